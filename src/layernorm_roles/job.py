@@ -1,0 +1,69 @@
+"""What every rule's script does around its one call: a log, progress with a remaining time, a clear error."""
+
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+log = logging.getLogger("layernorm_roles")
+
+
+class Progress:
+    """Reports how far a long loop is: to the log every few seconds, to the terminal at most every half minute.
+
+    >>> progress = Progress("majority d8 layernorm seed 3", total=14_000, unit="steps")
+    >>> progress(1_000, "test loss 0.92")
+    """
+
+    log_seconds, terminal_seconds = 5.0, 30.0
+
+    def __init__(self, title: str, total: int, unit: str, done: int = 0):
+        self.title, self.total, self.unit, self.first = title, total, unit, done
+        self.began = self.logged = self.shown = time.monotonic()
+
+    def __call__(self, done: int, facts: str = "") -> None:
+        now = time.monotonic()
+        finished = done >= self.total
+        if not finished and now - self.logged < self.log_seconds:
+            return
+        spent = now - self.began
+        left = spent / max(done - self.first, 1) * (self.total - done)
+        line = f"{self.title}: {done:,} of {self.total:,} {self.unit}, {spent:.0f} s, {left:.0f} s left"
+        if facts:
+            line += f"; {facts}"
+        log.info(line)
+        self.logged = now
+        if now - self.shown >= self.terminal_seconds:
+            print(line, file=sys.stderr, flush=True)
+            self.shown = now
+
+
+@contextmanager
+def job(log_file: str | Path) -> Iterator[None]:
+    """Log to `log_file`; end on bad input (ValueError) or a failing disk (OSError) with one clear line.
+
+    The full traceback of any error goes to the log.
+    """
+    Path(log_file).parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(log_file, mode="w")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    log.info("process %d", os.getpid())
+    try:
+        yield
+        log.info("done")
+    except (ValueError, OSError) as error:
+        log.error(traceback.format_exc())
+        print(f"\nerror: {error}\n(details: {log_file})\n", file=sys.stderr, flush=True)
+        sys.exit(1)
+    except Exception:
+        log.error(traceback.format_exc())
+        raise
+    finally:
+        log.removeHandler(handler)
+        handler.close()

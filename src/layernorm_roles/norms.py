@@ -1,0 +1,118 @@
+"""The normalisations before attention: LayerNorm taken apart, and put together again.
+
+LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm
+sqrt(d), `affine` (h) with gain and bias. The variants compared in the experiments are made of the first two:
+
+>>> norm = build("layernorm", dim=8)
+>>> norm(torch.randn(5, 8)).norm(dim=-1)        # each sqrt(8)
+
+Source: Brody et al. 2023, section 2; sizes of the controls: this project.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    """f: x minus its mean, the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
+    return x - x.mean(dim=-1, keepdim=True)
+
+
+def scale(x: Float[Tensor, "*batch d"], eps: float = 0.0) -> Float[Tensor, "*batch d"]:
+    """g: x scaled to norm sqrt(d). `eps` is added to the mean square, inside the root, as torch does it."""
+    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+
+
+def affine(
+    x: Float[Tensor, "*batch d"], gain: Float[Tensor, " d"], bias: Float[Tensor, " d"]
+) -> Float[Tensor, "*batch d"]:
+    """h: the learned gain and bias of an ordinary LayerNorm; off before attention in every experiment here."""
+    return x * gain + bias
+
+
+class Variant(NamedTuple):
+    """What a named variant does to x: project?, scale?, and the factor 1/d of the released code's control?"""
+
+    projects: bool
+    scales: bool
+    small: bool = False
+
+
+VARIANTS: dict[str, Variant] = {
+    "layernorm": Variant(projects=True, scales=True),
+    "projection": Variant(projects=True, scales=False),
+    "scale": Variant(projects=False, scales=True),
+    # The released code's "without projection" divides by sqrt(d) where LayerNorm multiplies by it.
+    "scale_released": Variant(projects=False, scales=True, small=True),
+    "layernorm_small": Variant(projects=True, scales=True, small=True),
+    "none": Variant(projects=False, scales=False),
+}
+
+
+class Norm(nn.Module):
+    """One of `VARIANTS`, without parameters. Input and output: (..., dim)."""
+
+    def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
+        super().__init__()
+        self.variant, self.dim, self.eps = variant, dim, eps
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        if self.variant.projects:
+            x = project(x)
+        if self.variant.scales:
+            x = scale(x, self.eps)
+        return x / self.dim if self.variant.small else x
+
+    def extra_repr(self) -> str:
+        return f"{self.variant}, dim={self.dim}, eps={self.eps}"
+
+
+def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
+    """The normalisation called `name` for vectors of size `dim`.
+
+    `name` is one of `VARIANTS`, or "package.module:Class" for a normalisation of one's own: a torch.nn.Module
+    whose constructor takes `dim` and which maps (..., dim) to (..., dim). It is looked up from the working
+    directory first, as `python -m` does. `eps` belongs to the built-in variants.
+
+    Raises ValueError if the name is unknown, the class cannot be imported or built, or its output has not
+    the shape and dtype of its input.
+    """
+    if name in VARIANTS:
+        return Norm(VARIANTS[name], dim, eps)
+    if ":" not in name:
+        known = ", ".join(VARIANTS)
+        raise ValueError(f"unknown norm {name!r}: expected one of {known}, or 'package.module:Class'")
+    norm = _own(name, dim)
+    probe = torch.linspace(-1.0, 2.0, 3 * dim).reshape(3, dim).square()
+    try:
+        with torch.no_grad():
+            out = norm(probe)
+    except Exception as error:
+        raise ValueError(f"norm {name!r} fails on an input of shape {tuple(probe.shape)}: {error}") from error
+    if not isinstance(out, Tensor) or out.shape != probe.shape or out.dtype != probe.dtype:
+        got = (tuple(out.shape), out.dtype) if isinstance(out, Tensor) else type(out).__name__
+        raise ValueError(f"norm {name!r} maps {tuple(probe.shape)}, {probe.dtype} to {got}: expected the same")
+    return norm
+
+
+def _own(name: str, dim: int) -> nn.Module:
+    module_name, _, class_name = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        cls = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"norm {name!r} cannot be imported: {error}") from error
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise ValueError(f"norm {name!r} is no torch.nn.Module class")
+    try:
+        return cls(dim)
+    except Exception as error:
+        raise ValueError(f"norm {name!r} cannot be built with dim={dim}: {error}") from error

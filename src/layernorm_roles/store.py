@@ -1,0 +1,231 @@
+"""The Parquet tables: their schemas, and the only functions that write and read them.
+
+Each table is tidy: one row an observation. Every column has its meaning and unit in the field's metadata, and
+every file says in its own metadata which configuration, code and machine made it.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", null: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=null, metadata={"meaning": meaning, "unit": unit})
+
+
+_STR, _INT, _FLOAT = pa.string(), pa.int64(), pa.float64()
+_EXPERIMENT = _column("experiment", _STR, "name of the majority experiment in the configuration, e.g. d8, d3")
+_VARIANT = _column("variant", _STR, "normalisation before attention, see layernorm_roles.norms.VARIANTS")
+_SEED = _column("seed", _INT, "seed of data, initialisation and batch order; the same across variants")
+_STEP = _column("step", _INT, "optimiser steps taken; 0 is the initialisation", "steps")
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "majority_data": pa.schema(
+        [
+            _column("split", _STR, "train or test"),
+            _column("label", _INT, "the majority class"),
+            _column("counts", pa.list_(pa.uint8()), "how often each class occurs in the sequence", "tokens"),
+        ]
+    ),
+    "majority_metrics": pa.schema(
+        [
+            _EXPERIMENT,
+            _VARIANT,
+            _SEED,
+            _STEP,
+            _column("train_loss", _FLOAT, "cross-entropy over the whole training set", "nats per token"),
+            _column("test_loss", _FLOAT, "cross-entropy over the whole test set", "nats per token"),
+            _column("test_accuracy", _FLOAT, "share of test tokens whose prediction is the majority", "0..1"),
+            _column(
+                "query_angle_mean",
+                _FLOAT,
+                "angle between W_K' W_Q norm(x) and the ones vector, folded; mean over training tokens",
+                "degrees, 0..90",
+            ),
+            _column("query_angle_std", _FLOAT, "its standard deviation over training tokens", "degrees"),
+            _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
+        ]
+    ),
+    "majority_vectors": pa.schema(
+        [
+            _EXPERIMENT,
+            _VARIANT,
+            _SEED,
+            _column("token", _INT, "class"),
+            _column("kind", _STR, "key: norm(x), the attention input; query: W_K' W_Q norm(x) / sqrt(d)"),
+            _column("vector", pa.list_(_FLOAT), "the vector, in the coordinates of the attention input"),
+        ]
+    ),
+    "random_keys": pa.schema(
+        [
+            _column("norm", _STR, "normalisation of the Gaussian keys, see layernorm_roles.norms.VARIANTS"),
+            _column("n", _INT, "keys in a matrix", "keys"),
+            _column("d", _INT, "dimension of a key"),
+            _column("matrices", _INT, "matrices drawn", "matrices"),
+            _column("any_unselectable", _FLOAT, "share of matrices with an unselectable key", "0..1"),
+            _column("mean_unselectable", _FLOAT, "unselectable keys in a matrix, mean", "keys"),
+            _column("std_unselectable", _FLOAT, "the same, standard deviation over matrices", "keys"),
+            _column(
+                "expected_unselectable",
+                _FLOAT,
+                "exact expectation for Gaussian keys; null where no formula is known",
+                "keys",
+                null=True,
+            ),
+            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
+            _column("min_margin", _FLOAT, "smallest margin of all selectable keys; null if none", null=True),
+            _column(
+                "max_residual", _FLOAT, "largest residual of all unselectable keys; null if none", null=True
+            ),
+        ]
+    ),
+    "language_model_metrics": pa.schema(
+        [
+            _VARIANT,
+            _SEED,
+            _STEP,
+            _column("tokens", _INT, "training tokens seen", "tokens"),
+            _column("train_loss", _FLOAT, "cross-entropy on training batches since the last row", "nats per token"),
+            _column("valid_loss", _FLOAT, "cross-entropy over the validation windows", "nats per token"),
+            _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
+            _column("seconds", _FLOAT, "wall time since training began; differs between reruns", "s"),
+        ]
+    ),
+    "key_selectability": pa.schema(
+        [
+            _column("model", _STR, "gpt or bert"),
+            _VARIANT,
+            _SEED,
+            _column("checkpoint", _STR, "initial or final"),
+            _column("texts", _STR, "long or sentences"),
+            _column("context", _INT, "number of the context, from 0"),
+            _column("layer", _INT, "layer, from 1"),
+            _column("site", _STR, "before_norm, after_norm (the attention input) or head (W_K x + b)"),
+            _column("head", _INT, "head, from 0; null off heads", null=True),
+            _column("n_keys", _INT, "keys in the context", "keys"),
+            _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
+            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
+            _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
+            _column("max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True),
+        ]
+    ),
+    "claims": pa.schema(
+        [
+            _column("claim", _STR, "short name of the claim"),
+            _column("source", _STR, "where it is made"),
+            _column("statement", _STR, "the claim, in one sentence"),
+            _column("paper_value", _STR, "the number given with it, as written", null=True),
+            _column("measured", _FLOAT, "the test's statistic", null=True),
+            _column("ci_low", _FLOAT, "lower end of its 95 % interval", null=True),
+            _column("ci_high", _FLOAT, "upper end of its 95 % interval", null=True),
+            _column("n_seeds", _INT, "independent runs behind it"),
+            _column("verdict", _STR, "reproduced, not reproduced, confounded or not tested"),
+            _column("reason", _STR, "why"),
+        ]
+    ),
+}
+
+
+@contextmanager
+def whole(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path`, renamed to it at the end: readers see the whole file or none.
+
+    The name carries the process id, so an orphan of a killed run and its successor never share one.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays last: savefig and others choose the format by it.
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def provenance(config: Mapping[str, Any], device: str, seed_rule: str) -> dict[str, str]:
+    """What a reader needs to make a file again; goes into the Parquet file's metadata."""
+    text = json.dumps(config, sort_keys=True)
+    return {
+        "config": text,
+        "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "version": metadata.version("layernorm-roles"),
+        "git_commit": _git_commit(),
+        "seed_rule": seed_rule,
+        "torch": metadata.version("torch"),
+        "python": platform.python_version(),
+        "device": device,
+    }
+
+
+def _git_commit() -> str:
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def write(frame: pd.DataFrame, table: str, path: str | Path, about: Mapping[str, str]) -> None:
+    """Write `frame` as `table` (a key of SCHEMAS) to `path`, whole or not at all.
+
+    `about` is the file's `provenance`. Columns may come in any order; missing, unknown, mistyped or
+    null values where the schema has none raise ValueError.
+    """
+    schema = SCHEMAS[table]
+    if set(frame.columns) != set(schema.names):
+        difference = sorted(set(frame.columns) ^ set(schema.names))
+        raise ValueError(f"{path}: table {table} and the data differ in the columns {difference}")
+    try:
+        arrow = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(f"{path}: not a {table} table: {error}") from error
+    _refuse_nulls(arrow, table, path)
+    arrow = arrow.replace_schema_metadata({"table": table, **about})
+    with whole(path) as partial:
+        pq.write_table(arrow, partial, compression="zstd", write_page_checksum=True)
+
+
+def read(path: str | Path, table: str) -> pd.DataFrame:
+    """Read `table` from `path`, checksums and schema verified. ValueError names a file that does not fit."""
+    return read_arrow(path, table).to_pandas()
+
+
+def read_arrow(path: str | Path, table: str) -> pa.Table:
+    """As `read`, without the conversion to pandas, for large list columns."""
+    try:
+        # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
+        arrow = pq.ParquetFile(path, page_checksum_verification=True).read()
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: damaged or no Parquet file ({error}); delete it and run again") from error
+    if not arrow.schema.equals(SCHEMAS[table]):
+        raise ValueError(f"{path}: columns do not fit table {table}:\n{arrow.schema.to_string(show_schema_metadata=False)}")
+    _refuse_nulls(arrow, table, path)
+    return arrow
+
+
+def about(path: str | Path) -> dict[str, str]:
+    """The provenance that `path` carries."""
+    raw = pq.read_schema(path).metadata or {}
+    return {k.decode(): v.decode() for k, v in raw.items() if k != b"ARROW:schema"}
+
+
+def _refuse_nulls(arrow: pa.Table, table: str, path: str | Path) -> None:
+    for field in SCHEMAS[table]:
+        if not field.nullable and arrow.column(field.name).null_count:
+            raise ValueError(f"{path}: column {field.name} of table {table} has null values")
