@@ -111,13 +111,34 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("texts", _STR, "long or sentences"),
             _column("context", _INT, "number of the context, from 0"),
             _column("layer", _INT, "layer, from 1"),
-            _column("site", _STR, "before_norm, after_norm (the attention input) or head (W_K x + b)"),
+            _column("site", _STR, "before_norm, after_norm (the attention input) or head (W_K x + b); see keys.SITES"),
             _column("head", _INT, "head, from 0; null off heads", null=True),
             _column("n_keys", _INT, "keys in the context", "keys"),
             _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
             _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
             _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
             _column("max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True),
+        ]
+    ),
+    "contexts": pa.schema(
+        [
+            _column("texts", _STR, "long or sentences"),
+            _column("context", _INT, "number of the context, from 0, in each of the two"),
+            _column("document", _INT, "number of the held-out document it was taken from, from 0"),
+            _column("tokens", pa.list_(pa.int32()), "token ids, in the run's tokenizer"),
+        ]
+    ),
+    "sentence_tokens": pa.schema(
+        [
+            _column("model", _STR, "gpt or bert"),
+            _VARIANT,
+            _SEED,
+            _column("checkpoint", _STR, "initial or final"),
+            _column("context", _INT, "number of the sentence, from 0"),
+            _column("layer", _INT, "layer, from 1"),
+            _column("position", _INT, "position in the sentence, from 0", "tokens"),
+            _column("token", _STR, "the token's text"),
+            _column("verdict", _STR, "selectable, unselectable or borderline, at the attention input"),
         ]
     ),
     "claims": pa.schema(

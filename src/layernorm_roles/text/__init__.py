@@ -1,0 +1,1 @@
+"""Real text for the language models: documents, a tokenizer, and contexts split by document."""

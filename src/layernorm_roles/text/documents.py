@@ -1,0 +1,141 @@
+"""Where text comes from: every source is an iterator of plain-text documents.
+
+A source is a small mapping, as it stands in the configuration:
+
+    {kind: wikipedia_sample}                                    106 English Wikipedia articles, offline
+    {kind: files, paths: [books/*.txt]}                         UTF-8 text, one document a file
+    {kind: parquet, paths: [wiki/*.parquet], column: text}      one document a row
+    {kind: hub, dataset: rajpurkar/squad, split: validation, column: context}    Hugging Face, or a local folder
+
+`limit` (any kind) stops after so many documents.
+"""
+
+import bz2
+import glob
+import re
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+
+Source = Mapping[str, Any]
+
+# gensim tests itself on this excerpt of a Wikipedia dump; only the data file is used, gensim is not imported.
+SAMPLE = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
+
+
+def read(source: Source) -> Iterator[str]:
+    """The documents of `source`, in its own order, empty ones left out. Bad input: ValueError."""
+    texts = (text for text in _KINDS[source["kind"]](source) if text.strip())
+    return islice(texts, source.get("limit"))
+
+
+def licence(source: Source) -> str:
+    """The texts' licence, for the manifest: known for the sample, otherwise what the configuration says."""
+    return LICENCE if source["kind"] == "wikipedia_sample" else source.get("licence", "not stated")
+
+
+def labelled(source: Source) -> Iterator[tuple[str, int]]:
+    """(text, class) of a labelled `hub` source: its `column` and its `label_column`, e.g. SST-2."""
+    for row in islice(_hub_rows(source), source.get("limit")):
+        yield row[source["column"]], int(row[source["label_column"]])
+
+
+def _wikipedia_sample(source: Source) -> Iterator[str]:
+    path = Path(metadata.distribution("gensim").locate_file(SAMPLE))
+    with bz2.open(path) as file:
+        for _, element in ElementTree.iterparse(file):
+            tag = element.tag.rpartition("}")[2]
+            if tag == "page":
+                page = {child.tag.rpartition("}")[2]: child for child in element.iter()}
+                if page["ns"].text == "0" and "redirect" not in page:
+                    yield clean(page["text"].text or "")
+                element.clear()
+
+
+def clean(wikitext: str) -> str:
+    """Plain text of an article: no templates, tables, references, files or categories.
+
+    What the Hugging Face dataset `wikipedia` removes, removed with the same parser.
+    """
+    import mwparserfromhell
+
+    code = mwparserfromhell.parse(wikitext)
+    unwanted = [tag for tag in code.ifilter_tags() if str(tag.tag).lower() in ("ref", "table", "gallery")]
+    unwanted += [
+        link for link in code.ifilter_wikilinks() if re.match(r"(?i)(file|image|category):", str(link.title))
+    ]
+    for node in unwanted:
+        try:
+            code.remove(node)
+        except ValueError:  # it stood inside one that is already gone
+            pass
+    lines = (line.strip() for line in code.strip_code().splitlines())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _files(source: Source) -> Iterator[str]:
+    for path in _expand(source):
+        raw = path.read_bytes()
+        if not raw.strip():
+            raise ValueError(f"{path}: an empty text file; expected UTF-8 text")
+        try:
+            if b"\0" in raw:
+                raise ValueError("it holds zero bytes")
+            yield raw.decode("utf-8")
+        except ValueError as error:
+            raise ValueError(f"{path}: not a UTF-8 text file ({error})") from None
+
+
+def _parquet(source: Source) -> Iterator[str]:
+    column = source.get("column", "text")
+    for path in _expand(source):
+        try:
+            file = pq.ParquetFile(path)
+        except Exception as error:
+            raise ValueError(f"{path}: no readable Parquet file ({error})") from None
+        if column not in file.schema_arrow.names:
+            raise ValueError(f"{path}: no column {column!r}; it has {', '.join(file.schema_arrow.names)}")
+        for batch in file.iter_batches(columns=[column], batch_size=1000):
+            yield from (text for text in batch[column].to_pylist() if text is not None)
+
+
+def _hub(source: Source) -> Iterator[str]:
+    for row in _hub_rows(source):
+        yield row[source["column"]]
+
+
+def _hub_rows(source: Source) -> Iterator[dict[str, Any]]:
+    name = source["dataset"]
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise ValueError("sources of kind hub need: pip install 'layernorm-roles[paper]'") from None
+    try:
+        # Streaming reads shard after shard: `limit` documents do not download twenty gigabytes.
+        rows = load_dataset(name, source.get("config"), split=source["split"], streaming=True)
+        missing = {source["column"], source.get("label_column", source["column"])} - set(rows.column_names)
+    except Exception as error:
+        raise ValueError(
+            f"dataset {name!r} ({source.get('config')}, split {source['split']}) cannot be loaded: {error}\n"
+            "Without a connection to huggingface.co: download it elsewhere, keep its folder layout, and give the "
+            "folder as `dataset`; or use `kind: parquet` or `kind: wikipedia_sample`, which needs no network."
+        ) from error
+    if missing:
+        raise ValueError(f"dataset {name!r} has no column {sorted(missing)}; it has {rows.column_names}")
+    return iter(rows)
+
+
+def _expand(source: Source) -> list[Path]:
+    found = [Path(p) for pattern in source["paths"] for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
+    if not found:
+        raise ValueError(f"no file matches {', '.join(source['paths'])}")
+    return found
+
+
+_KINDS = {"wikipedia_sample": _wikipedia_sample, "files": _files, "parquet": _parquet, "hub": _hub}

