@@ -1,0 +1,118 @@
+"""The majority transformer, exactly, on class counts instead of tokens.
+
+The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed
+embedding. Without positions, equal tokens of a sequence have equal outputs, and attention over tokens is attention
+over classes weighted by their counts. With n_bj the count of class j in sequence b, h = norm1(E),
+q, k, v = h W^T, u = v W_o^T and A_cj = exp(q_c.k_j / sqrt(d) - max_j):
+
+    y_bc = E_c + b_o + (sum_j n_bj A_cj u_j) / (sum_j n_bj A_cj)
+    r_bc = y_bc + feed_forward(norm2(y_bc)),    logits_bc = E r_bc
+    loss = sum_bc n_bc cross_entropy(logits_bc, label_b) / sum_bc n_bc
+
+over the pairs (b, c) with n_bc > 0: the same number as from tokens, and the same gradients.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+
+from layernorm_roles import norms
+
+
+class Tables(NamedTuple):
+    """All that the loss needs beside the batch. Only `attention` and `values` depend on the norm."""
+
+    embedding: Float[Tensor, "classes d"]
+    attention: Float[Tensor, "classes classes"]
+    """A: unnormalised attention of a query's class (row) to a key's class (column)."""
+    values: Float[Tensor, "classes d"]
+    """u: values after the output projection."""
+    out_bias: Float[Tensor, " d"]
+    norm_gain: Float[Tensor, " d"]
+    norm_bias: Float[Tensor, " d"]
+    w1: Float[Tensor, "f d"]
+    b1: Float[Tensor, " f"]
+    w2: Float[Tensor, "d f"]
+    b2: Float[Tensor, " d"]
+
+
+class MajorityTransformer(nn.Module):
+    """Parameters and their initialisation are torch's own; only the way to the loss differs.
+
+    `norm` is a name for `norms.build`. As released: one head, no bias in the attention's input projection, norm2
+    an ordinary LayerNorm with gain and bias, eps 0 in both.
+    """
+
+    def __init__(self, classes: int, dim: int, feed_forward: int, norm: str):
+        super().__init__()
+        self.embedding = nn.Embedding(classes, dim)
+        self.layer = nn.TransformerEncoderLayer(
+            dim, 1, feed_forward, dropout=0.0, layer_norm_eps=0.0, batch_first=True, norm_first=True
+        )
+        self.layer.self_attn.register_parameter("in_proj_bias", None)
+        # Last, so that a norm that draws random parameters leaves the others as they are in every variant.
+        self.layer.norm1 = norms.build(norm, dim)
+
+    def tables(self) -> Tables:
+        attention, layer = self.layer.self_attn, self.layer
+        keys = layer.norm1(self.embedding.weight)
+        w_query, w_key, w_value = attention.in_proj_weight.chunk(3)
+        scores = (keys @ w_query.T) @ (keys @ w_key.T).T / math.sqrt(keys.shape[-1])
+        return Tables(
+            embedding=self.embedding.weight,
+            # The largest score of a row cancels in the quotient: a constant, also for the gradient.
+            attention=torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True)),
+            values=keys @ w_value.T @ attention.out_proj.weight.T,
+            out_bias=attention.out_proj.bias,
+            norm_gain=layer.norm2.weight,
+            norm_bias=layer.norm2.bias,
+            w1=layer.linear1.weight,
+            b1=layer.linear1.bias,
+            w2=layer.linear2.weight,
+            b2=layer.linear2.bias,
+        )
+
+    @torch.no_grad()
+    def keys_and_queries(self) -> tuple[Float[Tensor, "classes d"], Float[Tensor, "classes d"]]:
+        """Key norm1(E_c) and query W_K' W_Q norm1(E_c) / sqrt(d) of every class, in the same coordinates.
+
+        Their scalar product is the attention score; the query's angle to the ones vector is Figure 2a's.
+        """
+        keys = self.layer.norm1(self.embedding.weight)
+        w_query, w_key, _ = self.layer.self_attn.in_proj_weight.chunk(3)
+        return keys, keys @ w_query.T @ w_key / math.sqrt(keys.shape[-1])
+
+
+def pair_loss(
+    tables: Tables, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """Loss in nats per token, and the number of tokens whose prediction is right.
+
+    Scores of one query that differ by more than about 85 (float32) underflow: if only such classes are present
+    the loss is NaN, and training stops.
+    """
+    t, dim = tables, tables.embedding.shape[1]
+    n = counts.to(t.embedding.dtype)
+    pairs = torch.nonzero(counts.reshape(-1)).squeeze(1)
+    batch, classes = counts.shape
+
+    # One product for numerator and denominator of every pair: the values, and a column of ones.
+    weighted = t.attention[:, :, None] * torch.cat([t.values, torch.ones_like(t.values[:, :1])], dim=1)
+    sums = n @ weighted.transpose(0, 1).reshape(classes, classes * (dim + 1))
+    sums = sums.reshape(batch, classes, dim + 1)
+    attended = sums[..., :dim] / sums[..., dim:]
+    y = (t.embedding + t.out_bias + attended).reshape(batch * classes, dim).index_select(0, pairs)
+
+    z = F.layer_norm(y, (dim,), t.norm_gain, t.norm_bias, eps=0.0)
+    r = y + F.linear(torch.relu(F.linear(z, t.w1, t.b1)), t.w2, t.b2)
+    logits = r @ t.embedding.T
+
+    target = label[:, None].expand(batch, classes).reshape(-1).index_select(0, pairs)
+    tokens = n.reshape(-1).index_select(0, pairs)
+    loss = (tokens * F.cross_entropy(logits, target, reduction="none")).sum() / tokens.sum()
+    right = (tokens * (logits.argmax(dim=-1) == target)).sum().long()
+    return loss, right

@@ -1,0 +1,160 @@
+"""One training run of the majority transformer, as released: Adam, an epoch's permutation, linear decay."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import safetensors.torch
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layernorm_roles import store
+from layernorm_roles.job import Progress
+from layernorm_roles.majority.data import Sequences
+from layernorm_roles.majority.model import MajorityTransformer, Tables, pair_loss
+
+BATCH_STREAM = 1
+"""Stream of the seed: `np.random.default_rng([seed, BATCH_STREAM])` orders the batches."""
+
+SEED_RULE = (
+    "data: numpy default_rng([seed, 0]); batch order: default_rng([seed, 1]); parameters: torch.manual_seed(seed); "
+    "the same for every variant"
+)
+
+
+class Run(NamedTuple):
+    """What a run leaves: `majority_metrics` and `majority_vectors` rows, and the trained model."""
+
+    metrics: pd.DataFrame
+    vectors: pd.DataFrame
+    model: MajorityTransformer
+
+
+def train(
+    task: dict,
+    norm: str,
+    seed: int,
+    data: dict[str, Sequences],
+    device: str = "cpu",
+    title: str = "majority",
+) -> Run:
+    """Train one model; `task` is an experiment of config.yaml's `majority`, `norm` a name for `norms.build`.
+
+    On the CPU the numba kernel computes loss and gradients, elsewhere PyTorch does; same numbers up to
+    rounding. On one machine the same arguments give the same bytes. Raises ValueError if the loss stops
+    being finite.
+    """
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(seed)
+    model = MajorityTransformer(task["classes"], task["dim"], task["feed_forward"], norm).to(device)
+    loss_of = losses(device)
+    split = {name: _Device(rows, device) for name, rows in data.items()}
+    frequency = split["train"].counts.sum(dim=0, dtype=torch.float64)
+
+    optimiser = torch.optim.Adam(model.parameters(), lr=task["learning_rate"], foreach=device != "cpu")
+    batches = _batches(len(split["train"].label), task["batch"], seed)
+    progress = Progress(title, task["steps"], "steps")
+    rows = []
+    for step in range(task["steps"] + 1):
+        rate = task["learning_rate"] * max(0.0, 1 - step / task["schedule_steps"])
+        if step % task["metrics_every"] == 0 or step == task["steps"]:
+            rows.append({"step": step, "learning_rate": rate, **_evaluate(model, split, frequency, loss_of)})
+            _refuse_nan(rows[-1], title)
+            progress(step, f"test loss {rows[-1]['test_loss']:.4f}")
+        if step == task["steps"]:
+            break
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        batch = torch.from_numpy(next(batches)).to(device)
+        optimiser.zero_grad()
+        loss, _ = loss_of(model.tables(), split["train"].counts[batch], split["train"].label[batch])
+        loss.backward()
+        optimiser.step()
+    return Run(pd.DataFrame(rows), _vectors(model), model)
+
+
+class _Device:
+    """A set of sequences on the device."""
+
+    def __init__(self, sequences: Sequences, device: str):
+        self.counts = torch.from_numpy(sequences.counts).to(device)
+        self.label = torch.from_numpy(sequences.label).to(device)
+
+
+Loss = Callable[[Tables, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def losses(device: str) -> Loss:
+    """The one place where the implementation of the loss is chosen: by the device alone."""
+    if device == "cpu":
+        from layernorm_roles.majority.compiled import compiled_loss  # numba: a quarter of a second to import
+
+        return compiled_loss
+    return pair_loss
+
+
+def _batches(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
+    """Row numbers of each training batch: a new permutation an epoch; its last batch is what remains."""
+    rng = np.random.default_rng([seed, BATCH_STREAM])
+    while True:
+        order = rng.permutation(rows)
+        for start in range(0, rows, size):
+            yield order[start : start + size]
+
+
+@torch.no_grad()
+def _evaluate(
+    model: MajorityTransformer, split: dict[str, _Device], frequency: Float[Tensor, " classes"], loss_of: Loss
+) -> dict[str, float]:
+    tables = model.tables()
+    loss, right = {}, {}
+    for name, rows in split.items():
+        value, correct = loss_of(tables, rows.counts, rows.label)
+        loss[name] = value.item()
+        right[name] = correct.item() / rows.counts.sum(dtype=torch.int64).item()
+    mean, std = query_angle(model.keys_and_queries()[1], frequency)
+    return {
+        "train_loss": loss["train"],
+        "test_loss": loss["test"],
+        "test_accuracy": right["test"],
+        "query_angle_mean": mean,
+        "query_angle_std": std,
+    }
+
+
+def query_angle(
+    queries: Float[Tensor, "classes d"], frequency: Float[Tensor, " classes"]
+) -> tuple[float, float]:
+    """Mean and standard deviation over tokens of the angle of query to ones vector, folded to 0..90 degrees."""
+    queries = queries.double()
+    cosine = queries.sum(dim=-1).abs() / (queries.norm(dim=-1) * queries.shape[-1] ** 0.5)
+    angle = torch.rad2deg(torch.acos(cosine.clamp(max=1.0)))
+    weight = frequency / frequency.sum()
+    mean = (weight * angle).sum()
+    return mean.item(), (weight * (angle - mean).square()).sum().sqrt().item()
+
+
+def _vectors(model: MajorityTransformer) -> pd.DataFrame:
+    keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
+    return pd.concat(
+        pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})
+        for kind, vectors in (("key", keys), ("query", queries))
+    )
+
+
+def _refuse_nan(row: dict[str, float], title: str) -> None:
+    for name in ("train_loss", "test_loss"):
+        if not np.isfinite(row[name]):
+            raise ValueError(
+                f"{title}: {name} is {row[name]} at step {row['step']}; expected a finite number. "
+                "A smaller learning_rate, or a norm that is finite everywhere, may help"
+            )
+
+
+def save_weights(model: MajorityTransformer, path: str | Path) -> None:
+    """The parameters as safetensors, whole or not at all."""
+    with store.whole(path) as partial:
+        safetensors.torch.save_file(model.state_dict(), partial)

@@ -1,0 +1,119 @@
+# The majority task (Figures 1a, 1b, 2a, 2b, 3): data, training, aggregation, figures and the convergence table.
+MAJORITY_RUN = f"{RUN}/runs/majority/{{experiment}}/{{variant}}/seed_{{seed}}"
+
+
+def majority_runs(file):
+    """`file` of every (experiment, variant, seed) of the configuration."""
+    return [
+        f"{RUN}/runs/majority/{experiment}/{variant}/seed_{seed}/{file}"
+        for experiment, task in config["majority"].items()
+        for variant, seed in seeded(task["seeds"])
+    ]
+
+
+def majority_task(wildcards):
+    """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
+    return {key: value for key, value in config["majority"][wildcards.experiment].items() if key != "seeds"}
+
+
+rule majority_data:
+    output:
+        f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
+    params:
+        task=majority_task,
+        code=code("majority/data"),
+    log:
+        f"{RUN}/logs/majority_data/{{experiment}}/seed_{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
+    script:
+        "../scripts/generate_majority_data.py"
+
+
+rule majority_train:
+    input:
+        data=f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
+    output:
+        metrics=f"{MAJORITY_RUN}/metrics.parquet",
+        vectors=f"{MAJORITY_RUN}/vectors.parquet",
+        weights=f"{MAJORITY_RUN}/weights.safetensors",
+    params:
+        task=majority_task,
+        norm=lambda wildcards: norm_class(config, wildcards.variant),
+        device=device(),
+        code=code("majority", "norms"),
+    log:
+        f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
+    threads: 1
+    resources:
+        gpu=gpus(),
+        mem_mb=1000,
+        runtime="2h",
+    script:
+        "../scripts/train_majority.py"
+
+
+rule majority_tables:
+    input:
+        lambda wildcards: majority_runs(f"{wildcards.kind}.parquet"),
+    output:
+        f"{RUN}/parquet/majority_{{kind}}.parquet",
+    params:
+        table=lambda wildcards: f"majority_{wildcards.kind}",
+        settings=config["majority"],
+    wildcard_constraints:
+        kind="metrics|vectors",
+    log:
+        f"{RUN}/logs/majority_tables/{{kind}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/majority_tables/{{kind}}.tsv"
+    script:
+        "../scripts/collect_tables.py"
+
+
+# Drawn from the Parquet of any run, so that a kept one can be drawn again without training.
+MAJORITY_FIGURES = ["1a", "1b", "1_all", "2a", "2b", "3", "2a_all", "2b_all", "3_all", "2_uniform"]
+
+
+rule majority_figures:
+    input:
+        metrics="results/{run}/parquet/majority_metrics.parquet",
+        vectors="results/{run}/parquet/majority_vectors.parquet",
+    output:
+        expand("results/{{run}}/figures/figure_{figure}.{kind}", figure=MAJORITY_FIGURES, kind=["png", "pdf"]),
+    params:
+        figures=MAJORITY_FIGURES,
+        code=code("evidence/majority", "evidence/style"),
+    log:
+        "results/{run}/logs/majority_figures.log",
+    benchmark:
+        "results/{run}/benchmarks/majority_figures.tsv"
+    script:
+        "../scripts/draw_majority.py"
+
+
+rule convergence_table:
+    input:
+        "results/{run}/parquet/majority_metrics.parquet",
+    output:
+        runs="results/{run}/tables/convergence_runs.csv",
+        csv="results/{run}/tables/convergence.csv",
+        md="results/{run}/tables/convergence.md",
+    params:
+        code=code("evidence/majority"),
+    log:
+        "results/{run}/logs/convergence_table.log",
+    benchmark:
+        "results/{run}/benchmarks/convergence_table.tsv"
+    script:
+        "../scripts/tabulate_convergence.py"
+
+
+rule majority:
+    input:
+        expand(
+            f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=MAJORITY_FIGURES, kind=["png", "pdf"]
+        ),
+        f"{RUN}/tables/convergence.md",
