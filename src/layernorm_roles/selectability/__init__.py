@@ -1,0 +1,6 @@
+"""Which keys no query can select, with a proof for each: verdicts, certificates, and the exact Gaussian expectation."""
+
+from layernorm_roles.selectability.certificates import Certificates
+from layernorm_roles.selectability.certify import certify, certify_many
+
+__all__ = ["Certificates", "certify", "certify_many"]

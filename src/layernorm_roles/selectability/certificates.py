@@ -1,0 +1,143 @@
+"""Verdicts with their proofs, and the check of the proofs, which knows nothing of how they were found."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Int8
+from scipy.sparse import csr_array
+
+VERDICTS = np.array(["borderline", "selectable", "unselectable"])
+BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
+
+# The distance below which data of a precision cannot tell, relative to the largest magnitude in each column.
+TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
+
+_SCORES = 1 << 20  # scores held at once while verifying: 8 MiB
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """What `certify` found, for n keys of size d; from `certify_many`, every array has a leading axis of matrices.
+
+    Let s_c be the largest magnitude in column c of the keys (s_b that of the bias).
+
+    * `margin`: of a key's query q, the lead over the best other key relative to the largest score that entries of
+      this size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable
+      while no entry moves by margin/2 times its s_c. NaN without a query.
+    * `residual`: of convex weights w over other keys, max_c |k_i - sum_j w_j k_j|_c / s_c: how far the key has to
+      move to be the weighted mean exactly (with a bias also max(0, b_i - sum_j w_j b_j) / s_b). NaN without weights.
+
+    No margin of a key exceeds a residual of it (weak duality), so a proof of either kind excludes the other. Verdicts:
+
+    * selectable: a query with margin > tolerance;
+    * unselectable: weights with residual <= tolerance, where even the key moved outwards, straight away from the
+      mean of all keys, by the tolerance (in units of s) is in the hull of the others; or an exact duplicate, or
+      in float64 and few dimensions a weighted mean in exact rational arithmetic: the rule is strict, and a tie is
+      no win;
+    * borderline: neither was shown. A change of the entries in their last digits could turn the verdict.
+    """
+
+    code: Int8[np.ndarray, "*stack n"]  # index into VERDICTS
+    margin: Float[np.ndarray, "*stack n"]
+    residual: Float[np.ndarray, "*stack n"]
+    duplicate: Bool[np.ndarray, "*stack n"]  # another key (with the same bias) is exactly equal
+    queries: Float[np.ndarray, "*stack n d"]  # zero where there is none
+    support: Int[np.ndarray, "*stack n m"]  # keys that the weights belong to; entries beyond the last have weight 0
+    weights: Float[np.ndarray, "*stack n m"]
+    tolerance: float
+
+    @property
+    def verdict(self) -> np.ndarray:
+        """'selectable', 'unselectable' or 'borderline' for each key."""
+        return VERDICTS[self.code]
+
+    @property
+    def duplicates(self) -> int:
+        """Keys that equal another key exactly; none of them can win alone."""
+        return int(self.duplicate.sum())
+
+    def count(self, verdict: str) -> np.ndarray:
+        """Keys with this verdict, for each matrix."""
+        return (self.verdict == verdict).sum(axis=-1)
+
+    def query(self, i: int) -> Float[np.ndarray, " d"] | None:
+        """A query that gives key i the strictly highest score; None if key i is not selectable."""
+        return self.queries[i] if self.code[i] == SELECTABLE else None
+
+    def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
+        """Other keys and convex weights whose mean is key i; None if key i is not unselectable."""
+        if self.code[i] != UNSELECTABLE:
+            return None
+        used = self.weights[i] > 0
+        return self.support[i][used], self.weights[i][used]
+
+    def verify(self, keys, bias=None) -> tuple[np.ndarray, np.ndarray]:
+        """Recompute every margin and residual from the stored queries and weights, in float64, from `keys` alone.
+
+        Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns
+        margins and residuals as recomputed.
+        """
+        keys = np.asarray(keys, dtype=np.float64)
+        if keys.shape[:-1] != self.code.shape or keys.shape[-1] != self.queries.shape[-1]:
+            raise ValueError(f"keys have shape {keys.shape}: these certificates are for {self.queries.shape}")
+        bias = None if bias is None else np.asarray(bias, dtype=np.float64).reshape(self.code.shape)
+        margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights)
+        own = np.arange(keys.shape[-2])[:, None]
+        improper = (self.weights < 0) | ((self.weights > 0) & (self.support == own))
+        convex = ~improper.any(axis=-1) & (abs(self.weights.sum(axis=-1) - 1) < 1e-12)
+        selectable, unselectable = self.code == SELECTABLE, self.code == UNSELECTABLE
+        wrong = selectable & ~(margin > self.tolerance) | unselectable & ~(convex & (residual <= self.tolerance))
+        if wrong.any():
+            where = tuple(int(k) for k in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"the certificate of key {where if len(where) > 1 else where[0]} does not hold: "
+                f"{self.verdict[where]}, margin {margin[where]:.3g}, residual {residual[where]:.3g}, "
+                f"tolerance {self.tolerance:g}"
+            )
+        return margin, residual
+
+
+def evaluate(keys, bias, queries, support, weights) -> tuple[np.ndarray, np.ndarray]:
+    """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none."""
+    *stack, n, d = keys.shape
+    keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)
+    s = abs(keys).max(axis=1)
+    largest = np.einsum("mnd,md->mn", abs(queries), s)
+    offset = np.zeros((len(keys), 1, n))
+    if bias is not None:
+        offset = bias.reshape(-1, 1, n)
+        largest = largest + abs(offset).max(axis=-1)
+    lead = np.empty(keys.shape[:2])
+    at_once = max(1, _SCORES // (n * n))
+    for a in range(0, len(keys), at_once):
+        for b in range(0, n, max(1, _SCORES // n)):
+            part = slice(a, a + at_once), slice(b, b + max(1, _SCORES // n))
+            scores = queries[part] @ keys[part[0]].swapaxes(1, 2) + offset[part[0]]
+            rows = np.arange(scores.shape[1])
+            own = scores[:, rows, b + rows].copy()
+            scores[:, rows, b + rows] = -np.inf
+            lead[part] = own - scores.max(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        margin = np.where(queries.any(axis=-1) | (n == 1), lead / largest, np.nan)
+    if n == 1:
+        margin[:] = np.inf  # nobody to beat
+
+    residual = np.full(keys.shape[0] * n, np.nan)
+    m = support.shape[-1]
+    weights = weights.reshape(-1, m)
+    rows = np.flatnonzero(weights.any(axis=-1))
+    if len(rows):
+        matrix = rows // n
+        columns = support.reshape(-1, m)[rows] + (matrix * n)[:, None]
+        mixing = csr_array(
+            (weights[rows].ravel(), columns.ravel(), np.arange(0, len(rows) * m + 1, m)), (len(rows), keys.shape[0] * n)
+        )
+        flat = keys.reshape(-1, d)
+        unit = np.where(s > 0, s, 1.0)
+        residual[rows] = (abs(flat[rows] - mixing @ flat) / unit[matrix]).max(axis=-1)
+        if bias is not None:
+            flat = bias.ravel()
+            unit = abs(bias.reshape(-1, n)).max(axis=-1)
+            short = np.maximum(flat[rows] - mixing @ flat, 0) / np.where(unit > 0, unit, 1.0)[matrix]
+            residual[rows] = np.maximum(residual[rows], short)
+    return margin.reshape(*stack, n), residual.reshape(*stack, n)
