@@ -1,0 +1,245 @@
+"""Training: AdamW, a learning rate that falls linearly to 0, clipped gradients; resumable to the byte.
+
+Two variants with the same seed start from the same draw of the weights, read the same batches in the same order
+and drop out the same units: their difference is the norm.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from layernorm_roles import store
+from layernorm_roles.job import Progress
+from layernorm_roles.text import contexts
+
+BATCHES = 11
+"""Stream of np.random.default_rng([seed, stream, epoch]) that orders the training windows."""
+
+SEED_RULE = "torch.manual_seed(seed) for weights and dropout; batches by default_rng([seed, BATCHES = 11, epoch])"
+
+Batch = tuple[np.ndarray, ...]
+"""What a model's `loss` takes; the shapes are the same at every step."""
+
+
+class Task(Protocol):
+    """What to train on. `tokens_per_step` is for the metrics."""
+
+    tokens_per_step: int
+
+    def batch(self, step: int) -> Batch:
+        """The batch of step `step`, from 0; depends on nothing but the step, so resuming needs no position."""
+
+    def validation(self) -> Iterator[Batch]:
+        """The batches of the validation loss, always the same."""
+
+
+class NextToken:
+    """Next-token prediction on disjoint windows of `context` tokens, each epoch in an order and offset of its own."""
+
+    def __init__(self, training: Path, validation: Path, vocabulary: int, settings: Mapping[str, Any], seed: int):
+        self.context, self.size, self.seed = settings["context"], settings["batch"], seed
+        self.tokens_per_step = self.size * self.context
+        self.training = contexts.stream(training, vocabulary, self.context)
+        held_back = contexts.stream(validation, vocabulary, self.context)
+        # One window less than fit leaves room for an offset.
+        self.windows = (len(self.training) - 1) // self.context - 1
+        if self.windows < self.size:
+            raise ValueError(
+                f"{training}: {self.windows} windows of language_model.context = {self.context} tokens; "
+                f"expected at least language_model.batch = {self.size}"
+            )
+        possible = (len(held_back) - 1) // self.context
+        chosen = np.unique(np.linspace(0, possible - 1, settings["validation_windows"]).astype(int))
+        self.held_back = np.stack([_window(held_back, i * self.context, self.context) for i in chosen])
+
+    def batch(self, step: int) -> Batch:
+        epoch, position = divmod(step, self.windows // self.size)
+        rng = np.random.default_rng([self.seed, BATCHES, epoch])
+        offset = rng.integers(self.context)
+        chosen = rng.permutation(self.windows)[position * self.size :][: self.size]
+        return (np.stack([_window(self.training, offset + i * self.context, self.context) for i in chosen]),)
+
+    def validation(self) -> Iterator[Batch]:
+        for start in range(0, len(self.held_back), self.size):
+            yield (self.held_back[start : start + self.size],)
+
+
+def _window(stream: np.ndarray, start: int, length: int) -> np.ndarray:
+    """`length` tokens and the one after them."""
+    return stream[start : start + length + 1].astype(np.int64)
+
+
+class Outputs(NamedTuple):
+    """The files of one run; all of them appear at its end, `checkpoint` only while it lasts."""
+
+    initial: Path
+    final: Path
+    metrics: Path
+    checkpoint: Path
+
+
+def train(
+    model: nn.Module,
+    task: Task,
+    settings: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    out: Outputs,
+    device: str = "cpu",
+    threads: int = 1,
+) -> None:
+    """Train `model` on `task`; write its weights before and after, and the metrics.
+
+    `identity` says which run this is (variant, seed and all settings): it goes with the outputs, and a checkpoint
+    made with another one is refused. Resumed from its checkpoint, a run gives the bytes of one that never stopped.
+    ValueError: a foreign or damaged checkpoint, or a loss that is no longer finite.
+    """
+    torch.set_num_threads(threads)
+    initial = {name: p.clone() for name, p in model.state_dict().items()}
+    model.to(device)
+    torch.manual_seed(identity["seed"])
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"], fused=True
+    )
+    run = _Run(model, optimiser, torch.zeros((), dtype=torch.float64, device=device), [], 0.0)
+    step = run.load(out.checkpoint, identity) if out.checkpoint.exists() else 0
+    steps, every = settings["steps"], settings["evaluate_every"]
+    title = f"language model {identity['model']} {identity['variant']} seed {identity['seed']}"
+    progress, began = Progress(title, steps, "steps", step), time.monotonic() - run.seconds
+
+    def rate(step: int) -> float:
+        return settings["learning_rate"] * (1 - step / steps)
+
+    def measure(step: int, train_loss: float) -> None:
+        row = {
+            "step": step,
+            "tokens": step * task.tokens_per_step,
+            "train_loss": train_loss,
+            "valid_loss": _validate(model, task, device),
+            "learning_rate": rate(step),
+            "seconds": time.monotonic() - began,
+        }
+        if not np.isfinite([row["train_loss"], row["valid_loss"]]).all():
+            raise ValueError(f"{title}: the loss is no longer finite at step {step}; lower learning_rate")
+        run.rows.append(row)
+
+    model.train()
+    while step < steps:
+        loss = model.loss(*_to(device, task.batch(step)))
+        if step == 0:
+            measure(0, loss.item())
+        for group in optimiser.param_groups:
+            group["lr"] = rate(step)
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
+        optimiser.step()
+        run.loss += loss.detach()
+        step += 1
+        if step % every == 0 or step == steps:
+            measure(step, run.loss.item() / (step - run.rows[-1]["step"]))
+            run.loss.zero_()
+            progress(step, f"train {run.rows[-1]['train_loss']:.3f}, valid {run.rows[-1]['valid_loss']:.3f}")
+        if step % settings["checkpoint_every"] == 0 and step < steps:
+            run.seconds = time.monotonic() - began
+            run.save(out.checkpoint, identity, step)
+
+    about = store.provenance(dict(identity), device, SEED_RULE)
+    metrics = pd.DataFrame(run.rows).assign(variant=identity["variant"], seed=identity["seed"])
+    save_weights(initial, identity, out.initial)
+    save_weights(model.state_dict(), identity, out.final)
+    store.write(metrics, "language_model_metrics", out.metrics, about)
+    out.checkpoint.unlink(missing_ok=True)
+
+
+@torch.no_grad()
+def _validate(model: nn.Module, task: Task, device: str) -> float:
+    model.eval()
+    losses, sizes = zip(
+        *((model.loss(*_to(device, batch)).item(), len(batch[0])) for batch in task.validation()), strict=True
+    )
+    model.train()
+    return float(np.average(losses, weights=sizes))
+
+
+def _to(device: str, batch: Batch) -> tuple[Tensor, ...]:
+    return tuple(torch.from_numpy(array).to(device) for array in batch)
+
+
+def fingerprint(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def save_weights(weights: Mapping[str, Tensor], identity: Mapping[str, Any], path: Path) -> None:
+    """One safetensors file; its metadata says which run it is of."""
+    metadata = {"identity": json.dumps(identity, sort_keys=True)}
+    with store.whole(path) as partial:
+        save_file({name: p.detach().cpu().contiguous() for name, p in weights.items()}, partial, metadata)
+
+
+def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file and its metadata. ValueError for a missing or damaged file."""
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: damaged or no safetensors file ({error}); delete it and run again") from None
+
+
+class _Run:
+    """All that a training loop carries from one step to the next, to a file and back."""
+
+    def __init__(self, model: nn.Module, optimiser, loss: Tensor, rows: list[dict], seconds: float):
+        self.model, self.optimiser, self.loss, self.rows, self.seconds = model, optimiser, loss, rows, seconds
+
+    def save(self, path: Path, identity: Mapping[str, Any], step: int) -> None:
+        tensors = {f"model.{name}": p for name, p in self.model.state_dict().items()}
+        for i, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{i}.{name}": value for name, value in state.items()}
+        tensors |= {"generator.cpu": torch.get_rng_state(), "loss": self.loss}
+        if self.loss.is_cuda:
+            tensors["generator.cuda"] = torch.cuda.get_rng_state()
+        metadata = {
+            "identity": json.dumps(identity, sort_keys=True),
+            "progress": json.dumps({"step": step, "rows": self.rows, "seconds": self.seconds}),
+        }
+        with store.whole(path) as partial:
+            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, partial, metadata)
+
+    def load(self, path: Path, identity: Mapping[str, Any]) -> int:
+        """Continue from `path`; returns the step reached."""
+        tensors, metadata = load_weights(path)
+        theirs = json.loads(metadata.get("identity", "{}"))
+        if theirs != json.loads(json.dumps(identity)):
+            different = sorted(k for k in {*theirs, *identity} if theirs.get(k) != identity.get(k))
+            raise ValueError(
+                f"{path}: a checkpoint of another configuration (it differs in {', '.join(different)}); "
+                "delete it to train from the start"
+            )
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "generator": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = tensor
+        self.model.load_state_dict(parts["model"])
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in parts["optimiser"].items():
+            i, key = name.split(".")
+            state.setdefault(int(i), {})[key] = tensor
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
+        self.loss.copy_(tensors["loss"])
+        torch.set_rng_state(parts["generator"]["cpu"])
+        if self.loss.is_cuda:
+            torch.cuda.set_rng_state(parts["generator"]["cuda"])
+        reached = json.loads(metadata["progress"])
+        self.rows, self.seconds = reached["rows"], reached["seconds"]
+        return reached["step"]
