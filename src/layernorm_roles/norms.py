@@ -29,6 +29,11 @@ def scale(x: Float[Tensor, "*batch d"], eps: float = 0.0) -> Float[Tensor, "*bat
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
 
 
+def scale_outside(x: Float[Tensor, "*batch d"], eps: float) -> Float[Tensor, "*batch d"]:
+    """g with `eps` added to the root mean square, outside the root: x / (norm(x) / sqrt(d) + eps)."""
+    return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps)
+
+
 def affine(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, " d"], bias: Float[Tensor, " d"]
 ) -> Float[Tensor, "*batch d"]:
@@ -97,7 +102,9 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
         raise ValueError(f"norm {name!r} fails on an input of shape {tuple(probe.shape)}: {error}") from error
     if not isinstance(out, Tensor) or out.shape != probe.shape or out.dtype != probe.dtype:
         got = (tuple(out.shape), out.dtype) if isinstance(out, Tensor) else type(out).__name__
-        raise ValueError(f"norm {name!r} maps {tuple(probe.shape)}, {probe.dtype} to {got}: expected the same")
+        raise ValueError(
+            f"norm {name!r} maps {tuple(probe.shape)}, {probe.dtype} to {got}: expected the same"
+        )
     return norm
 
 

@@ -29,6 +29,13 @@ _EXPERIMENT = _column("experiment", _STR, "name of the majority experiment in th
 _VARIANT = _column("variant", _STR, "normalisation before attention, see layernorm_roles.norms.VARIANTS")
 _SEED = _column("seed", _INT, "seed of data, initialisation and batch order; the same across variants")
 _STEP = _column("step", _INT, "optimiser steps taken; 0 is the initialisation", "steps")
+_PLACEMENT_RUN = [
+    _column("placement", _STR, "pre or post"),
+    _column("depth", _INT, "layers", "layers"),
+    _column("learning_rate", _FLOAT, "Adam's, after the warm-up"),
+    _column("warmup", _INT, "steps of linear warm-up, 0 for none", "steps"),
+    _column("seed", _INT, "seed of initialisation and batches; the same across the other columns"),
+]
 
 SCHEMAS: dict[str, pa.Schema] = {
     "majority_data": pa.schema(
@@ -96,7 +103,9 @@ SCHEMAS: dict[str, pa.Schema] = {
             _SEED,
             _STEP,
             _column("tokens", _INT, "training tokens seen", "tokens"),
-            _column("train_loss", _FLOAT, "cross-entropy on training batches since the last row", "nats per token"),
+            _column(
+                "train_loss", _FLOAT, "cross-entropy on training batches since the last row", "nats per token"
+            ),
             _column("valid_loss", _FLOAT, "cross-entropy over the validation windows", "nats per token"),
             _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
             _column("seconds", _FLOAT, "wall time since training began; differs between reruns", "s"),
@@ -111,13 +120,19 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("texts", _STR, "long or sentences"),
             _column("context", _INT, "number of the context, from 0"),
             _column("layer", _INT, "layer, from 1"),
-            _column("site", _STR, "before_norm, after_norm (the attention input) or head (W_K x + b); see keys.SITES"),
+            _column(
+                "site",
+                _STR,
+                "before_norm, after_norm (the attention input) or head (W_K x + b); see keys.SITES",
+            ),
             _column("head", _INT, "head, from 0; null off heads", null=True),
             _column("n_keys", _INT, "keys in the context", "keys"),
             _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
             _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
             _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
-            _column("max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True),
+            _column(
+                "max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True
+            ),
         ]
     ),
     "contexts": pa.schema(
@@ -139,6 +154,102 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("position", _INT, "position in the sentence, from 0", "tokens"),
             _column("token", _STR, "the token's text"),
             _column("verdict", _STR, "selectable, unselectable or borderline, at the attention input"),
+        ]
+    ),
+    "geometry": pa.schema(
+        [
+            _column("norm", _STR, "layernorm, h(g(f(x))), or rmsnorm, g and a gain"),
+            _column("n", _INT, "dimension of a vector"),
+            _column("dtype", _STR, "precision of the arithmetic"),
+            _column("eps_placement", _STR, "inside or outside the root; null where eps is 0", null=True),
+            _column("eps", _FLOAT, "added to the mean square, or outside to its root"),
+            _column("input_norm", _FLOAT, "length of the inputs; null where it does not matter", null=True),
+            _column("offset", _FLOAT, "part along the ones vector, added to the inputs", "input_norm"),
+            _column("quantity", _STR, "what was measured, see statements.geometry"),
+            _column("value", _FLOAT, "largest (mean, for radius_mean) over the inputs; infinite if not finite"),
+        ]
+    ),
+    "geometry_cloud": pa.schema(
+        [
+            _column("norm", _STR, "layernorm or rmsnorm"),
+            _column("stage", _STR, "x, or after f (projection), g (scaling), h (gain and bias)"),
+            _column("point", _INT, "the same point in every stage"),
+            *(_column(f"x{i}", _FLOAT, f"coordinate {i}") for i in (1, 2, 3)),
+        ]
+    ),
+    "fusion": pa.schema(
+        [
+            _column("source", _STR, "random, or the trained model's name"),
+            _column("variant", _STR, "normalisation of the trained model; null for random weights", null=True),
+            _SEED,
+            _column("layer", _INT, "layer, from 1"),
+            _column("arrangement", _STR, "plain, residual, norm or residual_norm between W_O and W_1"),
+            _column("inputs", _STR, "of the single map: heads, or stream_and_heads"),
+            _column("d", _INT, "width of the residual stream"),
+            _column("d_heads", _INT, "width of the concatenated heads"),
+            _column("d_ff", _INT, "hidden units of the feed-forward part"),
+            _column("n_fit", _INT, "tokens that the single map was fitted on", "tokens"),
+            _column("n_held_out", _INT, "other tokens, on which the error is", "tokens"),
+            _column("error", _FLOAT, "share of the held-out variance that the single map misses", "0..1"),
+            _column("rank_w_o", _INT, "rank of W_O"),
+            _column("rank_product", _INT, "rank of W_O W_1"),
+            _column("parameters_pair", _INT, "entries of W_O and W_1", "parameters"),
+            _column("parameters_single", _INT, "entries of the single map", "parameters"),
+        ]
+    ),
+    "placement": pa.schema(
+        [
+            *_PLACEMENT_RUN,
+            _STEP,
+            _column("train_loss", _FLOAT, "cross-entropy on the batch of the step that comes next", "nats per token"),
+            _column("unigram_loss", _FLOAT, "loss of predicting token frequencies", "nats per token"),
+            _column("status", _STR, "of the whole run: trained, stuck or diverged, see statements.placement"),
+        ]
+    ),
+    "placement_gradients": pa.schema(
+        [
+            *_PLACEMENT_RUN,
+            _STEP,
+            _column("layer", _INT, "layer, from 1 (nearest the embedding)"),
+            _column("gradient_norm", _FLOAT, "norm of the loss's gradient in all parameters of the layer"),
+        ]
+    ),
+    "batch_dependence": pa.schema(
+        [
+            _column("norm", _STR, "layernorm or batchnorm"),
+            _column("effect", _STR, "others, mode or padding, see statements.batch_dependence"),
+            _column("batch_size", _INT, "sequences in a batch", "sequences"),
+            _column("padding", _FLOAT, "share of a sequence that is padding", "0..1"),
+            _SEED,
+            _column("change", _FLOAT, "root mean square change of a token's output; the output's own is about 1"),
+        ]
+    ),
+    "score_scale": pa.schema(
+        [
+            _column("source", _STR, "normal, normal_mean_1, or the trained model's name"),
+            _column("variant", _STR, "normalisation of the trained model; null for random vectors", null=True),
+            _SEED,
+            _column("layer", _INT, "layer, from 1"),
+            _column("head", _INT, "head, from 0"),
+            _column("d_k", _INT, "dimension of queries and keys"),
+            _column("n_keys", _INT, "keys in a context", "keys"),
+            _column("divided", pa.bool_(), "scores divided by sqrt(d_k)?"),
+            _column("score_std", _FLOAT, "standard deviation of the scores"),
+            _column("entropy", _FLOAT, "entropy of the attention weights, mean over queries", "nats"),
+            _column("entropy_share", _FLOAT, "the same relative to ln(number of keys)", "0..1"),
+            _column("gradient", _FLOAT, "trace of the softmax's Jacobian, mean over queries", "0..1"),
+        ]
+    ),
+    "worked_numbers": pa.schema(
+        [
+            _column("example", _STR, "the worked example"),
+            _column("line", _INT, "line of the notes"),
+            _column("quantity", _STR, "what the number is"),
+            _column("stated", _STR, "the number, as written"),
+            _column("recomputed", _FLOAT, "from the example's first inputs, in full precision"),
+            _column("from_stated", _FLOAT, "from the numbers stated one step before", null=True),
+            _column("tolerance", _FLOAT, "half a unit of the last written digit"),
+            _column("verdict", _STR, "right, follows (from an earlier rounding or mistake) or not right"),
         ]
     ),
     "claims": pa.schema(
@@ -193,7 +304,11 @@ def provenance(config: Mapping[str, Any], device: str, seed_rule: str) -> dict[s
 def _git_commit() -> str:
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
@@ -235,7 +350,9 @@ def read_arrow(path: str | Path, table: str) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path}: damaged or no Parquet file ({error}); delete it and run again") from error
     if not arrow.schema.equals(SCHEMAS[table]):
-        raise ValueError(f"{path}: columns do not fit table {table}:\n{arrow.schema.to_string(show_schema_metadata=False)}")
+        raise ValueError(
+            f"{path}: columns do not fit table {table}:\n{arrow.schema.to_string(show_schema_metadata=False)}"
+        )
     _refuse_nulls(arrow, table, path)
     return arrow
 

@@ -1,0 +1,84 @@
+"""LayerNorm and BatchNorm: does a token's output depend on who else is in the batch?
+
+Three effects, each the change in the output of one fixed token, root mean square over its features. An output's own
+root mean square is about 1, so a change of 0.1 is a tenth of the output.
+`others`: the other sequences of the batch are drawn anew. `mode`: training against evaluation mode, the running
+statistics being those of `updates` earlier batches. `padding`: zeros after short sequences, none against some.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from layernorm_roles.statements import BATCH, generator
+
+NORMS = {"layernorm": nn.LayerNorm, "batchnorm": nn.BatchNorm1d}
+
+
+def apply(norm: nn.Module, x: Float[Tensor, "batch tokens d"]) -> Float[Tensor, "batch tokens d"]:
+    """The norm over features (LayerNorm), or over all tokens of the batch for each feature (BatchNorm)."""
+    return norm(x.flatten(0, 1)).view_as(x)
+
+
+def rms(x: Tensor) -> float:
+    return float(x.square().mean().sqrt())
+
+
+def measure(settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Table `batch_dependence`: one row a norm, effect, batch size and seed; means over `repeats` draws."""
+    width, tokens = settings["width"], settings["tokens"]
+    rows = []
+    for seed in settings["seeds"]:
+        for batch in settings["batch_sizes"]:
+            rng = generator(seed, BATCH, batch)
+
+            def draw(rng=rng, batch=batch) -> Float[Tensor, "batch tokens d"]:
+                return torch.from_numpy(rng.standard_normal((batch, tokens, width)))
+
+            for _ in range(settings["repeats"]):
+                batches = [draw(), draw()]
+                earlier = [draw() for _ in range(settings["updates"])]
+                for name in NORMS:
+                    for effect, share, change in _effects(name, batches, earlier, settings["padding"]):
+                        rows.append(
+                            {
+                                "norm": name,
+                                "effect": effect,
+                                "batch_size": batch,
+                                "padding": share,
+                                "seed": seed,
+                                "change": change,
+                            }
+                        )
+    keys = ["norm", "effect", "batch_size", "padding", "seed"]
+    return pd.DataFrame(rows).groupby(keys, as_index=False, sort=False)["change"].mean()
+
+
+def _effects(
+    name: str, batches: list[Tensor], earlier: list[Tensor], paddings: list[float]
+) -> Iterator[tuple[str, float, float]]:
+    """(effect, share of padding, change of the first sequence's first token)."""
+    first, second = batches
+    width = first.shape[-1]
+    norm = NORMS[name](width, dtype=first.dtype)
+    with torch.no_grad():
+        mixed = torch.cat([first[:1], second[1:]])
+        yield "others", 0.0, rms(apply(norm, first)[0, 0] - apply(norm, mixed)[0, 0])
+
+        for share in paddings:
+            padded = first.clone()
+            # The first token stays; the end of every sequence becomes padding.
+            real = max(1, round(first.shape[1] * (1 - share)))
+            padded[:, real:] = 0
+            yield "padding", share, rms(apply(norm, first[:, :real])[0, 0] - apply(norm, padded)[0, 0])
+
+        norm = NORMS[name](width, dtype=first.dtype)
+        for x in earlier:
+            apply(norm, x)
+        norm.eval()
+        evaluated = apply(norm, first)
+        yield "mode", 0.0, rms(apply(norm.train(), first)[0, 0] - evaluated[0, 0])

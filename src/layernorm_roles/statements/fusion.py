@@ -1,0 +1,133 @@
+"""Does one matrix do the work of W_O and W_1, when nothing, a residual, a LayerNorm or both stand between them?
+
+The value that enters the feed-forward part's nonlinearity, with c the concatenated heads and x the residual stream:
+
+    plain           (c W_O) W_1               norm            LN(c W_O) W_1
+    residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
+
+Each is replaced by the best single linear map with intercept (least squares on training tokens), once of c alone and
+once of [x, c]; the error is measured on other tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from layernorm_roles.statements import FUSION, generator
+
+ARRANGEMENTS = {
+    "plain": (False, False),
+    "residual": (True, False),
+    "norm": (False, True),
+    "residual_norm": (True, True),
+}
+"""name: (adds the residual stream?, applies LayerNorm?)"""
+
+
+class Block(NamedTuple):
+    """What meets between attention and feed-forward part of one layer, over the tokens of a sample (float64)."""
+
+    stream: Float[np.ndarray, "tokens d"]
+    heads: Float[np.ndarray, "tokens d_heads"]
+    w_o: Float[np.ndarray, "d_heads d"]
+    b_o: Float[np.ndarray, " d"]
+    gain: Float[np.ndarray, " d"]
+    bias: Float[np.ndarray, " d"]
+    w_1: Float[np.ndarray, "d d_ff"]
+    about: Mapping[str, Any]
+    """columns `source`, `variant`, `seed`, `layer` of the table"""
+
+
+def layer_norm(
+    x: Float[np.ndarray, "tokens d"], gain: Float[np.ndarray, " d"], bias: Float[np.ndarray, " d"]
+) -> Float[np.ndarray, "tokens d"]:
+    """LayerNorm without eps."""
+    x = x - x.mean(axis=1, keepdims=True)
+    return x / np.sqrt((x**2).mean(axis=1, keepdims=True)) * gain + bias
+
+
+def before_nonlinearity(block: Block, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
+    """What the feed-forward part's nonlinearity receives (its own bias left out: the intercept takes it up)."""
+    residual, norm = ARRANGEMENTS[arrangement]
+    y = block.heads @ block.w_o + block.b_o
+    if residual:
+        y = block.stream + y
+    if norm:
+        y = layer_norm(y, block.gain, block.bias)
+    return y @ block.w_1
+
+
+def linear_errors(
+    inputs: Float[np.ndarray, "tokens a"], outputs: list[Float[np.ndarray, "tokens b"]], n_fit: int
+) -> list[float]:
+    """For each of `outputs` the share of its variance that no single linear map of the inputs explains.
+
+    The map and its intercept are the least-squares ones of the first `n_fit` tokens, the error is on the others.
+    """
+    design = np.column_stack([inputs, np.ones(len(inputs))])
+    # By SVD, not the normal equations: trained activations can be nearly dependent.
+    solution = np.linalg.lstsq(design[:n_fit], np.column_stack([y[:n_fit] for y in outputs]), rcond=None)[0]
+    predicted = np.split(design[n_fit:] @ solution, len(outputs), axis=1)
+    held_out = [y[n_fit:] for y in outputs]
+    return [
+        float(((y - y_hat) ** 2).sum() / ((y - y.mean(axis=0)) ** 2).sum())
+        for y, y_hat in zip(held_out, predicted, strict=True)
+    ]
+
+
+def random_blocks(settings: Mapping[str, Any]) -> Iterator[Block]:
+    """Gaussian activations of variance 1, weights of variance 1/inputs, unit gain: stream and update alike in size."""
+    for d in settings["widths"]:
+        for factor in settings["head_factors"]:
+            for seed in settings["seeds"]:
+                d_heads, d_ff = round(factor * d), settings["expansion"] * d
+                rng = generator(seed, FUSION, d, d_heads)
+                # Tokens in proportion to the inputs of the largest map, d + d_heads.
+                tokens = settings["tokens_per_input"] * (d + d_heads) * 2
+                yield Block(
+                    stream=rng.standard_normal((tokens, d)),
+                    heads=rng.standard_normal((tokens, d_heads)),
+                    w_o=rng.standard_normal((d_heads, d)) / np.sqrt(d_heads),
+                    b_o=np.zeros(d),
+                    gain=np.ones(d),
+                    bias=np.zeros(d),
+                    w_1=rng.standard_normal((d, d_ff)) / np.sqrt(d),
+                    about={"source": "random", "variant": None, "seed": seed, "layer": 1},
+                )
+
+
+def measure(blocks: Iterable[Block]) -> pd.DataFrame:
+    """Table `fusion`: for every block, arrangement and choice of inputs the error, ranks and parameters."""
+    rows = []
+    for block in blocks:
+        d_heads, d = block.w_o.shape
+        d_ff = block.w_1.shape[1]
+        choices = {"heads": block.heads, "stream_and_heads": np.column_stack([block.stream, block.heads])}
+        n_fit = len(block.heads) // 2
+        outputs = [before_nonlinearity(block, arrangement) for arrangement in ARRANGEMENTS]
+        ranks = {
+            "rank_w_o": int(np.linalg.matrix_rank(block.w_o)),
+            "rank_product": int(np.linalg.matrix_rank(block.w_o @ block.w_1)),
+        }
+        for name, inputs in choices.items():
+            for arrangement, error in zip(ARRANGEMENTS, linear_errors(inputs, outputs, n_fit), strict=True):
+                rows.append(
+                    {
+                        **block.about,
+                        "arrangement": arrangement,
+                        "inputs": name,
+                        "d": d,
+                        "d_heads": d_heads,
+                        "d_ff": d_ff,
+                        "n_fit": n_fit,
+                        "n_held_out": len(block.heads) - n_fit,
+                        "error": error,
+                        **ranks,
+                        "parameters_pair": d_heads * d + d * d_ff,
+                        "parameters_single": inputs.shape[1] * d_ff,
+                    }
+                )
+    return pd.DataFrame(rows)

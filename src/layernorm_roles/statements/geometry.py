@@ -1,0 +1,176 @@
+"""LayerNorm as h(g(f(x))): projection, scaling, gain and bias, against torch's own and against the geometry.
+
+The essay's claims: f is the orthogonal projection on the hyperplane U orthogonal to the ones vector; g brings it to
+a sphere of radius sqrt(n) in U, of dimension n - 2; h makes that sphere an ellipsoid around the bias. RMSNorm is g
+and a gain on the full (n - 1)-sphere. The essay adds eps to the standard deviation, torch to the variance.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from layernorm_roles.norms import affine, project, scale, scale_outside
+from layernorm_roles.statements import CLOUD, GEOMETRY, generator
+
+DTYPES = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+
+
+class Ellipsoid(NamedTuple):
+    """The image sqrt(n) diag(a) (S ∩ U) of the unit sphere in U; without projection, of the whole unit sphere."""
+
+    axes: Float[Tensor, " m"]
+    """lengths of the semi-axes, falling; m = n - 1 in U, n without projection"""
+    directions: Float[Tensor, "m n"]
+    """unit vectors along the axes, one a row"""
+    preimages: Float[Tensor, "m n"]
+    """unit vectors that the normalisation sends to the ends of the axes (before the bias), one a row"""
+
+
+def ellipsoid(gain: Float[Tensor, " n"], projects: bool) -> Ellipsoid:
+    """Axes of the outputs of LayerNorm (or RMSNorm): the singular values of diag(a) restricted to U, times sqrt(n).
+
+    diag(a) P has one singular value more than the ellipsoid has axes, the 0 of the ones vector. Error: that of a
+    float64 SVD, a few 1e-16 of the longest axis.
+    """
+    n = len(gain)
+    eye = torch.eye(n, dtype=gain.dtype)
+    left, values, right = torch.linalg.svd(gain[:, None] * (project(eye) if projects else eye))
+    m = n - 1 if projects else n
+    return Ellipsoid(n**0.5 * values[:m], left.T[:m], right[:m])
+
+
+def inputs(
+    rng: np.random.Generator, samples: int, n: int, norm: float, offset: float
+) -> Float[Tensor, "samples n"]:
+    """Gaussian directions of length `norm`, plus `offset` times that length along the ones vector (float64)."""
+    x = rng.standard_normal((samples, n))
+    x *= norm / np.linalg.norm(x, axis=1, keepdims=True)
+    return torch.from_numpy(x + offset * norm / np.sqrt(n))
+
+
+def measure(settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Table `geometry`: equality with torch in every precision, and the shape of the outputs in float64."""
+    rows = []
+    for n in settings["dimensions"]:
+        for norm in ("layernorm", "rmsnorm"):
+            rng = generator(settings["seed"], GEOMETRY, n)
+            gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(n)))
+            bias = torch.from_numpy(rng.standard_normal(n)) * (norm == "layernorm")
+            if n <= settings["axes_up_to"]:
+                shape = {
+                    "dtype": "float64",
+                    "eps_placement": None,
+                    "eps": 0.0,
+                    "input_norm": None,
+                    "offset": 0.0,
+                }
+                for quantity, value in _shape(norm, gain, bias, rng):
+                    rows.append({"norm": norm, "n": n, **shape, "quantity": quantity, "value": value})
+            for length in settings["input_norms"]:
+                for offset in settings["offsets"]:
+                    x = inputs(rng, settings["samples"], n, length, offset)
+                    for dtype in settings["dtypes"]:
+                        for case, quantity, value in _precision(
+                            norm, x.to(DTYPES[dtype]), gain, bias, settings["eps"]
+                        ):
+                            about = {"dtype": dtype, "input_norm": length, "offset": offset, **case}
+                            rows.append({"norm": norm, "n": n, **about, "quantity": quantity, "value": value})
+    return pd.DataFrame(rows)
+
+
+def _precision(
+    norm: str, x: Tensor, gain: Tensor, bias: Tensor, epsilons: list[float]
+) -> Iterator[tuple[dict[str, Any], str, float]]:
+    """h(g(f(x))) in the dtype of x beside torch's norm in that dtype, and beside the formula in float64."""
+    n = x.shape[-1]
+    gain, bias = gain.to(x.dtype), bias.to(x.dtype)
+    centred = project(x) if norm == "layernorm" else x
+    for eps in epsilons:
+        if norm == "layernorm":
+            theirs = functional.layer_norm(x, (n,), gain, bias, eps)
+        else:
+            theirs = functional.rms_norm(x, (n,), gain, eps)
+        for placement, g in (("inside", scale), ("outside", scale_outside)):
+            case = {"eps_placement": placement, "eps": eps}
+            sphere = g(centred, eps)
+            ours = affine(sphere, gain, bias)
+            # The dtype's own inputs, gain and bias, so that only the arithmetic differs.
+            wide = x.double()
+            exact = affine(
+                g(project(wide) if norm == "layernorm" else wide, eps), gain.double(), bias.double()
+            )
+            yield case, "difference_from_torch", _largest(ours.double() - theirs.double())
+            yield case, "error", _largest(ours.double() - exact)
+            if placement == "inside":
+                yield case, "error_of_torch", _largest(theirs.double() - exact)
+            yield case, "not_finite", float((~ours.isfinite()).any(dim=-1).double().mean())
+            radius = (sphere.double().norm(dim=-1) / n**0.5).nan_to_num(nan=torch.inf)
+            yield case, "radius_mean", float(radius.mean())
+            yield case, "radius_deviation", _largest(radius - 1)
+            if norm == "layernorm":
+                yield case, "distance_from_hyperplane", _largest(sphere.double().sum(dim=-1) / n**0.5)
+
+
+def _largest(x: Tensor) -> float:
+    """Largest magnitude; infinite where anything is not finite."""
+    return float(x.abs().nan_to_num(nan=torch.inf).max())
+
+
+def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    """Rank, centre and axes of the outputs, each found from outputs alone and set against the prediction."""
+    n = len(gain)
+    projects = norm == "layernorm"
+
+    def normalise(x: Tensor) -> Tensor:
+        return affine(scale(project(x) if projects else x), gain, bias)
+
+    predicted = ellipsoid(gain, projects)
+    ends, opposite = normalise(predicted.preimages), normalise(-predicted.preimages)
+    centre = (ends + opposite) / 2
+    arms = (ends - opposite) / 2
+    outputs = normalise(torch.from_numpy(rng.standard_normal((n + 8, n)))) - bias
+    yield "rank", float(torch.linalg.matrix_rank(outputs))
+    yield "centre_deviation", _largest(centre - bias)
+    yield "axes_deviation", _largest(arms.norm(dim=-1) / predicted.axes - 1)
+    # The arms of an ellipsoid's axes are orthogonal; those of any other conjugate diameters are not.
+    units = arms / arms.norm(dim=-1, keepdim=True)
+    yield "axes_cosine", _largest(units @ units.T - torch.eye(len(units), dtype=units.dtype))
+    on_axes = (outputs @ predicted.directions.T / predicted.axes).square().sum(dim=-1)
+    yield "ellipsoid_deviation", _largest(on_axes - 1)
+    yield "axis_ratio", float(predicted.axes[0] / predicted.axes[-1])
+
+
+def cloud(settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Table `geometry_cloud`: one cloud in three dimensions before and after each of f, g and h."""
+    rng = generator(settings["seed"], CLOUD)
+    # Off the origin and stretched, so that each step changes it visibly.
+    x = torch.from_numpy(rng.standard_normal((settings["cloud"], 3)) * [1.6, 0.9, 0.6] + [0.8, 0.3, 0.5])
+    gain = torch.tensor(settings["cloud_gain"], dtype=x.dtype)
+    bias = torch.tensor(settings["cloud_bias"], dtype=x.dtype)
+    stages = {
+        ("layernorm", "x"): x,
+        ("layernorm", "f"): project(x),
+        ("layernorm", "g"): scale(project(x)),
+        ("layernorm", "h"): affine(scale(project(x)), gain, bias),
+        ("rmsnorm", "x"): x,
+        ("rmsnorm", "g"): scale(x),
+        ("rmsnorm", "h"): affine(scale(x), gain, torch.zeros_like(bias)),
+    }
+    frames = [
+        pd.DataFrame(points.numpy(), columns=["x1", "x2", "x3"]).assign(
+            norm=norm, stage=stage, point=range(len(points))
+        )
+        for (norm, stage), points in stages.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
