@@ -97,6 +97,31 @@ SCHEMAS: dict[str, pa.Schema] = {
             ),
         ]
     ),
+    "random_keys_precision": pa.schema(
+        [
+            _column("dtype", _STR, "precision of keys and LayerNorm: float64 or float32"),
+            _column("eps", _FLOAT, "LayerNorm's eps, added to the variance"),
+            _column("n", _INT, "keys in a matrix", "keys"),
+            _column("d", _INT, "dimension of a key"),
+            _column("matrices", _INT, "matrices drawn", "matrices"),
+            _column("any_unselectable", _FLOAT, "share of matrices with an unselectable key", "0..1"),
+            _column("mean_unselectable", _FLOAT, "unselectable keys in a matrix, mean", "keys"),
+            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
+            _column("min_margin", _FLOAT, "smallest margin of all selectable keys; null if none", null=True),
+        ]
+    ),
+    "key_verdicts": pa.schema(
+        [
+            _column("key", _INT, "row of the matrix, from 0"),
+            _column("verdict", _STR, "selectable, unselectable or borderline"),
+            _column("margin", _FLOAT, "lead of the query, see Certificates; null without a query", null=True),
+            _column("residual", _FLOAT, "distance from the weighted mean; null without weights", null=True),
+            _column("duplicate", pa.bool_(), "another row is exactly equal"),
+            _column("query", pa.list_(_FLOAT), "puts the key first; null without a query", null=True),
+            _column("support", pa.list_(_INT), "rows whose weighted mean is the key; null without", null=True),
+            _column("weights", pa.list_(_FLOAT), "their convex weights; null without", null=True),
+        ]
+    ),
     "language_model_metrics": pa.schema(
         [
             _VARIANT,
@@ -234,6 +259,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("d_k", _INT, "dimension of queries and keys"),
             _column("n_keys", _INT, "keys in a context", "keys"),
             _column("divided", pa.bool_(), "scores divided by sqrt(d_k)?"),
+            _column("score_mean", _FLOAT, "mean of the scores; the softmax does not depend on it"),
             _column("score_std", _FLOAT, "standard deviation of the scores"),
             _column("entropy", _FLOAT, "entropy of the attention weights, mean over queries", "nats"),
             _column("entropy_share", _FLOAT, "the same relative to ln(number of keys)", "0..1"),
@@ -327,9 +353,8 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, about: Mapping[str,
         raise ValueError(f"{path}: table {table} and the data differ in the columns {difference}")
     try:
         arrow = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False, safe=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowException, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a {table} table: {error}") from error
-    _refuse_nulls(arrow, table, path)
     arrow = arrow.replace_schema_metadata({"table": table, **about})
     with whole(path) as partial:
         pq.write_table(arrow, partial, compression="zstd", write_page_checksum=True)

@@ -23,6 +23,7 @@ from layernorm_roles.selectability.certificates import (
     Certificates,
     evaluate,
 )
+from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
 
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 _NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
@@ -87,7 +88,7 @@ class _Coordinates(NamedTuple):
     B: Float[np.ndarray, "m r d"]  # q B is query q for the data's columns, each divided by 2**exponent
     exponent: Int[np.ndarray, "m d"]
     outward: Float[np.ndarray, "m n r"]  # the keys, moved away from their mean (and up in bias) by the tolerance
-    directions: list[Float[np.ndarray, "m n r"]]  # queries worth trying first: each key's own direction
+    directions: Float[np.ndarray, "k m n r"]  # queries worth trying first: each key's own direction
     rank: Int[np.ndarray, " m"]
 
 
@@ -116,7 +117,7 @@ def _coordinates(keys: Float[np.ndarray, "m n d"], null: float, tolerance: float
         B=(axes * inverse).swapaxes(1, 2),
         exponent=exponent[:, 0],
         outward=W * (1 + np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0)),
-        directions=[raw, W],
+        directions=np.stack([raw, W]),
         rank=rank,
     )
 
@@ -136,14 +137,14 @@ def _with_bias(at: _Coordinates, bias: Float[np.ndarray, "m n"], null: float, to
     r, d = at.B.shape[1:]
     B = np.zeros((len(bias), r + 1, d + 1))
     B[:, :r, :d] = at.B
-    B[:, r, :d] = -(slope * unit).swapaxes(1, 2)[:, 0] @ at.B if len(bias) == 1 else np.nan
+    B[:, r, :d] = -((slope * unit).swapaxes(1, 2) @ at.B)[:, 0]
     B[:, r, d] = unit[:, 0, 0]
     return _Coordinates(
         W=np.concatenate([at.W, last], axis=2),
         B=B,
         exponent=np.concatenate([at.exponent, exponent], axis=1),
         outward=np.concatenate([at.outward, raised], axis=2),
-        directions=[np.concatenate([at.W, np.maximum(last, 0.3)], axis=2)],
+        directions=np.concatenate([at.W, np.maximum(last, 0.3)], axis=2)[None],
         rank=at.rank,
     )
 
@@ -159,8 +160,7 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None) -> Certificates:
         at = _with_bias(at, bias, null, tolerance)
         data = np.concatenate([keys, bias[:, :, None]], axis=2)
     state, queries, support, weights, twin = search.decide(
-        *(np.ascontiguousarray(part) for part in (at.W, at.B, at.outward)),
-        tuple(np.ascontiguousarray(part) for part in at.directions),
+        *(np.ascontiguousarray(part) for part in (at.W, at.B, at.outward, at.directions)),
         np.ascontiguousarray(data + 0.0).view(np.uint64),  # + 0.0: minus zero equals zero
         bias is not None,
         _ENOUGH * tolerance,
@@ -175,6 +175,11 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None) -> Certificates:
     code = np.full((matrices, n), BORDERLINE, np.int8)
     code[inside | duplicate] = UNSELECTABLE
     code[margin > tolerance] = SELECTABLE
+    # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by rounding.
+    on_face = (weights > NO_WEIGHT).sum(axis=2) <= at.rank[:, None] + (bias is not None)
+    for a, i in np.argwhere((code == BORDERLINE) & (residual <= tolerance) & on_face):
+        if in_hull_exactly(data[a], i, support[a, i], weights[a, i], biased=bias is not None):
+            code[a, i] = UNSELECTABLE
     return Certificates(code, margin, residual, duplicate, queries, support, weights, tolerance)
 
 

@@ -151,19 +151,8 @@ def _lowest(columns, count, y, skip, scores):
 
 
 @_sums
-def _invert(m, rows, masses, H):
-    """H from scratch: the inverse of w.w' + r mass mass', invertible iff the atoms are affinely independent."""
-    r = rows.shape[1]
-    gram = np.empty((m, m))
-    for a in range(m):
-        for b in range(m):
-            gram[a, b] = _dot(rows[a], rows[b]) + r * masses[a] * masses[b]
-    H[:m, :m] = np.linalg.inv(gram)
-
-
-@_sums
 def _add(m, row, mass, name, names, rows, masses, H, weights, g, h):
-    """Border H by one atom. False if it depends affinely on the others."""
+    """Border H, the inverse of w.w' + r mass mass', by one atom. False if it depends affinely on the others."""
     r = rows.shape[1]
     for a in range(m):
         g[a] = _dot(rows[a], row) + r * mass * masses[a]
@@ -181,6 +170,17 @@ def _add(m, row, mass, name, names, rows, masses, H, weights, g, h):
     H[m, m] = 1 / pivot
     rows[m], masses[m], names[m], weights[m] = row, mass, name, 0.0
     return True
+
+
+@_sums
+def _rebuild(m, names, rows, masses, H, weights, g, h):
+    """H from scratch, against accumulated rounding. Returns m, or 0 if the atoms are no longer independent."""
+    for k in range(m):
+        weight = weights[k]
+        if not _add(k, rows[k], masses[k], names[k], names, rows, masses, H, weights, g, h):
+            return 0
+        weights[k] = weight
+    return m
 
 
 @_sums
@@ -290,8 +290,10 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights_
                 norm = np.inf
             else:
                 if since > 64 + 4 * r:
-                    _invert(m, rows, masses, H)
+                    m = _rebuild(m, names, rows, masses, H, weights, g, h)
                     since = 0
+                    if m == 0:
+                        continue
                 m = _settle(m, x, names, rows, masses, H, weights, target, g, h, one, y)
                 norm = _dot(y, y)
                 if norm <= (_ZERO * max(1.0, length)) ** 2:
@@ -350,7 +352,7 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights_
                 if m == 1:
                     weights[0] = 1.0
             elif since:
-                _invert(m, rows, masses, H)  # rounding in H may be all that is wrong
+                m = _rebuild(m, names, rows, masses, H, weights, g, h)  # H's rounding may be all that is wrong
                 since = 0
             else:
                 break
@@ -412,8 +414,8 @@ def decide(W, B, outward, directions, bits, biased, enough):
         for i in range(n):
             if twin[a, i] >= 0:
                 state[a, i], support[a, i, 0], weights[a, i, 0] = INSIDE, twin[a, i], 1.0
-        for Q in directions:
-            by_direction(W[a], Q[a], B[a], biased, enough, state[a], queries[a])
+        for k in range(len(directions)):
+            by_direction(W[a], directions[k, a], B[a], biased, enough, state[a], queries[a])
         if r >= REFLECT:
             by_reflection(W[a], B[a], biased, enough, state[a], queries[a])
         by_search(W[a], B[a], biased, enough, outward[a], state[a], queries[a], support[a], weights[a])

@@ -1,0 +1,47 @@
+"""A proof for keys exactly on the hull's boundary, where floating point cannot tell: rational arithmetic."""
+
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float, Int
+
+NO_WEIGHT = 1e-9  # below this a weight is taken for the rounding of a 0; the exact solution has to do without it
+_LARGEST = 16  # dimensions; exact elimination beyond takes seconds a key
+
+
+def in_hull_exactly(
+    points: Float[np.ndarray, "n d"],
+    i: int,
+    support: Int[np.ndarray, " m"],
+    weights: Float[np.ndarray, " m"],
+    biased: bool,
+) -> bool:
+    """Whether row i of `points`, as given, is exactly a convex combination of the rows that `weights` points to.
+
+    With `biased`, the last column is the bias, and the combination's has to be at least that of row i. False also
+    if there are more than 16 columns, or if the supporting rows do not determine the weights.
+    """
+    n, d = points.shape
+    chosen = support[weights > NO_WEIGHT]
+    if d > _LARGEST or len(chosen) == 0:
+        return False
+    rows = [[Fraction(float(points[j, c])) for j in (*chosen, i)] for c in range(d)]
+    bias = rows.pop() if biased else None
+    exact = _solve([*rows, [Fraction(1)] * (len(chosen) + 1)])
+    if exact is None or min(exact) < 0:
+        return False
+    return bias is None or sum(w * b for w, b in zip(exact, bias, strict=False)) >= bias[-1]
+
+
+def _solve(rows: list[list[Fraction]]) -> list[Fraction] | None:
+    """The one solution of a linear system, each row its coefficients and right side; None if none or not one."""
+    unknowns = len(rows[0]) - 1
+    for k in range(unknowns):
+        pivot = next((row for row in rows[k:] if row[k]), None)
+        if pivot is None:
+            return None
+        rows.remove(pivot)
+        pivot = [value / pivot[k] for value in pivot]
+        rows = [[a - row[k] * b for a, b in zip(row, pivot, strict=True)] if row[k] else row for row in rows]
+        rows.insert(k, pivot)
+    return None if any(row[-1] for row in rows[unknowns:]) else [row[-1] for row in rows[:unknowns]]
