@@ -24,6 +24,8 @@ from layernorm_roles import norms
 from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 
+QUERY_KEY_VARIANT = "layernorm_qk"
+
 
 class Keys(NamedTuple):
     """What attention can select from, in one layer."""
@@ -93,7 +95,7 @@ class GPT(nn.Module):
         self.dropout = nn.Dropout(settings["dropout"])
         self.layers = nn.ModuleList(Layer(settings) for _ in range(settings["layers"]))
         self.ln_f = nn.LayerNorm(dim, eps=eps)
-        self.apply(_initialise)
+        self.apply(initialise)
         for block in self.layers:
             # GPT-2: what adds to the residual stream starts smaller, by its number of additions.
             for linear in (block.attention.out, block.feed_forward[2]):
@@ -133,8 +135,19 @@ class GPT(nn.Module):
         return found
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+
+
+def build(settings: Mapping[str, Any], variant: str, norm: str, vocabulary: int, seed: int) -> GPT:
+    """The model of one run, freshly drawn. `variant` names it, `norm` is what norms.build takes for it."""
+    torch.manual_seed(seed)
+    scaled = variant == QUERY_KEY_VARIANT
+    return GPT(
+        {**settings, "vocabulary": vocabulary},
+        "layernorm" if scaled else norm,
+        settings["query_key_eps"] if scaled else None,
+    )
