@@ -8,6 +8,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from layernorm_roles.majority.partitions import count_admissible
+
 BUILT_IN_NORMS = ("layernorm", "projection", "scale", "scale_released", "layernorm_small", "none")
 """The names of `norms.VARIANTS`, known here without importing torch (a test holds them equal)."""
 
@@ -16,7 +18,7 @@ def check(config: Mapping[str, Any], schema_file: str | Path) -> None:
     """Raise ValueError with one line for each fault of `config`: the key, its value, and what is allowed."""
     schema = yaml.safe_load(Path(schema_file).read_text())
     faults = [_explain(error) for error in Draft202012Validator(schema).iter_errors(config)]
-    faults = faults or [*_majority_faults(config), *_norm_faults(config)]
+    faults = faults or [*_majority_faults(config), *_language_model_faults(config), *_norm_faults(config)]
     if faults:
         raise ValueError("the configuration is not usable:\n" + "\n".join(f"  {fault}" for fault in faults))
 
@@ -71,6 +73,12 @@ def _majority_faults(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}.gap = {gap}: expected at most sequence_length - 2 = {length - 2}"
         if task["classes"] > length:
             yield f"{key}.classes = {task['classes']}: expected at most sequence_length = {length}"
+        needed = task["sequences"] // task["labellings"] + 1
+        if gap <= length - 2 and needed > (known := count_admissible(length, task["classes"], gap)):
+            yield (
+                f"{key}.sequences = {task['sequences']} with labellings = {task['labellings']} needs {needed:,} "
+                f"partitions: expected at most the {known:,} admissible ones"
+            )
         if task["steps"] > task["schedule_steps"]:
             yield (
                 f"{key}.steps = {task['steps']}: expected at most schedule_steps = {task['schedule_steps']}, "
@@ -78,23 +86,55 @@ def _majority_faults(config: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _norm_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    for name in config["norms"]:
-        if name in BUILT_IN_NORMS:
-            yield f"norms.{name}: this name is a built-in variant; choose another"
-    known = {*BUILT_IN_NORMS, *config["norms"]}
-    used: dict[str, int] = {}
-    for experiment, task in config["majority"].items():
-        for variant, seeds in task["seeds"].items():
-            if variant not in known:
-                names = ", ".join([*BUILT_IN_NORMS, *config["norms"]])
-                yield f"majority.{experiment}.seeds.{variant}: unknown variant; expected one of {names}"
-            elif seeds:
-                used[variant] = task["dim"]
-    for name in config["norms"].keys() & used.keys():
-        from layernorm_roles import norms  # torch takes a second to import: only for norms of one's own
+def _language_model_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    for model in ("gpt", "bert"):
+        task, key = config["language_model"][model], f"language_model.{model}"
+        if task["dim"] % task["heads"]:
+            yield f"{key}.heads = {task['heads']}: expected a divisor of dim = {task['dim']}"
+    for texts, model in (("long", "gpt"), ("sentences", "gpt"), ("sentences", "bert")):
+        longest, context = config["text"][texts]["longest"], config["language_model"][model]["context"]
+        if longest > context:
+            yield f"text.{texts}.longest = {longest}: expected at most language_model.{model}.context = {context}"
+    for name in ("long", "sentences"):
+        shortest, longest = (config["text"][name][key] for key in ("shortest", "longest"))
+        if shortest > longest:
+            yield f"text.{name}.shortest = {shortest}: expected at most longest = {longest}"
+    shares = config["text"]["split"]
+    if abs(sum(shares.values()) - 1) > 1e-9:
+        yield f"text.split = {dict(shares)}: expected shares that add up to 1"
 
-        try:
-            norms.build(config["norms"][name], used[name])
-        except ValueError as error:
-            yield f"norms.{name}: {error}"
+
+def _variants(config: Mapping[str, Any]) -> Iterator[tuple[str, str, int, tuple[str, ...]]]:
+    """Every use of a variant: its key, its name, the dimension, and names allowed there beside the norms."""
+    for experiment, task in config["majority"].items():
+        for variant in task["seeds"]:
+            yield f"majority.{experiment}.seeds.{variant}", variant, task["dim"], ()
+    for variant in config["random_keys"]["norms"]:
+        yield "random_keys.norms", variant, config["random_keys"]["dimensions"][0], ()
+    for model, extra in (("gpt", ("layernorm_qk",)), ("bert", ())):
+        task = config["language_model"][model]
+        for variant in task["seeds"]:
+            yield f"language_model.{model}.seeds.{variant}", variant, task["dim"], extra
+
+
+def _norm_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    own = config["norms"]
+    for name in own:
+        if name in (*BUILT_IN_NORMS, "layernorm_qk"):
+            yield f"norms.{name}: this name is a built-in variant; choose another"
+    used: dict[str, set[int]] = {}
+    for key, variant, dim, extra in _variants(config):
+        if variant in own:
+            used.setdefault(variant, set()).add(dim)
+        elif variant not in (*BUILT_IN_NORMS, *extra):
+            names = ", ".join([*BUILT_IN_NORMS, *extra, *own])
+            yield f"{key}: unknown variant {variant!r}; expected one of {names}"
+    if used:
+        from layernorm_roles import norms  # torch takes a second to import: only for norms of one's own
+    for name, dims in used.items():
+        for dim in sorted(dims):
+            try:
+                norms.build(own[name], dim)
+            except ValueError as error:
+                yield f"norms.{name}: {error}"
+                break

@@ -6,9 +6,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import layernorm_roles
 from layernorm_roles.config import check, norm_class
 
-SOURCE = Path(workflow.basedir) / "src" / "layernorm_roles"
+SOURCE = Path(layernorm_roles.__file__).parent
 
 try:
     check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
@@ -20,7 +21,10 @@ RUN = f"results/{config['name']}"
 
 def without_docstrings(tree):
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
             node.body = node.body[1:]
     return tree
 

@@ -19,13 +19,13 @@ def majority_task(wildcards):
 rule majority_data:
     output:
         f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
-    params:
-        task=majority_task,
-        code=code("majority/data"),
     log:
         f"{RUN}/logs/majority_data/{{experiment}}/seed_{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
+    params:
+        task=majority_task,
+        code=code("majority/data"),
     script:
         "../scripts/generate_majority_data.py"
 
@@ -37,11 +37,6 @@ rule majority_train:
         metrics=f"{MAJORITY_RUN}/metrics.parquet",
         vectors=f"{MAJORITY_RUN}/vectors.parquet",
         weights=f"{MAJORITY_RUN}/weights.safetensors",
-    params:
-        task=majority_task,
-        norm=lambda wildcards: norm_class(config, wildcards.variant),
-        device=device(),
-        code=code("majority", "norms"),
     log:
         f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
     benchmark:
@@ -51,6 +46,11 @@ rule majority_train:
         gpu=gpus(),
         mem_mb=1000,
         runtime="2h",
+    params:
+        task=majority_task,
+        norm=lambda wildcards: norm_class(config, wildcards.variant),
+        device=device(),
+        code=code("majority", "norms"),
     script:
         "../scripts/train_majority.py"
 
@@ -60,15 +60,15 @@ rule majority_tables:
         lambda wildcards: majority_runs(f"{wildcards.kind}.parquet"),
     output:
         f"{RUN}/parquet/majority_{{kind}}.parquet",
-    params:
-        table=lambda wildcards: f"majority_{wildcards.kind}",
-        settings=config["majority"],
-    wildcard_constraints:
-        kind="metrics|vectors",
     log:
         f"{RUN}/logs/majority_tables/{{kind}}.log",
     benchmark:
         f"{RUN}/benchmarks/majority_tables/{{kind}}.tsv"
+    wildcard_constraints:
+        kind="metrics|vectors",
+    params:
+        table=lambda wildcards: f"majority_{wildcards.kind}",
+        settings=config["majority"],
     script:
         "../scripts/collect_tables.py"
 
@@ -83,13 +83,13 @@ rule majority_figures:
         vectors="results/{run}/parquet/majority_vectors.parquet",
     output:
         expand("results/{{run}}/figures/figure_{figure}.{kind}", figure=MAJORITY_FIGURES, kind=["png", "pdf"]),
-    params:
-        figures=MAJORITY_FIGURES,
-        code=code("evidence/majority", "evidence/style"),
     log:
         "results/{run}/logs/majority_figures.log",
     benchmark:
         "results/{run}/benchmarks/majority_figures.tsv"
+    params:
+        figures=MAJORITY_FIGURES,
+        code=code("evidence/majority", "evidence/style"),
     script:
         "../scripts/draw_majority.py"
 
@@ -101,19 +101,17 @@ rule convergence_table:
         runs="results/{run}/tables/convergence_runs.csv",
         csv="results/{run}/tables/convergence.csv",
         md="results/{run}/tables/convergence.md",
-    params:
-        code=code("evidence/majority"),
     log:
         "results/{run}/logs/convergence_table.log",
     benchmark:
         "results/{run}/benchmarks/convergence_table.tsv"
+    params:
+        code=code("evidence/majority"),
     script:
         "../scripts/tabulate_convergence.py"
 
 
 rule majority:
     input:
-        expand(
-            f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=MAJORITY_FIGURES, kind=["png", "pdf"]
-        ),
+        expand(f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=MAJORITY_FIGURES, kind=["png", "pdf"]),
         f"{RUN}/tables/convergence.md",

@@ -24,7 +24,7 @@ Y_LABELS = {
     "train_loss": "training loss (nats per token)",
     "test_loss": "test loss (nats per token)",
     "test_accuracy": "test accuracy (share of tokens)",
-    "query_angle_mean": "mean angle of queries to the ones vector",
+    "query_angle_mean": "mean query angle to ones vector",
 }
 
 
@@ -173,7 +173,7 @@ def _mark_random(axes: Axes, dim: int) -> None:
     axes.annotate("random direction", (0.99, angle), fontsize=6, color="#777777", **place)
 
 
-VIEW = {"elev": 14, "azim": -58}
+VIEW = {"elev": 16, "azim": -14}
 LIMIT = 1.9
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import safetensors.torch
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from layernorm_roles import store
 from layernorm_roles.job import Progress
@@ -47,14 +47,16 @@ def train(
     rounding. On one machine the same arguments give the same bytes. Raises ValueError if the loss stops
     being finite.
     """
-    torch.use_deterministic_algorithms(True)
+    if device != "cpu":  # one thread on the CPU is deterministic as it is, and this costs a second to import
+        torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
     model = MajorityTransformer(task["classes"], task["dim"], task["feed_forward"], norm).to(device)
     loss_of = losses(device)
     split = {name: _Device(rows, device) for name, rows in data.items()}
     frequency = split["train"].counts.sum(dim=0, dtype=torch.float64)
 
-    optimiser = torch.optim.Adam(model.parameters(), lr=task["learning_rate"], foreach=device != "cpu")
+    flat = _flatten(model)
+    optimiser = torch.optim.Adam([flat], lr=task["learning_rate"])
     batches = _batches(len(split["train"].label), task["batch"], seed)
     progress = Progress(title, task["steps"], "steps")
     rows = []
@@ -69,11 +71,28 @@ def train(
         for group in optimiser.param_groups:
             group["lr"] = rate
         batch = torch.from_numpy(next(batches)).to(device)
-        optimiser.zero_grad()
-        loss, _ = loss_of(model.tables(), split["train"].counts[batch], split["train"].label[batch])
+        flat.grad.zero_()
+        loss, _ = loss_of(model.tables(), *split["train"].take(batch))
         loss.backward()
         optimiser.step()
     return Run(pd.DataFrame(rows), _vectors(model), model)
+
+
+def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
+    """Make all parameters and gradients views of one vector, which is returned: a step of Adam is then one call.
+
+    Adam works elementwise, so the numbers are the same as with the parameters one by one.
+    """
+    parameters = list(model.parameters())
+    flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
+    flat.grad = torch.zeros_like(flat)
+    sizes = [parameter.numel() for parameter in parameters]
+    for parameter, value, gradient in zip(
+        parameters, flat.detach().split(sizes), flat.grad.split(sizes), strict=True
+    ):
+        parameter.data = value.view_as(parameter)
+        parameter.grad = gradient.view_as(parameter)
+    return flat
 
 
 class _Device:
@@ -82,6 +101,9 @@ class _Device:
     def __init__(self, sequences: Sequences, device: str):
         self.counts = torch.from_numpy(sequences.counts).to(device)
         self.label = torch.from_numpy(sequences.label).to(device)
+
+    def take(self, rows: Int[Tensor, " batch"]) -> tuple[Tensor, Tensor]:
+        return self.counts.index_select(0, rows), self.label.index_select(0, rows)
 
 
 Loss = Callable[[Tables, Tensor, Tensor], tuple[Tensor, Tensor]]

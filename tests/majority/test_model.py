@@ -1,0 +1,102 @@
+"""The count-level model against torch.nn.TransformerEncoderLayer on tokens."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from oracle import TokenTransformer, loss_and_correct, tokens_of
+
+from layernorm_roles import norms
+from layernorm_roles.majority import data
+from layernorm_roles.majority.compiled import compiled_loss
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+
+TASK = {
+    "sequence_length": 50,
+    "classes": 20,
+    "gap": 6,
+    "sequences": 300,
+    "labellings": 10,
+    "sampling": "uniform",
+    "split": "rows",
+    "test_share": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def batch():
+    frame = data.generate(TASK, seed=0)
+    return torch.from_numpy(np.stack(frame.counts)), torch.from_numpy(frame.label.to_numpy(copy=True))
+
+
+def model_of(variant, dim=8, classes=20, sharpened=1.0):
+    torch.manual_seed(1)
+    model = MajorityTransformer(classes, dim, dim, variant).double()
+    with torch.no_grad():
+        model.layer.self_attn.in_proj_weight.mul_(sharpened)
+        model.layer.norm2.bias.normal_()
+    return model
+
+
+@pytest.mark.parametrize("sharpened", [1.0, 4.0], ids=["initial", "sharp attention"])
+@pytest.mark.parametrize("loss_of", [pair_loss, compiled_loss])
+@pytest.mark.parametrize("variant", norms.VARIANTS)
+def test_loss_and_every_gradient_equal_the_token_level_models(variant, loss_of, sharpened, batch):
+    if sharpened > 1 and variant in ("none", "projection"):
+        sharpened = 2.0
+    model = model_of(variant, sharpened=sharpened)
+    parameters = dict(model.named_parameters())
+    expected, right = loss_and_correct(model, *batch)
+    expected_gradients = torch.autograd.grad(expected, list(parameters.values()))
+    loss, our_right = loss_of(model.tables(), *batch)
+    gradients = torch.autograd.grad(loss, list(parameters.values()))
+
+    assert our_right == right
+    assert abs(loss - expected) <= 1e-10 * expected
+    for name, ours, theirs in zip(parameters, gradients, expected_gradients, strict=True):
+        assert (ours - theirs).norm() <= 1e-10 * theirs.norm(), name
+
+
+def test_parameters_and_their_initialisation_are_torchs_and_the_same_for_every_variant():
+    torch.manual_seed(7)
+    embedding = torch.nn.Embedding(20, 8)
+    layer = torch.nn.TransformerEncoderLayer(8, 1, 8)
+    for variant in norms.VARIANTS:
+        torch.manual_seed(7)
+        state = MajorityTransformer(20, 8, 8, variant).state_dict()
+        assert torch.equal(state.pop("embedding.weight"), embedding.weight)
+        assert sum(v.numel() for v in state.values()) + 20 * 8 == 584
+        for name, value in state.items():
+            assert torch.equal(value, layer.state_dict()[name.removeprefix("layer.")]), name
+
+
+@pytest.mark.parametrize("variant", norms.VARIANTS)
+def test_scores_of_keys_and_queries_are_the_attention(variant, batch):
+    """softmax(query . key) of the reported vectors is the attention that torch's layer applies."""
+    model = model_of(variant)
+    keys, queries = model.keys_and_queries()
+    tokens = tokens_of(batch[0][:20])
+    oracle = TokenTransformer(model)
+    normed = oracle.layer.norm1(oracle.embedding(tokens))
+    _, weights = oracle.layer.self_attn(normed, normed, normed, need_weights=True)
+    scores = queries[tokens] @ keys[tokens].transpose(1, 2)
+    torch.testing.assert_close(torch.softmax(scores, dim=-1), weights)
+
+
+def test_equal_attention_reads_off_the_counts():
+    """A control by hand: with W_Q = 0 every key gets the same weight, so attention is the mean over tokens."""
+    model = model_of("layernorm", dim=4, classes=3)
+    with torch.no_grad():
+        model.layer.self_attn.in_proj_weight[:4] = 0
+    tables = model.tables()
+    assert torch.equal(tables.attention, torch.ones(3, 3, dtype=torch.float64))
+    counts = torch.tensor([[7, 2, 1]], dtype=torch.uint8)
+    mean = (counts.double() @ tables.values / 10).squeeze(0)
+    y = tables.embedding + tables.out_bias + mean
+    z = torch.nn.functional.layer_norm(y, (4,), tables.norm_gain, tables.norm_bias, eps=0.0)
+    r = y + torch.relu(z @ tables.w1.T + tables.b1) @ tables.w2.T + tables.b2
+    log_p = torch.log_softmax(r @ tables.embedding.T, dim=-1)[:, 0]
+    expected = -(torch.tensor([0.7, 0.2, 0.1]).double() @ log_p)
+    loss, _ = pair_loss(tables, counts, torch.tensor([0]))
+    assert math.isclose(loss.item(), expected.item(), rel_tol=1e-7)

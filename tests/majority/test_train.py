@@ -1,0 +1,106 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from layernorm_roles.majority import data, train
+from layernorm_roles.majority.model import pair_loss
+
+TASK = {
+    "sequence_length": 20,
+    "classes": 6,
+    "gap": 3,
+    "sequences": 600,
+    "labellings": 5,
+    "sampling": "uniform",
+    "split": "rows",
+    "test_share": 0.2,
+    "dim": 4,
+    "feed_forward": 5,
+    "batch": 100,
+    "steps": 60,
+    "schedule_steps": 120,
+    "learning_rate": 0.01,
+    "metrics_every": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def sets():
+    frame = data.generate(TASK, seed=0)
+    split = (frame.split == "test").to_numpy()
+    counts, label = np.stack(frame.counts), frame.label.to_numpy()
+    return {
+        name: data.Sequences(counts[rows], label[rows]) for name, rows in (("train", ~split), ("test", split))
+    }
+
+
+def test_the_same_seed_gives_the_same_bytes_and_learns(sets):
+    first, again = (train.train(TASK, "layernorm", 3, sets) for _ in range(2))
+    pd.testing.assert_frame_equal(first.metrics, again.metrics, check_exact=True)
+    for name, value in first.model.state_dict().items():
+        assert torch.equal(value, again.model.state_dict()[name]), name
+    loss = first.metrics.train_loss
+    assert loss.iloc[-1] < 0.7 * loss.iloc[0]
+    assert list(first.metrics.step) == [0, 20, 40, 60]
+    assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 20, 40, 60)])
+
+
+def test_compiled_and_pytorch_loss_give_the_same_curve(sets, monkeypatch):
+    compiled = train.train(TASK, "layernorm", 1, sets).metrics
+    monkeypatch.setattr(train, "losses", lambda device: pair_loss)
+    plain = train.train(TASK, "layernorm", 1, sets).metrics
+    for column in ("train_loss", "test_loss"):
+        np.testing.assert_allclose(compiled[column], plain[column], rtol=2e-4)
+
+
+def test_one_flat_adam_is_adam_on_every_parameter(sets):
+    """The shortcut of one parameter vector changes nothing: the same training by the book, bit for bit."""
+    ours = train.train(TASK, "scale", 2, sets).model.state_dict()
+    torch.manual_seed(2)
+    model = train.MajorityTransformer(TASK["classes"], TASK["dim"], TASK["feed_forward"], "scale")
+    optimiser = torch.optim.Adam(model.parameters(), lr=TASK["learning_rate"], foreach=False)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: 1 - s / TASK["schedule_steps"])
+    counts, label = map(torch.from_numpy, sets["train"])
+    rng = np.random.default_rng([2, train.BATCH_STREAM])
+    step = 0
+    while step < TASK["steps"]:
+        for rows in np.split(rng.permutation(len(label)), range(100, len(label), 100)):
+            if step == TASK["steps"]:
+                break
+            optimiser.zero_grad()
+            train.losses("cpu")(model.tables(), counts[rows], label[rows])[0].backward()
+            optimiser.step()
+            schedule.step()
+            step += 1
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-6, atol=1e-7)
+
+
+def test_variants_of_a_seed_start_alike_and_see_the_same_batches(sets, monkeypatch):
+    seen = []
+
+    def watched(tables, counts, label):
+        seen.append((tables.embedding.detach().clone(), counts.clone()))
+        return pair_loss(tables, counts, label)
+
+    monkeypatch.setattr(train, "losses", lambda device: watched)
+    for norm in ("layernorm", "none", "scale_released"):
+        train.train(TASK | {"steps": 3}, norm, 4, sets)
+    runs = [seen[i : i + len(seen) // 3] for i in range(0, len(seen), len(seen) // 3)]
+    for run in runs[1:]:
+        assert torch.equal(run[0][0], runs[0][0][0])
+        assert all(torch.equal(ours[1], first[1]) for ours, first in zip(run, runs[0], strict=True))
+
+
+def test_query_angle_weights_classes_by_their_tokens():
+    queries = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 0.0]])
+    mean, std = train.query_angle(queries, torch.tensor([1.0, 1.0, 2.0]))
+    assert mean == pytest.approx((0 + 90 + 2 * 45) / 4)
+    assert std == pytest.approx(np.std([0, 90, 45, 45]))
+    assert train.query_angle(-queries, torch.tensor([1.0, 0, 0]))[0] == pytest.approx(0, abs=1e-5)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_runs_name(sets):
+    with pytest.raises(ValueError, match=r"my run: train_loss is nan at step \d+; expected a finite number"):
+        train.train(TASK | {"learning_rate": 1e30}, "none", 0, sets, title="my run")

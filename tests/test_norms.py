@@ -1,0 +1,89 @@
+import pytest
+import torch
+
+from layernorm_roles import config, norms
+
+DIM = 8
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(0)
+    return 3 * torch.randn(50, DIM, dtype=torch.float64) + 1
+
+
+def test_layernorm_is_torchs(x):
+    ours = norms.build("layernorm", DIM, eps=1e-5)(x)
+    torch.testing.assert_close(
+        ours, torch.nn.functional.layer_norm(x, (DIM,), eps=1e-5), rtol=1e-13, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "in_plane"),
+    [
+        ("layernorm", DIM**0.5, True),
+        ("scale", DIM**0.5, False),
+        ("scale_released", DIM**-0.5, False),
+        ("layernorm_small", DIM**-0.5, True),
+    ],
+)
+def test_outputs_lie_on_a_sphere_and_projected_ones_in_the_plane(name, size, in_plane, x):
+    out = norms.build(name, DIM)(x)
+    torch.testing.assert_close(out.norm(dim=-1), torch.full((50,), size, dtype=torch.float64))
+    assert bool((out.sum(dim=-1).abs() < 1e-12).all()) == in_plane
+
+
+def test_projection_keeps_the_size_within_the_plane_and_none_keeps_everything(x):
+    projected = norms.build("projection", DIM)(x)
+    ones = torch.ones(DIM, dtype=torch.float64) / DIM**0.5
+    torch.testing.assert_close(projected, x - (x @ ones)[:, None] * ones)
+    assert norms.build("none", DIM)(x) is x
+
+
+def test_the_configuration_knows_the_built_in_names():
+    assert set(config.BUILT_IN_NORMS) == set(norms.VARIANTS)
+
+
+OWN = """
+from torch import nn
+class Good(nn.Module):
+    def __init__(self, dim): super().__init__()
+    def forward(self, x): return x.tanh()
+class Short(Good):
+    def forward(self, x): return x[..., :-1]
+class Raises(Good):
+    def forward(self, x): raise RuntimeError("no")
+class Argless(nn.Module):
+    def __init__(self): super().__init__()
+not_a_class = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_norms_for_test.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_norm_of_ones_own_is_found_in_the_working_directory(own, x):
+    norm = norms.build("own_norms_for_test:Good", DIM)
+    torch.testing.assert_close(norm(x), x.tanh())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("layer_norm", "expected one of layernorm"),
+        ("own_norms_for_test:Missing", "cannot be imported"),
+        ("no_such_module:Norm", "cannot be imported"),
+        ("own_norms_for_test:not_a_class", "no torch.nn.Module"),
+        ("own_norms_for_test:Argless", "cannot be built with dim=8"),
+        ("own_norms_for_test:Raises", "fails on an input of shape"),
+        ("own_norms_for_test:Short", "expected the same"),
+    ],
+)
+def test_an_unusable_norm_is_named(own, name, says):
+    with pytest.raises(ValueError, match=says) as error:
+        norms.build(name, DIM)
+    assert name in str(error.value)
