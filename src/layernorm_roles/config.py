@@ -1,6 +1,8 @@
 """config.yaml, checked as a whole before any job starts."""
 
+import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,27 @@ BUILT_IN_NORMS = ("layernorm", "projection", "scale", "scale_released", "layerno
 
 def check(config: Mapping[str, Any], schema_file: str | Path) -> None:
     """Raise ValueError with one line for each fault of `config`: the key, its value, and what is allowed."""
-    schema = yaml.safe_load(Path(schema_file).read_text())
-    faults = [_explain(error) for error in Draft202012Validator(schema).iter_errors(config)]
+    faults = [_explain(error) for error in _validator(Path(schema_file)).iter_errors(config)]
+    faults += _not_finite(config)
     faults = faults or [*_majority_faults(config), *_language_model_faults(config), *_norm_faults(config)]
     if faults:
         raise ValueError("the configuration is not usable:\n" + "\n".join(f"  {fault}" for fault in faults))
+
+
+@cache
+def _validator(schema_file: Path) -> Draft202012Validator:
+    return Draft202012Validator(yaml.safe_load(schema_file.read_text()))
+
+
+def _not_finite(value: Any, key: str = "") -> Iterator[str]:
+    """Numbers that pass every bound of a schema because they compare with nothing."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{key} = {value}: expected a finite number"
+    children = (
+        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for name, child in children:
+        yield from _not_finite(child, f"{key}.{name}".lstrip("."))
 
 
 def norm_class(config: Mapping[str, Any], variant: str) -> str:
