@@ -1,0 +1,215 @@
+"""The compiled kernel against autograd, on counts and on tokens; its exactness in float32; its edges."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+from oracle import loss_and_correct
+
+from layernorm_roles.majority import kernel
+from layernorm_roles.majority.compiled import compiled_loss
+from layernorm_roles.majority.model import MajorityTransformer, Tables, pair_loss
+
+
+def batch_of(sequences, classes, length, seed=0):
+    """Counts with about 43 % of the classes present, and the most frequent class; the last of many is absent."""
+    rng = np.random.default_rng([seed, sequences, classes])
+    counts = np.zeros((sequences, classes), dtype=np.uint8)
+    usable = classes - 1 if classes > 2 else classes
+    for row in counts:
+        present = rng.permutation(usable)[: max(1, rng.binomial(usable, 0.43))]
+        row[present] = rng.multinomial(length, rng.dirichlet(np.ones(len(present))))
+    return counts, counts.argmax(axis=1)
+
+
+def tables_of(classes, dim, hidden, size=1.0, peak=1.0, seed=0):
+    """Random tables in float64; `size` scales all parameters, `peak` is the spread of the attention scores."""
+    rng = np.random.default_rng([seed, classes, dim, hidden])
+    scores = peak * rng.standard_normal((classes, classes))
+    shapes = [(dim,), (dim,), (dim,), (hidden, dim), (hidden,), (dim, hidden), (dim,)]
+    out_bias, gain, *rest = (0.4 * size * rng.standard_normal(shape) for shape in shapes)
+    embedding, values = size * rng.standard_normal((2, classes, dim))
+    attention = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return Tables(embedding, attention, values, out_bias, 1 + gain, *rest)
+
+
+def by_autograd(counts, label, tables):
+    leaves = Tables(*(torch.tensor(table, requires_grad=True) for table in tables))
+    loss, correct = pair_loss(leaves, torch.from_numpy(counts), torch.from_numpy(label))
+    return loss.item(), correct.item(), Tables(*(g.numpy() for g in torch.autograd.grad(loss, leaves)))
+
+
+def largest_error(gradients, expected, tables):
+    """Largest error of any gradient, relative to the largest entry of its table's (or 1e-3 if that is less).
+
+    For attention that of the scores, A dA: an A of 1e-30 has a gradient of 1e+30, all of it rounding.
+    """
+    scored = [g._replace(attention=g.attention * tables.attention) for g in (gradients, expected)]
+    return max(np.abs(g - e).max() / max(np.abs(e).max(), 1e-3) for g, e in zip(*scored, strict=True))
+
+
+# sequences, classes, dim, hidden, length: the experiments', more than one block, and nothing a multiple of a tile
+SIZES = [(600, 20, 8, 8, 50), (257, 20, 3, 3, 50), (1, 2, 3, 5, 3), (700, 7, 5, 11, 13), (40, 3, 16, 1, 200)]
+REGIMES = {"initial": (1.0, 0.3), "trained": (2.0, 4.0), "peaked": (2.0, 12.0)}
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_gradients_equal_autograd(size, regime):
+    sequences, classes, dim, hidden, length = size
+    counts, label = batch_of(sequences, classes, length)
+    tables = tables_of(classes, dim, hidden, *REGIMES[regime])
+    loss, correct, gradients = kernel.loss_and_gradients(counts, label, tables)
+    expected_loss, expected_correct, expected = by_autograd(counts, label, tables)
+    assert loss == pytest.approx(expected_loss, rel=1e-12)
+    assert correct == expected_correct
+    assert largest_error(gradients, expected, tables) < 1e-10
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "projection", "scale_released"])
+def test_parameters_gradients_equal_those_on_tokens_before_and_after_training(norm):
+    torch.manual_seed(0)
+    model = MajorityTransformer(20, 8, 8, norm).double()
+    counts, label = (torch.from_numpy(x) for x in batch_of(60, 20, 30))
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(2):
+        on_tokens, correct_on_tokens = loss_and_correct(model, counts, label)
+        expected = torch.autograd.grad(on_tokens, tuple(model.parameters()))
+        loss, correct = compiled_loss(model.tables(), counts, label)
+        gradients = torch.autograd.grad(loss, tuple(model.parameters()))
+        assert loss.item() == pytest.approx(on_tokens.item(), rel=1e-12)
+        assert correct == correct_on_tokens
+        for gradient, other in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(gradient, other, rtol=1e-10, atol=1e-11)
+        for _ in range(200):
+            optimiser.zero_grad()
+            compiled_loss(model.tables(), counts, label)[0].backward()
+            optimiser.step()
+    assert loss < 0.7 * compiled_loss(MajorityTransformer(20, 8, 8, norm).double().tables(), counts, label)[0]
+
+
+@pytest.mark.parametrize("regime", ["initial", "trained"])
+def test_float32_is_as_exact_as_its_inputs(regime):
+    counts, label = batch_of(3000, 20, 50)
+    single = Tables(*(table.astype(np.float32) for table in tables_of(20, 8, 8, *REGIMES[regime])))
+    double = Tables(*(table.astype(np.float64) for table in single))
+    loss, correct, gradients = kernel.loss_and_gradients(counts, label, single)
+    expected_loss, expected_correct, expected = kernel.loss_and_gradients(counts, label, double)
+    assert {gradient.dtype for gradient in gradients} == {np.dtype(np.float32)}
+    assert loss == pytest.approx(expected_loss, rel=1e-6)
+    assert abs(correct - expected_correct) <= 50
+    assert largest_error(gradients, expected, double) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loss_alone_and_a_second_call_give_the_same_bytes(dtype):
+    counts, label = batch_of(1000, 20, 50)
+    tables = Tables(*(table.astype(dtype) for table in tables_of(20, 8, 8)))
+    loss, correct, gradients = kernel.loss_and_gradients(counts, label, tables)
+    again, _, gradients_again = kernel.loss_and_gradients(counts, label, tables)
+    assert kernel.loss_only(counts, label, tables) == (loss, correct)
+    assert again == loss
+    for gradient, other in zip(gradients, gradients_again, strict=True):
+        assert gradient.tobytes() == other.tobytes()
+
+
+def test_the_batch_is_the_token_weighted_mean_of_its_parts():
+    counts, label = batch_of(901, 20, 50)
+    tables = tables_of(20, 8, 8)
+    whole, correct, gradients = kernel.loss_and_gradients(counts, label, tables)
+    parts = [
+        kernel.loss_and_gradients(counts[part], label[part], tables)
+        for part in (slice(0, 300), slice(300, 901))
+    ]
+    weights = np.array([300, 601]) / 901
+    assert whole == pytest.approx(weights @ [loss for loss, _, _ in parts], rel=1e-13)
+    assert correct == sum(right for _, right, _ in parts)
+    for gradient, one, other in zip(gradients, parts[0][2], parts[1][2], strict=True):
+        np.testing.assert_allclose(weights[0] * one + weights[1] * other, gradient, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", Tables._fields)
+def test_nan_stays_nan(name, dtype):
+    counts, label = batch_of(300, 20, 50)
+    tables = Tables(*(table.astype(dtype) for table in tables_of(20, 8, 8)))
+    getattr(tables, name).reshape(-1)[0] = np.nan
+    loss, _, gradients = kernel.loss_and_gradients(counts, label, tables)
+    assert np.isnan(loss)
+    assert np.isnan(gradients.embedding).any()
+
+
+def test_the_first_of_tied_classes_is_the_prediction():
+    counts, label = batch_of(300, 5, 50)
+    tables = tables_of(5, 4, 4)
+    tables.embedding[:] = tables.embedding[0]
+    _, correct = kernel.loss_only(counts, label, tables)
+    assert correct == 50 * (label == 0).sum() > 0
+
+
+@njit
+def exp_all(x, out):
+    for i in range(len(x)):
+        out[i] = kernel._exp(x[i])
+
+
+@njit
+def log_all(x, out):
+    for i in range(len(x)):
+        out[i] = kernel._log(x[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_errors_of_exponential_and_logarithm_in_units_in_the_last_place(dtype):
+    rng = np.random.default_rng(0)
+    x = -np.concatenate([rng.uniform(0, 87, 200_000), 10.0 ** rng.uniform(-12, 1, 200_000), [0.0]]).astype(
+        dtype
+    )
+    y = np.concatenate([1 - x, 1 + 10.0 ** rng.uniform(-9, 30, 200_000), [1.0]]).astype(dtype)
+    for function, exact, at, ulp in ((exp_all, np.exp, x, 1), (log_all, np.log, y, 3)):
+        out, truth = np.empty_like(at), exact(at.astype(np.longdouble))
+        function(at, out)
+        assert (np.abs(out - truth) <= ulp * np.spacing(truth.astype(dtype))).all()
+    edges = np.array([np.nan, -np.inf, -1e30, -0.0], dtype)
+    out = np.empty_like(edges)
+    exp_all(edges, out)
+    np.testing.assert_array_equal(out, np.array([np.nan, 0, 0, 1], dtype))
+    log_all(np.array([np.nan, np.inf, 1, 2], dtype), out)
+    np.testing.assert_array_equal(out, np.array([np.nan, np.inf, 0, np.log(dtype(2))], dtype))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda c, label, t: (c.astype(np.int64), label, t), "counts are int64"),
+        (lambda c, label, t: (c[:, :4], label, t), "expected uint8"),
+        (lambda c, label, t: (0 * c, label, t), "not all 0"),
+        (lambda c, label, t: (c, label + 1, t), "below 5"),
+        (lambda c, label, t: (c, label[:-1], t), "labels of shape"),
+        (lambda c, label, t: (c, label, t._replace(w2=t.w2.T[:, :2])), "table w2"),
+        (lambda c, label, t: (c, label, t._replace(b2=t.b2.astype(np.float32))), "table b2 is float32"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, named):
+    counts, label = batch_of(30, 5, 50)
+    label[0] = 4
+    with pytest.raises(ValueError, match=named):
+        kernel.loss_only(*change(counts, label, tables_of(5, 4, 3)))
+
+
+def test_compilation_is_announced_once_and_then_cached(tmp_path):
+    program = (
+        "import numpy as np; from layernorm_roles.majority import kernel as k; o = lambda *s: np.ones(s, 'f4');"
+        "t = o(2, 3), o(2, 2), o(2, 3), o(3), o(3), o(3), o(3, 3), o(3), o(3, 3), o(3);"
+        "[k.loss_only(np.ones((1, 2), 'u1'), np.zeros(1, int), t) for _ in range(2)]"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for lines in (1, 0):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stderr.count("\n") == lines, done.stderr
