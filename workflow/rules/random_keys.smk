@@ -27,7 +27,9 @@ rule random_keys_figures:
         norms="results/{run}/parquet/random_keys.parquet",
         precision="results/{run}/parquet/random_keys_precision.parquet",
     output:
-        expand("results/{{run}}/figures/figure_{figure}.{kind}", figure=RANDOM_KEYS_FIGURES, kind=["png", "pdf"]),
+        expand(
+            "results/{{run}}/figures/figure_{figure}.{kind}", figure=RANDOM_KEYS_FIGURES, kind=["png", "pdf"]
+        ),
     log:
         "results/{run}/logs/random_keys_figures.log",
     benchmark:

@@ -126,7 +126,14 @@ def finite_precision(precision: pd.DataFrame) -> Figure:
         "errorbar": None,
     }
     panels: list[tuple[Axes, pd.DataFrame, str, str, str, str]] = [
-        (axes[0], smallest_d, "n", "any_unselectable", "keys n", "matrices with an\nunselectable key (share)"),
+        (
+            axes[0],
+            smallest_d,
+            "n",
+            "any_unselectable",
+            "keys n",
+            "matrices with an\nunselectable key (share)",
+        ),
         (axes[1], by_d, "d", "any_unselectable", "dimension d", "the same, all n together"),
         (axes[2], smallest_d, "n", "borderline", "keys n", "borderline keys (share)"),
     ]
@@ -150,7 +157,9 @@ def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def _heat(ax: Axes, part: pd.DataFrame, column: str, **look) -> Callable:
     grid = _grid(part, column)
-    mesh = ax.pcolormesh(grid.columns, grid.index, grid.to_numpy(), shading="nearest", rasterized=True, **look)
+    mesh = ax.pcolormesh(
+        grid.columns, grid.index, grid.to_numpy(), shading="nearest", rasterized=True, **look
+    )
     ax.set(xlabel="keys n", ylabel="dimension d")
     ax.yaxis.get_major_locator().set_params(integer=True)
     return mesh

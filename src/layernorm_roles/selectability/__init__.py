@@ -1,4 +1,4 @@
-"""Which keys no query can select, with a proof for each: verdicts, certificates, and the exact Gaussian expectation."""
+"""Which keys no query can select, with a proof for each, and how many to expect among Gaussian keys."""
 
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify, certify_many

@@ -8,10 +8,12 @@ dropped, and the rest whitened, which makes the search in `search` quick. The ce
 judged in the coordinates of the data.
 """
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from numba.core import event
 from numpy.typing import ArrayLike
 
 from layernorm_roles.selectability import search
@@ -27,6 +29,7 @@ from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
 
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 _NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
+_SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
@@ -73,11 +76,19 @@ def _checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
         raise ValueError(f"{name} has shape {array.shape}: expected {dimensions} dimensions")
     if array.size == 0:
         raise ValueError(f"{name} is empty: shape {array.shape}")
-    array = array.astype(np.float32 if array.dtype == np.float16 else np.float64, copy=False) \
-        if array.dtype != np.float32 else array
+    array = array.astype(np.float32 if array.dtype in (np.float16, np.float32) else np.float64, copy=False)
     if not np.isfinite(array).all():
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name} has {array[where]} at {where}: expected finite numbers")
+    largest = (
+        abs(array).max(axis=tuple(range(array.ndim - 1))) if array.ndim > 1 else abs(array).max(keepdims=True)
+    )
+    if ((largest > 0) & (largest < _SMALLEST)).any():
+        column = int(np.argmax((largest > 0) & (largest < _SMALLEST)))
+        raise ValueError(
+            f"{name}: column {column} has no entry above {largest[column]:g}: expected 0 or at least {_SMALLEST:g}, "
+            "since smaller numbers lose their digits"
+        )
     return array
 
 
@@ -87,7 +98,9 @@ class _Coordinates(NamedTuple):
     W: Float[np.ndarray, "m n r"]  # columns beyond a matrix's rank are 0, so that all share an array
     B: Float[np.ndarray, "m r d"]  # q B is query q for the data's columns, each divided by 2**exponent
     exponent: Int[np.ndarray, "m d"]
-    outward: Float[np.ndarray, "m n r"]  # the keys, moved away from their mean (and up in bias) by the tolerance
+    outward: Float[
+        np.ndarray, "m n r"
+    ]  # the keys, moved away from their mean (and up in bias) by the tolerance
     directions: Float[np.ndarray, "k m n r"]  # queries worth trying first: each key's own direction
     rank: Int[np.ndarray, " m"]
 
@@ -122,7 +135,9 @@ def _coordinates(keys: Float[np.ndarray, "m n d"], null: float, tolerance: float
     )
 
 
-def _with_bias(at: _Coordinates, bias: Float[np.ndarray, "m n"], null: float, tolerance: float) -> _Coordinates:
+def _with_bias(
+    at: _Coordinates, bias: Float[np.ndarray, "m n"], null: float, tolerance: float
+) -> _Coordinates:
     """One more coordinate: what the keys do not already say about the bias, since q may take up the rest."""
     exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(bias, -exponent)
@@ -152,19 +167,20 @@ def _with_bias(at: _Coordinates, bias: Float[np.ndarray, "m n"], null: float, to
 def _certify(keys: np.ndarray, bias: np.ndarray | None) -> Certificates:
     tolerance, null = TOLERANCE[keys.dtype], _NULL[keys.dtype]
     keys = keys.astype(np.float64, copy=False)
-    matrices, n, d = keys.shape
+    matrices, n, _ = keys.shape
     at = _coordinates(keys, null, tolerance)
     data = keys
     if bias is not None:
         bias = bias.astype(np.float64, copy=False)
         at = _with_bias(at, bias, null, tolerance)
         data = np.concatenate([keys, bias[:, :, None]], axis=2)
-    state, queries, support, weights, twin = search.decide(
-        *(np.ascontiguousarray(part) for part in (at.W, at.B, at.outward, at.directions)),
-        np.ascontiguousarray(data + 0.0).view(np.uint64),  # + 0.0: minus zero equals zero
-        bias is not None,
-        _ENOUGH * tolerance,
-    )
+    with event.install_listener("numba:compile", _CompilationNotice()):
+        state, queries, support, weights, twin = search.decide(
+            *(np.ascontiguousarray(part) for part in (at.W, at.B, at.outward, at.directions)),
+            np.ascontiguousarray(data + 0.0).view(np.uint64),  # + 0.0: minus zero equals zero
+            bias is not None,
+            _ENOUGH * tolerance,
+        )
     queries = _in_data(queries @ at.B, at.exponent, bias is not None)
     total = weights.sum(axis=2, keepdims=True)
     weights = np.divide(weights, total, out=weights, where=total > 0)
@@ -183,10 +199,25 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None) -> Certificates:
     return Certificates(code, margin, residual, duplicate, queries, support, weights, tolerance)
 
 
+class _CompilationNotice(event.Listener):
+    """One line on stderr when numba compiles because nothing is cached, so that a silent wait has a reason."""
+
+    shown = False
+
+    def on_start(self, event):
+        if not _CompilationNotice.shown:
+            print("compiling the search for certificates, once (about 20 s)", file=sys.stderr, flush=True)
+            _CompilationNotice.shown = True
+
+    def on_end(self, event):
+        pass
+
+
 def _in_data(queries: np.ndarray, exponent: np.ndarray, biased: bool) -> np.ndarray:
     """Queries for the data's own columns: with a bias divided by its component, else of largest score about 1."""
     if biased:
         last = queries[:, :, -1:]
-        return np.ldexp(np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1], (exponent[:, -1:] - exponent[:, :-1])[:, None])
+        fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
+        return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
     size = abs(queries).sum(axis=2, keepdims=True)
     return np.ldexp(np.divide(queries, size, out=np.zeros_like(queries), where=size > 0), -exponent[:, None])

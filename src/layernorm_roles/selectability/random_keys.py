@@ -1,4 +1,4 @@
-"""Random keys (Figures 1c and 1d): how often does a Gaussian matrix have an unselectable key, before and after a norm?"""
+"""Random keys (Figures 1c, 1d): how often does a Gaussian matrix have an unselectable key, after each norm?"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -32,7 +32,9 @@ def table(
     for done, (n, d, keys) in enumerate(_matrices(settings, settings["dimensions"]), start=1):
         for name, norm in norms.items():
             row = _row(_normalise(build(norm, d), keys))
-            rows.append({"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d), **row})
+            rows.append(
+                {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d), **row}
+            )
         report(done)
     return pd.DataFrame(rows).astype({"expected_unselectable": float})
 

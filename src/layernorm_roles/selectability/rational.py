@@ -5,7 +5,9 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float, Int
 
-NO_WEIGHT = 1e-9  # below this a weight is taken for the rounding of a 0; the exact solution has to do without it
+NO_WEIGHT = (
+    1e-9  # below this a weight is taken for the rounding of a 0; the exact solution has to do without it
+)
 _LARGEST = 16  # dimensions; exact elimination beyond takes seconds a key
 
 
@@ -21,7 +23,7 @@ def in_hull_exactly(
     With `biased`, the last column is the bias, and the combination's has to be at least that of row i. False also
     if there are more than 16 columns, or if the supporting rows do not determine the weights.
     """
-    n, d = points.shape
+    d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]
     if d > _LARGEST or len(chosen) == 0:
         return False

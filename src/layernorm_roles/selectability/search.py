@@ -34,10 +34,12 @@ REFLECT = 32  # dimensions from which braid reflect saves more searches than it 
 @njit(cache=True)
 def beaten_by(W, Q, who, other, gap):
     """For each query Q[k], meant for key who[k]: its best rival `other` and the lead `gap` over it (filled in)."""
-    n, r = W.shape
+    n = len(W)
     for start in range(0, len(who), _BLOCK):
         stop = min(start + _BLOCK, len(who))
-        scores = np.dot(W, np.ascontiguousarray(Q[start:stop].T))  # (n, block): the loop below runs along a row
+        scores = np.dot(
+            W, np.ascontiguousarray(Q[start:stop].T)
+        )  # (n, block): the loop below runs along a row
         own = np.empty(stop - start)
         best = np.full(stop - start, -np.inf)
         at = np.zeros(stop - start, np.int64)
@@ -352,7 +354,9 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights_
                 if m == 1:
                     weights[0] = 1.0
             elif since:
-                m = _rebuild(m, names, rows, masses, H, weights, g, h)  # H's rounding may be all that is wrong
+                m = _rebuild(
+                    m, names, rows, masses, H, weights, g, h
+                )  # H's rounding may be all that is wrong
                 since = 0
             else:
                 break

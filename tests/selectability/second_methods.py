@@ -1,0 +1,102 @@
+"""Other ways to say which keys lie in the convex hull of the others; none shares an idea with `certify`'s code."""
+
+from fractions import Fraction
+
+import numpy as np
+from scipy.optimize import linprog, nnls
+from scipy.spatial import ConvexHull
+
+
+def qhull(keys):
+    """In the hull of the others, for points in general position: not a vertex that Qhull finds."""
+    inside = np.ones(len(keys), bool)
+    inside[ConvexHull(keys).vertices] = False
+    return inside
+
+
+def clarkson_nnls(keys):
+    """Clarkson's output-sensitive algorithm, each question a non-negative least squares problem."""
+    keys = (keys - keys.mean(axis=0)) / keys.std(axis=0)
+    homogeneous = np.c_[keys, np.ones(len(keys))]
+    known, inside = [int(np.argmax(keys[:, 0]))], np.zeros(len(keys), bool)
+    for i in range(len(keys)):
+        while i not in known:
+            weights, distance = nnls(homogeneous[known].T, homogeneous[i], maxiter=10_000)
+            if distance < 1e-9:
+                inside[i] = True
+                break
+            # The residual separates key i from the known vertices; the furthest key that way is a vertex.
+            query = (homogeneous[i] - weights @ homogeneous[known])[:-1]
+            known.append(int(np.argmax(keys @ query)))
+    return inside
+
+
+def highs_distances(keys, bias=None):
+    """Each key's distance to the hull of the others, max_c |k_i - sum_j w_j k_j|_c / max_j |k_jc|, by HiGHS.
+
+    With a bias, also the amount by which the weighted bias falls short. This is what `certify` encloses between
+    margin and residual. Feasibility tolerances are at HiGHS' smallest, 1e-10.
+    """
+    unit = abs(keys).max(axis=0)
+    scaled = keys / np.where(unit > 0, unit, 1)
+    n, d = scaled.shape
+    distances = np.full(n, np.inf)
+    for i in range(n if n > 1 else 0):
+        others = np.delete(scaled, i, axis=0)
+        rows = [np.c_[others.T, -np.ones(d)], np.c_[-others.T, -np.ones(d)]]
+        right = [scaled[i], -scaled[i]]
+        if bias is not None:
+            b = bias / max(abs(bias).max(), 1e-300)
+            rows.append(np.r_[-np.delete(b, i), -1][None])
+            right.append([-b[i]])
+        solved = linprog(
+            np.r_[np.zeros(n - 1), 1],
+            A_ub=np.concatenate(rows),
+            b_ub=np.concatenate(right),
+            A_eq=np.r_[np.ones(n - 1), 0][None],
+            b_eq=[1],
+            method="highs",
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        )
+        assert solved.success, solved.message
+        distances[i] = solved.fun
+    return distances
+
+
+def rational(points, biased=False):
+    """Exactly: is there w >= 0 with sum w = 1 and sum w_j k_j = k_i? Phase one of the simplex method in fractions."""
+    exact = [[Fraction(float(value)) for value in row] for row in points]
+    return np.array([_feasible(exact[:i] + exact[i + 1 :], exact[i], biased) for i in range(len(exact))])
+
+
+def _feasible(others, point, biased):
+    if not others:
+        return False
+    columns = [[*row, Fraction(1)] for row in others]
+    right = [*point, Fraction(1)]
+    if biased:  # the weighted bias may exceed: a slack column
+        slack = [Fraction(0)] * len(right)
+        slack[-2] = Fraction(-1)
+        columns.append(slack)
+    rows = [[column[r] for column in columns] + [right[r]] for r in range(len(right))]
+    rows = [row if row[-1] >= 0 else [-value for value in row] for row in rows]
+    width = len(columns)
+    cost = [-sum(row[c] for row in rows) for c in range(width + 1)]  # the artificial variables, summed
+    basis = [None] * len(rows)
+    while True:
+        entering = next((c for c in range(width) if cost[c] < 0), None)  # Bland's rule: no cycles
+        if entering is None:
+            return cost[-1] == 0
+        ratios = [
+            (row[-1] / row[entering], width if basis[r] is None else basis[r], r)
+            for r, row in enumerate(rows)
+            if row[entering] > 0
+        ]
+        _, _, leaving = min(ratios)
+        pivot = [value / rows[leaving][entering] for value in rows[leaving]]
+        rows = [
+            pivot if r == leaving else [a - row[entering] * b for a, b in zip(row, pivot, strict=True)]
+            for r, row in enumerate(rows)
+        ]
+        cost = [a - cost[entering] * b for a, b in zip(cost, pivot, strict=True)]
+        basis[leaving] = entering

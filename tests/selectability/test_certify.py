@@ -1,0 +1,284 @@
+"""`certify` against five other methods, on degenerate input, and on input that it has to refuse."""
+
+import numpy as np
+import pytest
+import second_methods as second
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from layernorm_roles.selectability import Certificates, certify, certify_many
+
+
+def gaussian(n, d, seed=0):
+    return np.random.default_rng([seed, n, d]).standard_normal((n, d))
+
+
+def stream_like(n, d, seed=0):
+    """Keys like those of a residual stream: a shared mean, a low-rank part, log-normal norms."""
+    rng = np.random.default_rng([seed, n, d])
+    rank = max(1, d // 4)
+    keys = rng.standard_normal((n, d)) + 2 * rng.standard_normal((n, rank)) @ rng.standard_normal((rank, d))
+    return keys * rng.lognormal(sigma=0.6, size=(n, 1)) + 2 * rng.standard_normal(d)
+
+
+def layer_norm(keys):
+    keys = keys - keys.mean(axis=1, keepdims=True)
+    return keys / np.sqrt((keys**2).mean(axis=1, keepdims=True))
+
+
+def checked(keys, bias=None) -> Certificates:
+    """Certificates whose stored numbers are those that verification finds."""
+    certificates = certify(keys, bias)
+    margin, residual = certificates.verify(keys, bias)
+    np.testing.assert_array_equal(margin, certificates.margin)
+    np.testing.assert_array_equal(residual, certificates.residual)
+    both = np.isfinite(margin) & np.isfinite(residual)
+    assert (margin[both] <= residual[both] + 1e-12).all()  # weak duality
+    return certificates
+
+
+@pytest.mark.parametrize("make", [gaussian, stream_like])
+@pytest.mark.parametrize(
+    "n,d", [(30, 2), (1000, 2), (500, 3), (1000, 3), (300, 4), (1000, 4), (200, 5), (200, 6)]
+)
+def test_qhull(make, n, d, compare):
+    keys = make(n, d)
+    compare("Qhull", checked(keys).verdict, second.qhull(keys))
+
+
+@pytest.mark.parametrize("make", [gaussian, stream_like])
+@pytest.mark.parametrize("n,d", [(60, 3), (300, 8), (1024, 8), (300, 12), (400, 24), (300, 40)])
+def test_clarkson_with_nnls(make, n, d, compare):
+    keys = make(n, d)
+    compare("Clarkson + nnls", checked(keys).verdict, second.clarkson_nnls(keys))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("n,d", [(12, 1), (40, 3), (100, 6), (150, 8), (60, 35)])
+def test_highs(n, d, with_bias, dtype, compare):
+    keys = stream_like(n, d).astype(dtype)
+    bias = 3 * gaussian(n, 1)[:, 0].astype(dtype) if with_bias else None
+    certificates = checked(keys, bias)
+    distances = second.highs_distances(keys.astype(float), bias)
+    compare("HiGHS", certificates.verdict, distances < 1e-8)
+    margin = np.where(certificates.verdict == "selectable", certificates.margin, -1)
+    assert (margin <= distances + 1e-8).all()
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+def test_rational_arithmetic(d, with_bias, compare):
+    for seed in range(10):
+        keys = gaussian(4 + 2 * d, d, seed)
+        bias = gaussian(len(keys), 1, seed)[:, 0] if with_bias else None
+        points = np.c_[keys, bias] if with_bias else keys
+        compare("rational simplex", checked(keys, bias).verdict, second.rational(points, biased=with_bias))
+
+
+@st.composite
+def awkward(draw):
+    """Keys in special position, in an order of their own: lattices, lines, spheres, duplicates, extreme scales."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n, d = draw(st.integers(1, 11)), draw(st.integers(1, 4))
+    keys = {
+        "gaussian": lambda: rng.standard_normal((n, d)),
+        "lattice": lambda: rng.integers(0, 3, (n, d)).astype(float),
+        "line": lambda: rng.integers(-3, 4, (n, 1)) * rng.integers(-2, 3, (1, d)).astype(float),
+        "sphere": lambda: (x := rng.standard_normal((n, d))) / np.linalg.norm(x, axis=1, keepdims=True),
+        "cross": lambda: np.concatenate([np.eye(d), -np.eye(d), np.zeros((1, d))]),
+    }[draw(st.sampled_from(["gaussian", "lattice", "line", "sphere", "cross"]))]()
+    for change in draw(
+        st.lists(st.sampled_from(["duplicate", "near", "mean", "constant", "shift"]), max_size=2)
+    ):
+        if change == "duplicate":
+            keys = np.concatenate([keys, keys[: max(1, len(keys) // 2)]])
+        elif change == "near":
+            keys = np.concatenate([keys, keys[:1] * (1 + 2.0 ** -draw(st.integers(10, 50)))])
+        elif change == "mean":
+            keys = np.concatenate([keys, keys.mean(axis=0, keepdims=True)])
+        elif change == "constant":
+            keys[:, 0] = 7.0
+        else:
+            keys = keys + 2.0 ** draw(st.integers(0, 20))
+    keys = keys * 2.0 ** draw(st.integers(-900, 900)) * 2.0 ** rng.integers(-40, 40, (1, d))
+    if draw(st.booleans()):
+        with np.errstate(over="ignore", under="ignore"):
+            small = keys.astype(np.float32)
+        if np.isfinite(small).all() and (abs(small).max(axis=0) > 1e-30).all():
+            keys = small
+    return keys[rng.permutation(len(keys))]
+
+
+@settings(max_examples=1500, deadline=None, derandomize=True)
+@given(awkward())
+@example(np.zeros((1, 1)))
+@example(np.zeros((3, 2)))
+def test_awkward_input_against_rational_arithmetic(keys):
+    certificates = checked(keys)
+    inside = second.rational(keys)
+    selectable, unselectable = certificates.verdict == "selectable", certificates.verdict == "unselectable"
+    assert not (selectable & inside).any()
+    # A direction in which all keys agree to within rounding counts as constant; exactly, it may still separate.
+    outside = unselectable & ~inside
+    assert (certificates.residual[outside] <= (1e-12 if keys.dtype == np.float64 else 1e-6)).all()
+    duplicate = (keys[:, None] == keys[None]).all(axis=2).sum(axis=1) > 1
+    np.testing.assert_array_equal(certificates.duplicate, duplicate)
+    assert unselectable[duplicate].all()
+
+
+def test_awkward_input_is_judged_alike(compare):
+    """The same, counted, for full-rank keys, where nothing but the borderline band excuses a difference."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(4, 14)), int(rng.integers(1, 4))
+        for keys in (
+            rng.integers(0, 4, (n, d)).astype(float),
+            np.r_[gaussian(n, d, seed), gaussian(n, d, seed)[:3]],
+        ):
+            if np.linalg.matrix_rank(keys - keys.mean(axis=0)) == d:
+                compare(
+                    "rational simplex, lattices and duplicates", checked(keys).verdict, second.rational(keys)
+                )
+
+
+def test_lattice_by_hand():
+    """Of a 5 x 5 x 5 lattice the corners can win; ties on edges and faces are no win."""
+    keys = np.stack(np.meshgrid(*[np.arange(5.0)] * 3), axis=-1).reshape(-1, 3)
+    corner = np.isin(keys, [0, 4]).all(axis=1)
+    verdict = checked(keys).verdict
+    assert (verdict[corner] == "selectable").all() and (verdict[~corner] == "unselectable").all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [4, 8, 64])
+def test_layer_norm_output_is_selectable(d, dtype):
+    """All points of a sphere are vertices; one dimension is missing, to within rounding (section 3.2)."""
+    keys = layer_norm(gaussian(150, d)).astype(dtype)
+    assert (checked(keys).verdict == "selectable").all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_missing_dimension_leaves_the_verdicts(dtype):
+    flat = gaussian(200, 4)
+    turned = flat @ np.linalg.qr(gaussian(7, 7))[0][:4]
+    np.testing.assert_array_equal(checked(turned.astype(dtype)).verdict, checked(flat).verdict)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-30, 1e30, 1e300])
+def test_scale_and_shift_leave_the_verdicts(factor):
+    keys = gaussian(100, 5)
+    expected = checked(keys).verdict
+    np.testing.assert_array_equal(checked(keys * factor).verdict, expected)
+    np.testing.assert_array_equal(checked(keys * factor ** np.linspace(-1, 1, 5)).verdict, expected)
+    np.testing.assert_array_equal(checked(keys + 100).verdict, expected)
+    np.testing.assert_array_equal(checked(np.c_[keys, np.full(100, factor)]).verdict, expected)
+
+
+@pytest.mark.parametrize("n,d", [(1, 1), (1, 5), (2, 5), (6, 5), (5, 50)])
+def test_few_keys_are_all_selectable(n, d):
+    certificates = checked(gaussian(n, d))
+    assert (certificates.verdict == "selectable").all()
+    assert (certificates.margin > 1e-3).all()
+
+
+def test_one_dimension():
+    verdict = checked(np.array([[3.0], [1.0], [2.0], [7.0]])).verdict
+    assert verdict.tolist() == ["unselectable", "selectable", "unselectable", "selectable"]
+
+
+def test_duplicates_are_unselectable_and_counted():
+    keys = gaussian(20, 3)
+    both = checked(np.r_[keys, keys[:4]])
+    assert both.duplicates == 8
+    assert (both.verdict[[0, 1, 2, 3, 20, 21, 22, 23]] == "unselectable").all()
+    np.testing.assert_array_equal(both.verdict[4:20], checked(keys).verdict[4:])
+    assert (checked(np.zeros((3, 2))).verdict == "unselectable").all()
+    assert checked(np.array([[0.0, 1.0], [-0.0, 1.0]])).duplicates == 2
+
+
+@pytest.mark.parametrize("dtype,gap", [(np.float64, 1e-11), (np.float32, 2e-7)])
+def test_near_duplicates_are_borderline(dtype, gap):
+    corners = np.array([[0, 0], [1, 0], [0, 1], [1 + gap, -2 * gap]], dtype=dtype)
+    assert checked(corners).verdict.tolist() == ["selectable", "borderline", "selectable", "borderline"]
+
+
+def test_a_constant_bias_changes_nothing_and_a_large_one_decides():
+    keys = gaussian(200, 4)
+    plain = checked(keys).verdict
+    for bias in (np.zeros(200), np.full(200, -3.0), keys @ gaussian(4, 1)[:, 0] + 1):
+        np.testing.assert_array_equal(checked(keys, bias).verdict, plain)
+    inner = int(np.flatnonzero(plain == "unselectable")[0])
+    assert checked(keys, 100.0 * np.eye(200)[inner]).verdict[inner] == "selectable"
+    assert checked(keys, 100.0 * np.eye(200)[inner]).query(inner) is not None
+
+
+def test_equal_keys_of_unequal_bias():
+    keys = np.repeat(gaussian(5, 3), 2, axis=0)
+    verdict = checked(keys, np.tile([0.0, 1.0], 5)).verdict
+    assert (verdict[0::2] == "unselectable").all() and (verdict[1::2] == "selectable").all()
+
+
+def test_a_stack_is_its_matrices():
+    stack = np.stack([gaussian(20, 4), layer_norm(gaussian(20, 4)), np.repeat(gaussian(10, 4), 2, axis=0)])
+    many = certify_many(stack)
+    margin, residual = many.verify(stack)
+    for a, keys in enumerate(stack):
+        np.testing.assert_array_equal(many.verdict[a], certify(keys).verdict)
+    assert margin.shape == residual.shape == (3, 20)
+    assert many.count("unselectable").tolist()[1:] == [0, 20]
+
+
+def test_same_keys_same_bytes():
+    keys = stream_like(300, 8)
+    first, second_time = certify(keys), certify(keys)
+    for name, value in vars(first).items():
+        np.testing.assert_array_equal(value, vars(second_time)[name])
+
+
+def test_verify_refuses_what_does_not_prove():
+    keys = gaussian(60, 3)
+    certificates = certify(keys)
+    with pytest.raises(ValueError, match="does not hold"):
+        certificates.verify(keys[::-1])
+    with pytest.raises(ValueError, match="shape"):
+        certificates.verify(keys[:10])
+    inner = int(np.flatnonzero(certificates.verdict == "unselectable")[0])
+    for damage in ({"weights": 2.0}, {"support": inner}):
+        arrays = {name: np.copy(value) for name, value in vars(certificates).items()}
+        for name, value in damage.items():
+            arrays[name][inner] = value * arrays[name][inner] if name == "weights" else value
+        arrays["tolerance"] = certificates.tolerance
+        with pytest.raises(ValueError, match=f"key {inner} does not hold"):
+            Certificates(**arrays).verify(keys)
+    indices, weights = certificates.combination(inner)
+    np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
+    assert certificates.query(inner) is None
+
+
+@pytest.mark.parametrize(
+    "keys,message",
+    [
+        (np.array([[1.0, np.nan]]), r"keys has nan at \(0, 1\)"),
+        (np.array([[1.0], [-np.inf]]), r"keys has -inf at \(1, 0\)"),
+        (np.ones(3), r"shape \(3,\): expected 2 dimensions"),
+        (np.ones((0, 3)), "keys is empty"),
+        (np.ones((3, 0)), "keys is empty"),
+        (np.ones((2, 2), complex), "dtype complex128"),
+        (np.array([["a"]]), "dtype <U1"),
+        ([[1.0, 2.0], [3.0]], "not an array"),
+        (np.full((2, 2), 1e-310), "column 0"),
+    ],
+)
+def test_refuses_keys(keys, message):
+    with pytest.raises(ValueError, match=message):
+        certify(keys)
+
+
+def test_refuses_bias():
+    with pytest.raises(ValueError, match="bias has 2 entries: expected 3"):
+        certify(np.ones((3, 2)), np.ones(2))
+    with pytest.raises(ValueError, match=r"bias has nan at \(0,\)"):
+        certify(np.ones((1, 2)), np.array([np.nan]))
+    with pytest.raises(ValueError, match="expected 3 dimensions"):
+        certify_many(np.ones((3, 2)))

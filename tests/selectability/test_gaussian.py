@@ -1,0 +1,102 @@
+"""The exact expectation against closed forms, a second formula at high precision, and simulation."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from layernorm_roles.selectability import certify_many, expected_unselectable
+from layernorm_roles.selectability.gaussian import expected_after
+
+
+def by_mpmath(n, d):
+    """n (1 - P(vertex)) with the sum over m = d-1, d-3, ..., 30 digits and adaptive quadrature."""
+
+    def g(k, r):
+        root = mpmath.sqrt(r / mpmath.mpf(2))
+        half = [mpmath.mpf(x) for x in (0, 1, 2, 4, 8, 20, 60)]
+        points = [-x for x in reversed(half[1:])] + half
+        return mpmath.quad(
+            lambda x: mpmath.re(((1 + mpmath.erf(root * x)) / 2) ** k) * mpmath.npdf(x), points
+        )
+
+    with mpmath.workdps(30):
+        chance = 2 * sum(
+            mpmath.binomial(n - 1, m) * g(m, -mpmath.mpf(1) / (m + 1)) * g(n - 1 - m, mpmath.mpf(1) / (m + 1))
+            for m in range(d - 1, -1, -2)
+        )
+        return float(n * (1 - chance))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 6, 14])
+def test_a_simplex_has_none(d):
+    for n in range(1, d + 2):
+        assert expected_unselectable(n, d) == 0
+
+
+def test_on_a_line_all_but_two():
+    for n in range(2, 100):
+        assert expected_unselectable(n, 1) == pytest.approx(n - 2, abs=1e-9)
+
+
+def test_four_points_in_the_plane():
+    """A projected regular tetrahedron is a triangle with chance 4 (3 arccos(1/3) - pi) / (2 pi): its solid angles."""
+    expected = 4 * (3 * np.arccos(1 / 3) - np.pi) / (2 * np.pi)
+    assert expected_unselectable(4, 2) == pytest.approx(expected, rel=1e-12)
+
+
+def test_one_more_than_a_simplex():
+    """n = d + 2: the one dependence of the points has Gaussian signs. A key is inside iff its sign is alone.
+
+    With c Gaussian and orthogonal to the ones vector, key i is inside iff c_i < 0 < all others or the reverse.
+    """
+    rng = np.random.default_rng(0)
+    for d in (2, 3, 5):
+        c = rng.standard_normal((400_000, d + 2))
+        positive = ((c - c.mean(axis=1, keepdims=True)) > 0).sum(axis=1)
+        alone = (positive == 1) | (positive == d + 1)
+        error = alone.std() / np.sqrt(len(c))
+        assert abs(alone.mean() - expected_unselectable(d + 2, d)) < 4 * error
+
+
+@pytest.mark.parametrize("n,d,value", [(10, 3, 1.7892), (20, 5, 1.4766), (60, 8, 2.1865), (60, 12, 0.0322)])
+def test_known_values(n, d, value):
+    assert expected_unselectable(n, d) == pytest.approx(value, abs=6e-5)
+
+
+@pytest.mark.parametrize("n,d", [(16, 14), (60, 3), (60, 15), (61, 3), (1000, 8)])
+def test_second_formula(n, d):
+    exact = by_mpmath(n, d)
+    allowed = min(1e-9, 1e-6 * exact) if n <= 60 else 1e-11 * n
+    assert expected_unselectable(n, d) == pytest.approx(exact, rel=0, abs=allowed)
+
+
+def test_simulation():
+    """z-scores over 24 cells: none beyond 4, and together chi-squared at the 0.1 % level."""
+    scores = []
+    for n, d in [(more or d + 3, d) for d in (1, 2, 3, 4, 6, 8) for more in (0, 12, 30, 90)]:
+        keys = np.random.default_rng([1, n, d]).standard_normal((400, n, d))
+        unselectable = certify_many(keys).count("unselectable")
+        exact = expected_unselectable(n, d)
+        if unselectable.std() > 0:
+            scores.append((unselectable.mean() - exact) / (unselectable.std(ddof=1) / 20))
+        else:
+            assert unselectable.mean() == pytest.approx(exact, abs=1e-9 if d == 1 else 5 / 400)
+    assert len(scores) >= 18
+    assert np.abs(scores).max() < 4
+    assert np.square(scores).sum() < len(scores) + 4.5 * np.sqrt(2 * len(scores))
+
+
+def test_after_a_norm():
+    keys = np.random.default_rng(2).standard_normal((400, 20, 5))
+    projected = keys - keys.mean(axis=2, keepdims=True)
+    mean = certify_many(projected).count("unselectable").mean()
+    assert mean == pytest.approx(expected_after("projection", 20, 5), abs=0.3)
+    assert expected_after("projection", 20, 5) == expected_unselectable(20, 4)
+    assert expected_after("layernorm", 20, 5) == expected_after("scale", 20, 5) == 0
+    assert expected_after("tests.my:Own", 20, 5) is None
+
+
+@pytest.mark.parametrize("n,d", [(0, 3), (3, 0), (100, 20)])
+def test_refuses(n, d):
+    with pytest.raises(ValueError, match=f"n = {n}, d = {d}"):
+        expected_unselectable(n, d)
