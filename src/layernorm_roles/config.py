@@ -46,6 +46,11 @@ def norm_class(config: Mapping[str, Any], variant: str) -> str:
     return config["norms"].get(variant, variant)
 
 
+def gpus(config: Mapping[str, Any]) -> int:
+    """GPUs that a training job asks for: 1 where the configuration wants one, or has no wish and one is here."""
+    return int(config["device"] == "cuda" or (config["device"] == "auto" and Path("/dev/nvidia0").exists()))
+
+
 def _explain(error: ValidationError) -> str:
     key = ".".join(map(str, error.absolute_path)) or "(top level)"
     allowed = error.schema.get("description") if isinstance(error.schema, Mapping) else None

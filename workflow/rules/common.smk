@@ -1,13 +1,13 @@
-# What all rule files share: the checked configuration, the run's folder, and what an edit of the code reruns.
+# Shared by all stages, the checked configuration, the run's folder, and what an edit of the code makes again.
 import ast
 import hashlib
-import os
+import importlib.util
 import sys
 from functools import cache
 from pathlib import Path
 
 import layernorm_roles
-from layernorm_roles.config import check, norm_class
+from layernorm_roles.config import check, gpus, norm_class
 
 SOURCE = Path(layernorm_roles.__file__).parent
 
@@ -30,32 +30,49 @@ def without_docstrings(tree):
 
 
 @cache
-def code(*modules):
-    """A hash of what the named modules or packages of src/layernorm_roles compute.
-
-    Given to a rule as a parameter, so that an edit makes its outputs again; comments and docstrings do not count.
-    """
+def hash_of(*files):
     digest = hashlib.sha256()
-    for module in modules:
-        path = SOURCE / module
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]:
-            digest.update(ast.dump(without_docstrings(ast.parse(file.read_text()))).encode())
+    for file in files:
+        digest.update(ast.dump(without_docstrings(ast.parse(file.read_text()))).encode())
     return digest.hexdigest()[:16]
 
 
-def gpus():
-    """GPUs that a training job asks for: 1 where the configuration wants one or this machine has one."""
-    wanted = {"cpu": False, "cuda": True, "auto": os.path.exists("/dev/nvidia0")}
-    return int(wanted[config["device"]])
+def code(*modules):
+    """A hash of what the named modules or packages of src/layernorm_roles compute.
+
+    Given to a step as a parameter, so that an edit makes its outputs again; comments and docstrings do not count.
+    """
+    paths = [SOURCE / module for module in modules]
+    return hash_of(*(f for p in paths for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p.with_suffix(".py")])))
+
+
+def norm_code(variant):
+    """The same for the module of a normalisation of one's own; None for the built-in ones."""
+    if variant not in config["norms"]:
+        return None
+    module = config["norms"][variant].partition(":")[0]
+    return hash_of(Path(importlib.util.find_spec(module).origin))
 
 
 def device():
-    return "cuda" if gpus() else "cpu"
+    return "cuda" if gpus(config) else "cpu"
 
 
-def seeded(seeds):
-    """(variant, seed) for every run in a `seeds` section of the configuration."""
-    return [(variant, seed) for variant, number in seeds.items() for seed in range(number)]
+def runs(part, file, *groups):
+    """`file` of every run of the experiments or models `groups` (all, if none are named) of a part of the configuration."""
+    return [
+        f"{RUN}/runs/{part}/{group}/{variant}/seed_{seed}/{file}"
+        for group in groups or config[part]
+        for variant, seeds in config[part][group]["seeds"].items()
+        for seed in range(seeds)
+    ]
+
+
+def settings(part, wildcard):
+    """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
+    return lambda wildcards: {
+        key: value for key, value in config[part][wildcards[wildcard]].items() if key != "seeds"
+    }
 
 
 wildcard_constraints:

@@ -2,20 +2,6 @@
 MAJORITY_RUN = f"{RUN}/runs/majority/{{experiment}}/{{variant}}/seed_{{seed}}"
 
 
-def majority_runs(file):
-    """`file` of every (experiment, variant, seed) of the configuration."""
-    return [
-        f"{RUN}/runs/majority/{experiment}/{variant}/seed_{seed}/{file}"
-        for experiment, task in config["majority"].items()
-        for variant, seed in seeded(task["seeds"])
-    ]
-
-
-def majority_task(wildcards):
-    """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
-    return {key: value for key, value in config["majority"][wildcards.experiment].items() if key != "seeds"}
-
-
 rule majority_data:
     output:
         f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
@@ -24,8 +10,8 @@ rule majority_data:
     benchmark:
         f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
     params:
-        task=majority_task,
-        code=code("majority/data"),
+        task=settings("majority", "experiment"),
+        code=code("majority/data", "majority/partitions"),
     script:
         "../scripts/generate_majority_data.py"
 
@@ -43,12 +29,13 @@ rule majority_train:
         f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        gpu=gpus(),
+        gpu=gpus(config),
         mem_mb=1000,
         runtime="2h",
     params:
-        task=majority_task,
+        task=settings("majority", "experiment"),
         norm=lambda wildcards: norm_class(config, wildcards.variant),
+        norm_code=lambda wildcards: norm_code(wildcards.variant),
         device=device(),
         code=code("majority", "norms"),
     script:
@@ -57,7 +44,7 @@ rule majority_train:
 
 rule majority_tables:
     input:
-        lambda wildcards: majority_runs(f"{wildcards.kind}.parquet"),
+        lambda wildcards: runs("majority", f"{wildcards.kind}.parquet"),
     output:
         f"{RUN}/parquet/majority_{{kind}}.parquet",
     log:

@@ -43,14 +43,14 @@ def draw(name: str, metrics: pd.DataFrame, vectors: pd.DataFrame) -> Figure:
     d8 = metrics[metrics.experiment == "d8"]
     paper = d8[d8.variant.isin(PAPER_VARIANTS)]
     d3 = vectors[vectors.experiment == "d3"]
-    dim = len(vectors.vector[vectors.experiment == "d8"].iloc[0])
+    dim = len(vectors.vector[vectors.experiment != "d3"].iloc[0])
     match name:
         case "1a":
-            return keys_and_queries(d3, ["scale_released"])
+            return keys_and_queries(d3[d3.variant == "scale_released"])
         case "1b":
-            return keys_and_queries(d3, ["layernorm"])
+            return keys_and_queries(d3[d3.variant == "layernorm"])
         case "1_all":
-            return keys_and_queries(d3, style.order(d3.variant))
+            return keys_and_queries(d3)
         case "2a":
             return curves(paper[paper.step <= PAPER_LAST_STEP], "train_loss")
         case "2b":
@@ -70,6 +70,8 @@ def draw(name: str, metrics: pd.DataFrame, vectors: pd.DataFrame) -> Figure:
 
 def curves(metrics: pd.DataFrame, column: str, log: bool = False, dim: int = 0) -> Figure:
     """Mean over seeds with its 95 % interval against steps, a line a variant; the paper's numbers as diamonds."""
+    if metrics.empty:
+        return style.empty()
     few = metrics.variant.nunique() <= 2
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.5) if few else (style.PAGE * 0.75, 3.0))
     _lines(axes, metrics, column)
@@ -89,6 +91,8 @@ def samplings(metrics: pd.DataFrame, dim: int) -> Figure:
         & metrics.variant.isin(uniform.variant.unique())
         & (metrics.step <= uniform.step.max())
     ]
+    if uniform.empty or released.empty:
+        return style.empty()
     figure, grid = plt.subplots(2, 2, figsize=(style.PAGE, 4.4), sharex=True, sharey="row")
     panels = {"released: depth-first walk, split by rows": released, "uniform, split by partitions": uniform}
     for axes, (title, part) in zip(grid.T, panels.items(), strict=True):
@@ -177,12 +181,15 @@ VIEW = {"elev": 16, "azim": -14}
 LIMIT = 1.9
 
 
-def keys_and_queries(vectors: pd.DataFrame, variants: Sequence[str]) -> Figure:
+def keys_and_queries(vectors: pd.DataFrame) -> Figure:
     """Keys and queries of all runs in three dimensions, a panel a variant, on the same axes and view.
 
     Drawn with them: the plane orthogonal to the ones vector, and the ones vector itself. A query outside the box
     is drawn on its line, at the box, hollow: its direction is what matters.
     """
+    if vectors.empty:
+        return style.empty()
+    variants = style.order(vectors.variant)
     panels = len(variants)
     columns = min(panels, 2)
     rows = -(-panels // columns)

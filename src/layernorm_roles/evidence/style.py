@@ -83,6 +83,15 @@ def theme() -> None:
     )
 
 
+def empty() -> Figure:
+    """Stands for a figure whose variants the configuration leaves out."""
+    figure = plt.figure(figsize=(COLUMN, 1.0))
+    figure.text(
+        0.5, 0.5, "left out of this run by its configuration", ha="center", va="center", color="#777777"
+    )
+    return figure
+
+
 def save(figure: Figure, *paths: str | Path) -> None:
     """Save to each path (.png, .pdf), whole or not at all, with the same bytes each time; then close."""
     for path in map(Path, paths):

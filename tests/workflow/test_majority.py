@@ -1,0 +1,152 @@
+"""The majority part of the workflow, whole, at a tiny size: outputs, reruns, bytes, bad input."""
+
+import copy
+import json
+
+import pandas as pd
+import pytest
+
+from layernorm_roles import store
+
+SMALL = {"sequences": 300, "batch": 100, "steps": 4, "schedule_steps": 8, "metrics_every": 2}
+VARIANTS = ("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small")
+
+
+def seeds(**numbers):
+    return dict.fromkeys(VARIANTS, 0) | numbers
+
+
+TINY = {
+    "name": "tiny",
+    "device": "cpu",
+    "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
+    "majority": {
+        "d8": SMALL | {"seeds": seeds(layernorm=2, scale_released=1, dynamic_tanh=1)},
+        "d3": SMALL | {"seeds": {"layernorm": 1, "scale_released": 0, "scale": 0, "none": 1}},
+        "d8_uniform": SMALL | {"seeds": {"layernorm": 1, "scale_released": 0, "scale": 0}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def finished(checkout):
+    """A checkout in which the majority target has run."""
+    made = checkout(TINY)
+    made.run("majority")
+    return made
+
+
+def results(finished):
+    return finished.folder / "results" / "tiny"
+
+
+def test_every_output_is_there_with_its_provenance(finished):
+    metrics = store.read(results(finished) / "parquet/majority_metrics.parquet", "majority_metrics")
+    runs = metrics.groupby(["experiment", "variant"]).seed.nunique().to_dict()
+    assert runs == {
+        ("d8", "layernorm"): 2,
+        ("d8", "scale_released"): 1,
+        ("d8", "dynamic_tanh"): 1,
+        ("d3", "layernorm"): 1,
+        ("d3", "none"): 1,
+        ("d8_uniform", "layernorm"): 1,
+    }
+    assert sorted(metrics.step.unique()) == [0, 2, 4]
+    vectors = store.read(results(finished) / "parquet/majority_vectors.parquet", "majority_vectors")
+    assert vectors[vectors.experiment == "d3"].vector.map(len).unique() == [3]
+    about = store.about(results(finished) / "parquet/majority_metrics.parquet")
+    assert json.loads(about["config"])["d8"]["steps"] == 4
+    assert about["device"] == "cpu"
+    for name in ("1a", "1b", "1_all", "2a", "2b", "3", "2a_all", "2b_all", "3_all", "2_uniform"):
+        for kind, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
+            assert (results(finished) / f"figures/figure_{name}.{kind}").read_bytes().startswith(magic)
+    table = pd.read_csv(results(finished) / "tables/convergence.csv")
+    assert "dynamic_tanh" in set(table.variant)
+    for log in ("majority_data/d8/seed_0", "majority_train/d8/layernorm/seed_1"):
+        assert (results(finished) / f"logs/{log}.log").stat().st_size
+        assert (results(finished) / f"benchmarks/{log}.tsv").stat().st_size
+
+
+def test_a_second_run_does_nothing(finished):
+    assert "Nothing to be done" in finished.run("majority")
+
+
+def test_what_was_lost_is_made_again_with_the_same_bytes(finished):
+    lost = [
+        "data/majority/d8/seed_1.parquet",
+        "runs/majority/d8/layernorm/seed_1/metrics.parquet",
+        "runs/majority/d8/layernorm/seed_1/weights.safetensors",
+        "parquet/majority_metrics.parquet",
+        "figures/figure_2a.png",
+        "figures/figure_1b.pdf",
+        "tables/convergence.md",
+    ]
+    before = {name: (results(finished) / name).read_bytes() for name in lost}
+    for name in lost:
+        (results(finished) / name).unlink()
+    finished.run("majority")
+    for name, content in before.items():
+        assert (results(finished) / name).read_bytes() == content, name
+
+
+def test_an_edit_of_the_code_trains_again_and_an_edit_of_a_comment_does_not(finished):
+    train = finished.folder / "src/layernorm_roles/majority/train.py"
+    text = train.read_text()
+    train.write_text(text + "\n# nothing new\n")
+    assert "Nothing to be done" in finished.run("majority", "--dry-run")
+    train.write_text(text + "\nSOMETHING = 'new'\n")
+    assert "majority_train" in finished.run("majority", "--dry-run")
+    train.write_text(text)
+
+
+def test_one_more_seed_keeps_the_runs_that_are_there(finished):
+    more = copy.deepcopy(TINY)
+    more["majority"]["d8"]["seeds"]["scale_released"] = 2
+    finished.configure(more)
+    plan = finished.run("majority", "--dry-run")
+    finished.configure(TINY)
+    counts = dict(
+        line.split() for line in plan.splitlines() if line.startswith("majority_") and len(line.split()) == 2
+    )
+    assert counts["majority_train"] == "1"
+    assert "majority_data" not in counts
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"majority": {"d8": {"steps": -1}}}, "majority.d8.steps = -1: expected integer at least 1"),
+        ({"majority": {"d8": {"stpes": 1}}}, "majority.d8: unknown key 'stpes'"),
+        ({"majority": {"d8": {"seeds": {"batchnorm": 1}}}}, "unknown variant 'batchnorm'"),
+        (
+            {"norms": {"mine": "examples.dynamic_tanh:Missing"}, "majority": {"d8": {"seeds": {"mine": 1}}}},
+            "norms.mine: norm 'examples.dynamic_tanh:Missing' cannot be imported",
+        ),
+        ({"name": "../elsewhere"}, "name = '../elsewhere': expected a folder name"),
+    ],
+)
+def test_a_bad_configuration_stops_with_one_message_before_any_job(checkout, settings, says):
+    made = checkout(settings)
+    done = made.snakemake("majority")
+    assert done.returncode != 0
+    assert says in done.stdout
+    assert "Traceback" not in done.stdout
+    assert not (made.folder / "results").exists()
+
+
+def test_a_loss_that_is_not_finite_is_reported_in_one_line(checkout):
+    settings = copy.deepcopy(TINY)
+    settings["norms"] = {"infinite": "infinite:Infinite"}
+    settings["majority"]["d8"]["seeds"] = seeds(infinite=1)
+    made = checkout(settings)
+    (made.folder / "infinite.py").write_text(
+        "from torch import nn\n"
+        "class Infinite(nn.Module):\n"
+        "    def __init__(self, dim): super().__init__()\n"
+        "    def forward(self, x): return x / 0\n"
+    )
+    done = made.snakemake("results/tiny/runs/majority/d8/infinite/seed_0/metrics.parquet")
+    assert done.returncode != 0
+    assert "majority d8 infinite seed 0: train_loss is nan at step 0; expected a finite number" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert not list((made.folder / "results/tiny/runs").rglob("*.parquet"))
