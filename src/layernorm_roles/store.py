@@ -227,7 +227,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             *_PLACEMENT_RUN,
             _STEP,
             _column("train_loss", _FLOAT, "cross-entropy on the batch of the step that comes next", "nats per token"),
-            _column("unigram_loss", _FLOAT, "loss of predicting token frequencies", "nats per token"),
+            _column("unigram_loss", _FLOAT, "loss of token frequencies on the same tokens", "nats per token"),
             _column("status", _STR, "of the whole run: trained, stuck or diverged, see statements.placement"),
         ]
     ),
@@ -257,7 +257,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("layer", _INT, "layer, from 1"),
             _column("head", _INT, "head, from 0"),
             _column("d_k", _INT, "dimension of queries and keys"),
-            _column("n_keys", _INT, "keys in a context", "keys"),
+            _column("n_keys", _FLOAT, "keys in a context, mean", "keys"),
             _column("divided", pa.bool_(), "scores divided by sqrt(d_k)?"),
             _column("score_mean", _FLOAT, "mean of the scores; the softmax does not depend on it"),
             _column("score_std", _FLOAT, "standard deviation of the scores"),

@@ -66,8 +66,9 @@ def _effects(
     width = first.shape[-1]
     norm = NORMS[name](width, dtype=first.dtype)
     with torch.no_grad():
-        mixed = torch.cat([first[:1], second[1:]])
-        yield "others", 0.0, rms(apply(norm, first)[0, 0] - apply(norm, mixed)[0, 0])
+        if len(first) > 1:  # a sequence alone has no others
+            mixed = torch.cat([first[:1], second[1:]])
+            yield "others", 0.0, rms(apply(norm, first)[0, 0] - apply(norm, mixed)[0, 0])
 
         for share in paddings:
             padded = first.clone()

@@ -79,7 +79,7 @@ def linear_errors(
 
 
 def random_blocks(settings: Mapping[str, Any]) -> Iterator[Block]:
-    """Gaussian activations of variance 1, weights of variance 1/inputs, unit gain: stream and update alike in size."""
+    """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
     for d in settings["widths"]:
         for factor in settings["head_factors"]:
             for seed in settings["seeds"]:

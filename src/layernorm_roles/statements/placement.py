@@ -29,6 +29,8 @@ from layernorm_roles.statements import PLACEMENT_DATA, generator
 PLACEMENTS = ("pre", "post")
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's."""
+LEARNT = 0.05
+"""Nats per token below the loss of token frequencies, from where on a run counts as trained."""
 
 
 class Shape(NamedTuple):
@@ -68,7 +70,7 @@ class Shape(NamedTuple):
 
 
 def initial(shape: Shape, seeds: list[int]) -> Float[Tensor, "runs p"]:
-    """Xavier-normal matrices, embeddings whose sum has variance 1, unit gains, zero biases; the same for equal seeds."""
+    """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
     rows = []
     for seed in seeds:
         generator_ = torch.Generator().manual_seed(seed)
@@ -129,53 +131,50 @@ def losses(
     return functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=1)
 
 
-def reduce_vocabulary(
-    windows: Int[np.ndarray, "windows tokens"], size: int
-) -> Int[np.ndarray, "windows tokens"]:
+def reduce_vocabulary(tokens: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
     """Tokens numbered by frequency; the rarer ones beyond `size` - 1 become one token, `size` - 1."""
-    values, inverse, counts = np.unique(windows, return_inverse=True, return_counts=True)
+    values, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     rank = np.empty(len(values), dtype=np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(values))
-    return np.minimum(rank, size - 1)[inverse].reshape(windows.shape)
+    return np.minimum(rank, size - 1)[inverse]
 
 
-def unigram_entropy(windows: Int[np.ndarray, "windows tokens"]) -> float:
-    """Loss of predicting every token by its frequency alone, nats per token."""
-    share = np.unique(windows, return_counts=True)[1] / windows.size
-    return float(-(share * np.log(share)).sum())
+def status(loss: Float[np.ndarray, " steps"], unigram: Float[np.ndarray, " steps"], vocabulary: int) -> str:
+    """What became of a run, from its loss at every step and that of token frequencies on the same tokens.
 
-
-def status(curve: Float[np.ndarray, " steps"], vocabulary: int, unigram: float) -> str:
-    """What became of a run, from its loss at every step: diverged, stuck or trained.
-
-    diverged: not finite at some step, or at the end above ln(vocabulary), worse than knowing nothing; stuck: at the
-    end no better than token frequencies; the end is the mean over the last tenth of the steps.
+    diverged: not finite at some step, or at the end above ln(vocabulary), worse than knowing nothing. stuck: at the
+    end less than LEARNT below the token frequencies. trained: else. The end is the mean over the last tenth.
     """
-    end = curve[-max(1, len(curve) // 10) :].mean()
-    if not np.isfinite(curve).all() or end > math.log(vocabulary):
+    last = -max(1, len(loss) // 10)
+    end = loss[last:].mean()
+    if not np.isfinite(loss).all() or end > math.log(vocabulary):
         return "diverged"
-    return "stuck" if end >= unigram else "trained"
+    return "trained" if end < unigram[last:].mean() - LEARNT else "stuck"
+
+
+class Curves(NamedTuple):
+    """What `train` returns, one column a run; values that are not numbers are infinite."""
+
+    loss: Float[np.ndarray, "steps runs"]
+    """before the step"""
+    unigram: Float[np.ndarray, "steps runs"]
+    """loss of predicting the corpus' token frequencies, on the same tokens"""
+    gradient_norm: Float[np.ndarray, "logged runs depth"]
+    logged: list[int]
+    """steps of `gradient_norm`"""
 
 
 def measure(
-    windows: Int[np.ndarray, "windows tokens"], placement: str, settings: Mapping[str, Any]
+    tokens: Int[np.ndarray, " n"], placement: str, settings: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tables `placement` and `placement_gradients` of one placement, from windows of token ids.
-
-    Raises ValueError if the windows are shorter than context + 1.
-    """
+    """Tables `placement` and `placement_gradients` of one placement, trained on a stream of token ids."""
     context, vocabulary = settings["context"], settings["vocabulary"]
-    if windows.shape[1] <= context:
-        raise ValueError(
-            f"statements.placement.context = {context}: expected below {windows.shape[1]}, the windows' length"
-        )
-    windows = reduce_vocabulary(windows, vocabulary)
-    unigram = unigram_entropy(windows)
+    tokens = reduce_vocabulary(tokens, vocabulary)
     curves, gradients = [], []
     for depth in settings["depths"]:
         shape = Shape(placement, depth, settings["width"], settings["heads"], context, vocabulary)
         runs = list(product(settings["learning_rates"], settings["warmup"], settings["seeds"]))
-        loss, norm, logged = train(shape, windows, runs, settings)
+        curve = train(shape, tokens, runs, settings)
         for i, (rate, warmup, seed) in enumerate(runs):
             about = {
                 "placement": placement,
@@ -184,33 +183,29 @@ def measure(
                 "warmup": warmup,
                 "seed": seed,
             }
-            curves.append(
-                pd.DataFrame({"step": range(len(loss)), "train_loss": loss[:, i]}).assign(
-                    **about, unigram_loss=unigram, status=status(loss[:, i], vocabulary, unigram)
-                )
+            loss, unigram = curve.loss[:, i], curve.unigram[:, i]
+            rows = pd.DataFrame({"step": range(len(loss)), "train_loss": loss, "unigram_loss": unigram})
+            curves.append(rows.assign(**about, status=status(loss, unigram, vocabulary)))
+            rows = pd.DataFrame(
+                {
+                    "step": np.repeat(curve.logged, depth),
+                    "layer": np.tile(np.arange(1, depth + 1), len(curve.logged)),
+                    "gradient_norm": curve.gradient_norm[:, i].ravel(),
+                }
             )
-            gradients.append(
-                pd.DataFrame(
-                    {
-                        "step": np.repeat(logged, depth),
-                        "layer": np.tile(np.arange(1, depth + 1), len(logged)),
-                        "gradient_norm": norm[:, i].ravel(),
-                    }
-                ).assign(**about)
-            )
+            gradients.append(rows.assign(**about))
     return pd.concat(curves, ignore_index=True), pd.concat(gradients, ignore_index=True)
 
 
 def train(
     shape: Shape,
-    windows: Int[np.ndarray, "windows tokens"],
+    tokens: Int[np.ndarray, " n"],
     runs: list[tuple[float, int, int]],
     settings: Mapping[str, Any],
-) -> tuple[Float[np.ndarray, "steps runs"], Float[np.ndarray, "logged runs depth"], list[int]]:
-    """Train all `runs`, (learning rate, warm-up steps, seed) each, with Adam; no clipping, which would hide divergence.
+) -> Curves:
+    """Train all `runs`, (learning rate, warm-up steps, seed) each, with Adam. No clipping: it would hide divergence.
 
-    Returns the loss before each step, the gradient norm of each layer at the logged steps, and these steps. Runs of
-    equal seed share initialisation and batches.
+    Runs of equal seed share initialisation and batches.
     """
     steps, batch, every = settings["steps"], settings["batch"], settings["gradients_every"]
     draws = {seed: generator(seed, PLACEMENT_DATA) for _, _, seed in runs}
@@ -219,11 +214,14 @@ def train(
     # Leaves that share the rows' memory, and one buffer for all gradients: Adam is then a few long loops.
     leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
     slots = shape.matrices(gradient)
-    curve, norms, logged = [], [], []
+    surprisal = -np.log(np.bincount(tokens, minlength=shape.vocabulary).clip(1) / len(tokens))
+    curve, unigram, norms, logged = [], [], [], []
     progress = Progress(f"placement {shape.placement} depth {shape.depth}", total=steps, unit="steps")
     for step in range(steps):
-        batches = {seed: _batch(rng, windows, batch, shape.context) for seed, rng in draws.items()}
-        loss = losses(shape, leaves, torch.from_numpy(np.stack([batches[seed] for _, _, seed in runs])))
+        batches = {seed: _batch(rng, tokens, batch, shape.context) for seed, rng in draws.items()}
+        windows = np.stack([batches[seed] for _, _, seed in runs])
+        unigram.append(surprisal[windows[:, :, 1:]].mean(axis=(1, 2)))
+        loss = losses(shape, leaves, torch.from_numpy(windows))
         for slot, part in zip(slots, torch.autograd.grad(loss.sum(), leaves), strict=True):
             slot.copy_(part)
         curve.append(loss.detach().numpy())
@@ -239,14 +237,15 @@ def train(
             for row, first, second, (rate, warmup, _) in zip(parameters, mean, root, runs, strict=True):
                 rate *= min(1.0, (step + 1) / max(warmup, 1)) / (1 - BETAS[0] ** (step + 1))
                 row.addcdiv_(first, second, value=-rate)
-        progress(step + 1, f"median loss {curve[-1].mean():.2f}")
-    return np.stack(curve), np.stack(norms), logged
+        progress(step + 1, f"mean loss {curve[-1].mean():.2f}")
+    # Null means missing in a table, so what is no number after a divergence is stored as infinite.
+    curve, norms = (np.nan_to_num(np.stack(rows), nan=np.inf, posinf=np.inf) for rows in (curve, norms))
+    return Curves(curve, np.stack(unigram), norms, logged)
 
 
 def _batch(
-    rng: np.random.Generator, windows: Int[np.ndarray, "windows tokens"], batch: int, context: int
-) -> Int[np.ndarray, "batch tokens"]:
-    """Pieces of context + 1 tokens at random places of random windows."""
-    rows = rng.integers(len(windows), size=batch)
-    starts = rng.integers(windows.shape[1] - context, size=batch)
-    return windows[rows[:, None], starts[:, None] + np.arange(context + 1)]
+    rng: np.random.Generator, tokens: Int[np.ndarray, " n"], batch: int, context: int
+) -> Int[np.ndarray, "batch context+1"]:
+    """Windows of context + 1 tokens at random places of the stream."""
+    starts = rng.integers(len(tokens) - context, size=batch)
+    return tokens[starts[:, None] + np.arange(context + 1)]

@@ -27,7 +27,7 @@ class Head(NamedTuple):
 
 
 def statistics(head: Head, divided: bool) -> dict[str, float]:
-    """Columns `score_std`, `entropy`, `entropy_share`, `gradient` of one head, means over its queries.
+    """Columns `score_mean`, `score_std`, `entropy`, `entropy_share`, `gradient` of one head, means over its queries.
 
     `gradient` is the trace of the softmax's Jacobian diag(p) - pp', 1 - sum p^2: at most 1 - 1/n, and 0 where one key
     takes all the attention and no gradient passes. `entropy` in nats; `entropy_share` is relative to ln(keys seen).
@@ -42,6 +42,7 @@ def statistics(head: Head, divided: bool) -> dict[str, float]:
     weights = softmax(np.where(seen, scores, -np.inf), axis=1)
     entropy = entr(weights).sum(axis=1)
     return {
+        "score_mean": float(scores[seen].mean()),
         "score_std": float(scores[seen].std()),
         "entropy": float(entropy.mean()),
         "entropy_share": float((entropy / np.log(seen.sum(axis=1))).mean()),
@@ -63,7 +64,7 @@ def random_heads(settings: Mapping[str, Any]) -> Iterable[Head]:
 
 
 def measure(heads: Iterable[Head]) -> pd.DataFrame:
-    """Table `score_scale`: every head with and without the division."""
+    """Table `score_scale`: every head with and without the division, means over its contexts."""
     rows = []
     for head in heads:
         n_keys, d_k = head.keys.shape
@@ -71,4 +72,5 @@ def measure(heads: Iterable[Head]) -> pd.DataFrame:
             rows.append(
                 {**head.about, "d_k": d_k, "n_keys": n_keys, "divided": divided, **statistics(head, divided)}
             )
-    return pd.DataFrame(rows)
+    keys = ["source", "variant", "seed", "layer", "head", "d_k", "divided"]
+    return pd.DataFrame(rows).groupby(keys, as_index=False, dropna=False, sort=False).mean()

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from layernorm_roles.statements import batch_dependence
+
+SETTINGS = {
+    "width": 8,
+    "tokens": 4,
+    "batch_sizes": [1, 2, 64],
+    "padding": [0.5],
+    "updates": 20,
+    "repeats": 20,
+    "seeds": [0, 1],
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return batch_dependence.measure(SETTINGS)
+
+
+def test_layernorm_is_exactly_independent_of_the_batch(table):
+    assert (table[table.norm == "layernorm"].change == 0).all()
+
+
+def test_a_sequence_alone_has_no_others(table):
+    assert not ((table.effect == "others") & (table.batch_size == 1)).any()
+
+
+def test_batchnorms_dependence_falls_as_one_over_the_root_of_the_tokens(table):
+    """Mean and deviation are estimated from N Gaussian values; between two batches that share a few of them the
+    output x moves by sqrt((2 + x^2) / N), root mean square sqrt(3 / N), to first order and N large."""
+    change = table[
+        (table.norm == "batchnorm") & (table.effect == "others") & (table.batch_size == 64)
+    ].change.mean()
+    n = 64 * SETTINGS["tokens"]
+    assert change == pytest.approx(np.sqrt(3 / n), rel=0.1)
+
+
+def test_padding_moves_batchnorm_by_the_lost_variance(table):
+    """Half of the values 0: the variance halves, x grows by sqrt(2), to first order in large batches."""
+    part = table[(table.norm == "batchnorm") & (table.effect == "padding") & (table.batch_size == 64)]
+    assert part.change.mean() == pytest.approx(np.sqrt(2) - 1, rel=0.1)

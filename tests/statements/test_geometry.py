@@ -1,0 +1,125 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from layernorm_roles.norms import affine, project, scale, scale_outside
+from layernorm_roles.statements import geometry
+
+SETTINGS = {
+    "dimensions": [2, 3, 16],
+    "dtypes": ["float16", "bfloat16", "float32", "float64"],
+    "input_norms": [1e-6, 1.0, 1e4],
+    "offsets": [0, 10],
+    "eps": [1e-5, 1e-12],
+    "samples": 8,
+    "axes_up_to": 16,
+    "cloud": 20,
+    "cloud_gain": [1.4, 0.9, 0.5],
+    "cloud_bias": [0.6, -0.3, 0.8],
+    "seed": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return geometry.measure(SETTINGS)
+
+
+@pytest.mark.parametrize("n", [2, 3, 17])
+def test_f_is_the_orthogonal_projection_on_the_complement_of_ones(n):
+    f = project(torch.eye(n, dtype=torch.float64))
+    assert torch.allclose(f, f.T, atol=1e-15)  # symmetric
+    assert torch.allclose(f @ f, f, atol=1e-15)  # idempotent
+    assert torch.allclose(f @ torch.ones(n, dtype=f.dtype), torch.zeros(n, dtype=f.dtype), atol=1e-15)
+    assert torch.linalg.matrix_rank(f) == n - 1
+
+
+@given(st.integers(2, 40), st.floats(1e-3, 1e6), st.floats(-10, 10), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_g_of_f_has_norm_sqrt_n_and_sum_0(n, length, offset, seed):
+    x = geometry.inputs(np.random.default_rng(seed), 5, n, length, offset)
+    y = scale(project(x))
+    assert torch.allclose(y.norm(dim=-1), torch.full((5,), n**0.5, dtype=y.dtype), rtol=1e-9)
+    assert y.sum(dim=-1).abs().max() < 1e-7 * n
+
+
+def test_in_two_dimensions_layernorm_has_two_outputs():
+    y = scale(project(torch.randn(50, 2, dtype=torch.float64)))
+    assert torch.allclose(y.abs(), torch.ones_like(y), atol=1e-6)
+    assert torch.allclose(y[:, 0], -y[:, 1])
+
+
+def test_axes_solve_the_secular_equation():
+    """Squared axes over n are the stationary values of sum a_i^2 x_i^2 on S ∩ U: roots of sum 1 / (a_i^2 - s) = 0.
+
+    One root lies between any two neighbouring a_i^2, which is where it is searched: no SVD.
+    """
+    gain = torch.tensor([0.3, 1.7, -0.9, 2.4, 1.1], dtype=torch.float64)
+    squares = np.sort(gain.numpy() ** 2)
+    margin = 1e-12
+    roots = [
+        brentq(lambda s: (1 / (squares - s)).sum(), low + margin, high - margin, xtol=1e-15)
+        for low, high in pairwise(squares)
+    ]
+    expected = np.sqrt(len(gain) * np.array(roots[::-1]))
+    assert np.allclose(geometry.ellipsoid(gain, projects=True).axes, expected, rtol=1e-9)
+
+
+def test_axes_without_projection_are_the_gains():
+    gain = torch.tensor([0.3, 1.7, -0.9], dtype=torch.float64)
+    axes = geometry.ellipsoid(gain, projects=False).axes
+    assert torch.allclose(axes, 3**0.5 * torch.tensor([1.7, 0.9, 0.3], dtype=torch.float64))
+
+
+def test_outputs_lie_on_the_ellipsoid_and_in_its_subspace():
+    gain = torch.tensor([0.3, 1.7, -0.9, 2.4], dtype=torch.float64)
+    shape = geometry.ellipsoid(gain, projects=True)
+    y = affine(
+        scale(project(torch.randn(40, 4, dtype=torch.float64))), gain, torch.zeros(4, dtype=torch.float64)
+    )
+    along = y @ shape.directions.T
+    assert torch.allclose((along / shape.axes).square().sum(dim=-1), torch.ones(40, dtype=y.dtype))
+    assert torch.allclose(along @ shape.directions, y)  # nothing outside diag(a) U
+    # ... whose normal is diag(a)^-1 applied to the ones vector.
+    assert torch.allclose(y @ (1 / gain), torch.zeros(40, dtype=y.dtype), atol=1e-12)
+
+
+@given(st.floats(1e-6, 1e3), st.sampled_from([1e-5, 1e-12]))
+@settings(max_examples=40, deadline=None)
+def test_radius_under_eps(size, eps):
+    x = torch.tensor([3.0, -1.0, -2.0], dtype=torch.float64)
+    x = x * size / x.square().mean().sqrt()
+    assert np.isclose(scale(x, eps).square().mean().sqrt(), 1 / np.sqrt(1 + eps / size**2), rtol=1e-12)
+    assert np.isclose(scale_outside(x, eps).square().mean().sqrt(), 1 / (1 + eps / size), rtol=1e-12)
+
+
+def test_table_shape_quantities(table):
+    shape = table[table.input_norm.isna()]
+    for quantity in ("axes_deviation", "axes_cosine", "centre_deviation", "ellipsoid_deviation"):
+        assert shape[shape.quantity == quantity].value.max() < 1e-12, quantity
+    rank = shape[shape.quantity == "rank"].set_index(["norm", "n"]).value
+    for n in SETTINGS["dimensions"]:
+        assert rank["layernorm", n] == n - 1
+        assert rank["rmsnorm", n] == n
+
+
+def test_table_against_torch(table):
+    """Inputs near the origin in their mean: every precision agrees with torch to a few units of rounding."""
+    usual = table[(table.eps_placement == "inside") & (table.offset == 0) & (table.input_norm == 1.0)]
+    difference = usual[usual.quantity == "difference_from_torch"].groupby("dtype").value.max()
+    for dtype, worst in difference.items():
+        assert worst < 64 * torch.finfo(geometry.DTYPES[dtype]).eps, dtype
+
+
+def test_cloud_stages():
+    cloud = geometry.cloud(SETTINGS)
+    points = {key: part[["x1", "x2", "x3"]].to_numpy() for key, part in cloud.groupby(["norm", "stage"])}
+    assert np.allclose(points["layernorm", "f"].sum(axis=1), 0)
+    assert np.allclose(np.linalg.norm(points["rmsnorm", "g"], axis=1), np.sqrt(3))
+    undone = (points["layernorm", "h"] - SETTINGS["cloud_bias"]) / SETTINGS["cloud_gain"]
+    assert np.allclose(undone, points["layernorm", "g"])

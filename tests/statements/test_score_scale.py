@@ -1,0 +1,77 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from layernorm_roles.statements import score_scale, trained
+
+SETTINGS = {"d_k": [4, 64, 256], "keys": 200, "contexts": 1, "seeds": [0, 1]}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return score_scale.measure(score_scale.random_heads(SETTINGS))
+
+
+def test_score_deviation_is_sqrt_d_k_for_unit_normals(table):
+    normal = table[table.source == "normal"]
+    expected = np.where(normal.divided, 1.0, np.sqrt(normal.d_k))
+    assert np.allclose(normal.score_std, expected, rtol=0.1)
+
+
+def test_components_of_mean_1_have_mean_score_d_k_and_deviation_sqrt_3_d_k(table):
+    ones = table[(table.source == "normal_mean_1") & ~table.divided]
+    assert np.allclose(ones.score_mean, ones.d_k, rtol=0.15)
+    assert np.allclose(ones.score_std, np.sqrt(3 * ones.d_k), rtol=0.15)
+
+
+def head(queries, keys, causal=False):
+    about = {"source": "x", "variant": None, "seed": 0, "layer": 1, "head": 0}
+    return score_scale.Head(np.asarray(queries, float), np.asarray(keys, float), about, causal)
+
+
+def test_equal_keys_give_the_largest_entropy_and_gradient():
+    found = score_scale.statistics(head(np.ones((3, 2)), np.ones((5, 2))), divided=True)
+    assert found["entropy"] == pytest.approx(np.log(5))
+    assert found["entropy_share"] == pytest.approx(1)
+    assert found["gradient"] == pytest.approx(1 - 1 / 5)
+    assert found["score_std"] == pytest.approx(0, abs=1e-12)
+
+
+def test_gradient_is_the_trace_of_the_softmaxs_jacobian():
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((1, 3)), rng.standard_normal((6, 3))
+    scores = torch.tensor((q @ k.T)[0])
+    jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(0), scores)
+    found = score_scale.statistics(head(q, k), divided=False)
+    assert found["gradient"] == pytest.approx(jacobian.trace().item())
+
+
+def test_causal_heads_ignore_later_keys():
+    rng = np.random.default_rng(1)
+    q, k = rng.standard_normal((2, 6, 3))
+    moved = k.copy()
+    moved[-1] += 100  # the last key is seen by the last query alone
+    before, after = (score_scale.statistics(head(q[:-1], x[:-1], True), False) for x in (k, moved))
+    assert before == after
+    p = torch.softmax(torch.tensor(q @ k.T).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf), dim=1)
+    entropy = torch.special.entr(p).sum(dim=1)[1:].mean()
+    assert score_scale.statistics(head(q, k, True), False)["entropy"] == pytest.approx(entropy.item())
+
+
+def test_majority_heads_give_back_the_undivided_queries():
+    rows = [
+        {
+            "experiment": "d8",
+            "variant": "layernorm",
+            "seed": 0,
+            "token": token,
+            "kind": kind,
+            "vector": vector,
+        }
+        for kind, vectors in (("key", np.eye(4)[:3]), ("query", np.ones((3, 4)) / 2))
+        for token, vector in enumerate(vectors)
+    ]
+    (found,) = trained.majority_heads(pd.DataFrame(rows), "d8")
+    assert np.allclose(found.queries, 1)  # times sqrt(4)
+    assert found.keys.shape == (3, 4)

@@ -1,0 +1,93 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layernorm_roles.statements import worked_numbers as w
+
+
+@pytest.fixture(scope="module")
+def table():
+    return w.measure()
+
+
+def recomputed(table, example, quantity):
+    part = table[(table.example == example) & table.quantity.str.startswith(quantity)]
+    return part.recomputed.to_numpy()
+
+
+@given(st.floats(-1e3, 1e3), st.integers(1, 4))
+def test_any_number_rounded_correctly_is_right(value, decimals):
+    (check,) = w.checks("x", 1, "q", f"{value:.{decimals}f}", [value])
+    assert check.verdict == "right"
+
+
+@given(st.floats(-1e3, 1e3), st.integers(1, 4), st.sampled_from([-1, 1]))
+def test_one_unit_of_the_last_digit_off_is_not_right(value, decimals, sign):
+    off = round(value, decimals) + sign * 2 * 10.0**-decimals
+    (check,) = w.checks("x", 1, "q", f"{off:.{decimals}f}", [value])
+    assert check.verdict == "not right"
+
+
+def test_a_half_may_be_rounded_either_way_and_integers_are_exact():
+    verdicts = [
+        next(w.checks("x", 1, "q", stated, [Fraction("0.1085")])).verdict
+        for stated in ("0.108", "0.109", "0.107")
+    ]
+    assert verdicts == ["right", "right", "not right"]
+    assert next(w.checks("x", 1, "q", "64", [64.2])).verdict == "not right"
+
+
+def test_what_follows_from_stated_numbers_is_told_apart():
+    (check,) = w.checks("x", 1, "q", "1.00", [2.0], [0.996])
+    assert check.verdict == "follows"
+
+
+@pytest.mark.parametrize(
+    ("example", "x"),
+    [
+        ("add and normalise, attention", [1.5, 3.5, -1.5]),
+        ("add and normalise, feed-forward", [0.40, 1.86, -2.19]),
+        ("pre-norm", [1.0, 2.0, -1.0]),
+        ("mean 0 and deviation 1", [1.5, 2.0, -0.5]),
+        ("LayerNorm, token 2", [3.0, 1.0, 0.5]),
+        ("LayerNorm, token 3", [2.0, -1.0, 1.5]),
+        ("BatchNorm, feature 3", [-1.0, 0.5, 1.5]),
+    ],
+)
+def test_normalised_vectors_are_torchs(table, example, x):
+    theirs = torch.nn.functional.layer_norm(torch.tensor(x, dtype=torch.float64), (3,), eps=0.0)
+    assert np.allclose(recomputed(table, example, "normalised"), theirs)
+    assert np.allclose(recomputed(table, example, "variance")[:1], np.var(x))
+
+
+def test_attention_examples_are_torchs(table):
+    attention = torch.nn.functional.scaled_dot_product_attention
+    x = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8], [0.9, 1.0, 1.1, 1.2]], dtype=torch.float64)
+    matrix = torch.arange(1, 17, dtype=torch.float64).view(4, 4) / 10
+    q = x @ matrix
+    assert np.allclose(recomputed(table, '"The cat sat", 4 dimensions', "query"), q.flatten())
+    theirs = attention(q[None], q[None], q[None], scale=1.0)[0, 0]
+    assert np.allclose(recomputed(table, '"The cat sat", 4 dimensions', "weighted sum of the values"), theirs)
+
+    keys = torch.tensor([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
+    values = keys.clone()
+    values[1] = torch.tensor([0, 1, 0.5])
+    theirs = attention(torch.tensor([[[1.0, 0.0, 1.0]]]), keys[None], values[None], scale=1.0)[0, 0]
+    ours = [
+        recomputed(table, 'attention of "cat", 3 dimensions', f"weighted sum, dimension {i}")[0]
+        for i in (1, 2, 3)
+    ]
+    assert np.allclose(ours, theirs, atol=1e-6)
+
+
+def test_known_verdicts(table):
+    """Two that anyone can redo: 12.67 / 3 is not 4.89, and 2.33^2 = 5.43 as rounded."""
+    example = table[table.example == "add and normalise, attention"].set_index("quantity")
+    assert example.verdict["variance"] == "not right"
+    assert example.verdict["standard deviation"] == "follows"
+    assert example.verdict["squared deviation [2]"] == "follows"
+    assert example.verdict["mean"] == "right"
