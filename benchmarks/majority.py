@@ -1,0 +1,160 @@
+"""One training step of the majority transformer, five ways, side by side in one process on one thread.
+
+    python benchmarks/majority.py [--rounds 9] [--seed 1] [--authors CLONE]
+
+Each round times every way in turn, so that a change of the machine's load meets all of them; the table gives
+medians over the rounds. The seed chooses the data: the more pairs (sequence, class) are present, the longer a step on
+class counts. CLONE is a clone of the paper's repository (tech-srl/layer_norm_expressivity_role), whose
+majority/majority_exp.py must be importable: it needs wandb, torch_scatter, scikit-learn and transformers.
+"""
+
+import argparse
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+import torch
+import torch.nn.functional as F
+import yaml
+from torch import nn
+
+from layernorm_roles.majority import data, kernel
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.train import train
+
+ROOT = Path(__file__).resolve().parents[1]
+BATCH = 6000
+SHORT, LONG = 1, 21
+"""Steps of two trainings; their difference is that many steps less one, without start and evaluation."""
+
+
+class TokenTransformer(nn.Module):
+    """The released model as torch computes it, on tokens: the oracle of the tests."""
+
+    def __init__(self, model: MajorityTransformer):
+        super().__init__()
+        self.embedding, self.layer = model.embedding, model.layer
+        # torch's own class, without gain and bias, as released.
+        self.layer.norm1 = nn.LayerNorm(self.embedding.embedding_dim, eps=0.0, elementwise_affine=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.embedding(tokens)) @ self.embedding.weight.T
+
+
+def token_step(model: nn.Module, tokens: torch.Tensor, target: torch.Tensor) -> None:
+    model.zero_grad()
+    out = model(tokens)
+    logits = out[0] if isinstance(out, tuple) else out  # the authors' model returns queries and keys, too
+    F.cross_entropy(logits.flatten(0, 1), target.flatten()).backward()
+
+
+def count_step(model: MajorityTransformer, counts: torch.Tensor, label: torch.Tensor) -> None:
+    model.zero_grad()
+    pair_loss(model.tables(), counts, label)[0].backward()
+
+
+def authors_model(clone: Path, task: dict) -> nn.Module:
+    path = clone / "majority" / "majority_exp.py"
+    spec = importlib.util.spec_from_file_location("majority_exp", path)
+    if spec is None or not path.is_file():
+        raise SystemExit(f"--authors {clone}: expected a clone with majority/majority_exp.py")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise SystemExit(f"{path} cannot be imported: {error}") from None
+    return module.Model(task["classes"], task["dim"], 1, module.LAYER_NORM.WITH_PROJ)
+
+
+def ways(task: dict, seed: int, authors: Path | None) -> dict[str, Callable[[], float]]:
+    """Name of each way: function that returns the seconds of one step."""
+    frame = data.generate(task, seed)
+    rows = frame[frame["split"] == "train"].sample(BATCH, random_state=0)
+    sequences = data.Sequences(np.stack(rows["counts"].tolist()), rows["label"].to_numpy(copy=True))
+    counts, label = torch.from_numpy(sequences.counts), torch.from_numpy(sequences.label)
+    present = (counts > 0).float().mean().item()
+    print(
+        f"{len(counts):,} sequences of {task['sequence_length']} tokens, {present:.0%} of (sequence, class) present"
+    )
+
+    classes = torch.arange(task["classes"])
+    tokens = torch.stack([torch.repeat_interleave(classes, row) for row in counts.long()])
+    target = label[:, None].expand_as(tokens)
+
+    def model() -> MajorityTransformer:
+        torch.manual_seed(0)
+        return MajorityTransformer(task["classes"], task["dim"], task["feed_forward"], "layernorm")
+
+    def once(function, *arguments, repeat=1) -> Callable[[], float]:
+        def seconds() -> float:
+            start = time.perf_counter()
+            for _ in range(repeat):
+                function(*arguments)
+            return (time.perf_counter() - start) / repeat
+
+        return seconds
+
+    both = {"train": sequences, "test": sequences}
+
+    def whole_step() -> float:
+        def seconds(steps: int) -> float:
+            start = time.perf_counter()
+            train({**task, "steps": steps, "metrics_every": steps}, "layernorm", seed=0, data=both)
+            return time.perf_counter() - start
+
+        return (seconds(LONG) - seconds(SHORT)) / (LONG - SHORT)
+
+    tables = [table.detach().numpy() for table in model().tables()]
+    steps = {
+        "tokens, torch.nn.TransformerEncoderLayer": once(
+            token_step, TokenTransformer(model()), tokens, target
+        ),
+        "class counts, PyTorch": once(count_step, model(), counts, label, repeat=3),
+        "class counts, kernel alone": once(
+            kernel.loss_and_gradients, sequences.counts, sequences.label, tables, repeat=10
+        ),
+        "class counts, kernel, whole step with Adam": whole_step,
+        "class counts, kernel, evaluation only": once(
+            kernel.loss_only, sequences.counts, sequences.label, tables, repeat=10
+        ),
+    }
+    if authors:
+        steps["tokens, the authors' Model"] = once(token_step, authors_model(authors, task), tokens, target)
+    return steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9, help="times that every way is timed (default 9)")
+    parser.add_argument("--seed", type=int, default=1, help="of the data (default 1)")
+    parser.add_argument(
+        "--authors", type=Path, help="a clone of the paper's repository, timed beside the others"
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    task = {**config["majority"]["d8"], "batch": BATCH}
+    steps = ways(task, options.seed, options.authors)
+    for step in steps.values():
+        step()  # compilation, caches
+    seconds = {name: [] for name in steps}
+    for _ in range(options.rounds):
+        for name, step in steps.items():
+            seconds[name].append(step())
+
+    print(f"torch {torch.__version__}, numba {numba.__version__}, one thread, {options.rounds} rounds\n")
+    print("| forward and backward of one batch | median, ms | fastest, ms | times the token level's speed |")
+    print("|---|---:|---:|---:|")
+    first = statistics.median(next(iter(seconds.values())))
+    for name, times in seconds.items():
+        median = statistics.median(times)
+        print(f"| {name} | {1e3 * median:.2f} | {1e3 * min(times):.2f} | {first / median:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
