@@ -2,8 +2,18 @@
 LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{{model}}/{{variant}}/seed_{{seed}}"
 
 
-def language_model_runs(file, *models):
-    """`file` of every (variant, seed) of the models in the configuration."""
+# Each table of the whole run, and the files and models it is made of.
+LANGUAGE_MODEL_TABLES = {
+    "language_model_metrics": ("language_model_metrics", "metrics.parquet", ["gpt"]),
+    "bert_metrics": ("language_model_metrics", "metrics.parquet", ["bert"]),
+    "key_selectability": ("key_selectability", "keys.parquet", ["gpt", "bert"]),
+    "sentence_tokens": ("sentence_tokens", "tokens.parquet", ["gpt", "bert"]),
+}
+
+
+def language_model_parts(wildcards):
+    """What a table of the whole run is made of: one file of every run of its models."""
+    _, file, models = LANGUAGE_MODEL_TABLES[wildcards.file]
     return [
         f"{RUN}/runs/language_model/{model}/{variant}/seed_{seed}/{file}"
         for model in models
@@ -54,7 +64,7 @@ rule language_model_keys:
         contexts=rules.text.output.contexts,
         manifest=rules.text.output.manifest,
     output:
-        keys=f"{LANGUAGE_MODEL_RUN}/keys.parquet",
+        verdicts=f"{LANGUAGE_MODEL_RUN}/keys.parquet",
         tokens=f"{LANGUAGE_MODEL_RUN}/tokens.parquet",
     log:
         f"{RUN}/logs/language_model_keys/{{model}}/{{variant}}/seed_{{seed}}.log",
@@ -72,20 +82,9 @@ rule language_model_keys:
         "../scripts/collect_keys.py"
 
 
-# Each table of the whole run, and the files and models it is made of.
-LANGUAGE_MODEL_TABLES = {
-    "language_model_metrics": ("language_model_metrics", "metrics.parquet", ["gpt"]),
-    "bert_metrics": ("language_model_metrics", "metrics.parquet", ["bert"]),
-    "key_selectability": ("key_selectability", "keys.parquet", ["gpt", "bert"]),
-    "sentence_tokens": ("sentence_tokens", "tokens.parquet", ["gpt", "bert"]),
-}
-
-
 rule language_model_tables:
     input:
-        lambda wildcards: language_model_runs(*[
-            (file, *models) for _, file, models in [LANGUAGE_MODEL_TABLES[wildcards.file]]
-        ][0]),
+        language_model_parts,
     output:
         f"{RUN}/parquet/{{file}}.parquet",
     log:
@@ -109,7 +108,7 @@ rule language_model_figures:
     input:
         metrics="results/{run}/parquet/language_model_metrics.parquet",
         bert_metrics="results/{run}/parquet/bert_metrics.parquet",
-        keys="results/{run}/parquet/key_selectability.parquet",
+        verdicts="results/{run}/parquet/key_selectability.parquet",
     output:
         expand(
             "results/{{run}}/figures/figure_{figure}.{kind}",
@@ -129,7 +128,7 @@ rule language_model_figures:
 
 rule language_model_reports:
     input:
-        keys="results/{run}/parquet/key_selectability.parquet",
+        verdicts="results/{run}/parquet/key_selectability.parquet",
         tokens="results/{run}/parquet/sentence_tokens.parquet",
     output:
         expand("results/{{run}}/tables/table_{table}.{kind}", table=[1, 2, 3, 4], kind=["csv", "md"]),
@@ -145,5 +144,7 @@ rule language_model_reports:
 
 rule language_model:
     input:
-        expand(f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=LANGUAGE_MODEL_FIGURES, kind=["png", "pdf"]),
+        expand(
+            f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=LANGUAGE_MODEL_FIGURES, kind=["png", "pdf"]
+        ),
         expand(f"{RUN}/tables/table_{{table}}.{{kind}}", table=[1, 2, 3, 4], kind=["csv", "md"]),

@@ -38,7 +38,7 @@ class _CausalAttention(torch.autograd.Function):
         out = torch.empty_like(columns[0])
         log_total = out.new_empty(len(out), shape[-2])
         norms = [t.square().sum(dim=1).sqrt() for t in columns[:2]]
-        bound = norms[0] * norms[1].amax(dim=1, keepdim=True)
+        bound = norms[0] * norms[1].cummax(dim=1).values
         _forward(*(t.numpy() for t in (*columns, bound, out, log_total)))
         ctx.save_for_backward(*columns, out, log_total)
         return out.mT.reshape(shape)

@@ -66,7 +66,9 @@ class BERT(nn.Module):
         super().__init__()
         dim = settings["dim"]
         if dim % settings["heads"]:
-            raise ValueError(f"language_model.bert.heads = {settings['heads']}: expected a divisor of dim = {dim}")
+            raise ValueError(
+                f"language_model.bert.heads = {settings['heads']}: expected a divisor of dim = {dim}"
+            )
         self.vocabulary = vocabulary
         self.tokens = nn.Embedding(vocabulary + 3, dim)
         self.positions, self.segment = nn.Embedding(settings["context"], dim), nn.Embedding(1, dim)
@@ -91,7 +93,10 @@ class BERT(nn.Module):
         return self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segment.weight
 
     def loss(
-        self, tokens: Integer[Tensor, "batch n"], where: Integer[Tensor, "..."], targets: Integer[Tensor, "..."]
+        self,
+        tokens: Integer[Tensor, "batch n"],
+        where: Integer[Tensor, "..."],
+        targets: Integer[Tensor, "..."],
     ) -> Float[Tensor, ""]:
         """Mean cross-entropy in nats.
 
@@ -179,7 +184,9 @@ class Labelled:
                     f"language_model.bert.{part}: {len(tokens)} sentences; expected at least batch = {self.size}"
                 )
             if labels.min() < 0:
-                raise ValueError(f"language_model.bert.{part}: a sentence without a label (SST-2's test split has none)")
+                raise ValueError(
+                    f"language_model.bert.{part}: a sentence without a label (SST-2's test split has none)"
+                )
 
     @property
     def classes(self) -> int:
@@ -207,6 +214,8 @@ class Labelled:
         return with_class_token(tokens, vocabulary), lengths, np.array(labels)
 
 
-def with_class_token(tokens: Integer[np.ndarray, "batch n"], vocabulary: int) -> Integer[np.ndarray, "batch n+1"]:
+def with_class_token(
+    tokens: Integer[np.ndarray, "batch n"], vocabulary: int
+) -> Integer[np.ndarray, "batch n+1"]:
     """The class token first, as BERT reads every text."""
     return np.pad(tokens, ((0, 0), (1, 0)), constant_values=vocabulary + CLASS)

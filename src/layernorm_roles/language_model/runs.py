@@ -75,7 +75,9 @@ class Run:
         if self.kind == "gpt":
             return model.build(self.settings, self.variant, self.norm, vocabulary, self.seed)
         if self.variant not in ("none", "layernorm"):
-            raise ValueError(f"language_model.bert.seeds: variant {self.variant!r}; expected none or layernorm")
+            raise ValueError(
+                f"language_model.bert.seeds: variant {self.variant!r}; expected none or layernorm"
+            )
         torch.manual_seed(self.seed)
         return bert.BERT(self.settings, self.variant == "layernorm", vocabulary, classes)
 

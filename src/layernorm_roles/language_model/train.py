@@ -25,7 +25,9 @@ from layernorm_roles.text import contexts
 BATCHES = 11
 """Stream of np.random.default_rng([seed, stream, epoch]) that orders the training windows."""
 
-SEED_RULE = "torch.manual_seed(seed) for weights and dropout; batches by default_rng([seed, BATCHES = 11, epoch])"
+SEED_RULE = (
+    "torch.manual_seed(seed) for weights and dropout; batches by default_rng([seed, BATCHES = 11, epoch])"
+)
 
 Batch = tuple[np.ndarray, ...]
 """What a model's `loss` takes; the shapes are the same at every step."""
@@ -46,7 +48,9 @@ class Task(Protocol):
 class NextToken:
     """Next-token prediction on disjoint windows of `context` tokens, each epoch in an order and offset of its own."""
 
-    def __init__(self, training: Path, validation: Path, vocabulary: int, settings: Mapping[str, Any], seed: int):
+    def __init__(
+        self, training: Path, validation: Path, vocabulary: int, settings: Mapping[str, Any], seed: int
+    ):
         self.context, self.size, self.seed = settings["context"], settings["batch"], seed
         self.tokens_per_step = self.size * self.context
         self.training = contexts.stream(training, vocabulary, self.context)
@@ -190,9 +194,11 @@ def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file and its metadata. ValueError for a missing or damaged file."""
     try:
         with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: damaged or no safetensors file ({error}); delete it and run again") from None
+        raise ValueError(
+            f"{path}: damaged or no safetensors file ({error}); delete it and run again"
+        ) from None
 
 
 class _Run:

@@ -75,7 +75,9 @@ def clean(wikitext: str) -> str:
             code.remove(node)
         except ValueError:  # it stood inside one that is already gone
             pass
-    lines = (line.strip() for line in code.strip_code().splitlines())
+    # What is not well formed stays behind as text: tags and tables never closed, quotes of half-open emphasis.
+    text = re.sub(r"(?s)<ref[^>]*?/>|<ref.*?</ref>|</?[a-zA-Z][^<>]*>|'{2,}", "", code.strip_code())
+    lines = (line.strip() for line in text.splitlines() if not re.match(r"\s*(\||!|\{\|)", line))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 

@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encodings: one trained on the corpus, or GPT-2's own. Both lose nothing: any text decodes back."""
+"""Byte-level byte-pair encodings, trained on the corpus or GPT-2's own. Nothing is lost: any text decodes back."""
 
 from collections.abc import Iterable
 from importlib import metadata

@@ -1,0 +1,35 @@
+"""The compiled causal attention against torch's, in float64, with its gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from layernorm_roles.language_model.attention import causal_attention
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+@pytest.mark.parametrize("n", [1, 2, 65])
+@pytest.mark.parametrize("size", [0.1, 1.0, 12.0])
+def test_values_and_gradients(d, n, size):
+    g = torch.Generator().manual_seed(n)
+    q, k, v, grad = (size * torch.randn(2, 3, n, d, generator=g) for _ in range(4))
+    ours = [t.clone().requires_grad_() for t in (q, k, v)]
+    theirs = [t.double().requires_grad_() for t in (q, k, v)]
+    out = causal_attention(*ours)
+    expected = F.scaled_dot_product_attention(*theirs, is_causal=True)
+    out.backward(grad)
+    expected.backward(grad.double())
+    scale = max(1.0, float((q.double() @ k.double().mT).abs().max()))
+    for a, b in [(out, expected), *((a.grad, b.grad) for a, b in zip(ours, theirs, strict=True))]:
+        a, b = a.detach(), b.detach()
+        torch.testing.assert_close(a.double(), b, rtol=0, atol=1e-6 * scale * max(1.0, float(b.abs().max())))
+
+
+def test_no_query_sees_what_comes_later():
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 1, 20, 2, generator=g) for _ in range(3))
+    before = causal_attention(q, k, v)
+    k[..., 12:, :], v[..., 12:, :] = 9.0, -9.0
+    after = causal_attention(q, k, v)
+    assert torch.equal(before[..., :12, :], after[..., :12, :])
+    assert not torch.equal(before[..., 12:, :], after[..., 12:, :])

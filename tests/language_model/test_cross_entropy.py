@@ -1,0 +1,87 @@
+"""Cross-entropy without logits against torch's with them: values, gradients, extremes."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layernorm_roles.language_model import cross_entropy
+from layernorm_roles.language_model.compiled import SAFE_SHIFT, exp, jit
+
+
+def draw(seed, tokens=37, entries=211, d=8, size=1.0, dtype=torch.float64):
+    g = torch.Generator().manual_seed(seed)
+    hidden = size * torch.randn(tokens, d, generator=g, dtype=torch.float64)
+    weight = torch.randn(entries, d, generator=g, dtype=torch.float64)
+    return hidden.to(dtype), weight.to(dtype), torch.randint(entries, (tokens,), generator=g)
+
+
+def reference(hidden, weight, targets):
+    hidden, weight = (t.detach().double().requires_grad_() for t in (hidden, weight))
+    loss = F.cross_entropy(hidden @ weight.T, targets)
+    return loss.detach(), *torch.autograd.grad(loss, (hidden, weight))
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 64])
+def test_chunked_equals_torch_in_float64(chunk):
+    inputs = draw(0)
+    for ours, theirs in zip(cross_entropy.chunked(*inputs, chunk), reference(*inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_autograd_sees_these_gradients():
+    hidden, weight, targets = draw(1, tokens=4, entries=9, d=3)
+    hidden.requires_grad_()
+    weight.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda h, w: cross_entropy.linear_cross_entropy(h, w, targets), (hidden, weight)
+    )
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    tokens=st.integers(1, 20),
+    entries=st.integers(1, 70),
+    d=st.integers(1, 19),
+    size=st.sampled_from([1e-3, 0.1, 1.0, 5.0, 30.0]),
+)
+def test_compiled_kernel_at_any_shape_and_size(seed, tokens, entries, d, size):
+    inputs = draw(seed, tokens, entries, d, size, torch.float32)
+    scale = max(1.0, float((inputs[0].double() @ inputs[1].double().T).abs().max()))
+    for ours, theirs in zip(cross_entropy.fused(*inputs), reference(*inputs), strict=True):
+        # A logit is wrong by its size times 6e-8, a probability by as much of itself.
+        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=4e-6 * scale)
+
+
+@pytest.mark.parametrize("kernel", [cross_entropy.fused, cross_entropy.chunked])
+@pytest.mark.parametrize("size", [1.0, 300.0, 3e4])
+def test_no_shift_underflows(kernel, size):
+    """Every logit far below |h| max|w|: with that as the shift all exponentials would vanish."""
+    weight = torch.tensor([[-1.0, 0.0], [-1.0, 1e-4], [-0.999, 0.0]])
+    hidden, targets = torch.tensor([[size, 0.0], [size, 1.0]]), torch.tensor([2, 0])
+    assert size < SAFE_SHIFT or float(hidden.norm(dim=1).max()) > SAFE_SHIFT
+    for ours, theirs in zip(kernel(hidden, weight, targets), reference(hidden, weight, targets), strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=3e-3 * size / 300)
+
+
+@pytest.mark.parametrize("kernel", [cross_entropy.fused, cross_entropy.chunked])
+def test_a_diverged_model_shows(kernel):
+    hidden, weight, targets = draw(2, dtype=torch.float32)
+    hidden[3, 1] = torch.nan
+    assert kernel(hidden, weight, targets)[0].isnan()
+
+
+def test_exponential_to_the_last_places():
+    @jit
+    def all_of(x, out):
+        for i in range(len(x)):
+            out[i] = exp(x[i])
+
+    x = np.linspace(-87, 0, 1_000_001, dtype=np.float32)
+    out = np.empty_like(x)
+    all_of(x, out)
+    exact = np.exp(x.astype(np.float64))
+    assert (abs(out - exact) / np.spacing(exact.astype(np.float32))).max() < 5

@@ -1,0 +1,181 @@
+"""The models against transformers' on equal weights, and what the variants change."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+from layernorm_roles import norms
+from layernorm_roles.language_model import bert, model
+
+SETTINGS = {
+    "layers": 4,
+    "dim": 8,
+    "heads": 4,
+    "context": 64,
+    "eps": 1e-5,
+    "query_key_eps": 1e-6,
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+}
+VOCABULARY = 300
+
+
+def randomise(network, seed=0):
+    """Weights far from the initial ones, gains and biases included, so that nothing cancels."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in network.parameters():
+            p.normal_(0, 0.5, generator=g)
+    return network.eval()
+
+
+def gpt2_of(ours):
+    """transformers' GPT-2 with the weights of ours."""
+    theirs = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCABULARY,
+            n_positions=SETTINGS["context"],
+            n_embd=8,
+            n_layer=4,
+            n_head=4,
+            layer_norm_epsilon=1e-5,
+        )
+    ).eval()
+    state = {"transformer.wte.weight": ours.tokens.weight, "transformer.wpe.weight": ours.positions.weight}
+    state |= {"transformer.ln_f.weight": ours.ln_f.weight, "transformer.ln_f.bias": ours.ln_f.bias}
+    for i, layer in enumerate(ours.layers):
+        at = f"transformer.h.{i}."
+        state[at + "ln_1.weight"], state[at + "ln_1.bias"] = torch.ones(8), torch.zeros(8)
+        # GPT-2 keeps its matrices transposed.
+        for name, linear in (
+            ("attn.c_attn", layer.attention.qkv),
+            ("attn.c_proj", layer.attention.out),
+            ("mlp.c_fc", layer.feed_forward[0]),
+            ("mlp.c_proj", layer.feed_forward[2]),
+        ):
+            state[f"{at}{name}.weight"] = linear.weight.T
+            state[f"{at}{name}.bias"] = torch.zeros(24) if linear.bias is None else linear.bias
+        state[at + "ln_2.weight"], state[at + "ln_2.bias"] = layer.ln_2.weight, layer.ln_2.bias
+    missing, unexpected = theirs.load_state_dict(state, strict=False)
+    assert not unexpected
+    assert set(missing) <= {"lm_head.weight"}  # tied
+    return theirs
+
+
+def test_logits_and_loss_equal_transformers_gpt2():
+    ours = randomise(model.build(SETTINGS, "layernorm", "layernorm", VOCABULARY, 0))
+    theirs = gpt2_of(ours)
+    window = torch.randint(VOCABULARY, (3, 65), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        logits = theirs(window[:, :-1]).logits
+        torch.testing.assert_close(ours.logits(window[:, :-1]), logits, rtol=1e-5, atol=1e-5)
+        expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())
+        torch.testing.assert_close(ours.loss(window), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_initial_weights_have_gpt2s_spread():
+    ours = model.build({**SETTINGS, "dim": 64}, "layernorm", "layernorm", 3000, 0)
+    assert ours.tokens.weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert ours.layers[0].attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert ours.layers[0].feed_forward[2].weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
+    assert not ours.layers[0].attention.out.bias.any()
+
+
+def test_variants_of_a_seed_start_from_the_same_weights():
+    first = model.build(SETTINGS, "layernorm", "layernorm", VOCABULARY, 3).state_dict()
+    for variant in ("projection", "none", "scale", "layernorm_qk"):
+        other = model.build(SETTINGS, variant, variant, VOCABULARY, 3).state_dict()
+        assert all(torch.equal(first[name], other[name]) for name in first)
+    different = model.build(SETTINGS, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
+    assert not torch.equal(first["tokens.weight"], different["tokens.weight"])
+
+
+@pytest.mark.parametrize("variant", ["layernorm", "projection", "none", "scale", "layernorm_qk"])
+def test_keys_are_where_they_should_be(variant):
+    ours = randomise(model.build(SETTINGS, variant, variant, VOCABULARY, 0)).double()
+    window = torch.randint(VOCABULARY, (2, 64), generator=torch.Generator().manual_seed(1))
+    x = ours.tokens(window) + ours.positions.weight
+    for layer, keys in zip(ours.layers, ours.keys(window), strict=True):
+        torch.testing.assert_close(keys.before_norm, x)
+        norm = norms.build("layernorm" if variant == "layernorm_qk" else variant, 8, 1e-5)
+        torch.testing.assert_close(keys.after_norm, norm(x))
+        projected = keys.after_norm @ layer.attention.qkv.weight[8:16].T
+        for head in range(4):
+            expected = projected[..., 2 * head : 2 * head + 2]
+            if variant == "layernorm_qk":
+                expected = norms.scale(expected, 1e-6)
+                assert keys.heads[:, head].norm(dim=-1).median() == pytest.approx(2**0.5, rel=1e-4)
+            torch.testing.assert_close(keys.heads[:, head], expected)
+        x = layer(x)
+
+
+def test_a_head_size_that_does_not_divide_is_refused():
+    with pytest.raises(ValueError, match="heads = 3: expected a divisor of dim = 8"):
+        model.build({**SETTINGS, "heads": 3}, "layernorm", "layernorm", VOCABULARY, 0)
+
+
+BERT = {"layers": 4, "dim": 8, "heads": 4, "feed_forward": 32, "context": 33, "dropout": 0.1}
+
+
+@pytest.mark.parametrize("normed", [True, False])
+def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
+    ours = randomise(bert.BERT(BERT, normed, VOCABULARY)).double()
+    theirs = BertForMaskedLM(
+        BertConfig(
+            vocab_size=VOCABULARY + 3, hidden_size=8, num_hidden_layers=4, num_attention_heads=4,
+            intermediate_size=32,
+            max_position_embeddings=33, type_vocab_size=1, layer_norm_eps=1e-12, hidden_act="gelu",
+        )
+    ).eval().double()  # fmt: skip
+
+    def put(module, source):
+        with torch.no_grad():
+            for name, p in module.named_parameters(recurse=False):
+                p.copy_(getattr(source, name))
+
+    body, head = theirs.bert, theirs.cls.predictions
+    put(body.embeddings.word_embeddings, ours.tokens)
+    put(body.embeddings.position_embeddings, ours.positions)
+    put(body.embeddings.token_type_embeddings, ours.segment)
+    pairs = [(body.embeddings, "LayerNorm", ours.norm_0), (head.transform, "LayerNorm", ours.readout_norm)]
+    for layer, mine in zip(body.encoder.layer, ours.layers, strict=True):
+        parts = layer.attention.self
+        for i, linear in enumerate((parts.query, parts.key, parts.value)):
+            with torch.no_grad():
+                linear.weight.copy_(mine.qkv.weight[8 * i : 8 * i + 8])
+                linear.bias.copy_(mine.qkv.bias[8 * i : 8 * i + 8])
+        put(layer.attention.output.dense, mine.out)
+        put(layer.intermediate.dense, mine.feed_forward[0])
+        put(layer.output.dense, mine.feed_forward[2])
+        pairs += [
+            (layer.attention.output, "LayerNorm", mine.norm_1),
+            (layer.output, "LayerNorm", mine.norm_2),
+        ]
+    for owner, name, norm in pairs:
+        if normed:
+            put(getattr(owner, name), norm)
+        else:
+            setattr(owner, name, torch.nn.Identity())
+    put(head.transform.dense, ours.transform)
+    with torch.no_grad():
+        head.bias.copy_(ours.readout_bias)
+        head.decoder.bias.copy_(ours.readout_bias)
+
+    g = torch.Generator().manual_seed(1)
+    tokens = torch.randint(VOCABULARY, (2, 33), generator=g)
+    where, targets = torch.tensor([[3, 9], [0, 32]]), torch.tensor([[5, 6], [7, 8]])
+    labels = torch.full((2, 33), -100).scatter(1, where, targets)
+    with torch.no_grad():
+        out = theirs(tokens, labels=labels, output_hidden_states=True)
+        torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
+        for keys, hidden in zip(ours.keys(tokens), out.hidden_states, strict=False):
+            torch.testing.assert_close(keys.after_norm, hidden, rtol=1e-9, atol=1e-9)
+
+
+def test_padding_does_not_change_a_sentences_loss():
+    network = randomise(bert.BERT(BERT, True, VOCABULARY, classes=2))
+    tokens = torch.randint(VOCABULARY, (1, 20), generator=torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(tokens, (0, 13), value=VOCABULARY + bert.PAD)
+    length, label = torch.tensor([20]), torch.tensor([1])
+    torch.testing.assert_close(network.loss(tokens, length, label), network.loss(padded, length, label))

@@ -1,0 +1,134 @@
+"""Sources of text: the sample, files, Parquet, and Hugging Face layouts on disk."""
+
+import sys
+
+import pandas as pd
+import pytest
+
+from layernorm_roles.text import documents
+
+
+def read(**source):
+    return list(documents.read(source))
+
+
+def test_sample_is_clean_text_and_gensim_is_not_imported():
+    texts = read(kind="wikipedia_sample", limit=12)
+    assert len(texts) == 12
+    assert "gensim" not in sys.modules
+    joined = "\n".join(texts)
+    for markup in ("{{", "<ref", "''", "{|", "Category:"):
+        assert markup not in joined
+    assert texts[0].startswith("Anarchism is a political philosophy")
+
+
+def test_cleaning_keeps_words_and_drops_the_rest():
+    wikitext = (
+        "'''Albedo''' is a {{lang|la|whiteness}} [[reflection|reflecting power]].<ref>A [[book]]</ref>\n"
+        "[[File:a.png|thumb|a [[link]] inside]]\n{| class=x\n| cell [[link]]\n|}\n== Heading ==\n[[Category:Light]]"
+    )
+    text = documents.clean(wikitext)
+    assert text.split() == "Albedo is a reflecting power . Heading".replace(" .", ".").split()
+
+
+def test_text_files_and_parquet(tmp_path):
+    (tmp_path / "b.txt").write_text("second")
+    (tmp_path / "a.txt").write_text("first é")
+    assert read(kind="files", paths=[str(tmp_path / "*.txt")]) == ["first é", "second"]
+    pd.DataFrame({"body": ["one", None, " ", "two"]}).to_parquet(tmp_path / "x.parquet")
+    assert read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="body") == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"", "empty"), (b" \n", "empty"), (b"a\0b", "zero bytes"), (b"\xff\xfe\x41", "not a UTF-8")],
+)
+def test_unusable_text_files_are_named(tmp_path, content, expected):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=expected) as error:
+        read(kind="files", paths=[str(path)])
+    assert str(path) in str(error.value)
+
+
+def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
+    with pytest.raises(ValueError, match=r"no file matches .*nothing\*"):
+        read(kind="files", paths=[str(tmp_path / "nothing*")])
+    damaged = tmp_path / "damaged.parquet"
+    damaged.write_bytes(b"PAR1 but not really")
+    with pytest.raises(ValueError, match=r"damaged\.parquet: no readable Parquet"):
+        read(kind="parquet", paths=[str(damaged)])
+    pd.DataFrame({"a": ["x"]}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="no column 'text'; it has a"):
+        read(kind="parquet", paths=[str(tmp_path / "x.parquet")])
+
+
+# The layouts of the datasets on the hub: Parquet in a folder, its configurations in the README.
+LAYOUTS = {
+    "wikipedia": (
+        "20220301.en",
+        "train",
+        {"id": ["1"], "url": ["u"], "title": ["t"], "text": ["An article."]},
+        "text",
+    ),
+    "squad": (
+        "plain_text",
+        "validation",
+        {"id": ["1"], "title": ["t"], "context": ["A passage."]},
+        "context",
+    ),
+    "glue": (
+        "sst2",
+        "train",
+        {"sentence": ["good", "bad"], "label": [1, 0], "idx": [0, 1]},
+        "sentence",
+    ),
+}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+
+    def make(name):
+        config, split, columns, _ = LAYOUTS[name]
+        folder = tmp_path / name
+        (folder / config).mkdir(parents=True)
+        pd.DataFrame(columns).to_parquet(folder / config / f"{split}-00000-of-00001.parquet")
+        (folder / "README.md").write_text(
+            f"---\nconfigs:\n- config_name: {config}\n  data_files:\n"
+            f"  - split: {split}\n    path: {config}/{split}-*\n---\n"
+        )
+        return str(folder)
+
+    return make
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_hub_layouts(hub, name):
+    config, split, columns, column = LAYOUTS[name]
+    assert read(kind="hub", dataset=hub(name), config=config, split=split, column=column) == columns[column]
+
+
+def test_labelled_sentences(hub):
+    source = {
+        "dataset": hub("glue"),
+        "config": "sst2",
+        "split": "train",
+        "column": "sentence",
+        "label_column": "label",
+    }
+    assert list(documents.labelled(source)) == [("good", 1), ("bad", 0)]
+    with pytest.raises(ValueError, match="no column"):
+        list(documents.labelled(source | {"label_column": "stars"}))
+
+
+def test_a_hub_that_does_not_answer_says_what_to_do(monkeypatch):
+    import datasets
+
+    def refuse(*_, **__):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    with pytest.raises(ValueError, match=r"rajpurkar/squad.*no route to host\n.*wikipedia_sample"):
+        read(kind="hub", dataset="rajpurkar/squad", split="validation", column="context")
