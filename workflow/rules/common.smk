@@ -43,15 +43,17 @@ def code(*modules):
     Given to a step as a parameter, so that an edit makes its outputs again; comments and docstrings do not count.
     """
     paths = [SOURCE / module for module in modules]
-    return hash_of(*(f for p in paths for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p.with_suffix(".py")])))
+    return hash_of(
+        *(f for p in paths for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p.with_suffix(".py")]))
+    )
 
 
 def norm_code(variant):
     """The same for the module of a normalisation of one's own; None for the built-in ones."""
     if variant not in config["norms"]:
         return None
-    module = config["norms"][variant].partition(":")[0]
-    return hash_of(Path(importlib.util.find_spec(module).origin))
+    source, _, _ = config["norms"][variant].partition(":")
+    return hash_of(Path(importlib.util.find_spec(source).origin))
 
 
 def device():
