@@ -11,7 +11,7 @@ the work is over pairs (sequence b, class c present in it). With U'_j = (u_j, 1)
     loss = sum_bc n_bc (log sum_k exp l_k - l_label) / tokens
 
 A = exp(q_c . k_j / sqrt(d) - max_j) and U come from outside, so nothing here knows which norm made the queries and
-keys. Tables are with respect to each table; the embedding's covers the residual stream and the readout.
+keys. Gradients are with respect to each table; the embedding's covers the residual stream and the readout.
 
 How it is fast: pairs of one class are taken in blocks of `BLOCK`, an array holds one feature a row and one pair a
 column, and every inner loop runs along a row, so that LLVM vectorises it. How it is exact: sums over pairs are in
@@ -34,6 +34,9 @@ from layernorm_roles.majority.model import Tables
 
 BLOCK = 256
 """Pairs in a block: a block's arrays stay in the second-level cache, its rows in the first."""
+
+ROWS, COLUMNS = 2, 4
+"""A product's tile: its eight products share six loads, and its weights stay in registers."""
 
 # Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -128,6 +131,7 @@ class Weights(NamedTuple):
     embedding: Float[np.ndarray, "C d"]  # the readout
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows shows as NaN in the loss
 def _fold(tables: Tables) -> Weights:
     t = Tables(*(table.astype(np.float64) for table in tables))
     extended = np.column_stack([t.values, np.ones(len(t.values))])
@@ -143,6 +147,7 @@ def _fold(tables: Tables) -> Weights:
     return Weights(*(weight.astype(tables.embedding.dtype) for weight in weights))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _unfold(g: Weights, t: Tables) -> Tables:
     """The chain rule of `_fold`: from gradients `g` with respect to the weights to those of the tables `t`."""
     (classes, d), f = t.values.shape, len(t.b1)
@@ -229,8 +234,6 @@ def _new_block(w: Weights) -> Block:
 
 
 # ---- Products, in tiles of `ROWS` rows of the result by `COLUMNS` rows of the argument.
-
-ROWS, COLUMNS = 2, 4
 
 
 @compiled
