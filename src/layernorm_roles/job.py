@@ -31,8 +31,9 @@ class Progress:
         if not finished and now - self.logged < self.log_seconds:
             return
         spent = now - self.began
-        left = spent / max(done - self.first, 1) * (self.total - done)
-        line = f"{self.title}: {done:,} of {self.total:,} {self.unit}, {spent:.0f} s, {left:.0f} s left"
+        line = f"{self.title}: {done:,} of {self.total:,} {self.unit}, {spent:.0f} s"
+        if done > self.first:
+            line += f", {spent / (done - self.first) * (self.total - done):.0f} s left"
         if facts:
             line += f"; {facts}"
         log.info(line)
