@@ -113,7 +113,7 @@ def heads(keys: pd.DataFrame) -> Figure:
                 )
                 for site, face in (("head", colour), ("head_exact", "white")):
                     points = here[here.site == site].groupby("head").share.mean()
-                    places = x + np.linspace(-0.07, 0.07, len(points)) if len(points) else []
+                    places = x + np.linspace(-0.06, 0.06, len(points)) if len(points) else []
                     axes.scatter(places, points, s=13, color=face, edgecolor=colour, linewidth=0.8, zorder=3)
         axes.set(title=f"{checkpoint} weights", xlabel="layer", xticks=layers, ylim=(-3, 103))
     panels[0].set_ylabel("unselectable keys (%)")
@@ -191,18 +191,25 @@ def wide(long: pd.DataFrame, name: str, paper: dict[str, Iterable[float]]) -> pd
     for value, part in long.groupby(name, sort=False):
         for checkpoint in CHECKPOINTS:
             mine = part[part.checkpoint == checkpoint].sort_values("layer")
-            cells = [
-                f"{r.percent:.1f} [{max(r.low, 0):.1f}, {min(r.high, 100):.1f}]" for r in mine.itertuples()
-            ]
+            cells = [_cell(row.percent, max(row.low, 0.0), min(row.high, 100.0)) for row in mine.itertuples()]
             rows.append([value, checkpoint, mine.seeds.iloc[0], *cells])
         if value in paper:
-            rows.append([value, "paper, trained", None, *(f"{percent:.1f}" for percent in paper[value])])
+            rows.append([value, "paper, trained", None, *(_percent(percent) for percent in paper[value])])
     layers = [LAYERS.format(layer) for layer in sorted(long.layer.unique())]
     frame = pd.DataFrame(rows, columns=[name, "weights", "seeds", *layers])
     frame["seeds"] = frame["seeds"].astype("Int64")
     if name == "variant":
         frame[name] = frame[name].map(style.label)
     return frame
+
+
+def _percent(value: float) -> str:
+    """0 is none at all; what is not none does not look like it."""
+    return "0" if value == 0 else f"{value:.1f}" if value >= 0.05 else f"{value:.1g}"
+
+
+def _cell(mean: float, low: float, high: float) -> str:
+    return "0" if low == high == 0 else f"{_percent(mean)} [{_percent(low)}, {_percent(high)}]"
 
 
 NOTE = (
@@ -216,9 +223,14 @@ def table(number: int, keys: pd.DataFrame, tokens: pd.DataFrame) -> tuple[pd.Dat
     paper = reported()["language_model"]
     match number:
         case 1:
-            numbers = _ordered(shares(keys, model="gpt", texts="long", site="after_norm"))
+            beside = keys[keys.site.isin(["after_norm", "after_norm_exact"])]
+            numbers = _ordered(shares(beside, model="gpt", texts="long"))
+            main, exact = (numbers[numbers.site == site] for site in ("after_norm", "after_norm_exact"))
             title = "Keys at the attention input, by the norm before it. Contexts of 768 to 1024 tokens."
-            return numbers, _text(title, wide(numbers, "variant", paper["table_1"]))
+            aside = "The same keys where they are scaled, with eps = 0 instead of the model's:\n"
+            return numbers, _text(
+                title, wide(main, "variant", paper["table_1"]), aside, wide(exact, "variant", {})
+            )
         case 2:
             beside = keys[keys.site.isin(["before_norm", "after_norm"])]
             numbers = shares(beside, model="gpt", texts="long", variant="layernorm")

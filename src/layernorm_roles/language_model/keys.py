@@ -19,9 +19,9 @@ from layernorm_roles.job import Progress
 from layernorm_roles.language_model.model import Keys
 from layernorm_roles.selectability import Certificates, certify_many
 
-SITES = ("before_norm", "after_norm", "head", "head_exact")
-"""The residual stream; the attention input; a head's keys as it uses them; and, where heads normalise their keys,
-these with eps = 0: what the normalisation itself does, and what its eps takes away."""
+SITES = ("before_norm", "after_norm", "head", "after_norm_exact", "head_exact")
+"""The residual stream; the attention input; a head's keys as it uses them; and the last two with eps = 0, where they
+come out of a scaling: what the scaling itself does, and what its eps takes away."""
 
 
 class Verdicts(NamedTuple):
@@ -35,13 +35,14 @@ def collect(
     tokenizer: Tokenizer,
     longest: int,
     vocabulary: int,
-    normed_heads: bool = False,
+    scaled: tuple[str, ...] = (),
     prefix: tuple[int, ...] = (),
 ) -> Verdicts:
     """Certified verdicts for the keys of each row of `contexts` (table `contexts`).
 
-    `longest` and `vocabulary` are the model's; `prefix` are tokens put before each text. The frames lack the columns
-    that say which model this is. ValueError if a context does not fit the model.
+    `longest` and `vocabulary` are the model's; `scaled` are the sites whose keys come out of a scaling; `prefix` are
+    tokens put before each text. The frames lack the columns that say which model this is. ValueError if a context
+    does not fit the model.
     """
     _refuse_misfits(contexts, longest - len(prefix), vocabulary)
     model = model.double().eval()
@@ -50,7 +51,7 @@ def collect(
     for done, context in enumerate(contexts.itertuples(), start=1):
         ids = torch.tensor([[*prefix, *context.tokens.tolist()]])
         for layer, keys in enumerate(model.keys(ids), start=1):
-            for site, stack in _sites(keys, normed_heads):
+            for site, stack in _sites(keys, scaled):
                 certificates = certify_many(stack)
                 for i, row in enumerate(_summaries(certificates)):
                     head = i if site.startswith("head") else None
@@ -69,13 +70,12 @@ def collect(
     return Verdicts(table, words)
 
 
-def _sites(keys: Keys, normed_heads: bool) -> Iterator[tuple[str, Float[np.ndarray, "stack n d"]]]:
-    yield "before_norm", keys.before_norm.numpy()
-    yield "after_norm", keys.after_norm.numpy()
-    yield "head", keys.heads[0].numpy()
-    if normed_heads:
-        # The eps changed lengths only, so scaling once more, without one, is scaling without one.
-        yield "head_exact", norms.scale(keys.heads[0]).numpy()
+def _sites(keys: Keys, scaled: tuple[str, ...]) -> Iterator[tuple[str, Float[np.ndarray, "stack n d"]]]:
+    at = {"before_norm": keys.before_norm, "after_norm": keys.after_norm, "head": keys.heads[0]}
+    # The eps changed lengths only, so scaling once more, without one, is scaling without one.
+    at |= {f"{site}_exact": norms.scale(at[site]) for site in scaled}
+    for site, stack in at.items():
+        yield site, stack.numpy()
 
 
 _SUMMARY = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]

@@ -27,6 +27,13 @@ from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 QUERY_KEY_VARIANT = "layernorm_qk"
 
 
+def scaled_sites(variant: str, norm: str) -> tuple[str, ...]:
+    """Where keys come out of a scaling: at the attention input, in the heads. A norm of one's own counts as none."""
+    if variant == QUERY_KEY_VARIANT:
+        return ("after_norm", "head")
+    return ("after_norm",) if norm in norms.VARIANTS and norms.VARIANTS[norm].scales else ()
+
+
 class Keys(NamedTuple):
     """What attention can select from, in one layer."""
 

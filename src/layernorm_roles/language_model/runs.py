@@ -63,7 +63,7 @@ class Run:
                 words,
                 self.settings["context"],
                 vocabulary,
-                self.variant == model.QUERY_KEY_VARIANT,
+                model.scaled_sites(self.variant, self.norm) if self.kind == "gpt" else (),
                 prefix,
             )
             about = {"model": self.kind, "variant": self.variant, "seed": self.seed, "checkpoint": checkpoint}
