@@ -1,5 +1,5 @@
-# The whole reproduction: `snakemake --cores all`. Parts of it: `snakemake --cores all majority`, random_keys, ...
-# Settings are in config.yaml; a preset is laid over it with --configfile.
+# The whole reproduction: `snakemake --cores all`. Parts of it: `snakemake --cores all majority`, random_keys,
+# language_model, statements. Settings are in config.yaml; a preset is laid over it with --configfile.
 from snakemake.utils import min_version
 
 min_version("9.14")
@@ -9,10 +9,17 @@ configfile: "config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/text.smk"
 include: "workflow/rules/majority.smk"
+include: "workflow/rules/random_keys.smk"
+include: "workflow/rules/language_model.smk"
+include: "workflow/rules/statements.smk"
 
 
 rule all:
     default_target: True
     input:
         rules.majority.input,
+        rules.random_keys.input,
+        rules.language_model.input,
+        rules.statements.input,

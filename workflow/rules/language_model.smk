@@ -4,27 +4,11 @@ LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{{model}}/{{variant}}/seed_{{se
 
 # Each table of the whole run, and the files and models it is made of.
 LANGUAGE_MODEL_TABLES = {
-    "language_model_metrics": ("language_model_metrics", "metrics.parquet", ["gpt"]),
-    "bert_metrics": ("language_model_metrics", "metrics.parquet", ["bert"]),
-    "key_selectability": ("key_selectability", "keys.parquet", ["gpt", "bert"]),
-    "sentence_tokens": ("sentence_tokens", "tokens.parquet", ["gpt", "bert"]),
+    "language_model_metrics": ("language_model_metrics", "metrics.parquet", "gpt"),
+    "bert_metrics": ("language_model_metrics", "metrics.parquet", "bert"),
+    "key_selectability": ("key_selectability", "keys.parquet", "gpt", "bert"),
+    "sentence_tokens": ("sentence_tokens", "tokens.parquet", "gpt", "bert"),
 }
-
-
-def language_model_parts(wildcards):
-    """What a table of the whole run is made of: one file of every run of its models."""
-    _, file, models = LANGUAGE_MODEL_TABLES[wildcards.file]
-    return [
-        f"{RUN}/runs/language_model/{model}/{variant}/seed_{seed}/{file}"
-        for model in models
-        for variant, seed in seeded(config["language_model"][model]["seeds"])
-    ]
-
-
-def language_model_settings(wildcards):
-    """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
-    section = config["language_model"][wildcards.model]
-    return {key: value for key, value in section.items() if key != "seeds"}
 
 
 wildcard_constraints:
@@ -44,12 +28,13 @@ rule language_model_train:
         f"{RUN}/benchmarks/language_model_train/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        gpu=gpus(),
+        gpu=gpus(config),
         mem_mb=1500,
         runtime="6h",
     params:
-        settings=language_model_settings,
+        settings=settings("language_model", "model"),
         norm=lambda wildcards: norm_class(config, wildcards.variant),
+        norm_code=lambda wildcards: norm_code(wildcards.variant),
         device=device(),
         code=code("language_model", "norms", "text"),
     script:
@@ -75,8 +60,9 @@ rule language_model_keys:
         mem_mb=1500,
         runtime="6h",
     params:
-        settings=language_model_settings,
+        settings=settings("language_model", "model"),
         norm=lambda wildcards: norm_class(config, wildcards.variant),
+        norm_code=lambda wildcards: norm_code(wildcards.variant),
         code=code("language_model", "norms", "text", "selectability"),
     script:
         "../scripts/collect_keys.py"
@@ -84,7 +70,7 @@ rule language_model_keys:
 
 rule language_model_tables:
     input:
-        language_model_parts,
+        lambda wildcards: runs("language_model", *LANGUAGE_MODEL_TABLES[wildcards.file][1:]),
     output:
         f"{RUN}/parquet/{{file}}.parquet",
     log:
