@@ -21,6 +21,7 @@ def check(config: Mapping[str, Any], schema_file: str | Path) -> None:
     faults = [_explain(error) for error in _validator(Path(schema_file)).iter_errors(config)]
     faults += _not_finite(config)
     faults = faults or [*_majority_faults(config), *_language_model_faults(config), *_norm_faults(config)]
+    faults = faults or [*_statement_faults(config)]
     if faults:
         raise ValueError("the configuration is not usable:\n" + "\n".join(f"  {fault}" for fault in faults))
 
@@ -138,6 +139,13 @@ def _variants(config: Mapping[str, Any]) -> Iterator[tuple[str, str, int, tuple[
         task = config["language_model"][model]
         for variant in task["seeds"]:
             yield f"language_model.{model}.seeds.{variant}", variant, task["dim"], extra
+
+
+def _statement_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    placement = config["statements"]["placement"]
+    if placement["width"] % placement["heads"]:
+        width, heads = placement["width"], placement["heads"]
+        yield f"statements.placement.heads = {heads}: expected a divisor of width = {width}"
 
 
 def _norm_faults(config: Mapping[str, Any]) -> Iterator[str]:

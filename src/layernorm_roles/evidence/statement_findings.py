@@ -46,7 +46,7 @@ class Finding(NamedTuple):
     source: str
     statement: str
     verdict: str
-    """right, in part, or not right"""
+    """right, in part, not right, or not seen: these runs cannot show it"""
     finding: str
     measured: float
     low: float
@@ -54,8 +54,9 @@ class Finding(NamedTuple):
     """95 % interval over seeds; where nothing is random, the range over the cases"""
 
 
-NOTE = """Verdict: is the statement right, in part, or not right, by what was measured here. Low and high are the 95 %
-interval over seeds; where nothing is random, the range over the cases; dashes where there is neither."""
+NOTE = """Verdict: is the statement right, in part, or not right by what was measured; not seen: the runs are too
+short to say. Low and high are the 95 % interval over seeds; where nothing is random, the range over the cases;
+dashes where there is neither."""
 
 FORMATS = {
     name: lambda value: f"{value:.4g}" for name in ("measured", "low", "high", "recomputed", "from_stated")
@@ -191,26 +192,25 @@ def fusion_findings(fusion: pd.DataFrame) -> Iterator[Finding]:
 def placement_findings(placement: pd.DataFrame, gradients: pd.DataFrame) -> Iterator[Finding]:
     if placement.placement.nunique() < 2:
         return
-    first = gradients[gradients.step == 0].drop_duplicates(["placement", "depth", "seed", "layer"])
-    shallow, deep = first.depth.min(), first.depth.max()
-    ends = first[first.depth == deep].pivot(
-        index=["placement", "seed"], columns="layer", values="gradient_norm"
-    )
-    ratio = {
-        name: Estimate.of(np.log(ends.loc[name][1] / ends.loc[name][deep])).map(np.exp)
-        for name in ("pre", "post")
-    }
-    last = first[first.layer == first.depth].groupby(["placement", "depth"]).gradient_norm.mean()
-    growth = {name: last[name, deep] / last[name, shallow] for name in ("pre", "post")}
-    post, pre = ratio["post"], ratio["pre"]
-    lost = max(post.mean, 1 / post.mean) > 10
+    deep = gradients.depth.max()
+    bare = gradients[(gradients.warmup == gradients.warmup.min()) & (gradients.depth == deep)]
+    bare = bare[bare.learning_rate == bare.learning_rate.min()]
+
+    def across(name: str, step: int) -> Estimate:
+        """The first layer's gradient over the last layer's, geometric mean over seeds."""
+        part = bare[(bare.placement == name) & (bare.step == step)]
+        ends = part.pivot(index="seed", columns="layer", values="gradient_norm")
+        return Estimate.of(np.log(ends[1] / ends[deep])).map(np.exp)
+
+    last = bare.step.max()
+    start, post, pre = across("post", 0), across("post", last), across("pre", last)
+    lost = sum(max(ratio.mean, 1 / ratio.mean) > 10 for ratio in (start, post))
     yield Finding(
-        "placement", NOTES, "in deep post-norm networks the gradients vanish or explode",
-        "right" if lost else "not right",
-        f"At initialisation with {deep} layers the first layer's gradient is {post:.2f} times the last layer's in "
-        f"post-norm and {pre:.2f} times in pre-norm. From {shallow} to {deep} layers the last layer's "
-        f"gradient changes by "
-        f"a factor of {growth['post']:.2f} in post-norm and {growth['pre']:.2f} in pre-norm.",
+        "placement", NOTES, "in deep post-norm networks the gradients vanish or explode; in pre-norm they do not",
+        ("not right", "in part", "right")[lost],
+        f"With {deep} layers the first layer's gradient is {start:.2f} times the last layer's in post-norm at "
+        f"initialisation ({across('pre', 0):.2f} in pre-norm), and {post:.1e} times at step {last} ({pre:.1f} in "
+        f"pre-norm; rate {bare.learning_rate.min():g}, no warm-up).",
         *post,
     )  # fmt: skip
 
@@ -247,7 +247,7 @@ def placement_findings(placement: pd.DataFrame, gradients: pd.DataFrame) -> Iter
         (depth, rate), best = min(cells.items(), key=lambda item: item[1].mean)
         yield Finding(
             "placement", "Xiong et al. 2020", "post-norm needs warm-up",
-            "in part" if helped else "not right",
+            "in part" if helped else "not seen",
             f"{runs.warmup.max()} steps of warm-up lower post-norm's final loss beyond the spread of seeds in "
             f"{len(helped)} of "
             f"{len(cells)} settings of depth and rate; the largest change is {best:+.2f} nats ({depth} "

@@ -69,7 +69,7 @@ def draw_geometry_cloud(cloud: pd.DataFrame) -> Figure:
 
 def _cloud(axes, points: np.ndarray, colour: pd.Series) -> None:
     """Points, the hyperplane x1 + x2 + x3 = 0 and the ones vector, on axes that are the same in every panel."""
-    limit = 3.0
+    limit = 3.2
     angle = np.linspace(0, 2 * np.pi, 90)
     across = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     disc = 2.6 * (np.cos(angle)[:, None] * across[0] + np.sin(angle)[:, None] * across[1])
@@ -80,12 +80,13 @@ def _cloud(axes, points: np.ndarray, colour: pd.Series) -> None:
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), zlim=(-limit, limit), **ticks)
     axes.tick_params(pad=-4, labelsize=5)
     axes.set_box_aspect((1, 1, 1), zoom=1.05)
-    axes.view_init(elev=18, azim=-62)
+    # Between the plane's edge and its normal: a circle in it shows as one.
+    axes.view_init(elev=24, azim=8)
 
 
 def draw_geometry(geometry: pd.DataFrame) -> Figure:
     """Equality with torch in each precision; what eps does to the radius, inside the root and outside."""
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(style.PAGE, 2.6))
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(style.PAGE, 2.9))
     table = geometry[(geometry.norm == "layernorm") & geometry.input_norm.notna()]
     usual = table.eps == table.eps.max()
 
@@ -109,9 +110,7 @@ def draw_geometry(geometry: pd.DataFrame) -> Figure:
         for offset, line in zip(offsets, ("-", ":"), strict=False)
     ]
     handles.append(Line2D([], [], color="#555555", ls="", marker="x", ms=4, label="not finite"))
-    left.legend(
-        handles=handles, fontsize=5.5, loc="lower right", ncols=2, handlelength=1.4, columnspacing=0.8
-    )
+    _legend_below(left, handles=handles)
 
     double = table[(table.dtype == "float64") & (table.offset == 0) & (table.n == _example_dimension(table))]
     n = _example_dimension(table)
@@ -120,13 +119,13 @@ def draw_geometry(geometry: pd.DataFrame) -> Figure:
     for placement, colour in (("inside", BLUE), ("outside", ORANGE)):
         for eps, line in zip(sorted(double.eps.unique(), reverse=True), ("-", "--"), strict=False):
             exact = 1 / np.sqrt(1 + eps / grid**2) if placement == "inside" else 1 / (1 + eps / grid)
-            middle.plot(grid, exact, line, color=colour, label=f"{placement} the root, {eps:.0e}")
+            middle.plot(grid, exact, line, color=colour, label=f"{placement}, eps {eps:.0e}")
             part = double[(double.eps_placement == placement) & (double.eps == eps)]
             radius = part[part.quantity == "radius_mean"]
             middle.plot(radius.input_norm / np.sqrt(n), radius.value, "o", color=colour, ms=2.5)
     middle.set(xscale="log", xlabel="root mean square of f(x)", ylim=(0, 1.05), xlim=(grid[0], 1))
     middle.set_title("radius of g(f(x)) over $\\sqrt{n}$")
-    middle.legend(fontsize=5.5, title="eps", title_fontsize=6, loc="lower right")
+    _legend_below(middle)
 
     for eps, line in zip(sorted(double.eps.unique(), reverse=True), ("-", "--"), strict=False):
         part = double[(double.eps_placement == "outside") & (double.eps == eps)]
@@ -141,9 +140,14 @@ def draw_geometry(geometry: pd.DataFrame) -> Figure:
             label=f"eps {eps:.0e}",
         )
     right.set(xscale="log", yscale="log", xlabel="root mean square of f(x)")
-    right.set_title("largest output difference,\neps outside against inside")
-    right.legend()
+    right.set_title("largest gap, outside to inside")
+    _legend_below(right)
     return figure
+
+
+def _legend_below(axes: Axes, **options) -> None:
+    place = {"loc": "upper left", "bbox_to_anchor": (-0.16, -0.24), "ncols": 2, "columnspacing": 1.0}
+    axes.legend(fontsize=6, **place, **options)
 
 
 def _example_dimension(table: pd.DataFrame) -> int:
@@ -159,7 +163,7 @@ def draw_fusion(fusion: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 2.6), width_ratios=[1, 1, 0.9])
     floor = 10 ** np.floor(np.log10(fusion.error[fusion.error > EXACT].min()))
     equal = fusion[fusion.d_heads == fusion.d]
-    titles = {"heads": "of the heads c", "stream_and_heads": "of stream and heads [x, c]"}
+    titles = {"heads": "map of the heads c", "stream_and_heads": "map of stream and heads [x, c]"}
     for panel, (inputs, title) in zip(axes, titles.items(), strict=False):
         for name, (_, colour, marker) in ARRANGEMENTS.items():
             part = equal[(equal.inputs == inputs) & (equal.arrangement == name)].assign(
@@ -185,8 +189,8 @@ def draw_fusion(fusion: pd.DataFrame) -> Figure:
             )
         panel.set(xscale="log", yscale="log", ylim=(floor, 1.3), xlabel="width d of the stream")
         _plain_ticks(panel, sorted(equal.d.unique()))
-        panel.set_title(f"best single map {title}")
-    axes[0].set_ylabel("variance missed, held-out tokens")
+        panel.set_title(title)
+    axes[0].set_ylabel("variance missed by the best map")
     axes[1].annotate(
         "exact to rounding", (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=6, color="#555555"
     )
@@ -212,7 +216,7 @@ def draw_fusion(fusion: pd.DataFrame) -> Figure:
     axes[2].axhline(1, color="#555555", lw=0.7, ls=":")
     axes[2].set(xlabel="width of the heads over d", ylim=(0, None), xscale="log")
     _plain_ticks(axes[2], sorted((random.d_heads / random.d).unique()))
-    axes[2].set_title("parameters: single map over pair")
+    axes[2].set_title("entries: map over pair")
     axes[2].legend()
     return figure
 
@@ -228,14 +232,15 @@ def _plain_ticks(axes: Axes, values) -> None:
 
 
 def draw_placement(placement: pd.DataFrame) -> Figure:
-    """Training loss: a column a depth, a row a learning rate, with and without warm-up."""
+    """Training loss beside that of token frequencies on the same tokens: a column a depth, a row a learning rate."""
     depths, rates = sorted(placement.depth.unique()), sorted(placement.learning_rate.unique())
     size = (style.PAGE, 1.0 + 1.6 * len(rates))
     figure, grid = plt.subplots(
         len(rates), len(depths), figsize=size, sharex=True, sharey=True, squeeze=False
     )
     warmups = sorted(placement.warmup.unique())
-    top = 1.15 * np.log(np.exp(placement.train_loss[placement.step == 0]).median())
+    # The difference on equal tokens: which batch it is moves both losses alike.
+    placement = placement.assign(gain=placement.train_loss - placement.unigram_loss)
     smooth = max(1, (placement.step.max() + 1) // 20)
     for row, rate in zip(grid, rates, strict=True):
         for axes, depth in zip(row, depths, strict=True):
@@ -243,21 +248,21 @@ def draw_placement(placement: pd.DataFrame) -> Figure:
             # Means over a twentieth of the run: single batches are small and noisy.
             part = part.assign(step=part.step // smooth * smooth + smooth / 2)
             keys = ["placement", "warmup", "seed", "step"]
-            part = part.groupby(keys, as_index=False).train_loss.mean()
+            part = part.groupby(keys, as_index=False).gain.mean()
             for name, (_, colour) in PLACEMENTS.items():
                 for warmup, line in zip(warmups, ("-", "--", ":"), strict=False):
                     runs = part[(part.placement == name) & (part.warmup == warmup)]
-                    curves = runs.pivot(index="step", columns="seed", values="train_loss")
+                    curves = runs.pivot(index="step", columns="seed", values="gain")
                     axes.plot(curves.index, curves.mean(axis=1), line, color=colour, lw=1.3)
                     axes.fill_between(
                         curves.index, curves.min(axis=1), curves.max(axis=1), color=colour, alpha=0.15, lw=0
                     )
-            axes.axhline(placement.unigram_loss.iloc[0], color="#555555", lw=0.7, ls=":")
+            axes.axhline(0, color="#555555", lw=0.7, ls=":")
             failed = placement[(placement.learning_rate == rate) & (placement.depth == depth)]
             _count_failures(axes, failed)
             axes.set_title(f"{depth} layers" if rate == rates[0] else "")
-            axes.set(ylim=(None, top))
-        row[0].set_ylabel(f"rate {rate:g}\nloss (nats per token)")
+            axes.set(ylim=(-0.35, 1.0))
+        row[0].set_ylabel(f"rate {rate:g}\nloss above token\nfrequencies (nats)")
     for axes in grid[-1]:
         axes.set_xlabel("step")
     handles = [Line2D([], [], color=colour, label=label) for label, colour in PLACEMENTS.values()]
@@ -327,12 +332,12 @@ def draw_placement_gradients(gradients: pd.DataFrame) -> Figure:
 
 def draw_batch_dependence(table: pd.DataFrame) -> Figure:
     """The change of a token's output: other sequences, training or evaluation mode, padding."""
-    figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 2.4), sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(style.PAGE, 2.4))
     norms = {"layernorm": ("LayerNorm", BLUE), "batchnorm": ("BatchNorm", VERMILION)}
     panels = {
         "others": ("batch_size", "other sequences drawn anew", "sequences in the batch"),
         "mode": ("batch_size", "training against evaluation", "sequences in the batch"),
-        "padding": ("padding", "padding at the end of sequences", "share of padding"),
+        "padding": ("padding", "padding after sequences", "share of padding"),
     }
     for panel, (effect, (x, title, label)) in zip(axes, panels.items(), strict=True):
         part = table[table.effect == effect]
@@ -343,7 +348,7 @@ def draw_batch_dependence(table: pd.DataFrame) -> Figure:
             low, high = np.array([t_interval(values) for _, values in groups]).T
             panel.fill_between(list(groups.groups), low, high, color=colour, alpha=0.2, lw=0)
             panel.plot(groups.mean(), "o-", color=colour, ms=3)
-        panel.set(title=title, xlabel=label, ylim=(-0.04, None))
+        panel.set(title=title, xlabel=label)
         if x == "batch_size":
             panel.set_xscale("log")
             _plain_ticks(panel, sorted(part.batch_size.unique()))
@@ -455,5 +460,5 @@ def draw_worked_numbers(table: pd.DataFrame) -> Figure:
     right.invert_yaxis()
     right.tick_params(axis="y", labelsize=5.5, length=0)
     right.set_title("the numbers that are not right")
-    right.legend(loc="upper right", fontsize=6)
+    right.legend(loc="upper left", fontsize=6)
     return figure

@@ -10,7 +10,9 @@ import numpy as np
 # Stream numbers: np.random.default_rng([seed, STREAM]) gives every experiment its own draws.
 GEOMETRY, CLOUD, FUSION, PLACEMENT_DATA, BATCH, SCORES = range(600, 606)
 
-SEED_RULE = "draws by default_rng([seed, stream, ...]), the streams of statements; weights by torch.manual_seed"
+SEED_RULE = (
+    "draws by default_rng([seed, stream, ...]), the streams of statements; weights by torch.manual_seed"
+)
 
 
 def generator(seed: int, stream: int, *more: int) -> np.random.Generator:
