@@ -22,9 +22,7 @@ def contexts(*lengths, texts="sentences"):
 
 def collect(variant, frame):
     network = randomise(model.build(SETTINGS, variant, variant, VOCABULARY, 0))
-    return network, keys.collect(
-        network, frame, TOKENIZER, 64, VOCABULARY, model.scaled_sites(variant, variant)
-    )
+    return network, keys.collect(network, frame, TOKENIZER, model.scaled_sites(variant, variant))
 
 
 def inside(points, i):
@@ -68,7 +66,7 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
     assert table["after_norm_exact"] == 0
     assert table["head_exact"] == 0
     network = model.build({**SETTINGS, "query_key_eps": 1e-3}, "layernorm_qk", "layernorm_qk", VOCABULARY, 0)
-    shrunk = keys.collect(network, contexts(64), TOKENIZER, 64, VOCABULARY, ("head",)).selectability
+    shrunk = keys.collect(network, contexts(64), TOKENIZER, ("head",)).selectability
     assert shrunk[shrunk.site == "head"].n_unselectable.sum() > 0
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
 
@@ -85,4 +83,4 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
 )
 def test_contexts_that_do_not_fit_are_refused(frame, message):
     with pytest.raises(ValueError, match=message):
-        collect("layernorm", frame)
+        keys.refuse_misfits(frame, 64, VOCABULARY)

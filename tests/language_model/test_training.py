@@ -175,6 +175,14 @@ def test_a_context_longer_than_the_corpus_is_refused(corpus, tmp_path):
         Run("gpt", "none", 0, "none", {**GPT, "context": 10**6}, corpus).train(outputs(tmp_path), "cpu", 1)
 
 
+def test_contexts_longer_than_the_model_show_before_training(corpus, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"context \d of the long texts has \d+ tokens; the model reads at most 8"
+    ):
+        Run("gpt", "none", 0, "none", {**GPT, "context": 8}, corpus).train(outputs(tmp_path), "cpu", 1)
+    assert not list(tmp_path.iterdir())
+
+
 def test_masking_follows_bert(tmp_path):
     np.save(tmp_path / "t.npy", np.arange(50_000, dtype=np.uint16) % 500)
     settings = {"context": 129, "batch": 200, "validation_batches": 1}

@@ -99,6 +99,10 @@ def test_preparing_twice_gives_the_same_bytes(settings, tmp_path):
             {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 10**6}},
             "text.long.contexts = 1000000",
         ),
+        (
+            {"split": {"training": 0.5, "validation": 0.2, "held_out": 0.2}},
+            "expected shares that add up to 1",
+        ),
         ({"vocabulary": 10**6}, "text.tokenizer.vocabulary: 1000000 entries asked for"),
     ],
 )

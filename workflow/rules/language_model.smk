@@ -17,7 +17,10 @@ wildcard_constraints:
 
 rule language_model_train:
     input:
-        **{name: rules.text.output[name] for name in ("tokenizer", "training", "validation", "manifest")},
+        **{
+            name: rules.text.output[name]
+            for name in ("tokenizer", "training", "validation", "contexts", "manifest")
+        },
     output:
         initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
         final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",

@@ -106,8 +106,8 @@ def heads(keys: pd.DataFrame) -> Figure:
                 x = layer + 0.26 * (i - (len(variants) - 1) / 2)
                 axes.hlines(
                     here.share[here.site == "after_norm"].mean(),
-                    x - 0.11,
-                    x + 0.11,
+                    x - 0.12,
+                    x + 0.12,
                     color=colour,
                     linewidth=2,
                 )

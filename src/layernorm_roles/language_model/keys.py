@@ -33,18 +33,14 @@ def collect(
     model: nn.Module,
     contexts: pd.DataFrame,
     tokenizer: Tokenizer,
-    longest: int,
-    vocabulary: int,
     scaled: tuple[str, ...] = (),
     prefix: tuple[int, ...] = (),
 ) -> Verdicts:
     """Certified verdicts for the keys of each row of `contexts` (table `contexts`).
 
-    `longest` and `vocabulary` are the model's; `scaled` are the sites whose keys come out of a scaling; `prefix` are
-    tokens put before each text. The frames lack the columns that say which model this is. ValueError if a context
-    does not fit the model.
+    `scaled` are the sites whose keys come out of a scaling, `prefix` are tokens put before each text. The frames lack
+    the columns that say which model this is.
     """
-    _refuse_misfits(contexts, longest - len(prefix), vocabulary)
     model = model.double().eval()
     progress = Progress("key verdicts", len(contexts), "contexts")
     rows, tokens = [], []
@@ -104,7 +100,8 @@ def _spelling(tokenizer: Tokenizer) -> Callable[[int], str]:
     return lambda token: tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
 
 
-def _refuse_misfits(contexts: pd.DataFrame, longest: int, vocabulary: int) -> None:
+def refuse_misfits(contexts: pd.DataFrame, longest: int, vocabulary: int) -> None:
+    """ValueError if a row of `contexts` has more than `longest` tokens or one beyond the vocabulary."""
     for context in contexts.itertuples():
         where = f"context {context.context} of the {context.texts} texts"
         if len(context.tokens) > longest:

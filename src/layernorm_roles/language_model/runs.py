@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from tokenizers import Tokenizer
 from torch import nn
 
 from layernorm_roles import store
@@ -42,36 +44,44 @@ class Run:
         }
 
     def train(self, out: training.Outputs, device: str, threads: int) -> None:
+        """Train, and write the files of `out`."""
+        self._contexts()  # what does not fit should show now, not after hours of training
         task = self._task()
-        classes = getattr(task, "classes", None)
-        training.train(self._model(classes), task, self.settings, self.identity, out, device, threads)
+        network = self._model(getattr(task, "classes", None))
+        training.train(network, task, self.settings, self.identity, out, device, threads)
 
     def keys(self, weights: Mapping[str, Path], threads: int) -> keys.Verdicts:
         """Verdicts for every checkpoint of `weights` (its name, its file), in the tables' columns."""
         torch.set_num_threads(threads)
-        words = tokenizer.load(self.corpus.tokenizer)
-        contexts = store.read(self.corpus.contexts, "contexts")
-        vocabulary = words.get_vocab_size()
-        prefix: tuple[int, ...] = ()
-        if self.kind == "bert":
-            contexts, prefix = contexts[contexts.texts == "sentences"], (vocabulary + bert.CLASS,)
+        contexts = self._contexts()
+        scaled = model.scaled_sites(self.variant, self.norm) if self.kind == "gpt" else ()
         parts = []
         for checkpoint, path in weights.items():
-            part = keys.collect(
-                self._restore(path),
-                contexts,
-                words,
-                self.settings["context"],
-                vocabulary,
-                model.scaled_sites(self.variant, self.norm) if self.kind == "gpt" else (),
-                prefix,
-            )
+            part = keys.collect(self._restore(path), contexts, self._tokenizer, scaled, self._prefix)
             about = {"model": self.kind, "variant": self.variant, "seed": self.seed, "checkpoint": checkpoint}
             parts.append([frame.assign(**about) for frame in part])
         return keys.Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))
 
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return tokenizer.load(self.corpus.tokenizer)
+
+    @property
+    def _prefix(self) -> tuple[int, ...]:
+        """What the model reads before every text."""
+        return (self._tokenizer.get_vocab_size() + bert.CLASS,) if self.kind == "bert" else ()
+
+    def _contexts(self) -> pd.DataFrame:
+        """The contexts whose keys are tested; BERT reads no long ones. ValueError if one does not fit the model."""
+        contexts = store.read(self.corpus.contexts, "contexts")
+        if self.kind == "bert":
+            contexts = contexts[contexts.texts == "sentences"]
+        longest = self.settings["context"] - len(self._prefix)
+        keys.refuse_misfits(contexts, longest, self._tokenizer.get_vocab_size())
+        return contexts
+
     def _model(self, classes: int | None = None) -> nn.Module:
-        vocabulary = tokenizer.load(self.corpus.tokenizer).get_vocab_size()
+        vocabulary = self._tokenizer.get_vocab_size()
         if self.kind == "gpt":
             return model.build(self.settings, self.variant, self.norm, vocabulary, self.seed)
         if self.variant not in ("none", "layernorm"):
@@ -82,14 +92,14 @@ class Run:
         return bert.BERT(self.settings, self.variant == "layernorm", vocabulary, classes)
 
     def _task(self) -> training.Task:
-        words = tokenizer.load(self.corpus.tokenizer)
-        streams = (self.corpus.tokens("training"), self.corpus.tokens("validation"), words.get_vocab_size())
+        streams = [self.corpus.tokens(part) for part in ("training", "validation")]
+        streams.append(self._tokenizer.get_vocab_size())
         if self.kind == "gpt":
             return training.NextToken(*streams, self.settings, self.seed)
         if self.settings["task"] == "masked":
             return bert.Masked(*streams, self.settings, self.seed)
         parts = (documents.labelled(self.settings[part]) for part in ("training", "validation"))
-        return bert.Labelled(*parts, words, self.settings, self.seed)
+        return bert.Labelled(*parts, self._tokenizer, self.settings, self.seed)
 
     def _restore(self, path: Path) -> nn.Module:
         weights, metadata = training.load_weights(path)

@@ -85,6 +85,8 @@ def prepare(settings: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
     another without a separator, as released), contexts.parquet (table `contexts`), manifest.json.
     """
     out, corpus, split = Prepared(Path(folder)), settings["corpus"], settings["split"]
+    if abs(sum(split.values()) - 1) > 1e-9:
+        raise ValueError(f"text.split = {dict(split)}: expected shares that add up to 1")
     out.folder.mkdir(parents=True, exist_ok=True)
     own_contexts = settings["long"]["source"] is None or settings["sentences"]["source"] is None
 
