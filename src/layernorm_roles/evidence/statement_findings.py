@@ -84,7 +84,8 @@ def geometry_findings(geometry: pd.DataFrame) -> Iterator[Finding]:
     others = ", ".join(f"{worst[d]:.0e} in {d}" for d in ("float32", "bfloat16", "float16") if d in worst)
     by_n = difference[difference.dtype == "float64"].groupby("n").value.max()
     yield Finding(
-        "geometry", ESSAY, "LayerNorm is the composition h(g(f(x)))", "right",
+        "geometry", ESSAY, "LayerNorm is the composition h(g(f(x)))",
+        "right" if by_n.max() < 1e-10 else "not right",
         f"With eps inside the root, h(g(f(x))) differs from torch's layer_norm by at most {by_n.max():.1e} in "
         f"float64 "
         f"(n = {by_n.index.min()} to {by_n.index.max()}, inputs of norm {ours.input_norm.min():.0e} to "
@@ -109,7 +110,7 @@ def _shape_finding(geometry: pd.DataFrame, norm: str) -> Finding:
         lengths, rank = "the singular values of diag(a) restricted to U", "n - 1"
     else:
         statement = "RMSNorm's outputs lie on the full (n - 1)-sphere, stretched to semi-axes sqrt(n) a_i"
-        lengths, rank = "|a_i|", "n"
+        lengths, rank = "the sizes of the gains", "n"
     return Finding(
         "geometry", ESSAY, statement, "right" if holds else "not right",
         f"The semi-axes are sqrt(n) times {lengths}, to {axes.max():.0e} relatively; the centre is as predicted to "
@@ -153,7 +154,8 @@ def fusion_findings(fusion: pd.DataFrame) -> Iterator[Finding]:
     exact = fusion[(fusion.arrangement == "plain") & (fusion.inputs == "heads")].error
     sizes = wide[wide.inputs == "heads"].iloc[0]
     yield Finding(
-        "fusion", QUESTION, "with nothing between them, W_O and W_1 can be one matrix", "right",
+        "fusion", QUESTION, "with nothing between them, W_O and W_1 can be one matrix",
+        "right" if exact.max() < 1e-20 else "not right",
         f"The best single map of the heads misses at most {exact.max():.0e} of the variance, which is "
         f"rounding. It has "
         f"{1 - sizes.parameters_single / sizes.parameters_pair:.0%} fewer entries than the pair (heads "
@@ -164,7 +166,8 @@ def fusion_findings(fusion: pd.DataFrame) -> Iterator[Finding]:
     residual = error(wide, "residual")
     both = square[(square.arrangement == "residual") & (square.inputs == "stream_and_heads")]
     yield Finding(
-        "fusion", QUESTION, "the residual connection is why W_O is needed", "right",
+        "fusion", QUESTION, "the residual connection is why W_O is needed",
+        "right" if residual.low > 0.01 else "not right",
         f"With a residual and no LayerNorm the best map of the heads misses {residual:.1%} of the variance (random "
         f"weights, d = {widest}){in_trained('residual')}. A single map of stream and heads is exact again "
         f"({both.error.max():.0e}), but with {(both.parameters_single / both.parameters_pair).median():.2g} "
@@ -285,7 +288,7 @@ def batch_dependence_findings(table: pd.DataFrame) -> Iterator[Finding]:
     change = Estimate.of(padded.groupby("seed").change.mean())
     sizes = padded.groupby("batch_size").change.mean()
     yield Finding(
-        "batch_dependence", NOTES, "sequences of different length spoil BatchNorm's statistics", "right",
+        "batch_dependence", NOTES, "sequences of different length spoil BatchNorm's statistics", "right" if change.low > 0.01 else "not right",
         f"With {most:.0%} of padding in the statistics, BatchNorm's output of a real token changes by "
         f"{change:.2f} of its "
         f"size, in large batches too ({sizes.iloc[-1]:.2f} with {sizes.index[-1]} sequences).",
@@ -298,7 +301,7 @@ def score_scale_findings(table: pd.DataFrame) -> Iterator[Finding]:
     spread = power("d_k", "score_std", bare[bare.source == "normal"])
     after = Estimate.of(normal[normal.divided].groupby("seed").score_std.mean())
     yield Finding(
-        "score_scale", NOTES, "the variance of a score grows as d_k; the division by sqrt(d_k) undoes it", "right",
+        "score_scale", NOTES, "the variance of a score grows as d_k; the division by sqrt(d_k) undoes it", "right" if abs(spread.mean - 0.5) < 0.02 and abs(after.mean - 1) < 0.05 else "not right",
         f"For standard normal queries and keys the standard deviation grows as d_k to the power {spread:.3f}, and is "
         f"{after:.3f} after the division.",
         *spread,
@@ -307,7 +310,7 @@ def score_scale_findings(table: pd.DataFrame) -> Iterator[Finding]:
     kept = {divided: Estimate.of(part.entropy_share) for divided, part in wide.groupby("divided")}
     gradient = wide.groupby("divided").gradient.mean()
     yield Finding(
-        "score_scale", NOTES, "without the division softmax saturates and gradients become poor", "right",
+        "score_scale", NOTES, "without the division softmax saturates and gradients become poor", "right" if kept[False].high < kept[True].low else "not right",
         f"At d_k = {normal.d_k.max()} attention has {kept[False]:.1%} of the largest entropy without the "
         f"division and "
         f"{kept[True]:.1%} with it; the trace of the softmax's Jacobian is {gradient[False]:.2f} and "
