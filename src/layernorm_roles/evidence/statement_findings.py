@@ -288,7 +288,8 @@ def batch_dependence_findings(table: pd.DataFrame) -> Iterator[Finding]:
     change = Estimate.of(padded.groupby("seed").change.mean())
     sizes = padded.groupby("batch_size").change.mean()
     yield Finding(
-        "batch_dependence", NOTES, "sequences of different length spoil BatchNorm's statistics", "right" if change.low > 0.01 else "not right",
+        "batch_dependence", NOTES, "sequences of different length spoil BatchNorm's statistics",
+        "right" if change.low > 0.01 else "not right",
         f"With {most:.0%} of padding in the statistics, BatchNorm's output of a real token changes by "
         f"{change:.2f} of its "
         f"size, in large batches too ({sizes.iloc[-1]:.2f} with {sizes.index[-1]} sequences).",
@@ -301,7 +302,8 @@ def score_scale_findings(table: pd.DataFrame) -> Iterator[Finding]:
     spread = power("d_k", "score_std", bare[bare.source == "normal"])
     after = Estimate.of(normal[normal.divided].groupby("seed").score_std.mean())
     yield Finding(
-        "score_scale", NOTES, "the variance of a score grows as d_k; the division by sqrt(d_k) undoes it", "right" if abs(spread.mean - 0.5) < 0.02 and abs(after.mean - 1) < 0.05 else "not right",
+        "score_scale", NOTES, "the variance of a score grows as d_k; the division by sqrt(d_k) undoes it",
+        "right" if abs(spread.mean - 0.5) < 0.02 and abs(after.mean - 1) < 0.05 else "not right",
         f"For standard normal queries and keys the standard deviation grows as d_k to the power {spread:.3f}, and is "
         f"{after:.3f} after the division.",
         *spread,
@@ -310,7 +312,8 @@ def score_scale_findings(table: pd.DataFrame) -> Iterator[Finding]:
     kept = {divided: Estimate.of(part.entropy_share) for divided, part in wide.groupby("divided")}
     gradient = wide.groupby("divided").gradient.mean()
     yield Finding(
-        "score_scale", NOTES, "without the division softmax saturates and gradients become poor", "right" if kept[False].high < kept[True].low else "not right",
+        "score_scale", NOTES, "without the division softmax saturates and gradients become poor",
+        "right" if kept[False].high < kept[True].low else "not right",
         f"At d_k = {normal.d_k.max()} attention has {kept[False]:.1%} of the largest entropy without the "
         f"division and "
         f"{kept[True]:.1%} with it; the trace of the softmax's Jacobian is {gradient[False]:.2f} and "
