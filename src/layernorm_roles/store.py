@@ -284,10 +284,12 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("source", _STR, "where it is made"),
             _column("statement", _STR, "the claim, in one sentence"),
             _column("paper_value", _STR, "the number given with it, as written", null=True),
+            _column("statistic", _STR, "what was measured, with its unit"),
             _column("measured", _FLOAT, "the test's statistic", null=True),
             _column("ci_low", _FLOAT, "lower end of its 95 % interval", null=True),
             _column("ci_high", _FLOAT, "upper end of its 95 % interval", null=True),
             _column("n_seeds", _INT, "independent runs behind it"),
+            _column("control", _STR, "what isolates the claimed cause"),
             _column("verdict", _STR, "reproduced, not reproduced, confounded or not tested"),
             _column("reason", _STR, "why"),
         ]
