@@ -14,6 +14,7 @@ include: "workflow/rules/majority.smk"
 include: "workflow/rules/random_keys.smk"
 include: "workflow/rules/language_model.smk"
 include: "workflow/rules/statements.smk"
+include: "workflow/rules/evidence.smk"
 
 
 rule all:
@@ -23,3 +24,4 @@ rule all:
         rules.random_keys.input,
         rules.language_model.input,
         rules.statements.input,
+        rules.evidence.input,

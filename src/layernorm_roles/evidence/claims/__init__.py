@@ -4,7 +4,7 @@ claims.yaml says what is claimed and how it is tested; `rules` has the threshold
 `projection`, `scaling` and `documents` have the tests.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from layernorm_roles import store
 from layernorm_roles.evidence.claims import documents, projection, rules, scaling
 from layernorm_roles.evidence.claims.rules import Claim, Outcome, Verdict
 
@@ -73,4 +74,17 @@ def judge(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-__all__ = ["CLAIMS", "TABLES", "Claim", "Verdict", "judge"]
+def judge_files(paths: Iterable[Path], out: str | Path) -> None:
+    """Write table `claims` to `out`, from those of the Parquet files that the tests read.
+
+    Its provenance is that of these files, joined: judging computes nothing random, and so the same files and the
+    same code give the same bytes.
+    """
+    chosen = {path.stem: path for path in paths if path.stem in TABLES}
+    sources = [store.about(path) for path in chosen.values()]
+    keys = dict.fromkeys(key for source in sources for key in source if key not in ("table", "config"))
+    about = {key: ", ".join(sorted({source[key] for source in sources if key in source})) for key in keys}
+    store.write(judge({name: store.read(path, name) for name, path in chosen.items()}), "claims", out, about)
+
+
+__all__ = ["CLAIMS", "TABLES", "Claim", "Verdict", "judge", "judge_files"]

@@ -1,0 +1,8 @@
+from pathlib import Path
+
+from layernorm_roles.job import job
+
+with job(snakemake.log[0]):
+    from layernorm_roles.evidence import claims
+
+    claims.judge_files(map(Path, snakemake.input), snakemake.output[0])
