@@ -12,7 +12,7 @@ BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 # The distance below which data of a precision cannot tell, relative to the largest magnitude in each column.
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
-_SCORES = 1 << 20  # scores held at once while verifying: 8 MiB
+_SCORES = 1 << 17  # scores held at once while verifying: 1 MiB, which stays in a core's cache
 
 
 @dataclass(frozen=True)
@@ -108,44 +108,49 @@ def evaluate(keys, bias, queries, support, weights) -> tuple[np.ndarray, np.ndar
     """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none."""
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)
-    s = abs(keys).max(axis=1)
-    largest = np.einsum("mnd,md->mn", abs(queries), s)
-    offset = np.zeros((len(keys), 1, n))
-    if bias is not None:
-        offset = bias.reshape(-1, 1, n)
-        largest = largest + abs(offset).max(axis=-1)
-    lead = np.empty(keys.shape[:2])
-    at_once = max(1, _SCORES // (n * n))
-    for a in range(0, len(keys), at_once):
-        for b in range(0, n, max(1, _SCORES // n)):
-            part = slice(a, a + at_once), slice(b, b + max(1, _SCORES // n))
-            scores = queries[part] @ keys[part[0]].swapaxes(1, 2) + offset[part[0]]
-            rows = np.arange(scores.shape[1])
-            own = scores[:, rows, b + rows].copy()
-            scores[:, rows, b + rows] = -np.inf
-            lead[part] = own - scores.max(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        margin = np.where(queries.any(axis=-1) | (n == 1), lead / largest, np.nan)
+    bias = np.zeros((len(keys), n)) if bias is None else bias.reshape(-1, n)
+    s, s_b = abs(keys).max(axis=1), abs(bias).max(axis=1)
     if n == 1:
-        margin[:] = np.inf  # nobody to beat
+        margin = np.full((len(keys), 1), np.inf)  # nobody to beat
+    else:
+        margin = _leads(keys, bias, queries) / ((abs(queries) @ s[:, :, None])[:, :, 0] + s_b[:, None])
 
-    residual = np.full(keys.shape[0] * n, np.nan)
-    m = support.shape[-1]
-    weights = weights.reshape(-1, m)
-    rows = np.flatnonzero(weights.any(axis=-1))
+    residual = np.full(len(keys) * n, np.nan)
+    weights = weights.reshape(-1, weights.shape[-1])
+    rows, terms = weights.nonzero()
     if len(rows):
-        matrix = rows // n
-        columns = support.reshape(-1, m)[rows] + (matrix * n)[:, None]
+        given, first = np.unique(rows, return_index=True)
+        matrix = given // n
         mixing = csr_array(
-            (weights[rows].ravel(), columns.ravel(), np.arange(0, len(rows) * m + 1, m)),
-            (len(rows), keys.shape[0] * n),
+            (
+                weights[rows, terms],
+                support.reshape(weights.shape)[rows, terms] + rows // n * n,
+                np.append(first, len(rows)),
+            ),
+            (len(given), len(residual)),
         )
         flat = keys.reshape(-1, d)
-        unit = np.where(s > 0, s, 1.0)
-        residual[rows] = (abs(flat[rows] - mixing @ flat) / unit[matrix]).max(axis=-1)
-        if bias is not None:
-            flat = bias.ravel()
-            unit = abs(bias.reshape(-1, n)).max(axis=-1)
-            short = np.maximum(flat[rows] - mixing @ flat, 0) / np.where(unit > 0, unit, 1.0)[matrix]
-            residual[rows] = np.maximum(residual[rows], short)
+        distance = (abs(flat[given] - mixing @ flat) / np.where(s > 0, s, 1)[matrix]).max(axis=1)
+        short = np.maximum(bias.ravel()[given] - mixing @ bias.ravel(), 0) / np.where(s_b > 0, s_b, 1)[matrix]
+        residual[given] = np.maximum(distance, short)
     return margin.reshape(*stack, n), residual.reshape(*stack, n)
+
+
+def _leads(keys, bias, queries) -> np.ndarray:
+    """q_i . k_i + b_i minus the best of the other keys, for each matrix and query; NaN where the query is 0."""
+    n = keys.shape[1]
+    lead = np.full(keys.shape[:2], np.nan)
+    given = queries.any(axis=2)
+    at_once = max(1, _SCORES // n**2)
+    for a in range(0, len(keys), at_once):
+        part = slice(a, a + at_once)
+        wanted = np.flatnonzero(given[part].any(axis=0))
+        for b in range(0, len(wanted), max(1, _SCORES // n)):
+            rows = wanted[b : b + max(1, _SCORES // n)]
+            scores = queries[part, rows] @ keys[part].swapaxes(1, 2)
+            scores += bias[part, None]
+            own = np.arange(len(rows)), rows
+            lead[part, rows] = scores[:, *own]
+            scores[:, *own] = -np.inf
+            lead[part, rows] -= scores.max(axis=2)
+    return np.where(given, lead, np.nan)

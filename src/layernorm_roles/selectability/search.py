@@ -19,6 +19,8 @@ component may be rescaled to 1, so what is new is its sign: key i is unselectabl
 others plus the ray along which the bias decreases. The ray joins the corral as an atom of mass 0.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -57,18 +59,6 @@ def beaten_by(W, Q, who, other, gap):
 
 
 @njit(cache=True)
-def _size(q, B):
-    """The largest score that query q can draw from entries as large as the data's: the unit of every margin."""
-    total = 0.0
-    for c in range(B.shape[1]):
-        value = 0.0
-        for k in range(len(q)):
-            value += q[k] * B[k, c]
-        total += abs(value)
-    return total
-
-
-@njit(cache=True)
 def _accept(Q, who, gap, B, biased, enough, verdict, queries):
     """Enter the queries whose margin is above `enough`; how many there were."""
     found = 0
@@ -98,6 +88,7 @@ def by_reflection(W, B, biased, enough, verdict, queries):
     r = W.shape[1]
     who = np.flatnonzero(verdict == OPEN)
     Q = W[who]
+    lean = 0
     for _ in range(r):
         m = len(who)
         if m == 0:
@@ -105,7 +96,8 @@ def by_reflection(W, B, biased, enough, verdict, queries):
         other, gap = np.empty(m, np.int64), np.empty(m)
         beaten_by(W, Q, who, other, gap)
         found = _accept(Q, who, gap, B, biased, enough, verdict, queries)
-        if found * r < m:
+        lean += 2 * r * found < m  # a search costs about as much as 2 r tries
+        if lean > 5:
             return
         left = np.flatnonzero(verdict[who] == OPEN)
         who, other, gap, Q = who[left], other[left], gap[left], Q[left]
@@ -140,6 +132,17 @@ def _combine(v, A, m, columns, out):
 
 
 @_sums
+def _size(q, B):
+    """The largest score that query q can draw from entries as large as the data's: the unit of every margin."""
+    entries = np.empty(B.shape[1])
+    _combine(q, B, len(q), len(entries), entries)
+    total = 0.0
+    for c in range(len(entries)):
+        total += abs(entries[c])
+    return total
+
+
+@_sums
 def _lowest(columns, count, y, skip, scores):
     """argmin and minimum of y . w over the first `count` keys of `columns` (r, capacity), number `skip` left out."""
     _combine(y, columns, len(y), count, scores)
@@ -152,166 +155,205 @@ def _lowest(columns, count, y, skip, scores):
     return at, low
 
 
+class Corral(NamedTuple):
+    """The atoms whose convex hull is searched, in the first m rows: keys, as seen from the target, or the ray.
+
+    H is the inverse of the Gram matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely
+    independent. The point of their affine hull nearest to the target has weights proportional to u = H mass.
+    """
+
+    names: np.ndarray
+    rows: np.ndarray  # w - target, so that rounding is relative to the neighbourhood of the target
+    mass: np.ndarray  # 1 for a key, 0 for the ray
+    weights: np.ndarray  # of the current point of the hull
+    H: np.ndarray
+    u: np.ndarray
+    g: np.ndarray  # work space
+    h: np.ndarray
+
+
+@njit(cache=True)
+def _new_corral(r):
+    size = r + 1
+    return Corral(
+        np.empty(size, np.int64),
+        np.empty((size, r)),
+        np.empty(size),
+        np.empty(size),
+        np.empty((size, size)),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+    )
+
+
 @_sums
-def _add(m, row, mass, name, names, rows, masses, H, weights, g, h):
-    """Border H, the inverse of w.w' + r mass mass', by one atom. False if it depends affinely on the others."""
-    r = rows.shape[1]
-    for a in range(m):
-        g[a] = _dot(rows[a], row) + r * mass * masses[a]
-    _combine(g, H, m, m, h)
-    own = _dot(row, row) + r * mass
-    pivot = own - _dot(g[:m], h[:m])
-    if not pivot > 1e-14 * own:
+def _add(c, m, row, mass, name, shift):
+    """Border the corral's inverse by one atom of weight 0. False if it depends affinely on the others."""
+    if m > len(row):
         return False
     for a in range(m):
-        factor = h[a] / pivot
+        c.g[a] = _dot(c.rows[a], row) + shift * mass * c.mass[a]
+    _combine(c.g, c.H, m, m, c.h)
+    own = _dot(row, row) + shift * mass
+    pivot = own - _dot(c.g[:m], c.h[:m])
+    if not pivot > 1e-14 * own:
+        return False
+    u = (mass - _dot(c.g[:m], c.u[:m])) / pivot
+    for a in range(m):
+        factor = c.h[a] / pivot
         for b in range(m):
-            H[a, b] += factor * h[b]
-        H[a, m] = -factor
-        H[m, a] = -factor
-    H[m, m] = 1 / pivot
-    rows[m], masses[m], names[m], weights[m] = row, mass, name, 0.0
+            c.H[a, b] += factor * c.h[b]
+        c.H[a, m] = -factor
+        c.H[m, a] = -factor
+        c.u[a] -= u * c.h[a]
+    c.H[m, m] = 1 / pivot
+    c.u[m] = u
+    c.rows[m], c.mass[m], c.names[m], c.weights[m] = row, mass, name, 0.0
     return True
 
 
 @_sums
-def _rebuild(m, names, rows, masses, H, weights, g, h):
-    """H from scratch, against accumulated rounding. Returns m, or 0 if the atoms are no longer independent."""
+def _drop(c, m, k):
+    """Take atom k out; the last atom takes its place."""
+    for a in range(m):
+        if a != k:
+            factor = c.H[a, k] / c.H[k, k]
+            for b in range(m):
+                c.H[a, b] -= (
+                    factor * c.H[k, b]
+                )  # row k is overwritten below, and column k becomes 0 as it should
+            c.u[a] -= factor * c.u[k]
+    last = m - 1
+    c.H[k, :m] = c.H[last, :m]
+    c.H[:m, k] = c.H[:m, last]
+    c.names[k], c.mass[k], c.weights[k], c.u[k] = c.names[last], c.mass[last], c.weights[last], c.u[last]
+    c.rows[k] = c.rows[last]
+
+
+@_sums
+def _rebuild(c, m, W, x, shift):
+    """The corral as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
+    row = np.empty(len(x))
     for k in range(m):
-        weight = weights[k]
-        if not _add(k, rows[k], masses[k], names[k], names, rows, masses, H, weights, g, h):
+        row[:] = c.rows[k]
+        if c.names[k] != _RAY:
+            row[:] = W[c.names[k]] - x
+        weight = c.weights[k]
+        if not _add(c, k, row, c.mass[k], c.names[k], shift):
             return 0
-        weights[k] = weight
+        c.weights[k] = weight
+    _sharpen(c, m, shift)
     return m
 
 
 @_sums
-def _drop(m, k, names, rows, masses, H, weights):
-    """Take atom k out; the last atom takes its place. H stays the inverse."""
-    last = m - 1
+def _sharpen(c, m, shift):
+    """One step of iterative refinement of G u = mass."""
+    r = c.rows.shape[1]
+    point = np.empty(r)
+    _combine(c.u, c.rows, m, r, point)
+    rest = 1 - shift * _dot(c.u[:m], c.mass[:m])
     for a in range(m):
-        if a != k:
-            factor = H[a, k] / H[k, k]
-            for b in range(m):
-                H[a, b] -= factor * H[k, b]  # row k is overwritten below, and column k becomes 0 as it should
-    H[k, :m] = H[last, :m]
-    H[:m, k] = H[:m, last]
-    names[k], masses[k], weights[k] = names[last], masses[last], weights[last]
-    rows[k] = rows[last]
+        c.g[a] = rest * c.mass[a] - _dot(c.rows[a], point)
+    _combine(c.g, c.H, m, m, c.h)
+    for a in range(m):
+        c.u[a] += c.h[a]
 
 
 @_sums
-def _affine(m, x, rows, masses, H, target, g, h, one, point):
-    """Weights (into `target`) of the point nearest to x in the affine hull of the corral, refined once."""
-    r = rows.shape[1]
-    _combine(masses, H, m, m, one)
-    scale = _dot(masses[:m], one[:m])
-    for a in range(m):
-        g[a] = _dot(rows[a], x)
-        target[a] = 0.0
-    for _ in range(2):
-        _combine(g, H, m, m, h)
-        missing = 1.0
-        for a in range(m):
-            target[a] += h[a]
-            missing -= masses[a] * target[a]
-        for a in range(m):
-            target[a] += missing / scale * one[a]
-        _combine(target, rows, m, r, point)
-        for k in range(r):
-            point[k] = x[k] - point[k]
-        for a in range(m):
-            g[a] = _dot(rows[a], point)
-
-
-@_sums
-def _settle(m, x, names, rows, masses, H, weights, target, g, h, one, y):
+def _settle(c, m, y):
     """Wolfe's minor cycle: towards the nearest point of the affine hull, dropping what turns negative.
 
-    Leaves that point minus x in y; returns the corral's size.
+    Leaves that point, as seen from the target, in y; returns the corral's size.
     """
     while True:
-        _affine(m, x, rows, masses, H, target, g, h, one, y)
+        total = _dot(c.mass[:m], c.u[:m])
         step, blocking = 1.0, -1
         for k in range(m):
-            if target[k] < 0 and weights[k] < step * (weights[k] - target[k]):
-                step, blocking = weights[k] / (weights[k] - target[k]), k
+            target = c.u[k] / total
+            if target < 0 and c.weights[k] < step * (c.weights[k] - target):
+                step, blocking = c.weights[k] / (c.weights[k] - target), k
         for k in range(m):
-            weights[k] += step * (target[k] - weights[k])
+            c.weights[k] += step * (c.u[k] / total - c.weights[k])
         if blocking < 0:
-            for k in range(len(y)):
-                y[k] = -y[k]
-            return m
-        _drop(m, blocking, names, rows, masses, H, weights)
+            break
+        _drop(c, m, blocking)
         m -= 1
+    _combine(c.weights, c.rows, m, len(y), y)
+    return m
 
 
 @njit(cache=True)
-def by_search(W, B, biased, enough, outward, verdict, queries, support, weights_out):
+def by_search(W, B, biased, enough, outward, verdict, queries, support, weights):
     """Wolfe's algorithm over Clarkson's pool for every open key.
 
     A key counts as INSIDE only if outward[i], a little further out, is in the hull of the other keys as well, and
-    as ON_EDGE if only w_i is. Fills queries (n, r) and support, weights_out (n, r + 1): what proves each verdict, or,
+    as ON_EDGE if only w_i is. Fills queries (n, r) and support, weights (n, r + 1): what proves each verdict, or,
     for a key that stays OPEN, the best query found.
     """
     n, r = W.shape
-    everything = np.ascontiguousarray(W.T)
+    everything = np.empty(
+        (r + 1, n)
+    )  # the last row, half of the squared lengths, serves to find a nearest key
+    everything[:r] = W.T
+    everything[r] = 0.5 * (everything[:r] ** 2).sum(axis=0)
     scores = np.empty(n)
-    spread = max(1.0, 2 * np.max(np.abs(everything[-1])))
-    pool = np.empty((r, n))
+    spread = max(1.0, 2 * np.max(np.abs(everything[r - 1])))
+    pool = np.empty((r + 1, n))
     names_in_pool = np.empty(n, np.int64)
     place = np.full(n, -1)
     pooled = 0
     for j in range(n):
         if verdict[j] == SELECTABLE:
-            pooled = _join(j, W, pool, names_in_pool, place, pooled)
-
-    capacity = r + 2
-    names = np.empty(capacity, np.int64)
-    rows, masses, weights = np.empty((capacity, r)), np.empty(capacity), np.empty(capacity)
-    H, target = np.empty((capacity, capacity)), np.empty(capacity)
-    g, h, one, q, y = np.empty(capacity), np.empty(capacity), np.empty(capacity), np.empty(r), np.empty(r)
+            pooled = _join(j, everything, pool, names_in_pool, place, pooled)
+    x, y, q, near = np.empty(r), np.empty(r), np.empty(r), np.ones(r + 1)
     ray = np.zeros(r)
     ray[-1] = -1.0
-    m, since = 0, 0
+    corral = _new_corral(r)
 
     for i in range(n):
         if verdict[i] != OPEN:
             continue
-        # The corral of the key before is a good start: its inverse does not depend on the key.
-        for k in range(m):
-            if names[k] == i:
-                m = 0
-                break
-        x = W[i].copy()
-        length = np.sqrt(_dot(x, x))
+        x[:] = W[i]
+        zero = (_ZERO * max(1.0, np.sqrt(_dot(x, x)))) ** 2
         best_margin = -np.inf
+        m = 0
+        changes = 0  # of the corral since its inverse was last sharpened
         for _ in range(50 * (r + 2)):
             if m == 0:
-                y[:] = -x  # as if the nearest point were the mean of all keys
-                norm = np.inf
-            else:
-                if since > 64 + 4 * r:
-                    m = _rebuild(m, names, rows, masses, H, weights, g, h)
-                    since = 0
-                    if m == 0:
-                        continue
-                m = _settle(m, x, names, rows, masses, H, weights, target, g, h, one, y)
-                norm = _dot(y, y)
-                if norm <= (_ZERO * max(1.0, length)) ** 2:
-                    if verdict[i] == ON_EDGE:
-                        verdict[i] = INSIDE
-                        break
+                near[:r] = -x
+                at, _ = _lowest(pool, pooled, near, place[i], scores)
+                name = names_in_pool[at]
+                if at < 0:
+                    name, _ = _lowest(everything, n, near, i, scores)
+                shift = max(1e-6, ((W[name] - x) ** 2).sum())
+                _add(corral, 0, W[name] - x, 1.0, name, shift)
+                corral.weights[0] = 1.0
+                m = 1
+            before = m
+            m = _settle(corral, m, y)
+            changes += before - m
+            norm = _dot(y, y)
+            if norm <= zero:
+                if changes > 0:
+                    _sharpen(corral, m, shift)
+                    changes = 0
+                elif verdict[i] == ON_EDGE:
+                    verdict[i] = INSIDE
+                    break
+                else:
                     verdict[i] = ON_EDGE
                     size = 0
                     for k in range(m):
-                        if names[k] != _RAY and weights[k] > 0:
-                            support[i, size], weights_out[i, size] = names[k], weights[k]
+                        if corral.names[k] != _RAY and corral.weights[k] > 0:
+                            support[i, size], weights[i, size] = corral.names[k], corral.weights[k]
                             size += 1
                     x[:] = outward[i]
-                    continue
+                    m = _rebuild(corral, m, W, x, shift)
+                continue
             level = _dot(y, x)
-            ray_helps = biased and m > 0 and y[-1] > 1e-12 * np.sqrt(norm)
+            ray_helps = biased and y[-1] > 1e-12 * np.sqrt(norm)
             at, low = _lowest(pool, pooled, y, place[i], scores)
             name = names_in_pool[at]
             if low > level and not ray_helps:
@@ -319,21 +361,19 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights_
                 name, low = _lowest(everything, n, y, i, scores)
                 q[:] = -y
                 if low > level:
-                    if verdict[i] == ON_EDGE:
-                        break
                     if biased:
                         # The bias counts with a positive factor; this one costs at most half of the lead.
                         q[-1] = max(q[-1], 0.5 * (low - level) / spread)
                         _, low = _lowest(everything, n, -q, i, scores)
                     margin = (_dot(q, x) + low) / _size(q, B)
-                    if margin > best_margin:
+                    if verdict[i] == OPEN and margin > best_margin:
                         best_margin = margin
                         queries[i] = q
-                    if margin > enough:
-                        verdict[i] = SELECTABLE
-                        break
+                        if margin > enough:
+                            verdict[i] = SELECTABLE
+                            break
                 else:
-                    pooled = _join(name, W, pool, names_in_pool, place, pooled)
+                    pooled = _join(name, everything, pool, names_in_pool, place, pooled)
                     if verdict[name] == OPEN and (not biased or q[-1] > 0):
                         # Whoever wins alone has a certificate too.
                         lead = -low
@@ -342,34 +382,30 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights_
                             verdict[name] = SELECTABLE
                             queries[name] = q
                         low = -lead
-            if m > 0 and low - level >= norm * (1 - 1e-10) and not ray_helps:
+            finished = low - level >= norm * (1 - 1e-10) and not ray_helps
+            if not finished:
+                if ray_helps:
+                    added = _add(corral, m, ray, 0.0, _RAY, shift)
+                else:
+                    added = _add(corral, m, W[name] - x, 1.0, name, shift)
+                m += added
+                changes += added
+                finished = not added
+            if finished and changes == 0:
                 break
-            if ray_helps:
-                added = _add(m, ray, 0.0, _RAY, names, rows, masses, H, weights, g, h)
-            else:
-                added = _add(m, W[name], 1.0, name, names, rows, masses, H, weights, g, h)
-            if added:
-                m += 1
-                since += 1
-                if m == 1:
-                    weights[0] = 1.0
-            elif since:
-                m = _rebuild(
-                    m, names, rows, masses, H, weights, g, h
-                )  # H's rounding may be all that is wrong
-                since = 0
-            else:
-                break
+            if finished or changes > 64 + 4 * r:
+                m = _rebuild(corral, m, W, x, shift)  # rounding in the inverse may be all that is left to do
+                changes = 0
         if verdict[i] == SELECTABLE:
-            pooled = _join(i, W, pool, names_in_pool, place, pooled)
+            pooled = _join(i, everything, pool, names_in_pool, place, pooled)
 
 
 @njit(cache=True)
-def _join(j, W, pool, names, place, pooled):
+def _join(j, everything, pool, names, place, pooled):
     """Put key j into the pool, once; the pool's new size."""
     if place[j] >= 0:
         return pooled
-    pool[:, pooled] = W[j]
+    pool[:, pooled] = everything[:, j]
     names[pooled] = j
     place[j] = pooled
     return pooled + 1
