@@ -350,6 +350,11 @@ def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():
     assert table.reason.str.contains(r"This run has no \w+").all()
 
 
+def test_a_run_of_one_experiment_says_which_other_it_lacks():
+    verdict, row = verdict_on("faster_uniform", majority_metrics=worlds.metrics(SIZE, experiment="d8"))
+    assert verdict == NOT_TESTED and row.reason == "The run has no experiment d8_uniform."
+
+
 def test_every_claim_names_its_control_its_rule_and_tables_that_exist():
     for claim in claims.CLAIMS:
         assert claim.control and claim.rule and "{" not in claim.rule + claim.statistic

@@ -33,8 +33,10 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def of_experiment(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The experiment's rows; Untestable if a variant is missing."""
+    """The experiment's rows; Untestable if there are none, or a variant is missing."""
     part = table[table.experiment == experiment]
+    if part.empty:
+        raise Untestable(f"The run has no experiment {experiment}.")
     missing = [variant for variant in variants if variant not in set(part.variant)]
     if missing:
         raise Untestable(f"The run has no {' and no '.join(missing)} in the experiment {experiment}.")
@@ -113,7 +115,7 @@ def parallel(experiment: str, tables: Tables) -> Outcome:
         variant: list(paper[variant]["query_angle_mean"].values())[-1]
         for variant in ("layernorm", "scale_released")
     }
-    random = random_angle(len(vectors.vector.iloc[0])) if len(vectors) else np.nan
+    random = random_angle(len(vectors.vector.iloc[0]))
     angles = at(metrics, "query_angle_mean", last)
     mine = over_seeds(angles.layernorm.dropna(), "layernorm")
     difference = ends["scale_released"] - ends["layernorm"]
