@@ -15,6 +15,7 @@ include: "workflow/rules/random_keys.smk"
 include: "workflow/rules/language_model.smk"
 include: "workflow/rules/statements.smk"
 include: "workflow/rules/evidence.smk"
+include: "workflow/rules/durations.smk"
 
 
 rule all:
@@ -25,3 +26,4 @@ rule all:
         rules.language_model.input,
         rules.statements.input,
         rules.evidence.input,
+        rules.durations.output,
