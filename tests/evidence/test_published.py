@@ -1,6 +1,8 @@
 """The kept run, and the README's table of verdicts, which must be of it."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ def test_the_table_has_a_row_for_each_claim_and_as_many_cells():
     assert len(lines) == 2 + len(claims.CLAIMS)
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
     row = next(line for line in lines if "language model’s training and test loss" in line)
-    assert "**reproduced**" in row and re.search(r"0\.0\d+ \[0\.0\d+, 0\.0\d+\]", row)
+    assert "**reproduced**" in row and re.search(r"0\.0\d+ nats \[0\.0\d+, 0\.0\d+\]", row)
 
 
 def test_the_table_replaces_what_stands_between_the_markers():
@@ -52,6 +54,36 @@ def test_the_table_replaces_what_stands_between_the_markers():
     assert published.with_verdicts(once, table) == once
     with pytest.raises(ValueError, match="expected the lines"):
         published.with_verdicts("# Title\n", table)
+
+
+def test_redrawing_the_kept_run_trains_nothing(tmp_path):
+    """The plan for its figures and its report, from nothing but its Parquet tables, has drawing rules only."""
+    for name in ("Snakefile", "config.yaml", "workflow", "profiles"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    folder = tmp_path / "results/published/parquet"
+    folder.mkdir(parents=True)
+    for name in [*claims.TABLES, "geometry_cloud", "bert_metrics", "sentence_tokens"]:
+        (folder / f"{name}.parquet").touch()
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--cores",
+        "1",
+        "--dry-run",
+        "published_figures",
+        "published_report",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    jobs = set(
+        re.findall(r"^(\w+) +\d+$", (done.stdout + done.stderr).split("Reasons:")[0], flags=re.MULTILINE)
+    )
+    assert {"page", "claims", "majority_figures"} <= jobs
+    drawing = re.compile(
+        r"\w+_figures?|\w+_table|\w+_reports|statement_findings|claims|page|published_\w+|total"
+    )
+    assert all(drawing.fullmatch(job) for job in jobs) and "random_keys_table" not in jobs, jobs
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="results/published has no claims yet")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from layernorm_roles.evidence import report
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.report import interval, number, typeset
+from layernorm_roles.evidence.report import measured, typeset
 
 BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
 
@@ -48,9 +48,9 @@ def verdicts(claims: pd.DataFrame) -> str:
         again = claim.name.endswith("_uniform")
         statement = "… again, on uniformly drawn partitions" if again else row.statement
         reported = "–" if again or pd.isna(row.paper_value) else row.paper_value
-        measured = f"{number(row.measured)} {interval(row.ci_low, row.ci_high)}".strip() or "–"
+        found = " ".join(measured(row, claim.unit)).strip() or "–"
         verdict = row.verdict if row.verdict == "not tested" else f"**{row.verdict}**"
-        cells = [typeset(text).replace("|", "\\|") for text in (statement, reported, measured)]
+        cells = [typeset(text).replace("|", "\\|") for text in (statement, reported, found)]
         lines.append(f"| {' | '.join([*cells, verdict])} |")
     return "\n".join(lines) + "\n"
 

@@ -4,14 +4,14 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from layernorm_roles import store
 from layernorm_roles.evidence import style
@@ -47,11 +47,21 @@ PARTS = {
 """name of a part: its title and introduction"""
 
 
+TABLE_TITLES = {
+    "convergence": "Steps to each test loss",
+    **{f"table_{i}": f"Table {i}" for i in (1, 2, 3, 4)},
+    "statements": "All statements of the documents, and what was found",
+    "worked_numbers": "The worked numbers, recomputed",
+}
+LONG = 12
+"""Tables of more rows are folded."""
+
+
 def number(value: float) -> str:
     """Three significant digits, as a reader writes them; empty for NaN.
 
-    >>> number(1234.5), number(-0.0456), number(3.2e-16), number(float("inf"))
-    ('1,230', '−0.0456', '3.2 × 10⁻¹⁶', '∞')
+    >>> number(1234.5), number(-0.0456), number(3.2e-16), number(float("inf")), number(1.0)
+    ('1,230', '−0.0456', '3.2 × 10⁻¹⁶', '∞', '1.00')
     """
     if pd.isna(value):
         return ""
@@ -59,10 +69,11 @@ def number(value: float) -> str:
     size = abs(value)
     if np.isinf(size):
         return sign + "∞"
-    if size == 0 or 1e-3 <= size < 1e6:
-        rounded = float(f"{size:.3g}")
-        return sign + (f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}")
-    digits, power = f"{size:.2g}e0".split("e")[:2] if "e" in f"{size:.2g}" else (f"{size:.2g}", "0")
+    if size == 0:
+        return "0"
+    if 1e-3 <= size < 1e6:
+        return sign + (f"{float(f'{size:.3g}'):,.0f}" if size >= 99.95 else f"{size:#.3g}")
+    digits, power = f"{size:.1e}".split("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"{sign}{digits} × 10{raised}"
 
@@ -77,8 +88,16 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
 
 
-def interval(low: float, high: float) -> str:
-    return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
+def mathematics(text: str) -> Markup:
+    """Escaped, with subscripts set as such: W_O, d_k."""
+    return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
+
+
+def measured(row: pd.Series, unit: str) -> tuple[str, str]:
+    """The number with its unit, and its interval; empty where there is none."""
+    value = number(row.measured) + typeset(unit) if pd.notna(row.measured) else ""
+    known = pd.notna(row.ci_low) and pd.notna(row.ci_high)
+    return value, f"[{number(row.ci_low)}, {number(row.ci_high)}]" if known else ""
 
 
 def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str = "") -> None:
@@ -92,6 +111,7 @@ def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str 
     environment = Environment(
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.filters["math"] = mathematics
     command = f"snakemake --cores all{options}"
     seen: set[str] = set()
     variants = _variants(run / "parquet/majority_vectors.parquet")
@@ -112,8 +132,7 @@ def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str 
                 "title": title,
                 "about": about,
                 "claims": list(_rows(name, claims, run, captions, command, seen)),
-                "shown_title": "All statements of the documents",
-                "shown": list(parse_markdown(run / "tables/statements.md")) if name == "documents" else [],
+                "shown": list(_shown(["statements"] if name == "documents" else [], run)),
             }
             for name, (title, about) in PARTS.items()
         ],
@@ -128,22 +147,21 @@ def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str 
 def _rows(part, claims: pd.DataFrame, run: Path, captions, command: str, seen: set[str]) -> Iterator[dict]:
     for claim in (c for c in CLAIMS if c.part == part and c.name in claims.index):
         row = claims.loc[claim.name]
-        unit = "matrices" if claim.target == "random_keys" else "seeds"
+        value, interval = measured(row, claim.unit)
+        runs = "matrices" if claim.target == "random_keys" else "seeds"
         yield {
             "name": claim.name,
             "again": claim.name.endswith("_uniform"),
             "verdict": row.verdict,
             **{key: typeset(row[key]) for key in ("statement", "source", "statistic", "control", "reason")},
             "paper_value": "" if pd.isna(row.paper_value) else typeset(row.paper_value),
-            "measured": number(row.measured),
-            "interval": interval(row.ci_low, row.ci_high),
+            "measured": value,
+            "interval": interval,
             "n_seeds": int(row.n_seeds),
-            "unit": f"{row.n_seeds:,} {unit}" if row.n_seeds > 1 else "nothing is random",
+            "runs": f"{row.n_seeds:,} {runs}" if row.n_seeds > 1 else "nothing is random",
             "rule": typeset(claim.rule),
             "figures": list(_figures(claim.figures, run, captions, seen)),
-            "shown": [
-                parts for name in claim.shown if (parts := list(parse_markdown(run / f"tables/{name}.md")))
-            ],
+            "shown": list(_shown(claim.shown, run)),
             "command": f"{command} {claim.target}",
         }
 
@@ -166,7 +184,18 @@ def _figures(names, run: Path, captions: Mapping[str, str], seen: set[str]) -> I
             "caption": captions.get(name, name),
             "width": round(width * scale),
             "height": round(height * scale),
+            "wide": width * scale > 500,
         }
+
+
+def _shown(names: Iterable[str], run: Path) -> Iterator[dict[str, Any]]:
+    for name in names:
+        if parts := list(parse_markdown(run / f"tables/{name}.md")):
+            yield {
+                "title": TABLE_TITLES[name],
+                "parts": parts,
+                "long": sum(len(p["rows"]) for p in parts) > LONG,
+            }
 
 
 def parse_markdown(path: Path) -> Iterator[dict[str, Any]]:
@@ -179,7 +208,7 @@ def parse_markdown(path: Path) -> Iterator[dict[str, Any]]:
     for block in path.read_text().strip().split("\n\n"):
         lines = block.split("\n")
         if not block.startswith("|"):
-            yield {"head": [], "text": " ".join(lines)}
+            yield {"head": [], "rows": [], "text": " ".join(lines)}
             continue
         head, rule, *rows = (
             [cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in lines

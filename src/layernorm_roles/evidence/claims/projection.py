@@ -65,20 +65,21 @@ def faster(experiment: str, tables: Tables) -> Outcome:
     metrics = of_experiment(tables[METRICS], experiment, "layernorm", "scale_released", "scale")
     steps = steps_to_reach(metrics, [rules.TEST_LOSS]).pivot(index="seed", columns="variant", values="steps")
     last = metrics.step.max()
-    slow = int(steps.layernorm.isna().sum())
+    ran = metrics.groupby(["seed", "variant"]).size().unstack().notna()
+    slow = int(steps.layernorm[ran.layernorm].isna().sum())
     if slow:
         raise Untestable(
-            f"{slow} of {len(steps)} LayerNorm runs do not reach a test loss of {rules.TEST_LOSS} in "
+            f"{slow} of {ran.layernorm.sum()} LayerNorm runs do not reach a test loss of {rules.TEST_LOSS} in "
             f"{last:,} steps."
         )
 
     def ratio(variant: str) -> Estimate:
         """Steps relative to LayerNorm's, geometric mean; of runs that do not get there, only a lower bound."""
-        logs = np.log(steps[variant].fillna(last) / steps.layernorm)[present[variant]]
-        estimate = over_seeds(logs, variant).map(np.exp)
-        return estimate._replace(high=np.inf) if steps[variant][present[variant]].isna().any() else estimate
+        both = ran[variant] & ran.layernorm
+        theirs = steps[variant][both]
+        estimate = over_seeds(np.log(theirs.fillna(last) / steps.layernorm[both]), variant).map(np.exp)
+        return estimate._replace(high=np.inf) if theirs.isna().any() else estimate
 
-    present = {v: steps.index.isin(metrics.seed[metrics.variant == v]) for v in steps}
     times = partial(effect, reported=np.log(3))
     released, fair = ratio("scale_released"), ratio("scale")
     own, isolated = times(released.map(np.log)), times(fair.map(np.log))
@@ -99,7 +100,10 @@ def faster(experiment: str, tables: Tables) -> Outcome:
     elif isolated == Finding.ABSENT and own == Finding.SEEN:
         reason += " The released variant differs from LayerNorm in size too; projection alone does not do it."
     return Outcome(
-        rules.verdict(own, isolated), released, len(steps), reason + rules.undecided(own, isolated)
+        rules.verdict(own, isolated),
+        released,
+        int((ran.layernorm & ran.scale_released).sum()),
+        reason + rules.undecided(own, isolated),
     )
 
 
