@@ -118,7 +118,9 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("residual", _FLOAT, "distance from the weighted mean; null without weights", null=True),
             _column("duplicate", pa.bool_(), "another row is exactly equal"),
             _column("query", pa.list_(_FLOAT), "puts the key first; null without a query", null=True),
-            _column("support", pa.list_(_INT), "rows whose weighted mean is the key; null without", null=True),
+            _column(
+                "support", pa.list_(_INT), "rows whose weighted mean is the key; null without", null=True
+            ),
             _column("weights", pa.list_(_FLOAT), "their convex weights; null without", null=True),
         ]
     ),
@@ -191,7 +193,9 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("input_norm", _FLOAT, "length of the inputs; null where it does not matter", null=True),
             _column("offset", _FLOAT, "part along the ones vector, added to the inputs", "input_norm"),
             _column("quantity", _STR, "what was measured, see statements.geometry"),
-            _column("value", _FLOAT, "largest (mean, for radius_mean) over the inputs; infinite if not finite"),
+            _column(
+                "value", _FLOAT, "largest (mean, for radius_mean) over the inputs; infinite if not finite"
+            ),
         ]
     ),
     "geometry_cloud": pa.schema(
@@ -205,7 +209,9 @@ SCHEMAS: dict[str, pa.Schema] = {
     "fusion": pa.schema(
         [
             _column("source", _STR, "random, or the trained model's name"),
-            _column("variant", _STR, "normalisation of the trained model; null for random weights", null=True),
+            _column(
+                "variant", _STR, "normalisation of the trained model; null for random weights", null=True
+            ),
             _SEED,
             _column("layer", _INT, "layer, from 1"),
             _column("arrangement", _STR, "plain, residual, norm or residual_norm between W_O and W_1"),
@@ -226,7 +232,12 @@ SCHEMAS: dict[str, pa.Schema] = {
         [
             *_PLACEMENT_RUN,
             _STEP,
-            _column("train_loss", _FLOAT, "cross-entropy on the batch of the step that comes next", "nats per token"),
+            _column(
+                "train_loss",
+                _FLOAT,
+                "cross-entropy on the batch of the step that comes next",
+                "nats per token",
+            ),
             _column("unigram_loss", _FLOAT, "loss of token frequencies on the same tokens", "nats per token"),
             _column("status", _STR, "of the whole run: trained, stuck or diverged, see statements.placement"),
         ]
@@ -246,13 +257,17 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("batch_size", _INT, "sequences in a batch", "sequences"),
             _column("padding", _FLOAT, "share of a sequence that is padding", "0..1"),
             _SEED,
-            _column("change", _FLOAT, "root mean square change of a token's output; the output's own is about 1"),
+            _column(
+                "change", _FLOAT, "root mean square change of a token's output; the output's own is about 1"
+            ),
         ]
     ),
     "score_scale": pa.schema(
         [
             _column("source", _STR, "normal, normal_mean_1, or the trained model's name"),
-            _column("variant", _STR, "normalisation of the trained model; null for random vectors", null=True),
+            _column(
+                "variant", _STR, "normalisation of the trained model; null for random vectors", null=True
+            ),
             _SEED,
             _column("layer", _INT, "layer, from 1"),
             _column("head", _INT, "head, from 0"),
