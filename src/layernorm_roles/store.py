@@ -401,7 +401,10 @@ def read_arrow(path: str | Path, table: str) -> pa.Table:
 
 def about(path: str | Path) -> dict[str, str]:
     """The provenance that `path` carries."""
-    raw = pq.read_schema(path).metadata or {}
+    try:
+        raw = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: damaged or no Parquet file ({error}); delete it and run again") from error
     return {k.decode(): v.decode() for k, v in raw.items() if k != b"ARROW:schema"}
 
 

@@ -51,7 +51,7 @@ def run(tmp_path_factory) -> Path:
     for rule in ("claims", "majority_train/d8/layernorm/seed_0"):
         benchmark = folder / f"benchmarks/{rule}.tsv"
         benchmark.parent.mkdir(parents=True, exist_ok=True)
-        benchmark.write_text("s\th:m:s\tmax_rss\n61.5\t0:01:01\t200.5\n")
+        benchmark.write_text("s\th:m:s\tmax_rss\tcpu_time\n61.5\t0:01:01\t200.5\t30\n")
     report.write(folder, folder / "report.html", {"figure_2a": f"Loss {HOSTILE}"})
     return folder
 

@@ -3,6 +3,7 @@
 import doctest
 import json
 import re
+import shutil
 
 import html5lib
 import pytest
@@ -83,9 +84,16 @@ def test_the_view_has_the_vectors_and_says_what_they_show(tree):
     assert "do not lie on a plane" in kept["scale"]["text"]
 
 
-def test_durations_are_summed_over_the_jobs_of_a_rule(run):
-    found = report.durations(run).set_index("rule")
-    assert found.seconds.to_dict() == {"claims": 61.5, "majority_train": 61.5}
+def test_the_time_taken_is_that_of_the_run_not_of_redrawing_it(run, tmp_path):
+    assert report.time_taken(run).jobs.sum() == 2
+    kept = tmp_path / report.KEPT
+    shutil.copytree(run / "benchmarks", kept / "benchmarks")
+    assert report.time_taken(kept).empty
+    (kept / "tables").mkdir()
+    (kept / "tables/durations.csv").write_text(
+        "rule,jobs,wall_minutes,cpu_minutes,largest_memory_mb\nall,7,1,1,1\n"
+    )
+    assert report.time_taken(kept).jobs.sum() == 7
 
 
 def test_the_same_files_give_the_same_bytes(run, page, tmp_path):

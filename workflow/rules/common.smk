@@ -48,6 +48,20 @@ def code(*modules):
     )
 
 
+def files_hash(*patterns):
+    """The same for the package's files that are not Python."""
+    files = [file for pattern in patterns for file in sorted(SOURCE.glob(pattern))]
+    return [hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files]
+
+
+def command_options(wildcards):
+    """What a `snakemake` command needs to mean this run, as far as its name tells: the file of its configuration."""
+    if wildcards.run in ("default", "published"):
+        return ""
+    preset = f"workflow/presets/{wildcards.run}.yaml"
+    return f" --configfile {preset if Path(preset).exists() else 'FILE'}"
+
+
 def norm_code(variant):
     """The same for the module of a normalisation of one's own; None for the built-in ones."""
     if variant not in config["norms"]:

@@ -25,27 +25,14 @@ DRAWN = [
 CAPTIONS = "workflow/report"
 
 
-def tables_of(wildcards):
-    """All tables of this configuration's run; of a kept one those it has: what lacks its table is not tested."""
-    paths = expand("results/{run}/parquet/{table}.parquet", run=wildcards.run, table=RUN_TABLES)
-    return paths if wildcards.run == config["name"] else [path for path in paths if Path(path).exists()]
-
-
-def files_hash(*patterns):
-    """As `code`, for what is not Python."""
-    files = [file for pattern in patterns for file in sorted(SOURCE.glob(pattern))]
-    return [hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files]
-
-
-def command_options(wildcards):
-    """What `snakemake` needs to mean this run: a preset's file. The kept run is one of the default configuration."""
-    preset = f"workflow/presets/{wildcards.run}.yaml"
-    return f" --configfile {preset}" if Path(preset).exists() else ""
-
-
 rule claims:
     input:
-        tables_of,
+        # Of a kept run those tables that it has: a claim without its table is not tested.
+        lambda wildcards: [
+            path
+            for path in expand("results/{run}/parquet/{table}.parquet", run=wildcards.run, table=RUN_TABLES)
+            if wildcards.run == config["name"] or Path(path).exists()
+        ],
     output:
         "results/{run}/parquet/claims.parquet",
     log:
@@ -73,8 +60,7 @@ rule page:
         "results/{run}/logs/page.log",
     params:
         options=command_options,
-        captions=CAPTIONS,
-        code=code("evidence/report", "evidence/claims", "evidence/style"),
+        code=code("evidence/report", "evidence/claims", "evidence/durations", "evidence/style"),
         page=files_hash("evidence/page/*", "evidence/claims/*.yaml"),
     script:
         "../scripts/write_page.py"
@@ -107,7 +93,12 @@ rule publish:
         f"{RUN}/logs/publish.log",
     params:
         run=RUN,
-        files=[*expand("parquet/{table}.parquet", table=[*RUN_TABLES, "claims"]), *DRAWN],
+        files=[
+            *expand("parquet/{table}.parquet", table=[*RUN_TABLES, "claims"]),
+            *DRAWN,
+            *multiext("tables/durations", ".csv", ".md"),
+            *multiext("figures/durations", ".png", ".pdf"),
+        ],
         captions=CAPTIONS,
     script:
         "../scripts/publish.py"

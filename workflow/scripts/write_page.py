@@ -5,5 +5,6 @@ from layernorm_roles.job import job
 with job(snakemake.log[0]):
     from layernorm_roles.evidence import published, report
 
-    page, params = Path(snakemake.output[0]), snakemake.params
-    report.write(page.parent, page, published.captions(Path(params.captions)), params.options)
+    page = Path(snakemake.output[0])
+    captions = published.captions(Path(snakemake.input.captions[0]).parent)
+    report.write(page.parent, page, captions, snakemake.params.options)

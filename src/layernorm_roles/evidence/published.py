@@ -14,7 +14,7 @@ BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
 
 
 def publish(run: Path, kept: Path, files: Iterable[str], captions: Mapping[str, str]) -> None:
-    """Replace the folder `kept` by the run's `files` (paths in the run's folder), its durations and its report.
+    """Replace the folder `kept` by the run's `files` (paths in the run's folder) and its report.
 
     ValueError names the files that the run lacks; nothing is touched then. Nothing of an earlier kept run stays.
     """
@@ -30,11 +30,10 @@ def publish(run: Path, kept: Path, files: Iterable[str], captions: Mapping[str, 
     for file in files:
         (partial / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(run / file, partial / file)
-    report.durations(run).to_csv(partial / "tables/durations.csv", index=False)
+    report.write(partial, partial / "report.html", captions, name=kept.name)
     if kept.exists():
         shutil.rmtree(kept)
     partial.rename(kept)
-    report.write(kept, kept / "report.html", captions)
 
 
 def verdicts(claims: pd.DataFrame) -> str:

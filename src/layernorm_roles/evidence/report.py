@@ -18,8 +18,10 @@ from layernorm_roles.evidence import style
 from layernorm_roles.evidence.claims import CLAIMS, Verdict
 from layernorm_roles.evidence.claims.projection import geometry_of_runs
 from layernorm_roles.evidence.claims.rules import FLAT
+from layernorm_roles.evidence.durations import durations
 from layernorm_roles.evidence.majority import LIMIT, random_angle
 
+KEPT = "published"
 TITLE = "What LayerNorm does for attention"
 PAGE = Path(__file__).parent / "page"
 VIEW_EXPERIMENT, KINDS = "d3", {"key": "keys", "query": "queries"}
@@ -100,11 +102,12 @@ def measured(row: pd.Series, unit: str) -> tuple[str, str]:
     return value, f"[{number(row.ci_low)}, {number(row.ci_high)}]" if known else ""
 
 
-def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str = "") -> None:
+def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str = "", name: str = "") -> None:
     """Write the page of the run in the folder `run` to `out`.
 
     `captions` are those of figures, by name; `options` is what a snakemake command needs beside --cores to mean
-    this run. The same files give the same bytes. Figures and tables that the run lacks are left out.
+    this run; `name` is the run's, if not its folder's. The same files give the same bytes. Figures and tables that
+    the run lacks are left out.
     """
     claims = store.read(run / "parquet/claims.parquet", "claims").set_index("claim")
     source = {path.stem: store.about(path) for path in sorted((run / "parquet").glob("*.parquet"))}
@@ -117,7 +120,7 @@ def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str 
     variants = _variants(run / "parquet/majority_vectors.parquet")
     html = environment.get_template("report.html.j2").render(
         title=TITLE,
-        run=run.name,
+        run=name or run.name,
         command=command,
         device=_common(source, "device"),
         commit=_common(source, "git_commit")[:10],
@@ -137,7 +140,7 @@ def write(run: Path, out: str | Path, captions: Mapping[str, str], options: str 
             for name, (title, about) in PARTS.items()
         ],
         provenance=_provenance(source),
-        durations=_durations_table(durations(run)),
+        durations=_durations_table(time_taken(run)),
         configs=[{"name": n, "text": _pretty(about.get("config", ""))} for n, about in source.items()],
     )
     with store.whole(out) as partial:
@@ -293,39 +296,29 @@ def _provenance(source: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     return {"head": head, "right": [False] * len(head), "rows": rows}
 
 
-def durations(run: Path) -> pd.DataFrame:
-    """rule, jobs, seconds, largest_mb: of a kept run from its table, else from Snakemake's benchmark files."""
+def time_taken(run: Path) -> pd.DataFrame:
+    """Table of `durations`: of a run that is here from its jobs' benchmark files, of the kept one as it was."""
     kept = run / "tables/durations.csv"
-    if kept.exists():
-        return pd.read_csv(kept)
-    folder = run / "benchmarks"
-    rows = []
-    for path in sorted(folder.rglob("*.tsv")):
-        measured = pd.read_csv(path, sep="\t", na_values="-")
-        rule = path.relative_to(folder).parts[0].removesuffix(".tsv")
-        rows.append((rule, measured.s.sum(), measured.max_rss.max()))
-    frame = pd.DataFrame(rows, columns=["rule", "seconds", "mb"])
-    found = frame.groupby("rule").agg(
-        jobs=("rule", "size"), seconds=("seconds", "sum"), largest_mb=("mb", "max")
-    )
-    return found.reset_index()
+    if run.name != KEPT and any((run / "benchmarks").rglob("*.tsv")):
+        return durations(run / "benchmarks")
+    return pd.read_csv(kept) if kept.exists() else pd.DataFrame()
 
 
 def _durations_table(found: pd.DataFrame) -> dict[str, Any] | None:
     if found.empty:
         return None
-    order = found.sort_values(["seconds", "rule"], ascending=[False, True])
-    rows = [[r.rule, f"{r.jobs:,}", _time(r.seconds), number(r.largest_mb)] for r in order.itertuples()]
-    rows.append(["all", f"{found.jobs.sum():,}", _time(found.seconds.sum()), number(found.largest_mb.max())])
-    return {
-        "head": ["rule", "jobs", "time, summed over jobs", "memory (MB)"],
-        "right": [False, True, True, True],
-        "rows": rows,
-    }
+    head = ["rule", "jobs", "time", "processor time", "memory (MB)"]
+    rows = [
+        [r.rule, f"{r.jobs:,}", _time(r.wall_minutes), _time(r.cpu_minutes), number(r.largest_memory_mb)]
+        for r in found.itertuples()
+    ]
+    total = found[["jobs", "wall_minutes", "cpu_minutes"]].sum()
+    rows.append(["all", f"{total.jobs:,.0f}", _time(total.wall_minutes), _time(total.cpu_minutes), ""])
+    return {"head": head, "right": [False, *[True] * 4], "rows": rows}
 
 
-def _time(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+def _time(minutes: float) -> str:
+    if minutes < 2:
+        return f"{60 * minutes:.1f} s"
+    whole = round(minutes)
+    return f"{whole} min" if whole < 120 else f"{whole // 60} h {whole % 60:02d} min"
