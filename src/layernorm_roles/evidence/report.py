@@ -75,17 +75,21 @@ def number(value: float) -> str:
         return "0"
     if 1e-3 <= size < 1e6:
         return sign + (f"{float(f'{size:.3g}'):,.0f}" if size >= 99.95 else f"{size:#.3g}")
-    digits, power = f"{size:.1e}".split("e")
+    return sign + _power_of_ten(*f"{size:.1e}".split("e"))
+
+
+def _power_of_ten(digits: str, power: str) -> str:
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{sign}{digits} × 10{raised}"
+    return f"{digits} × 10{raised}"
 
 
 def typeset(text: str) -> str:
-    """Minus signs, apostrophes, and no line break before a per cent sign.
+    """Minus signs, powers of ten, apostrophes, and no line break before a per cent sign.
 
-    >>> typeset("LayerNorm's share is -2.5 % [-3, n - 1]")
-    'LayerNorm’s share is −2.5\xa0% [−3, n − 1]'
+    >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
+    'LayerNorm’s share is −2.5\\xa0% [−3 × 10⁻⁵, n − 1]'
     """
+    text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)", lambda found: _power_of_ten(*found.groups()), text)
     text = text.replace("'", "’").replace(" %", "\u00a0%").replace(" - ", " − ")
     return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
 
