@@ -327,7 +327,7 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights)
                 name = names_in_pool[at]
                 if at < 0:
                     name, _ = _lowest(everything, n, near, i, scores)
-                shift = max(1e-6, ((W[name] - x) ** 2).sum())
+                shift = min(1.0, max(1e-6, ((W[name] - x) ** 2).sum()))
                 _add(corral, 0, W[name] - x, 1.0, name, shift)
                 corral.weights[0] = 1.0
                 m = 1
@@ -353,7 +353,8 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights)
                     m = _rebuild(corral, m, W, x, shift)
                 continue
             level = _dot(y, x)
-            ray_helps = biased and y[-1] > 1e-12 * np.sqrt(norm)
+            # A little of the wrong sign is mended below, at less than the lead.
+            ray_helps = biased and y[-1] > 0.1 * norm / spread
             at, low = _lowest(pool, pooled, y, place[i], scores)
             name = names_in_pool[at]
             if low > level and not ray_helps:
@@ -385,6 +386,10 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights)
             finished = low - level >= norm * (1 - 1e-10) and not ray_helps
             if not finished:
                 if ray_helps:
+                    name = _RAY
+                if np.any(corral.names[:m] == name):
+                    added = False  # only rounding can ask for it again
+                elif ray_helps:
                     added = _add(corral, m, ray, 0.0, _RAY, shift)
                 else:
                     added = _add(corral, m, W[name] - x, 1.0, name, shift)
@@ -392,7 +397,9 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights)
                 changes += added
                 finished = not added
             if finished and changes == 0:
-                break
+                if shift >= 1:
+                    break
+                shift = 1.0  # a last try: rounding may have kept an atom out
             if finished or changes > 64 + 4 * r:
                 m = _rebuild(corral, m, W, x, shift)  # rounding in the inverse may be all that is left to do
                 changes = 0

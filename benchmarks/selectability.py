@@ -1,0 +1,210 @@
+"""How long do verdicts take? `certify` against linear programmes, non-negative least squares and the published code.
+
+    python benchmarks/selectability.py [--quick] [--authors CLONE]
+
+One process, one thread, processor time. Prints a Markdown table: the time for all verdicts of a matrix, and for
+verifying all certificates. A method that takes longer than 20 s is timed on a random sample with the matrix' share of
+unselectable keys, and the total estimated (≈). "8 inside": the other methods judge these 8 keys only, certify all.
+CLONE is a clone of github.com/tech-srl/layer_norm_expressivity_role. Its method needs gurobipy, whose built-in
+licence solves programmes of up to 2,000 constraints.
+"""
+
+# ruff: noqa: E402 (the number of threads has to be set before numpy is imported)
+
+import argparse
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import importlib
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linprog, nnls
+
+from layernorm_roles.selectability import certify
+
+BUDGET = 20.0  # seconds for each method and matrix, about
+
+
+def gaussian(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((n, d))
+
+
+def stream_like(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Keys like a residual stream's: a shared mean, a low-rank part, log-normal norms."""
+    rank = max(1, d // 4)
+    low_rank = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, d)) * 2 / np.sqrt(rank)
+    # The more dimensions, the heavier the tails that it takes for a key to be unselectable at all.
+    norms = rng.lognormal(sigma=0.3 if d <= 16 else 1.0, size=(n, 1))
+    return (rng.standard_normal((n, d)) + low_rank) * norms + 2 * rng.standard_normal(d)
+
+
+def interior(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Gaussian keys, of which the last 8 are pulled to the mean of all others, far enough to be in the hull."""
+    keys = rng.standard_normal((n, d))
+    keys[-8:] = keys[:-8].mean(axis=0) + 0.01 * keys[-8:]
+    return keys
+
+
+def layer_norm(keys: np.ndarray) -> np.ndarray:
+    keys = keys - keys.mean(axis=1, keepdims=True)
+    return keys / np.sqrt((keys**2).mean(axis=1, keepdims=True))
+
+
+def by_highs(keys: np.ndarray) -> Callable[[int], bool]:
+    """Key i is in the hull iff the programme "convex weights whose mean is key i" is feasible."""
+    homogeneous = np.c_[keys - keys.mean(axis=0), np.ones(len(keys))].T
+
+    def inside(i: int) -> bool:
+        bounds = np.tile([0, np.inf], (len(keys), 1))
+        bounds[i] = 0
+        solved = linprog(
+            np.zeros(len(keys)),
+            A_eq=homogeneous,
+            b_eq=homogeneous[:, i],
+            bounds=bounds,
+            method="highs",
+            options={"primal_feasibility_tolerance": 1e-10},
+        )
+        return solved.status == 0
+
+    return inside
+
+
+def by_nnls(keys: np.ndarray) -> Callable[[int], bool]:
+    """Clarkson's algorithm with scipy's non-negative least squares; what it learns serves the keys after."""
+    keys = (keys - keys.mean(axis=0)) / keys.std(axis=0)
+    homogeneous = np.c_[keys, np.ones(len(keys))]
+    known = [int(np.argmax(keys[:, 0]))]
+
+    def inside(i: int) -> bool:
+        while i not in known:
+            weights, distance = nnls(homogeneous[known].T, homogeneous[i], maxiter=100_000)
+            if distance < 1e-9:
+                return True
+            query = (homogeneous[i] - weights @ homogeneous[known])[:-1]
+            known.append(int(np.argmax(keys @ query)))
+        return False
+
+    return inside
+
+
+def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
+    """The published method, braid reflect and then Gurobi, called key by key without its process pool."""
+    sys.path.insert(0, str(clone / "unselectable"))
+    published = importlib.import_module("stollen_prob_search")
+    published.W, published.b = keys, None
+
+    def inside(i: int) -> bool:
+        return published.class_is_bounded(
+            i,
+            keys.shape,
+            keys.dtype,
+            approx_algorithm="braid_swap",
+            exact_algorithm="lp_chebyshev",
+            patience=100,
+        )["is_bounded"]
+
+    return inside
+
+
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        began = time.process_time()
+        call()
+        times.append(time.process_time() - began)
+    return statistics.median(times)
+
+
+def compare(name: str, keys: np.ndarray, authors: Path | None, only_inside: bool = False) -> str:
+    """One row of the table."""
+    n, d = keys.shape
+    certificates = certify(keys)
+    once = seconds(lambda: certify(keys), 1)
+    repeats = int(np.clip(2 / once, 1, 15))
+    own = seconds(lambda: certify(keys), repeats)
+    verification = seconds(lambda: certificates.verify(keys), repeats)
+    unselectable = certificates.verdict == "unselectable"
+
+    rng = np.random.default_rng(0)
+    order = rng.permutation(n)
+    inner, outer = order[unselectable[order]], order[~unselectable[order]]
+    cells = []
+    methods = {"HiGHS": by_highs, "Clarkson + nnls": by_nnls}
+    if authors:
+        methods["authors"] = lambda keys: by_authors(authors, keys)
+    for method, make in methods.items():
+        # Unselectable and selectable keys in the matrix' own proportion, from the first key on.
+        turn = np.r_[np.arange(len(inner)) / max(len(inner), 1), np.arange(len(outer)) / max(len(outer), 1)]
+        sample = inner if only_inside else np.r_[inner, outer][np.argsort(turn)]
+        try:
+            inside, began, done, wrong = make(keys), time.process_time(), 0, 0
+            for i in sample:
+                wrong += (inside(int(i)) != unselectable[i]) and certificates.verdict[i] != "borderline"
+                done += 1
+                if time.process_time() - began > BUDGET:
+                    break
+        except Exception as error:
+            cells.append(f"{type(error).__name__}")
+            print(f"{name} {n} x {d}, {method}: {error}", file=sys.stderr)
+            continue
+        total = (time.process_time() - began) / done * len(sample)
+        note = f", {wrong} of {done} keys differ" if wrong else ""
+        estimated = "" if done == len(sample) else "≈ "
+        cells.append(f"{estimated}{_time(total)} ({total / own:,.0f} x){note}")
+    return " | ".join(
+        [name, f"{n} x {d}", f"{unselectable.mean():.0%}", _time(own), _time(verification), *cells]
+    )
+
+
+def _time(value: float) -> str:
+    return f"{value * 1e3:,.1f} ms" if value < 1 else f"{value:,.1f} s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="the small matrices only, about a minute")
+    parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
+    options = parser.parse_args()
+    if options.authors and not (options.authors / "unselectable" / "stollen_prob_search.py").is_file():
+        parser.error(f"{options.authors} has no unselectable/stollen_prob_search.py")
+
+    certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
+    cases = [
+        ("Gaussian", gaussian, 60, 3),
+        ("Gaussian", gaussian, 60, 10),
+        ("residual stream", stream_like, 1024, 8),
+    ]
+    if not options.quick:
+        cases += [
+            ("Gaussian", gaussian, 1024, 8),
+            ("residual stream", stream_like, 1024, 64),
+            ("residual stream", stream_like, 4096, 64),
+            ("Gaussian, 8 inside", interior, 1024, 256),
+            ("Gaussian, 8 inside", interior, 1024, 768),
+        ]
+    methods = ["HiGHS", "Clarkson + nnls", *(["authors"] if options.authors else [])]
+    print("| keys | n x d | unselectable | certify | verify | " + " | ".join(methods) + " |")
+    print("|---|---|---|---|---|" + "---|" * len(methods))
+    for name, make, n, d in cases:
+        keys = make(n, d, np.random.default_rng([n, d]))
+        print("| " + compare(name, keys, options.authors, make is interior) + " |", flush=True)
+        if make is stream_like:
+            print("| " + compare(f"{name}, LayerNorm", layer_norm(keys), options.authors) + " |", flush=True)
+    print(
+        f"\n{platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
+    )
+
+
+if __name__ == "__main__":
+    main()
