@@ -1,9 +1,5 @@
 """The compiled kernel against autograd, on counts and on tokens; its exactness in float32; its edges."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -199,17 +195,3 @@ def test_what_does_not_fit_is_named(change, named):
     label[0] = 4
     with pytest.raises(ValueError, match=named):
         kernel.loss_only(*change(counts, label, tables_of(5, 4, 3)))
-
-
-def test_compilation_is_announced_once_and_then_cached(tmp_path):
-    program = (
-        "import numpy as np; from layernorm_roles.majority import kernel as k; o = lambda *s: np.ones(s, 'f4');"
-        "t = o(2, 3), o(2, 2), o(2, 3), o(3), o(3), o(3), o(3, 3), o(3), o(3, 3), o(3);"
-        "[k.loss_only(np.ones((1, 2), 'u1'), np.zeros(1, int), t) for _ in range(2)]"
-    )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    for lines in (1, 0):
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-        )
-        assert done.stderr.count("\n") == lines, done.stderr

@@ -84,16 +84,26 @@ def exact(norms: pd.DataFrame) -> Figure:
         )
         mesh = _heat(above, part, "simulated", cmap="rocket_r", vmin=0, vmax=1)
         _contours(above, part)
-        above.set_title(f"{style.label(norm)}: simulated (colour), exact (lines)", loc="left")
+        above.set_title(f"{style.label(norm)}: simulated, lines exact", loc="left")
 
+        rare = part[~part.comparable]
+        observed, expected = (
+            (rare[c] * rare.matrices).sum() for c in ("mean_unselectable", "expected_unselectable")
+        )
         part = part.assign(z=part.z.where(part.comparable))
         below.set_facecolor("0.88")
         scores = _heat(below, part, "z", cmap="vlag", vmin=-4, vmax=4)
         z = part.z.dropna()
-        facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, largest {z.abs().max():.1f}" if len(z) > 1 else "-"
+        facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, max {z.abs().max():.1f}" if len(z) > 1 else "-"
         below.set_title(f"z of {len(z)} cells: {facts}", loc="left")
         below.legend(
-            handles=[Patch(color="0.88", label=f"fewer than {EXPECTED_KEYS:.0f} keys expected")],
+            handles=[
+                Patch(
+                    color="0.88",
+                    label=f"under {EXPECTED_KEYS:.0f} keys expected;\n"
+                    f"together {expected:.0f}, observed {observed:.0f}",
+                )
+            ],
             loc="upper left",
             borderaxespad=0.2,
         )
@@ -146,7 +156,7 @@ def finite_precision(precision: pd.DataFrame) -> Figure:
         ax.set_ylim(bottom=min(0, -0.03 * ax.get_ylim()[1]))
         ax.set_title(f"d = {smallest}" if x == "n" else "", loc="left")
     handles, labels = axes[1].get_legend_handles_labels()
-    names = {"eps": "ε", "dtype": "precision"}
+    names = {"eps": "ε", "dtype": "precision", "0.0": "0"}
     axes[1].legend(handles, [names.get(text, text) for text in labels], loc="upper right")
     return figure
 
@@ -174,7 +184,7 @@ def _contours(ax: Axes, part: pd.DataFrame) -> None:
     levels = [np.log10(level) for level in _LEVELS if height.min() < np.log10(level) < height.max()]
     if not levels:
         return
-    colours = ["white" if level > np.log10(0.2) else "0.15" for level in levels]
+    colours = ["white" if level > np.log10(0.3) else "0.15" for level in levels]
     lines = ax.contour(
         grid.columns, grid.index, height, levels=levels, colors=colours, linewidths=0.8, linestyles="solid"
     )

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from layernorm_roles.language_model.compiled import SAFE_SHIFT, exp, jit
+from layernorm_roles.language_model.compiled import SAFE_SHIFT, exp, inlined, jit
 
 WIDEST_HEAD = 8
 """From about here on torch's own kernel is faster."""
@@ -102,7 +102,7 @@ def _backward(q, k, v, out, log_total, out_grad, q_grad, k_grad, v_grad):
                 q_grad[h, c, i] = sum_q
 
 
-@jit
+@inlined
 def _scores(q, k, i, e):
     """e[j] = q_i . k_j for the keys j <= i."""
     e[: i + 1] = 0

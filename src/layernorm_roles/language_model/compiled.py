@@ -9,7 +9,11 @@ from numba.extending import intrinsic
 SAFE_SHIFT = 40.0
 """Largest bound on |score| that serves as a softmax's shift: exp(-2 * 40) is still a normal number in float32."""
 
-jit = numba.njit(fastmath=True, cache=True, boundscheck=False)
+jit = numba.njit(fastmath=True, cache=True)
+
+inlined = numba.njit(fastmath=True, forceinline=True)
+"""For what a kernel calls: a process that compiles would else run another copy of it, with other roundings, than one
+that loads the kernel from numba's cache."""
 
 
 @intrinsic
@@ -20,7 +24,7 @@ def _float32_of_bits(typing_context, bits):
     return types.float32(types.int32), generate
 
 
-@numba.njit(fastmath=True, inline="always")
+@inlined
 def exp(x):
     """exp(x) in float32 for x in [-87, 0], to 5 units in the last place (3e-7); below -87, exp(-87) = 2e-38.
 

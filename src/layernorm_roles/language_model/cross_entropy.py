@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from layernorm_roles.language_model.compiled import SAFE_SHIFT, exp, jit
+from layernorm_roles.language_model.compiled import SAFE_SHIFT, exp, inlined, jit
 
 Result = tuple[Float[Tensor, ""], Float[Tensor, "tokens d"], Float[Tensor, "entries d"]]
 """Mean loss, and its gradients with respect to the hidden states and the weight."""
@@ -130,7 +130,7 @@ def _sweep(h, w, targets, h_grad, w_grad, bound):
     return loss
 
 
-@jit
+@inlined
 def _token(h, w, target, h_grad, bound, e, factor):
     """One token's loss; leaves its exponentials in `e`, and in `factor` what they contribute to w_grad."""
     d, entries = w.shape

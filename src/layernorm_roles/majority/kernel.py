@@ -41,7 +41,9 @@ ROWS, COLUMNS = 2, 4
 # Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-compiled = njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+# What is called from compiled code is inlined: a process that compiles would else run another copy of it, with other
+# roundings, than one that loads `_all_pairs` from numba's cache.
+compiled = njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
 
 
 def loss_and_gradients(
@@ -317,7 +319,7 @@ _LAYOUT = {
 
 
 # Not "reassoc": it would put the two parts of ln 2 together again.
-STRICT = {"fastmath": FASTMATH - {"reassoc", "arcp"}, "error_model": "numpy"}
+STRICT = {"fastmath": FASTMATH - {"reassoc", "arcp"}, "error_model": "numpy", "forceinline": True}
 
 
 @overload(_exp, jit_options=STRICT)
@@ -580,7 +582,7 @@ def _backward(c, w, b, g):
 # ---- The whole sweep.
 
 
-@compiled
+@njit(cache=True, fastmath=FASTMATH, error_model="numpy")
 def _all_pairs(counts, words, label, w, block, g, backward):
     sequences, classes = counts.shape
     loss, correct, tokens = 0.0, 0, 0

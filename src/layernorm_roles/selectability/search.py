@@ -33,7 +33,7 @@ _BLOCK = 64  # queries scored at once
 REFLECT = 32  # dimensions from which braid reflect saves more searches than it costs
 
 
-@njit(cache=True)
+@njit
 def beaten_by(W, Q, who, other, gap):
     """For each query Q[k], meant for key who[k]: its best rival `other` and the lead `gap` over it (filled in)."""
     n = len(W)
@@ -58,7 +58,7 @@ def beaten_by(W, Q, who, other, gap):
             other[start + k] = at[k]
 
 
-@njit(cache=True)
+@njit
 def _accept(Q, who, gap, B, biased, enough, verdict, queries):
     """Enter the queries whose margin is above `enough`; how many there were."""
     found = 0
@@ -72,7 +72,7 @@ def _accept(Q, who, gap, B, biased, enough, verdict, queries):
     return found
 
 
-@njit(cache=True)
+@njit
 def by_direction(W, Q, B, biased, enough, verdict, queries):
     """Try query Q[i] for every open key i."""
     who = np.flatnonzero(verdict == OPEN)
@@ -82,7 +82,7 @@ def by_direction(W, Q, B, biased, enough, verdict, queries):
     _accept(chosen, who, gap, B, biased, enough, verdict, queries)
 
 
-@njit(cache=True)
+@njit
 def by_reflection(W, B, biased, enough, verdict, queries):
     """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
     r = W.shape[1]
@@ -108,8 +108,10 @@ def by_reflection(W, B, biased, enough, verdict, queries):
                 Q[k] -= (2 * gap[k] / length) * bisector
 
 
-# Sums may be taken in any order (SIMD); NaN and infinity keep their meaning, and none gets here.
-_sums = njit(cache=True, fastmath={"reassoc", "contract"})
+# Sums may be taken in any order (SIMD); NaN and infinity keep their meaning, and none gets here. Always inlined: a
+# process that compiles would else run another copy of these functions, with other roundings, than one that loads
+# `decide` from numba's cache.
+_sums = njit(fastmath={"reassoc", "contract"}, forceinline=True)
 
 
 @_sums
@@ -172,7 +174,7 @@ class Corral(NamedTuple):
     h: np.ndarray
 
 
-@njit(cache=True)
+@njit
 def _new_corral(r):
     size = r + 1
     return Corral(
@@ -187,7 +189,7 @@ def _new_corral(r):
     )
 
 
-@_sums
+@njit
 def _add(c, m, row, mass, name, shift):
     """Border the corral's inverse by one atom of weight 0. False if it depends affinely on the others."""
     if m > len(row):
@@ -213,7 +215,7 @@ def _add(c, m, row, mass, name, shift):
     return True
 
 
-@_sums
+@njit
 def _drop(c, m, k):
     """Take atom k out; the last atom takes its place."""
     for a in range(m):
@@ -231,7 +233,7 @@ def _drop(c, m, k):
     c.rows[k] = c.rows[last]
 
 
-@_sums
+@njit
 def _rebuild(c, m, W, x, shift):
     """The corral as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
     row = np.empty(len(x))
@@ -247,7 +249,7 @@ def _rebuild(c, m, W, x, shift):
     return m
 
 
-@_sums
+@njit
 def _sharpen(c, m, shift):
     """One step of iterative refinement of G u = mass."""
     r = c.rows.shape[1]
@@ -261,7 +263,7 @@ def _sharpen(c, m, shift):
         c.u[a] += c.h[a]
 
 
-@_sums
+@njit
 def _settle(c, m, y):
     """Wolfe's minor cycle: towards the nearest point of the affine hull, dropping what turns negative.
 
@@ -284,7 +286,7 @@ def _settle(c, m, y):
     return m
 
 
-@njit(cache=True)
+@njit
 def by_search(W, B, biased, enough, outward, verdict, queries, support, weights):
     """Wolfe's algorithm over Clarkson's pool for every open key.
 
@@ -407,7 +409,7 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights)
             pooled = _join(i, everything, pool, names_in_pool, place, pooled)
 
 
-@njit(cache=True)
+@njit
 def _join(j, everything, pool, names, place, pooled):
     """Put key j into the pool, once; the pool's new size."""
     if place[j] >= 0:
@@ -418,7 +420,7 @@ def _join(j, everything, pool, names, place, pooled):
     return pooled + 1
 
 
-@njit(cache=True)
+@njit
 def twins(bits):
     """For each row of bits (n, d) of uint64 another row equal to it, or -1."""
     n, d = bits.shape
