@@ -1,5 +1,6 @@
 """Figure 4, Tables 1 to 4 and the figure of the heads, from the language models' Parquet."""
 
+import re
 from collections.abc import Iterable
 
 import matplotlib.pyplot as plt
@@ -306,7 +307,9 @@ def _examples(tokens: pd.DataFrame, number: int = 8) -> list[str]:
     lines = []
     for context in ranked.index[ranked > 0]:
         sentence = first[first.context == context].sort_values("position")
-        lines.append("".join(_mark(t.token, t.unselectable) for t in sentence.itertuples()).strip())
+        line = "".join(_mark(t.token, t.unselectable) for t in sentence.itertuples()).strip()
+        line = line.replace("****", "")  # neighbours share their emphasis
+        lines.append(re.sub("\N{REPLACEMENT CHARACTER}+", "\N{REPLACEMENT CHARACTER}", line))
     return lines or ["(none has an unselectable token)"]
 
 

@@ -9,7 +9,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from scipy.integrate import quad
 
 from layernorm_roles.evidence import style
@@ -69,14 +69,17 @@ def draw(name: str, metrics: pd.DataFrame, vectors: pd.DataFrame) -> Figure:
 
 
 def curves(metrics: pd.DataFrame, column: str, log: bool = False, dim: int = 0) -> Figure:
-    """Mean over seeds with its 95 % interval against steps, a line a variant; the paper's numbers as diamonds."""
+    """Mean over seeds against steps, a line a variant; the paper's numbers as diamonds.
+
+    With at least `ENOUGH_SEEDS` seeds a band shows the mean's 95 % interval, with fewer thin lines show the runs.
+    """
     if metrics.empty:
         return style.empty()
     few = metrics.variant.nunique() <= 2
-    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.5) if few else (style.PAGE * 0.75, 3.0))
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.5) if few else (style.PAGE, 3.0))
     _lines(axes, metrics, column)
     marked = _mark_paper(axes, metrics, column)
-    _legend(axes, metrics, marked, beside=not few)
+    _legend(axes, metrics, marked, beside=not few, column=column)
     _scales(axes, column, log)
     if dim:
         _mark_random(axes, dim)
@@ -109,20 +112,28 @@ def samplings(metrics: pd.DataFrame, dim: int) -> Figure:
     return figure
 
 
+ENOUGH_SEEDS = 5
+"""Of so many a mean has an interval worth drawing; that of three would cover the figure."""
+
+
 def _lines(axes: Axes, metrics: pd.DataFrame, column: str) -> None:
-    sns.lineplot(
-        metrics,
-        x="step",
-        y=column,
-        hue="variant",
-        hue_order=style.order(metrics.variant),
-        palette=style.palette(metrics.variant),
-        errorbar=t_interval,
-        err_kws={"alpha": 0.2, "linewidth": 0},
-        legend=False,
-        ax=axes,
-    )
+    look = {
+        "x": "step",
+        "y": column,
+        "hue": "variant",
+        "hue_order": style.order(metrics.variant),
+        "palette": style.palette(metrics.variant),
+        "legend": False,
+        "ax": axes,
+    }
+    many = metrics.groupby("variant").seed.transform("nunique") >= ENOUGH_SEEDS
+    if not many.all():
+        sns.lineplot(metrics[~many], **look, units="seed", estimator=None, lw=0.6, alpha=0.45)
+        sns.lineplot(metrics[~many], **look, errorbar=None)
+    if many.any():
+        sns.lineplot(metrics[many], **look, errorbar=t_interval, err_kws={"alpha": 0.2, "linewidth": 0})
     axes.set(xlabel="step", xlim=(0, max(metrics.step.max(), 1)))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _mark_paper(axes: Axes, metrics: pd.DataFrame, column: str) -> bool:
@@ -137,11 +148,11 @@ def _mark_paper(axes: Axes, metrics: pd.DataFrame, column: str) -> bool:
     return marked
 
 
-def _legend(axes: Axes, metrics: pd.DataFrame, marked: bool, beside: bool = False) -> None:
+def _legend(axes: Axes, metrics: pd.DataFrame, marked: bool, beside: bool = False, column: str = "") -> None:
     colours = style.palette(metrics.variant)
     seeds = metrics.groupby("variant").seed.nunique()
     handles = [
-        Line2D([], [], color=colours[variant], label=f"{style.label(variant)} ({seeds[variant]} seeds)")
+        Line2D([], [], color=colours[variant], label=f"{style.label(variant)} ({_seeds(seeds[variant])})")
         for variant in style.order(metrics.variant)
     ]
     if marked:
@@ -150,7 +161,13 @@ def _legend(axes: Axes, metrics: pd.DataFrame, marked: bool, beside: bool = Fals
             Line2D([], [], ls="", marker="D", ms=4.5, mfc="white", mec=grey, label="paper, read off")
         )
     place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {"loc": "best"}
+    if column == "query_angle_mean" and not beside:
+        place = {"loc": "center right", "bbox_to_anchor": (1.0, 0.58)}  # between the curves, off their bands
     axes.legend(handles=handles, **place)
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seeds" if number >= ENOUGH_SEEDS else f"{number} seeds, thin: each"
 
 
 def _scales(axes: Axes, column: str, log: bool = False) -> None:
@@ -161,7 +178,9 @@ def _scales(axes: Axes, column: str, log: bool = False) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda angle, _: f"{angle:.0f}°"))
     elif log:
         axes.set_yscale("log")
-        axes.set_yticks([0.2, 0.3, 0.5, 1, 2, 3, 5])
+        axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
+        drawn = [line.get_ydata() for line in axes.lines]
+        axes.set_ylim(0.9 * min(y.min() for y in drawn), 1.1 * max(y.max() for y in drawn))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif column == "test_accuracy":
@@ -173,8 +192,8 @@ def _scales(axes: Axes, column: str, log: bool = False) -> None:
 def _mark_random(axes: Axes, dim: int) -> None:
     angle = random_angle(dim)
     axes.axhline(angle, color="#999999", lw=0.8, ls=":", zorder=0)
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
-    axes.annotate("random direction", (0.99, angle), fontsize=6, color="#777777", **place)
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "top"}
+    axes.annotate("random direction", (0.99, angle - 1), fontsize=6, color="#777777", **place)
 
 
 VIEW = {"elev": 16, "azim": -14}
@@ -183,6 +202,8 @@ LIMIT = 1.9
 
 def keys_and_queries(vectors: pd.DataFrame) -> Figure:
     """Keys and queries of all runs in three dimensions, a panel a variant, on the same axes and view.
+
+    Keys outside the box are counted, not drawn.
 
     Drawn with them: the plane orthogonal to the ones vector, and the ones vector itself. A query outside the box
     is drawn on its line, at the box, hollow: its direction is what matters.
@@ -197,9 +218,9 @@ def keys_and_queries(vectors: pd.DataFrame) -> Figure:
     for number, variant in enumerate(variants, start=1):
         axes = figure.add_subplot(rows, columns, number, projection="3d")
         of_variant = vectors[vectors.variant == variant]
-        seeds = of_variant.seed.nunique()
-        _panel(axes, of_variant, style.palette(variants)[variant])
-        axes.set_title(f"{style.label(variant)} ({seeds} runs)", y=0.98)
+        outside = _panel(axes, of_variant, style.palette(variants)[variant])
+        facts = f"{of_variant.seed.nunique()} runs" + (f"; {outside} keys outside the box" if outside else "")
+        axes.set_title(f"{style.label(variant)} ({facts})", y=0.98)
     grey = "#333333"
     figure.legend(
         handles=[
@@ -219,7 +240,8 @@ def keys_and_queries(vectors: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(axes, vectors: pd.DataFrame, colour: str) -> None:
+def _panel(axes, vectors: pd.DataFrame, colour: str) -> int:
+    """Draws one variant; the number of keys that are outside the box."""
     angle = np.linspace(0, 2 * np.pi, 90)
     across = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     disc = 1.15 * np.sqrt(3) * (np.cos(angle)[:, None] * across[0] + np.sin(angle)[:, None] * across[1])
@@ -229,7 +251,8 @@ def _panel(axes, vectors: pd.DataFrame, colour: str) -> None:
 
     kinds = {kind: np.stack(part.vector.to_numpy()) for kind, part in vectors.groupby("kind")}
     keys, queries = kinds["key"], kinds["query"]
-    axes.scatter(*keys.T, s=13, color=colour, alpha=0.75, linewidth=0, depthshade=False)
+    near = np.abs(keys).max(axis=1) <= LIMIT
+    axes.scatter(*keys[near].T, s=13, color=colour, alpha=0.75, linewidth=0, depthshade=False)
     excess = np.abs(queries).max(axis=1) / LIMIT
     inside = excess <= 1
     axes.scatter(*queries[inside].T, s=11, marker="^", color="black", linewidth=0, depthshade=False)
@@ -251,6 +274,7 @@ def _panel(axes, vectors: pd.DataFrame, colour: str) -> None:
     axes.tick_params(pad=-3, labelsize=6)
     axes.set_box_aspect((1, 1, 1), zoom=0.95)
     axes.view_init(**VIEW)
+    return int((~near).sum())
 
 
 THRESHOLDS = (1.0, 0.5, 0.35, 0.25)

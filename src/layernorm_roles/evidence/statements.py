@@ -140,7 +140,7 @@ def draw_geometry(geometry: pd.DataFrame) -> Figure:
             label=f"eps {eps:.0e}",
         )
     right.set(xscale="log", yscale="log", xlabel="root mean square of f(x)")
-    right.set_title("largest gap, outside to inside")
+    right.set_title("difference, ε in or out")
     _legend_below(right)
     return figure
 
