@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -43,12 +45,28 @@ class Progress:
             self.shown = now
 
 
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent: an orphan must not write beside the job that takes its place."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    log.error("the process that started this job is gone")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end(*_: object) -> None:
+    log.error("ended by SIGTERM")
+    sys.exit(128 + signal.SIGTERM)  # an exception, unlike the signal's default: temporary files are removed
+
+
 @contextmanager
 def job(log_file: str | Path) -> Iterator[None]:
     """Log to `log_file`; end on bad input (ValueError) or a failing disk (OSError) with one clear line.
 
-    The full traceback of any error goes to the log.
+    The full traceback of any error goes to the log. Asked to end (SIGTERM), or left alone by a Snakemake that was
+    killed, the job ends and leaves nothing half-written.
     """
+    signal.signal(signal.SIGTERM, _end)
+    threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     Path(log_file).parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(log_file, mode="w")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from layernorm_roles import store
+from layernorm_roles import checkpoint, store
 from layernorm_roles.language_model import bert, train
 from layernorm_roles.language_model.runs import Run
 from layernorm_roles.text import contexts, tokenizer
@@ -68,16 +68,17 @@ def test_a_killed_run_resumes_to_the_same_bytes(corpus, tmp_path, kind):
     program = (
         "import json, sys, time\n"
         "from pathlib import Path\n"
+        "from layernorm_roles import checkpoint\n"
         "from layernorm_roles.language_model import train\n"
         "from layernorm_roles.language_model.runs import Run\n"
         "from layernorm_roles.text.contexts import Prepared\n"
         "kind, settings, folder, out = sys.argv[1:]\n"
-        "save = train._Run.save\n"
+        "save = checkpoint.Checkpoint.save\n"
         "def save_and_wait(*args):\n"
         "    save(*args)\n"
         "    print('saved', flush=True)\n"
         "    time.sleep(0.2)\n"
-        "train._Run.save = save_and_wait\n"
+        "checkpoint.Checkpoint.save = save_and_wait\n"
         "files = [Path(out) / name for name in ('initial', 'final', 'metrics', 'checkpoint')]\n"
         "run = Run(kind, 'layernorm', 1, 'layernorm', json.loads(settings), Prepared(Path(folder)))\n"
         "run.train(train.Outputs(*files), 'cpu', 1)\n"
@@ -103,36 +104,40 @@ def stopped(corpus, out, monkeypatch, settings=GPT):
     class Stop(Exception):
         pass
 
-    save = train._Run.save
+    save = checkpoint.Checkpoint.save
 
     def save_and_stop(*args):
         save(*args)
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(train._Run, "save", save_and_stop)
+        patch.setattr(checkpoint.Checkpoint, "save", save_and_stop)
         with pytest.raises(Stop):
             Run("gpt", "projection", 0, "projection", settings, corpus).train(out, "cpu", 1)
 
 
-def test_foreign_and_damaged_checkpoints_are_refused(corpus, tmp_path, monkeypatch):
+def test_a_foreign_or_damaged_checkpoint_is_said_and_not_used(corpus, tmp_path, monkeypatch, capsys):
+    run = Run("gpt", "projection", 0, "projection", GPT, corpus)
+    run.train(outputs(tmp_path / "whole"), "cpu", 1)
+    whole = everything(outputs(tmp_path / "whole"))
     out = outputs(tmp_path)
-    out.final.parent.mkdir(exist_ok=True)
-    out.final.write_bytes(b"earlier")
+
+    stopped(corpus, out, monkeypatch, GPT | {"learning_rate": 0.02})
+    run.train(out, "cpu", 1)
+    assert "checkpoint of another run (different: settings)" in capsys.readouterr().err
+    assert everything(out) == whole
+
     stopped(corpus, out, monkeypatch)
-    other = Run("gpt", "projection", 0, "projection", {**GPT, "learning_rate": 0.02}, corpus)
-    with pytest.raises(
-        ValueError, match=r"checkpoint: a checkpoint of another configuration.*settings.*delete it"
-    ):
-        other.train(out, "cpu", 1)
-    same = Run("gpt", "projection", 0, "projection", GPT, corpus)
-    for size in (0, 7, 100, out.checkpoint.stat().st_size - 1):
-        out.checkpoint.write_bytes(out.checkpoint.read_bytes()[:size])
-        with pytest.raises(ValueError, match="checkpoint: damaged"):
-            same.train(out, "cpu", 1)
-        out.checkpoint.unlink()
-        stopped(corpus, out, monkeypatch)
-    assert out.final.read_bytes() == b"earlier"
+    run.train(out, "cpu", 1, code="edited")
+    assert "checkpoint of another run (different: code)" in capsys.readouterr().err
+    assert everything(out) == whole
+
+    stopped(corpus, out, monkeypatch)
+    out.checkpoint.write_bytes(out.checkpoint.read_bytes()[:-1])
+    run.train(out, "cpu", 1)
+    assert "checkpoint: damaged" in capsys.readouterr().err
+    assert everything(out) == whole
+    assert not out.checkpoint.exists()
 
 
 def test_metrics_and_learning(corpus, tmp_path):

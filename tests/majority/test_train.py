@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 import torch
 
+from layernorm_roles.checkpoint import Checkpoint
 from layernorm_roles.majority import data, train
 from layernorm_roles.majority.model import pair_loss
 
@@ -22,6 +23,7 @@ TASK = {
     "schedule_steps": 120,
     "learning_rate": 0.01,
     "metrics_every": 20,
+    "checkpoint_every": 7,
 }
 
 
@@ -44,6 +46,46 @@ def test_the_same_seed_gives_the_same_bytes_and_learns(sets):
     assert loss.iloc[-1] < 0.7 * loss.iloc[0]
     assert list(first.metrics.step) == [0, 20, 40, 60]
     assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 20, 40, 60)])
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("checkpoints", [1, 5, 8])
+@pytest.mark.parametrize("norm", ["layernorm", "stateful:Stateful"])
+def test_a_killed_run_goes_on_to_the_same_bytes(sets, tmp_path, monkeypatch, norm, checkpoints):
+    """Killed at its first, a middle and its last checkpoint, the last one after more than ten epochs."""
+    whole = train.train(TASK, norm, 3, sets)
+    kept = Checkpoint(tmp_path / "checkpoint", {"seed": 3})
+    save, left = Checkpoint.save, iter(range(checkpoints - 1, -1, -1))
+
+    def save_and_die(*args):
+        save(*args)
+        if next(left) == 0:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save_and_die)
+        with pytest.raises(Killed):
+            train.train(TASK, norm, 3, sets, checkpoint=kept)
+    torch.manual_seed(999)
+    taken = []
+    monkeypatch.setattr(train, "losses", counted(taken))
+    resumed = train.train(TASK, norm, 3, sets, checkpoint=kept)
+    assert sum(taken) == TASK["steps"] - 7 * checkpoints, "steps that were kept are not taken again"
+    pd.testing.assert_frame_equal(resumed.metrics, whole.metrics, check_exact=True)
+    pd.testing.assert_frame_equal(resumed.vectors, whole.vectors, check_exact=True)
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+
+
+def counted(taken, losses=train.losses):
+    def watched(*args):
+        taken.append(torch.is_grad_enabled())
+        return losses("cpu")(*args)
+
+    return lambda device: watched
 
 
 def test_compiled_and_pytorch_loss_give_the_same_curve(sets, monkeypatch):

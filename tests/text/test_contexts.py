@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from layernorm_roles import store
 from layernorm_roles.text import contexts, tokenizer
+from layernorm_roles.text import manifest as manifests
 
 SPLIT = {"training": 0.6, "validation": 0.2, "held_out": 0.2}
 
@@ -154,3 +155,34 @@ def test_manifest_is_json_with_hashes(settings, tmp_path):
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert set(manifest["sha256"]) == {"tokenizer.json", "training.npy", "validation.npy"}
     assert manifest["corpus"]["licence"] == "none"
+
+
+def test_a_file_that_changed_since_the_manifest_is_never_read(settings, tmp_path):
+    """Whatever bit is flipped: in the tokens or the tokenizer, all of which would still load, or in the manifest."""
+    out = contexts.Prepared(tmp_path / "out")
+    contexts.prepare(settings, out.folder)
+    rng = np.random.default_rng(0)
+    readers = {
+        out.tokens("training"): lambda path: contexts.stream(path, 300, 64),
+        out.tokens("validation"): lambda path: contexts.stream(path, 300, 64),
+        out.tokenizer: tokenizer.load,
+        out.manifest: manifests.read,
+    }
+    for path, read in readers.items():
+        whole = path.read_bytes()
+        reference = read(path)
+        for position in rng.integers(len(whole), size=20):
+            path.write_bytes(
+                whole[:position] + bytes([whole[position] ^ 1 << rng.integers(7)]) + whole[position + 1 :]
+            )
+            if path == out.manifest:  # white space may differ
+                try:
+                    assert read(path) == reference
+                    continue
+                except ValueError as error:
+                    assert f"{path}: damaged" in str(error)
+            else:
+                with pytest.raises(ValueError, match=rf"{path.name}: damaged.*delete it and run again"):
+                    read(path)
+        path.write_bytes(whole)
+        read(path)

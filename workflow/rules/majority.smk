@@ -37,7 +37,7 @@ rule majority_train:
         norm=lambda wildcards: norm_class(config, wildcards.variant),
         norm_code=lambda wildcards: norm_code(wildcards.variant),
         device=device(),
-        code=code("majority", "norms"),
+        code=code("majority", "checkpoint", "norms"),
     script:
         "../scripts/train_majority.py"
 

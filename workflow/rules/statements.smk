@@ -42,7 +42,7 @@ rule fusion:
         f"{RUN}/benchmarks/fusion.tsv"
     params:
         settings=config["statements"]["fusion"],
-        code=code("statements/fusion", "statements/trained", "language_model", "norms"),
+        code=code("statements/fusion", "statements/trained", "language_model", "checkpoint", "norms"),
     script:
         "../scripts/measure_fusion.py"
 
@@ -117,7 +117,7 @@ rule score_scale:
         f"{RUN}/benchmarks/score_scale.tsv"
     params:
         settings=config["statements"]["score_scale"],
-        code=code("statements/score_scale", "statements/trained", "language_model", "norms"),
+        code=code("statements/score_scale", "statements/trained", "language_model", "checkpoint", "norms"),
     script:
         "../scripts/measure_score_scale.py"
 

@@ -9,7 +9,8 @@ with job(snakemake.log[0]):
 
     run, corpus = snakemake.wildcards, Prepared(Path(snakemake.input.manifest).parent)
     files = [Path(snakemake.output[name]) for name in ("initial", "final", "metrics")]
-    checkpoint = files[0].with_name("checkpoint.safetensors")
+    out = Outputs(*files, files[0].with_name("checkpoint.safetensors"))
+    code = [snakemake.params.code, snakemake.params.norm_code]
     Run(
         run.model, run.variant, int(run.seed), snakemake.params.norm, snakemake.params.settings, corpus
-    ).train(Outputs(*files, checkpoint), snakemake.params.device, snakemake.threads)
+    ).train(out, snakemake.params.device, snakemake.threads, code)

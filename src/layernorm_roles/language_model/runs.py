@@ -1,6 +1,5 @@
 """One run from a configuration's values to its files: which model, which task, which keys."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from layernorm_roles import store
+from layernorm_roles.checkpoint import load as load_weights
 from layernorm_roles.language_model import bert, keys, model
 from layernorm_roles.language_model import train as training
-from layernorm_roles.text import documents, tokenizer
+from layernorm_roles.text import documents, manifest, tokenizer
 from layernorm_roles.text.contexts import Prepared
 
 
@@ -40,15 +40,15 @@ class Run:
             "norm": self.norm,
             "seed": self.seed,
             "settings": dict(self.settings),
-            "text": hashlib.sha256(self.corpus.manifest.read_bytes()).hexdigest(),
+            "text": manifest.read(self.corpus.manifest)["checksum"],
         }
 
-    def train(self, out: training.Outputs, device: str, threads: int) -> None:
-        """Train, and write the files of `out`."""
+    def train(self, out: training.Outputs, device: str, threads: int, code: Any = None) -> None:
+        """Train, and write the files of `out`; `code` is the code's version, for the checkpoint."""
         self._contexts()  # what does not fit should show now, not after hours of training
         task = self._task()
         network = self._model(getattr(task, "classes", None))
-        training.train(network, task, self.settings, self.identity, out, device, threads)
+        training.train(network, task, self.settings, self.identity, out, device, threads, code)
 
     def keys(self, weights: Mapping[str, Path], threads: int) -> keys.Verdicts:
         """Verdicts for every checkpoint of `weights` (its name, its file), in the tables' columns."""
@@ -102,8 +102,8 @@ class Run:
         return bert.Labelled(*parts, self._tokenizer, self.settings, self.seed)
 
     def _restore(self, path: Path) -> nn.Module:
-        weights, metadata = training.load_weights(path)
-        if json.loads(metadata.get("identity", "{}")) != json.loads(json.dumps(self.identity)):
+        weights, about = load_weights(path)
+        if about.get("identity") != json.loads(json.dumps(self.identity)):
             raise ValueError(f"{path}: weights of another configuration; delete them and run again")
         classes = len(weights["classify.weight"]) if "classify.weight" in weights else None
         network = self._model(classes)

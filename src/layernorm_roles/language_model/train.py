@@ -4,8 +4,6 @@ Two variants with the same seed start from the same draw of the weights, read th
 and drop out the same units: their difference is the norm.
 """
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,11 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from layernorm_roles import store
+from layernorm_roles import checkpoint, store
 from layernorm_roles.job import Progress
 from layernorm_roles.text import contexts
 
@@ -100,12 +96,13 @@ def train(
     out: Outputs,
     device: str = "cpu",
     threads: int = 1,
+    code: Any = None,
 ) -> None:
     """Train `model` on `task`; write its weights before and after, and the metrics.
 
-    `identity` says which run this is (variant, seed and all settings): it goes with the outputs, and a checkpoint
-    made with another one is refused. Resumed from its checkpoint, a run gives the bytes of one that never stopped.
-    ValueError: a foreign or damaged checkpoint, or a loss that is no longer finite.
+    `identity` says which run this is (variant, seed and all settings) and goes with the outputs. Resumed from its
+    checkpoint, a run gives the bytes of one that never stopped; a checkpoint of another identity, device or `code`
+    is not used. ValueError: a loss that is no longer finite.
     """
     torch.set_num_threads(threads)
     initial = {name: p.clone() for name, p in model.state_dict().items()}
@@ -114,11 +111,14 @@ def train(
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"], fused=True
     )
-    run = _Run(model, optimiser, torch.zeros((), dtype=torch.float64, device=device), [], 0.0)
-    step = run.load(out.checkpoint, identity) if out.checkpoint.exists() else 0
+    saved = checkpoint.Checkpoint(out.checkpoint, {**identity, "device": device, "code": code})
+    reached = saved.load(model, optimiser) or {"step": 0, "rows": [], "loss": 0.0, "seconds": 0.0}
+    step, rows = reached["step"], reached["rows"]
+    # Summed on the device: to read the loss at every step would make the GPU wait.
+    loss_sum = torch.tensor(reached["loss"], dtype=torch.float64, device=device)
     steps, every = settings["steps"], settings["evaluate_every"]
     title = f"language model {identity['model']} {identity['variant']} seed {identity['seed']}"
-    progress, began = Progress(title, steps, "steps", step), time.monotonic() - run.seconds
+    progress, began = Progress(title, steps, "steps", step), time.monotonic() - reached["seconds"]
 
     def rate(step: int) -> float:
         return settings["learning_rate"] * (1 - step / steps)
@@ -134,7 +134,7 @@ def train(
         }
         if not np.isfinite([row["train_loss"], row["valid_loss"]]).all():
             raise ValueError(f"{title}: the loss is no longer finite at step {step}; lower learning_rate")
-        run.rows.append(row)
+        rows.append(row)
 
     model.train()
     while step < steps:
@@ -147,22 +147,24 @@ def train(
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
         optimiser.step()
-        run.loss += loss.detach()
+        loss_sum += loss.detach()
         step += 1
         if step % every == 0 or step == steps:
-            measure(step, run.loss.item() / (step - run.rows[-1]["step"]))
-            run.loss.zero_()
-            progress(step, f"train {run.rows[-1]['train_loss']:.3f}, valid {run.rows[-1]['valid_loss']:.3f}")
+            measure(step, loss_sum.item() / (step - rows[-1]["step"]))
+            loss_sum.zero_()
+            progress(step, f"train {rows[-1]['train_loss']:.3f}, valid {rows[-1]['valid_loss']:.3f}")
         if step % settings["checkpoint_every"] == 0 and step < steps:
-            run.seconds = time.monotonic() - began
-            run.save(out.checkpoint, identity, step)
+            seconds = time.monotonic() - began
+            saved.save(
+                model, optimiser, {"step": step, "rows": rows, "loss": loss_sum.item(), "seconds": seconds}
+            )
 
     about = store.provenance(dict(identity), device, SEED_RULE)
-    metrics = pd.DataFrame(run.rows).assign(variant=identity["variant"], seed=identity["seed"])
-    save_weights(initial, identity, out.initial)
-    save_weights(model.state_dict(), identity, out.final)
+    metrics = pd.DataFrame(rows).assign(variant=identity["variant"], seed=identity["seed"])
+    checkpoint.save(initial, out.initial, {"identity": identity})
+    checkpoint.save(model.state_dict(), out.final, {"identity": identity})
     store.write(metrics, "language_model_metrics", out.metrics, about)
-    out.checkpoint.unlink(missing_ok=True)
+    saved.remove()
 
 
 @torch.no_grad()
@@ -177,75 +179,3 @@ def _validate(model: nn.Module, task: Task, device: str) -> float:
 
 def _to(device: str, batch: Batch) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(array).to(device) for array in batch)
-
-
-def fingerprint(identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-
-
-def save_weights(weights: Mapping[str, Tensor], identity: Mapping[str, Any], path: Path) -> None:
-    """One safetensors file; its metadata says which run it is of."""
-    metadata = {"identity": json.dumps(identity, sort_keys=True)}
-    with store.whole(path) as partial:
-        save_file({name: p.detach().cpu().contiguous() for name, p in weights.items()}, partial, metadata)
-
-
-def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a safetensors file and its metadata. ValueError for a missing or damaged file."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path}: damaged or no safetensors file ({error}); delete it and run again"
-        ) from None
-
-
-class _Run:
-    """All that a training loop carries from one step to the next, to a file and back."""
-
-    def __init__(self, model: nn.Module, optimiser, loss: Tensor, rows: list[dict], seconds: float):
-        self.model, self.optimiser, self.loss, self.rows, self.seconds = model, optimiser, loss, rows, seconds
-
-    def save(self, path: Path, identity: Mapping[str, Any], step: int) -> None:
-        tensors = {f"model.{name}": p for name, p in self.model.state_dict().items()}
-        for i, state in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{i}.{name}": value for name, value in state.items()}
-        tensors |= {"generator.cpu": torch.get_rng_state(), "loss": self.loss}
-        if self.loss.is_cuda:
-            tensors["generator.cuda"] = torch.cuda.get_rng_state()
-        metadata = {
-            "identity": json.dumps(identity, sort_keys=True),
-            "progress": json.dumps({"step": step, "rows": self.rows, "seconds": self.seconds}),
-        }
-        with store.whole(path) as partial:
-            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, partial, metadata)
-
-    def load(self, path: Path, identity: Mapping[str, Any]) -> int:
-        """Continue from `path`; returns the step reached."""
-        tensors, metadata = load_weights(path)
-        theirs = json.loads(metadata.get("identity", "{}"))
-        if theirs != json.loads(json.dumps(identity)):
-            different = sorted(k for k in {*theirs, *identity} if theirs.get(k) != identity.get(k))
-            raise ValueError(
-                f"{path}: a checkpoint of another configuration (it differs in {', '.join(different)}); "
-                "delete it to train from the start"
-            )
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "generator": {}}
-        for name, tensor in tensors.items():
-            part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = tensor
-        self.model.load_state_dict(parts["model"])
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in parts["optimiser"].items():
-            i, key = name.split(".")
-            state.setdefault(int(i), {})[key] = tensor
-        groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
-        self.loss.copy_(tensors["loss"])
-        torch.set_rng_state(parts["generator"]["cpu"])
-        if self.loss.is_cuda:
-            torch.cuda.set_rng_state(parts["generator"]["cuda"])
-        reached = json.loads(metadata["progress"])
-        self.rows, self.seconds = reached["rows"], reached["seconds"]
-        return reached["step"]

@@ -1,17 +1,16 @@
 """One training run of the majority transformer, as released: Adam, an epoch's permutation, linear decay."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import safetensors.torch
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layernorm_roles import store
+from layernorm_roles.checkpoint import Checkpoint
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.model import MajorityTransformer, Tables, pair_loss
@@ -40,12 +39,14 @@ def train(
     data: dict[str, Sequences],
     device: str = "cpu",
     title: str = "majority",
+    checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Train one model; `task` is an experiment of config.yaml's `majority`, `norm` a name for `norms.build`.
 
     On the CPU the numba kernel computes loss and gradients, elsewhere PyTorch does; same numbers up to
-    rounding. On one machine the same arguments give the same bytes. Raises ValueError if the loss stops
-    being finite.
+    rounding. On one machine the same arguments give the same bytes, also when the run goes on from `checkpoint`,
+    which it writes every `task["checkpoint_every"]` steps and leaves for the caller to remove. Raises ValueError if
+    the loss stops being finite.
     """
     if device != "cpu":  # one thread on the CPU is deterministic as it is, and this costs a second to import
         torch.use_deterministic_algorithms(True)
@@ -57,10 +58,14 @@ def train(
 
     flat = _flatten(model)
     optimiser = torch.optim.Adam([flat], lr=task["learning_rate"])
-    batches = _batches(len(split["train"].label), task["batch"], seed)
-    progress = Progress(title, task["steps"], "steps")
-    rows = []
-    for step in range(task["steps"] + 1):
+    reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
+    first, rows = reached["step"], reached["rows"]
+    # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
+    batches = islice(_batches(len(split["train"].label), task["batch"], seed), first, None)
+    progress = Progress(title, task["steps"], "steps", first)
+    for step in range(first, task["steps"] + 1):
+        if checkpoint and first < step < task["steps"] and step % task["checkpoint_every"] == 0:
+            checkpoint.save(model, optimiser, {"step": step, "rows": rows})
         rate = task["learning_rate"] * max(0.0, 1 - step / task["schedule_steps"])
         if step % task["metrics_every"] == 0 or step == task["steps"]:
             rows.append({"step": step, "learning_rate": rate, **_evaluate(model, split, frequency, loss_of)})
@@ -174,9 +179,3 @@ def _refuse_nan(row: dict[str, float], title: str) -> None:
                 f"{title}: {name} is {row[name]} at step {row['step']}; expected a finite number. "
                 "A smaller learning_rate, or a norm that is finite everywhere, may help"
             )
-
-
-def save_weights(model: MajorityTransformer, path: str | Path) -> None:
-    """The parameters as safetensors, whole or not at all."""
-    with store.whole(path) as partial:
-        safetensors.torch.save_file(model.state_dict(), partial)

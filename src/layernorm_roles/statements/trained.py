@@ -1,6 +1,5 @@
 """Blocks and heads of the trained models, in the form in which `fusion` and `score_scale` measure random ones."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,17 @@ import pandas as pd
 import torch
 from jaxtyping import Integer
 
+from layernorm_roles import checkpoint
 from layernorm_roles.language_model import model as language_model
 from layernorm_roles.language_model.attention import causal_attention
-from layernorm_roles.language_model.train import load_weights
 from layernorm_roles.statements.fusion import Block
 from layernorm_roles.statements.score_scale import Head
 
 
 def load(path: str | Path) -> tuple[language_model.GPT, dict[str, Any]]:
     """A trained language model in float64, and the columns that say which: `source`, `variant`, `seed`."""
-    weights, metadata = load_weights(Path(path))
-    run = json.loads(metadata["identity"])
+    weights, about = checkpoint.load(path)
+    run = about["identity"]
     vocabulary = len(weights["tokens.weight"])
     network = language_model.build(run["settings"], run["variant"], run["norm"], vocabulary, run["seed"])
     network.load_state_dict(weights)

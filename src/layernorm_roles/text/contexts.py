@@ -5,7 +5,6 @@ decided by a hash of its text, so that it depends on no order and a document tha
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from tokenizers import Tokenizer
 
 from layernorm_roles import store
 from layernorm_roles.text import documents
+from layernorm_roles.text import manifest as manifests
 from layernorm_roles.text import tokenizer as tokenizers
 
 SELECTION = 1
@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
 
     @property
     def manifest(self) -> Path:
-        return self.folder / "manifest.json"
+        return self.folder / manifests.NAME
 
     def tokens(self, part: str) -> Path:
         return self.folder / f"{part}.npy"
@@ -127,7 +127,7 @@ def prepare(settings: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
     with store.whole(out.tokenizer) as partial:
         tokenizer.save(str(partial))
 
-    manifest = {
+    about = {
         "corpus": {**corpus, "licence": documents.licence(corpus)},
         "split": dict(split),
         "documents": counts,
@@ -137,18 +137,15 @@ def prepare(settings: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
             for texts, rows in contexts.groupby("texts")
         },
         "tokenizer": {"kind": settings["tokenizer"], "vocabulary": tokenizer.get_vocab_size()},
-        "sha256": {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in (out.tokenizer, out.tokens("training"), out.tokens("validation"))
-        },
     }
-    with store.whole(out.manifest) as partial:
-        partial.write_text(json.dumps(manifest, indent=2) + "\n")
-    return manifest
+    # The contexts are Parquet, which has checksums of its own.
+    files = [out.tokenizer, out.tokens("training"), out.tokens("validation")]
+    return manifests.write(out.folder, about, files)
 
 
 def stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.ndarray, " tokens"]:
     """The token stream at `path`, on disk. ValueError if it is damaged or does not fit a model of that size."""
+    manifests.verify(path)
     try:
         tokens = np.load(path, mmap_mode="r")
     except (ValueError, OSError) as error:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from layernorm_roles.text import manifest
+
 
 def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A byte-level BPE with `vocabulary` entries; `texts` must be the training documents and no others."""
@@ -42,8 +44,9 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """The tokenizer saved at `path` (tokenizers' JSON)."""
+    """The tokenizer saved at `path` (tokenizers' JSON). ValueError if it is damaged."""
+    manifest.verify(path)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:
-        raise ValueError(f"{path}: no readable tokenizer ({error})") from None
+        raise ValueError(f"{path}: no readable tokenizer ({error}); delete it and run again") from None

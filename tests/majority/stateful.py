@@ -1,0 +1,15 @@
+"""A norm with a buffer, and with noise from torch's generator: what a checkpoint keeps besides parameters."""
+
+import torch
+from torch import nn
+
+
+class Stateful(nn.Module):
+    def __init__(self, dim: int):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(dim))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.gain * x + 0.01 * torch.randn_like(x) + 1e-4 * self.calls

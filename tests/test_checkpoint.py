@@ -1,0 +1,114 @@
+"""Files of tensors: what is written comes back, and nothing else ever does."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from layernorm_roles import checkpoint
+from layernorm_roles.checkpoint import Checkpoint
+
+TENSORS = {
+    "weights": torch.arange(12.0).reshape(3, 4),
+    "half": torch.ones(2, dtype=torch.bfloat16),
+    "scalar": torch.tensor(2.5, dtype=torch.float64),
+    "state": torch.arange(5, dtype=torch.uint8),
+    "empty": torch.zeros(0, 3),
+    "view": torch.arange(12.0).reshape(3, 4).T,
+}
+ABOUT = {"identity": {"seed": 3, "rates": [0.1, 1e-300]}}
+
+
+def test_what_is_written_is_read(tmp_path):
+    checkpoint.save(TENSORS, tmp_path / "new" / "a", ABOUT)
+    tensors, about = checkpoint.load(tmp_path / "new" / "a")
+    assert about == ABOUT
+    assert tensors.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert tensors[name].dtype == tensor.dtype and torch.equal(tensors[name], tensor), name
+
+
+def test_the_same_tensors_give_the_same_bytes(tmp_path):
+    for name in "ab":
+        checkpoint.save(TENSORS, tmp_path / name, ABOUT)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_damaged_file_is_never_read(tmp_path):
+    """Every single byte of it flipped, and every cut: an error that names the file, or what was written."""
+    path = tmp_path / "weights.safetensors"
+    checkpoint.save(TENSORS, path, ABOUT)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    damaged = [whole[:n] for n in (*range(0, len(whole), 37), len(whole) - 1)] + [whole + b"x"]
+    for position in range(len(whole)):
+        damaged.append(
+            whole[:position] + bytes([whole[position] ^ 1 << rng.integers(8)]) + whole[position + 1 :]
+        )
+    refused = 0
+    for content in damaged:
+        path.write_bytes(content)
+        try:
+            tensors, about = checkpoint.load(path)
+        except ValueError as error:
+            assert str(error).startswith(f"{path}: damaged")
+            assert str(error).endswith("; delete it and run again")
+            refused += 1
+        else:  # white space in the header
+            assert about == ABOUT
+            assert all(torch.equal(tensors[name], tensor) for name, tensor in TENSORS.items())
+    assert refused > 0.99 * len(damaged)
+
+
+def test_missing_and_foreign_files_are_named(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.ones(2)}, tmp_path / "foreign")
+    with pytest.raises(ValueError, match="foreign: damaged or not written here"):
+        checkpoint.load(tmp_path / "foreign")
+    with pytest.raises(ValueError, match="nothing: damaged"):
+        checkpoint.load(tmp_path / "nothing")
+
+
+def trained(model, optimiser, steps):
+    for _ in range(steps):
+        optimiser.zero_grad()
+        model(torch.randn(4, 3)).square().sum().backward()
+        optimiser.step()
+
+
+def test_all_that_a_step_changes_is_put_back(tmp_path):
+    def new():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.3))
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    model, optimiser = new()
+    trained(model, optimiser, 3)
+    kept = Checkpoint(tmp_path / "c", {"seed": 0, "shape": (3, 3)})
+    kept.save(model, optimiser, {"rows": [{"b": 0.1, "a": 1}]})
+    trained(model, optimiser, 3)
+    other, its_optimiser = new()
+    progress = kept.load(other, its_optimiser)
+    assert progress == {"rows": [{"b": 0.1, "a": 1}]}
+    assert list(progress["rows"][0]) == ["b", "a"], "columns keep their order"
+    trained(other, its_optimiser, 3)
+    for name, value in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], value), name
+
+
+def test_a_checkpoint_that_does_not_fit_is_said_and_leaves_the_model_alone(tmp_path, capsys):
+    model = nn.Linear(2, 2)
+    optimiser = torch.optim.Adam(model.parameters())
+    assert Checkpoint(tmp_path / "c", {}).load(model, optimiser) is None
+    assert not capsys.readouterr().err
+    Checkpoint(tmp_path / "c", {"seed": 0, "code": "a"}).save(nn.Linear(2, 2), optimiser, {})
+    before = model.weight.clone()
+    assert Checkpoint(tmp_path / "c", {"seed": 1, "code": "b"}).load(model, optimiser) is None
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{tmp_path / 'c'}: a checkpoint of another run (different: code, seed)" in said
+    assert "training starts from the beginning" in said
+    checkpoint.save({"a": torch.ones(1)}, tmp_path / "c", {})
+    assert Checkpoint(tmp_path / "c", {"seed": 1}).load(model, optimiser) is None
+    assert torch.equal(model.weight, before)
