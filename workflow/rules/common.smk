@@ -1,5 +1,6 @@
 # Shared by all stages, the checked configuration, the run's folder, and what an edit of the code makes again.
 import ast
+import atexit
 import hashlib
 import importlib.util
 import sys
@@ -15,6 +16,14 @@ try:
     check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
+
+if workflow.is_main_process and "--unlock" not in sys.argv and any(Path(".snakemake/locks").glob("*")):
+    # Below Snakemake's own, longer words.
+    atexit.register(
+        print,
+        "\na run in this folder goes on, or was killed: if it was, `snakemake --unlock`, then the same command again",
+        file=sys.stderr,
+    )
 
 RUN = f"results/{config['name']}"
 
@@ -74,6 +83,12 @@ def device():
     return "cuda" if gpus(config) else "cpu"
 
 
+def memory(megabytes, beside_gpu=None):
+    """What a job asks of a cluster, in MB: `beside_gpu` where it uses a GPU; each retry asks for twice as much."""
+    first = beside_gpu if beside_gpu and gpus(config) else megabytes
+    return lambda wildcards, attempt: first * 2 ** (attempt - 1)
+
+
 def runs(part, file, *groups):
     """`file` of every run of the experiments or models `groups` (all, if none are named) of a part of the configuration."""
     return [
@@ -81,6 +96,23 @@ def runs(part, file, *groups):
         for group in groups or config[part]
         for variant, seeds in config[part][group]["seeds"].items()
         for seed in range(seeds)
+    ]
+
+
+def drawings(category, *names):
+    """Figures of any run, as PNG, which `snakemake --report` shows with its caption, and as PDF; in pairs."""
+    return [
+        file
+        for name in names
+        for file in (
+            report(
+                f"results/{{run}}/figures/{name}.png",
+                caption=f"../report/{name}.rst",
+                category=category,
+                labels={"figure": name},
+            ),
+            f"results/{{run}}/figures/{name}.pdf",
+        )
     ]
 
 
