@@ -3,8 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from layernorm_roles.language_model.attention import causal_attention
+from layernorm_roles.language_model import attention
+from layernorm_roles.language_model.attention import causal_attention, widened_attention
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8])
@@ -33,3 +35,23 @@ def test_no_query_sees_what_comes_later():
     after = causal_attention(q, k, v)
     assert torch.equal(before[..., :12, :], after[..., :12, :])
     assert not torch.equal(before[..., 12:, :], after[..., 12:, :])
+
+
+@pytest.mark.parametrize("d", [2, 7, 8, 11])
+def test_widened_heads_have_the_same_values_and_gradients(d):
+    g = torch.Generator().manual_seed(d)
+    q, k, v, grad = (torch.randn(2, 3, 9, d, generator=g, dtype=torch.float64) for _ in range(4))
+    ours, theirs = ([t.clone().requires_grad_() for t in (q, k, v)] for _ in range(2))
+    out, expected = widened_attention(*ours), F.scaled_dot_product_attention(*theirs, is_causal=True)
+    out.backward(grad)
+    expected.backward(grad)
+    assert out.shape == expected.shape
+    for a, b in [(out, expected), *((a.grad, b.grad) for a, b in zip(ours, theirs, strict=True))]:
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
+
+
+def test_a_gpu_gets_the_widened_heads(monkeypatch):
+    monkeypatch.setattr(attention, "widened_attention", lambda *arguments: arguments)
+    with FakeTensorMode():  # a CUDA tensor without a GPU
+        q, k, v = (torch.empty(2, 3, 9, 2, device="cuda") for _ in range(3))
+    assert causal_attention(q, k, v, 0.1) == (q, k, v, 0.1)

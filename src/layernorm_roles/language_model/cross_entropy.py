@@ -12,6 +12,7 @@ takes the largest logit after all.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -49,8 +50,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def choose(hidden: Tensor) -> Callable[[Tensor, Tensor, Tensor], Result]:
     """The kernel for tensors like `hidden`: the one place that knows which there are."""
-    if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
+    if hidden.dtype == torch.float32 and hidden.device.type == "cpu":
         return fused
+    if hidden.dtype == torch.float32 and hidden.device.type == "cuda" and find_spec("triton"):
+        from layernorm_roles.language_model import (
+            triton_cross_entropy,
+        )  # triton comes with CUDA builds of torch
+
+        if hidden.shape[1] <= triton_cross_entropy.WIDEST:
+            return triton_cross_entropy.blocked
     return chunked
 
 
