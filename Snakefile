@@ -8,6 +8,9 @@ min_version("9.14")
 configfile: "config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/text.smk"
 include: "workflow/rules/majority.smk"

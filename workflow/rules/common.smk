@@ -101,19 +101,12 @@ def runs(part, file, *groups):
 
 def drawings(category, *names):
     """Figures of any run, as PNG, which `snakemake --report` shows with its caption, and as PDF; in pairs."""
-    return [
-        file
-        for name in names
-        for file in (
-            report(
-                f"results/{{run}}/figures/{name}.png",
-                caption=f"../report/{name}.rst",
-                category=category,
-                labels={"figure": name},
-            ),
-            f"results/{{run}}/figures/{name}.pdf",
-        )
-    ]
+    files = []
+    for name in names:
+        png, pdf = f"results/{{run}}/figures/{name}.png", f"results/{{run}}/figures/{name}.pdf"
+        labels = {"figure": name}
+        files += [report(png, caption=f"../report/{name}.rst", category=category, labels=labels), pdf]
+    return files
 
 
 def settings(part, wildcard):

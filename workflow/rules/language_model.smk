@@ -32,7 +32,7 @@ rule language_model_train:
     threads: 1
     resources:
         gpu=gpus(config),
-        mem_mb=1500,
+        mem_mb=memory(1500, beside_gpu=4000),
         runtime="6h",
     params:
         settings=settings("language_model", "model"),
@@ -60,8 +60,8 @@ rule language_model_keys:
         f"{RUN}/benchmarks/language_model_keys/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        mem_mb=1500,
-        runtime="6h",
+        mem_mb=memory(1500),
+        runtime="2h",
     params:
         settings=settings("language_model", "model"),
         norm=lambda wildcards: norm_class(config, wildcards.variant),
@@ -99,11 +99,7 @@ rule language_model_figures:
         bert_metrics="results/{run}/parquet/bert_metrics.parquet",
         verdicts="results/{run}/parquet/key_selectability.parquet",
     output:
-        expand(
-            "results/{{run}}/figures/figure_{figure}.{kind}",
-            figure=LANGUAGE_MODEL_FIGURES,
-            kind=["png", "pdf"],
-        ),
+        drawings("Language models", *(f"figure_{name}" for name in LANGUAGE_MODEL_FIGURES)),
     log:
         "results/{run}/logs/language_model_figures.log",
     benchmark:

@@ -30,8 +30,8 @@ rule majority_train:
     threads: 1
     resources:
         gpu=gpus(config),
-        mem_mb=1000,
-        runtime="2h",
+        mem_mb=memory(1000, beside_gpu=4000),
+        runtime="30m",
     params:
         task=settings("majority", "experiment"),
         norm=lambda wildcards: norm_class(config, wildcards.variant),
@@ -69,7 +69,7 @@ rule majority_figures:
         metrics="results/{run}/parquet/majority_metrics.parquet",
         vectors="results/{run}/parquet/majority_vectors.parquet",
     output:
-        expand("results/{{run}}/figures/figure_{figure}.{kind}", figure=MAJORITY_FIGURES, kind=["png", "pdf"]),
+        drawings("Majority task", *(f"figure_{name}" for name in MAJORITY_FIGURES)),
     log:
         "results/{run}/logs/majority_figures.log",
     benchmark:

@@ -12,7 +12,7 @@ rule random_keys_table:
         f"{RUN}/benchmarks/random_keys_table.tsv"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=memory(1000),
         runtime="30m",
     params:
         settings=config["random_keys"],
@@ -27,9 +27,7 @@ rule random_keys_figures:
         norms="results/{run}/parquet/random_keys.parquet",
         precision="results/{run}/parquet/random_keys_precision.parquet",
     output:
-        expand(
-            "results/{{run}}/figures/figure_{figure}.{kind}", figure=RANDOM_KEYS_FIGURES, kind=["png", "pdf"]
-        ),
+        drawings("Random keys", *(f"figure_{name}" for name in RANDOM_KEYS_FIGURES)),
     log:
         "results/{run}/logs/random_keys_figures.log",
     benchmark:

@@ -61,7 +61,8 @@ rule placement_train:
         placement="pre|post",
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=memory(2000),
+        runtime="2h",
     params:
         settings=config["statements"]["placement"],
         code=code("statements/placement", "norms"),
@@ -140,7 +141,7 @@ rule statement_figure:
     input:
         "results/{run}/parquet/{statement}.parquet",
     output:
-        multiext("results/{run}/figures/statement_{statement}", ".png", ".pdf"),
+        drawings("Statements", "statement_{statement}"),
     log:
         "results/{run}/logs/statement_figure/{statement}.log",
     benchmark:

@@ -14,7 +14,8 @@ rule text:
     benchmark:
         f"{RUN}/benchmarks/text.tsv"
     resources:
-        mem_mb=1500,
+        mem_mb=memory(1500),
+        runtime="2h",
     params:
         settings=config["text"],
         code=code("text"),
