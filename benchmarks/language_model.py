@@ -96,16 +96,18 @@ def main():
             began = time.perf_counter()
             step(*run, loss_of)
             times[name].append(time.perf_counter() - began)
-    print(f"{options.batch} x {options.context} tokens, vocabulary {options.vocabulary:,}, one thread")
+    print(f"{options.batch} x {options.context} tokens, vocabulary {options.vocabulary:,}, one thread\n")
+    print(
+        "| a training step | median, ms | times the speed with logits | adds to memory, MiB | process' peak, MiB |"
+    )
+    print("|---|---:|---:|---:|---:|")
     slowest = statistics.median(times["materialised"][1:])
     for name, seconds in times.items():
         median = statistics.median(seconds[1:])
         command = [sys.executable, __file__, *sys.argv[1:], "--memory-of", name]
         step_mib, process_mib = subprocess.check_output(command, text=True).split()
-        print(
-            f"{name:13} {1e3 * median:7.0f} ms a step, {slowest / median:5.1f} times as fast; "
-            f"the step adds {step_mib} MiB to a process that peaks at {process_mib} MiB"
-        )
+        cells = f"{1e3 * median:.0f} | {slowest / median:.1f} | {step_mib} | {process_mib}"
+        print(f"| cross-entropy {name} | {cells} |")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
     python benchmarks/majority.py [--rounds 9] [--seed 1] [--authors CLONE]
 
+Then the same training in one process and in two at once: what a second core adds.
+
 Each round times every way in turn, so that a change of the machine's load meets all of them; the table gives
 medians over the rounds. The seed chooses the data: the more pairs (sequence, class) are present, the longer a step on
 class counts. CLONE is a clone of the paper's repository (tech-srl/layer_norm_expressivity_role), whose
@@ -11,6 +13,8 @@ majority/majority_exp.py must be importable: it needs wandb, torch_scatter, scik
 import argparse
 import importlib.util
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BATCH = 6000
 SHORT, LONG = 1, 21
 """Steps of two trainings; their difference is that many steps less one, without start and evaluation."""
+PAIRED = 400
+"""Steps for the comparison of one process with two."""
 
 
 class TokenTransformer(nn.Module):
@@ -70,11 +76,35 @@ def authors_model(clone: Path, task: dict) -> nn.Module:
     return module.Model(task["classes"], task["dim"], 1, module.LAYER_NORM.WITH_PROJ)
 
 
-def ways(task: dict, seed: int, authors: Path | None) -> dict[str, Callable[[], float]]:
-    """Name of each way: function that returns the seconds of one step."""
+def batch_of(task: dict, seed: int) -> data.Sequences:
     frame = data.generate(task, seed)
     rows = frame[frame["split"] == "train"].sample(BATCH, random_state=0)
-    sequences = data.Sequences(np.stack(rows["counts"].tolist()), rows["label"].to_numpy(copy=True))
+    return data.Sequences(np.stack(rows["counts"].tolist()), rows["label"].to_numpy(copy=True))
+
+
+def training_seconds(task: dict, sequences: data.Sequences, steps: int) -> float:
+    both = {"train": sequences, "test": sequences}
+    start = time.perf_counter()
+    train({**task, "steps": steps, "metrics_every": steps}, "layernorm", seed=0, data=both)
+    return time.perf_counter() - start
+
+
+def in_processes(number: int, seed: int) -> float:
+    """Seconds of `PAIRED` steps in each of `number` processes at once, mean; start and compilation not counted."""
+    command = [sys.executable, __file__, "--seed", str(seed), "--paired"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **pipes) for _ in range(number)]
+    for process in processes:
+        process.stdout.readline()  # ready
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return statistics.mean(float(process.communicate()[0]) for process in processes)
+
+
+def ways(task: dict, seed: int, authors: Path | None) -> dict[str, Callable[[], float]]:
+    """Name of each way: function that returns the seconds of one step."""
+    sequences = batch_of(task, seed)
     counts, label = torch.from_numpy(sequences.counts), torch.from_numpy(sequences.label)
     present = (counts > 0).float().mean().item()
     print(
@@ -98,15 +128,9 @@ def ways(task: dict, seed: int, authors: Path | None) -> dict[str, Callable[[], 
 
         return seconds
 
-    both = {"train": sequences, "test": sequences}
-
     def whole_step() -> float:
-        def seconds(steps: int) -> float:
-            start = time.perf_counter()
-            train({**task, "steps": steps, "metrics_every": steps}, "layernorm", seed=0, data=both)
-            return time.perf_counter() - start
-
-        return (seconds(LONG) - seconds(SHORT)) / (LONG - SHORT)
+        seconds = [training_seconds(task, sequences, steps) for steps in (SHORT, LONG)]
+        return (seconds[1] - seconds[0]) / (LONG - SHORT)
 
     tables = [table.detach().numpy() for table in model().tables()]
     steps = {
@@ -134,11 +158,19 @@ def main() -> None:
     parser.add_argument(
         "--authors", type=Path, help="a clone of the paper's repository, timed beside the others"
     )
+    parser.add_argument("--paired", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
 
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     task = {**config["majority"]["d8"], "batch": BATCH}
+    if options.paired:
+        sequences = batch_of(task, options.seed)
+        training_seconds(task, sequences, SHORT)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(training_seconds(task, sequences, PAIRED))
+        return
     steps = ways(task, options.seed, options.authors)
     for step in steps.values():
         step()  # compilation, caches
@@ -154,6 +186,14 @@ def main() -> None:
     for name, times in seconds.items():
         median = statistics.median(times)
         print(f"| {name} | {1e3 * median:.2f} | {1e3 * min(times):.2f} | {first / median:.1f} |")
+
+    alone, together = (
+        statistics.median(in_processes(number, options.seed) for _ in range(3)) for number in (1, 2)
+    )
+    print(
+        f"\nTwo trainings at once: {2 * alone / together:.2f} times the throughput of one "
+        f"({1e3 * alone / PAIRED:.2f} ms a step alone, {1e3 * together / PAIRED:.2f} ms in each of two)."
+    )
 
 
 if __name__ == "__main__":
