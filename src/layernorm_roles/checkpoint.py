@@ -28,7 +28,10 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, about: Mapping[str, An
     said = json.dumps(about)
     metadata = {"layernorm_roles": json.dumps({"about": said, "sha256": _sha256(tensors, said)})}
     with store.whole(path) as partial:
-        save_file(tensors, partial, metadata)
+        try:
+            save_file(tensors, partial, metadata)
+        except SafetensorError as error:  # a full disk, which is no fault of the program
+            raise OSError(f"{path}: {error}") from error
 
 
 def load(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -372,9 +372,29 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, about: Mapping[str,
         arrow = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False, safe=True)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a {table} table: {error}") from error
-    arrow = arrow.replace_schema_metadata({"table": table, **about})
+    arrow = arrow.replace_schema_metadata({"table": table, **about, "checksum": _CHECKSUM + _NO_DIGITS})
+    sink = pa.BufferOutputStream()
+    pq.write_table(arrow, sink, compression="zstd", write_page_checksum=True)
     with whole(path) as partial:
-        pq.write_table(arrow, partial, compression="zstd", write_page_checksum=True)
+        partial.write_bytes(_sealed(sink.getvalue().to_pybytes()))
+
+
+_CHECKSUM, _NO_DIGITS = "sha256:", 64 * "0"
+
+
+def _sealed(content: bytes) -> bytes:
+    """The file with its checksum: the SHA-256 of its bytes where the checksum's own digits are zeros.
+
+    The page checksums of Parquet leave out headers and footer, where one bit can make rows disappear. A file without
+    a checksum comes back as it is.
+    """
+    mark = content.rfind(_CHECKSUM.encode())  # in the footer, the last entry of the metadata
+    if mark < 0:
+        return content
+    first = mark + len(_CHECKSUM)
+    last = first + len(_NO_DIGITS)
+    zeroed = content[:first] + _NO_DIGITS.encode() + content[last:]
+    return content[:first] + hashlib.sha256(zeroed).hexdigest().encode() + content[last:]
 
 
 def read(path: str | Path, table: str) -> pd.DataFrame:
@@ -385,8 +405,11 @@ def read(path: str | Path, table: str) -> pd.DataFrame:
 def read_arrow(path: str | Path, table: str) -> pa.Table:
     """As `read`, without the conversion to pandas, for large list columns."""
     try:
+        content = Path(path).read_bytes()
+        if _sealed(content) != content:
+            raise OSError("its checksum does not fit")
         # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
-        arrow = pq.ParquetFile(path, page_checksum_verification=True).read()
+        arrow = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read()
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError) as error:
