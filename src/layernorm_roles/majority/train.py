@@ -1,5 +1,6 @@
 """One training run of the majority transformer, as released: Adam, an epoch's permutation, linear decay."""
 
+import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -48,12 +49,11 @@ def train(
     which it writes every `task["checkpoint_every"]` steps and leaves for the caller to remove. Raises ValueError if
     the loss stops being finite.
     """
-    if device != "cpu":  # one thread on the CPU is deterministic as it is, and this costs a second to import
-        torch.use_deterministic_algorithms(True)
+    be_deterministic(device)
     torch.manual_seed(seed)
     model = MajorityTransformer(task["classes"], task["dim"], task["feed_forward"], norm).to(device)
     loss_of = losses(device)
-    split = {name: _Device(rows, device) for name, rows in data.items()}
+    split = {name: OnDevice(rows, device) for name, rows in data.items()}
     frequency = split["train"].counts.sum(dim=0, dtype=torch.float64)
 
     flat = _flatten(model)
@@ -61,15 +61,15 @@ def train(
     reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = reached["step"], reached["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
-    batches = islice(_batches(len(split["train"].label), task["batch"], seed), first, None)
+    batches = islice(batch_rows(len(split["train"].label), task["batch"], seed), first, None)
     progress = Progress(title, task["steps"], "steps", first)
     for step in range(first, task["steps"] + 1):
         if checkpoint and first < step < task["steps"] and step % task["checkpoint_every"] == 0:
             checkpoint.save(model, optimiser, {"step": step, "rows": rows})
         rate = task["learning_rate"] * max(0.0, 1 - step / task["schedule_steps"])
         if step % task["metrics_every"] == 0 or step == task["steps"]:
-            rows.append({"step": step, "learning_rate": rate, **_evaluate(model, split, frequency, loss_of)})
-            _refuse_nan(rows[-1], title)
+            rows.append({"step": step, "learning_rate": rate, **evaluate(model, split, frequency, loss_of)})
+            refuse_nan(rows[-1], title)
             progress(step, f"test loss {rows[-1]['test_loss']:.4f}")
         if step == task["steps"]:
             break
@@ -80,7 +80,14 @@ def train(
         loss, _ = loss_of(model.tables(), *split["train"].take(batch))
         loss.backward()
         optimiser.step()
-    return Run(pd.DataFrame(rows), _vectors(model), model)
+    return Run(pd.DataFrame(rows), vectors_of(model), model)
+
+
+def be_deterministic(device: str) -> None:
+    """On a GPU, let torch refuse what differs from run to run; one CPU thread is deterministic as it is."""
+    if device != "cpu":  # also because it costs a second to import
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
+        torch.use_deterministic_algorithms(True)
 
 
 def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
@@ -100,7 +107,7 @@ def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
     return flat
 
 
-class _Device:
+class OnDevice:
     """A set of sequences on the device."""
 
     def __init__(self, sequences: Sequences, device: str):
@@ -123,7 +130,7 @@ def losses(device: str) -> Loss:
     return pair_loss
 
 
-def _batches(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
+def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
     """Row numbers of each training batch: a new permutation an epoch; its last batch is what remains."""
     rng = np.random.default_rng([seed, BATCH_STREAM])
     while True:
@@ -133,8 +140,11 @@ def _batches(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batc
 
 
 @torch.no_grad()
-def _evaluate(
-    model: MajorityTransformer, split: dict[str, _Device], frequency: Float[Tensor, " classes"], loss_of: Loss
+def evaluate(
+    model: MajorityTransformer,
+    split: dict[str, OnDevice],
+    frequency: Float[Tensor, " classes"],
+    loss_of: Loss,
 ) -> dict[str, float]:
     tables = model.tables()
     loss, right = {}, {}
@@ -164,7 +174,7 @@ def query_angle(
     return mean.item(), (weight * (angle - mean).square()).sum().sqrt().item()
 
 
-def _vectors(model: MajorityTransformer) -> pd.DataFrame:
+def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
     keys, queries = (x.detach().double().cpu().numpy() for x in model.keys_and_queries())
     return pd.concat(
         pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})
@@ -172,7 +182,7 @@ def _vectors(model: MajorityTransformer) -> pd.DataFrame:
     )
 
 
-def _refuse_nan(row: dict[str, float], title: str) -> None:
+def refuse_nan(row: dict[str, float], title: str) -> None:
     for name in ("train_loss", "test_loss"):
         if not np.isfinite(row[name]):
             raise ValueError(
