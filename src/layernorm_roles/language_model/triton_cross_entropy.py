@@ -6,9 +6,9 @@ of the vocabulary and walks over the tokens, for the weight's gradient, which wi
 
     d loss / d w_v = sum_t (exp(h_t.w_v - lse_t) - [v = target_t]) h_t.
 
-At d = 8 tensor cores would be half empty, and TF32 would round the logits to ten bits: these are plain float32
-multiply-adds. A thread owns its tokens (or entries) alone, so that its sums stay in its registers. To fill the GPU a
-walk is cut into shares, whose sums are added in a fixed order, without atomics: the same input gives the same bytes.
+Tensor cores would round the logits to TF32's ten bits: these are plain float32 multiply-adds. A thread owns its
+tokens (or entries) alone, so that its sums stay in its registers. To fill the GPU a walk is cut into shares, whose
+sums are added in a fixed order, without atomics: the same input gives the same bytes.
 Nothing waits for the host, so that a CUDA graph can hold it.
 
 Tested in Triton's interpreter and compiled for an H100, but not yet run on a GPU: its speed is not measured.
