@@ -73,6 +73,9 @@ def job(log_file: str | Path) -> Iterator[None]:
     log.setLevel(logging.INFO)
     log.addHandler(handler)
     log.info("process %d", os.getpid())
+    if "SLURM_JOB_ID" in os.environ:
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "none")
+        log.info("SLURM job %s on %s, GPUs %s", os.environ["SLURM_JOB_ID"], os.uname().nodename, gpus)
     try:
         yield
         log.info("done")

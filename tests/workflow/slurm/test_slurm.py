@@ -1,0 +1,278 @@
+"""The smoke run, with fewer runs of each kind, on a real SLURM of one node, through profiles/slurm as it is; parts of
+it again through profiles/cluster-generic. What SLURM recorded is compared with what the rules ask for."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import one_node
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
+CANCELLED = "rule_language_model_train_wildcards_gpt_layernorm_0"
+REPEATED = "runs/majority/d3/none/seed_0"
+# The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
+GPU_ON_PAPER = [
+    *("--config", "device=cpu"),
+    *("--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"),
+]
+SECONDS = 480
+
+
+RUNS = {
+    "majority": {"d8": ("layernorm", "scale"), "d3": ("layernorm", "none"), "d8_uniform": ("layernorm",)},
+    "language_model": {"gpt": ("layernorm", "projection"), "bert": ("none", "layernorm")},
+}
+TARGETS = ("majority", "language_model", "random_keys")
+TABLES = ("geometry", "worked_numbers")
+PATHS = tuple(f"results/tiny/parquet/{table}.parquet" for table in TABLES)
+
+
+def few_runs():
+    """The smoke preset with one seed of some variants."""
+    settings = SMOKE | {"name": "tiny", "device": "cpu"}
+    for part, kept in RUNS.items():
+        settings[part] = {
+            group: task | {"seeds": {variant: int(variant in kept[group]) for variant in task["seeds"]}}
+            for group, task in SMOKE[part].items()
+        }
+    return settings
+
+
+class Snakemake:
+    """One `snakemake` command in a checkout, running beside the test; ended by its process id if the test fails."""
+
+    def __init__(self, checkout, *arguments):
+        self.output = checkout.folder / "snakemake.out"
+        command = [sys.executable, "-m", "snakemake", *arguments, "--configfile", "tiny.yaml"]
+        environment = os.environ | {"PYTHONPATH": str(checkout.folder / "src")}
+        with self.output.open("w") as out:
+            self.process = subprocess.Popen(
+                command, cwd=checkout.folder, env=environment, stdout=out, stderr=out
+            )
+        self.end = time.monotonic() + SECONDS
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)  # it cancels its jobs
+            try:
+                self.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def running(self):
+        """True until it ends; fails the test if that takes too long."""
+        assert time.monotonic() < self.end, f"not done in {SECONDS} s:\n{self.text()[-4000:]}"
+        time.sleep(0.3)
+        return self.process.poll() is None
+
+    def text(self):
+        return self.output.read_text(errors="replace")
+
+    def finish(self):
+        while self.running():
+            pass
+        assert self.process.returncode == 0, self.text()[-6000:]
+        return self.text()
+
+
+def on_slurm(checkout, *arguments):
+    every = ["--cores", "2", "--latency-wait", "20", *GPU_ON_PAPER]
+    status = ["--slurm-status-command", "squeue"]  # there is no slurmdbd
+    poll = ["--slurm-init-seconds-before-status-checks", "2"]
+    profile = ["--workflow-profile", "slurm"]
+    return Snakemake(checkout, *TARGETS, *PATHS, *profile, *every, *status, *poll, *arguments)
+
+
+def cancel_first(slurm, comment):
+    """Cancels the running job with this comment, if there is one."""
+    for job in slurm.jobs():
+        if job.get("Comment") == comment and job["JobState"] == "RUNNING":
+            slurm.cancel(job["JobId"])
+            return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def ran(checkout, job_table):
+    """Runs everything, stops SLURM, and keeps what the tests compare."""
+    if why := one_node.missing():
+        pytest.skip(why)
+    made = checkout(few_runs())
+    results = made.folder / "results/tiny"
+    facts = SimpleNamespace(checkout=made, results=results)
+    with one_node.OneNode() as slurm:
+        facts.slurm = slurm
+        cancelled = False
+        with on_slurm(made) as run:
+            while run.running():
+                cancelled = cancelled or cancel_first(slurm, CANCELLED)
+            facts.output = run.finish()
+        facts.jobs = {job["JobId"]: job for job in slurm.jobs()}
+        facts.seen = what_the_jobs_saw(results)
+        with on_slurm(made, "--dry-run") as run:
+            facts.again = run.finish()
+        facts.bytes = {name: (results / REPEATED / name).read_bytes() for name in outputs(results)}
+        facts.generic = through_cluster_generic(made, results)
+        facts.generic_bytes = {name: (results / REPEATED / name).read_bytes() for name in outputs(results)}
+        facts.generic_jobs = [job for job in slurm.jobs() if job["JobId"] not in facts.jobs]
+        facts.generic_seen = what_the_jobs_saw(results)
+    job_table += table(facts.jobs.values(), facts.seen)
+    job_table += table(facts.generic_jobs, facts.generic_seen)[1:]
+    return facts
+
+
+def outputs(results):
+    return [path.name for path in sorted((results / REPEATED).iterdir())]
+
+
+def through_cluster_generic(checkout, results):
+    """One training job again, and one job whose first request for memory is too small."""
+    for name in outputs(results):
+        (results / REPEATED / name).unlink()
+    (results / "parquet/worked_numbers.parquet").unlink()
+    targets = [f"results/tiny/{REPEATED}/metrics.parquet", "results/tiny/parquet/worked_numbers.parquet"]
+    little = "worked_numbers:mem_mb=50 * 4 ** (attempt - 1)"
+    command = ["--workflow-profile", "cluster-generic", "--seconds-between-status-checks", "1"]
+    with Snakemake(checkout, *targets, *command, *GPU_ON_PAPER, little) as run:
+        return run.finish()
+
+
+def what_the_jobs_saw(results):
+    """From the logs, which the jobs themselves write: (SLURM job, CUDA_VISIBLE_DEVICES) of each, by log file."""
+    seen = {}
+    for path in (results / "logs").rglob("*.log"):
+        found = re.search(r"SLURM job (\d+) on \S+, GPUs (\S+)", path.read_text())
+        seen[str(path.relative_to(results / "logs").with_suffix(""))] = found.groups() if found else None
+    return seen
+
+
+def asked(job):
+    """CPUs, memory (MB), GPUs and minutes that SLURM gave a job."""
+    tres = dict(part.split("=") for part in job["TRES"].split(","))
+    hours, minutes, _ = map(int, job["TimeLimit"].split(":"))
+    gpus = int(job.get("TresPerJob", "gres:gpu:0").removeprefix("gres:gpu:"))
+    memory = tres["mem"]
+    megabytes = float(memory[:-1]) * {"M": 1, "G": 1024}[memory[-1]]
+    return int(tres["cpu"]), megabytes, gpus, 60 * hours + minutes
+
+
+def table(jobs, seen):
+    rows = [tuple("job what partition state CPUs MB GPUs CUDA_VISIBLE_DEVICES limit ran".split())]
+    for job in jobs:
+        own = {log: saw[1] for log, saw in seen.items() if saw and saw[0] == job["JobId"]}
+        rules = Counter(log.split("/")[0] for log in own)
+        what = ", ".join(f"{count} {rule}" for rule, count in sorted(rules.items())) or job.get(
+            "Comment", job["JobName"]
+        )
+        cpus, memory, gpus, minutes = asked(job)
+        limit = f"{minutes // 60}:{minutes % 60:02d} h"
+        row = [job["JobId"], what, job["Partition"], job["JobState"], cpus, f"{memory:.0f}", gpus]
+        rows.append((*map(str, row), " ".join(sorted(set(own.values()))), limit, job["RunTime"]))
+    return rows
+
+
+def submissions(ran, rule):
+    """SLURM's records of the completed jobs in which a rule ran, and how often it did there."""
+    count = Counter(saw[0] for log, saw in ran.seen.items() if log.split("/")[0] == rule)
+    return [(ran.jobs[job], times) for job, times in count.items()]
+
+
+def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
+    assert "Nothing to be done" in ran.again
+    drawn = {path.name for path in (ran.results / "figures").glob("*.pdf")}
+    assert {"figure_2a.pdf", "figure_4a.pdf", "figure_1c.pdf"} <= drawn
+    assert len(ran.seen) == 31
+    for log, saw in ran.seen.items():
+        assert saw, f"{log} names no SLURM job"
+        assert ran.jobs[saw[0]]["JobState"] == "COMPLETED", log
+
+
+@pytest.mark.parametrize(
+    ("rule", "partition", "cpus", "memory", "gpus", "minutes"),
+    [
+        ("text", "cpu", 1, 1500, 0, 120),
+        ("random_keys_table", "cpu", 1, 1000, 0, 30),
+        ("language_model_train", "gpu", 1, 1500, 1, 360),
+    ],
+)
+def test_jobs_alone_were_given_what_their_rule_asks_for(ran, rule, partition, cpus, memory, gpus, minutes):
+    found = [job for job, _ in submissions(ran, rule) if job["Comment"] != CANCELLED]
+    assert found
+    for job in found:
+        assert (job["Partition"], *asked(job)) == (partition, cpus, memory, gpus, minutes), job
+
+
+def test_short_training_jobs_share_a_submission_and_follow_each_other_on_one_gpu(ran):
+    ((job, times),) = submissions(ran, "majority_train")
+    assert times == 5
+    assert (job["Partition"], *asked(job)) == ("gpu", 1, 1000, 1, 5 * 30)
+
+
+@pytest.mark.parametrize(
+    ("rules", "number", "minutes"),
+    [
+        (["majority_data"], 3, 2 * 30),
+        (["geometry", "worked_numbers"], 2, 30),
+        (["language_model_keys"], 4, 2 * 120),
+        (["majority_tables", "language_model_tables"], 6, 3 * 30),
+        (["majority_figures", "convergence_table", "random_keys_figures"], 3, 3 * 30),
+    ],
+)
+def test_small_jobs_share_a_submission_two_side_by_side(ran, rules, number, minutes):
+    found = [one for rule in rules for one in submissions(ran, rule)]
+    assert len({job["JobId"] for job, _ in found}) == 1
+    assert sum(times for _, times in found) == number
+    assert asked(found[0][0]) == (2, 3000, 0, minutes)
+
+
+def test_gpu_jobs_saw_a_device_and_no_other_job_did(ran):
+    for log, (_, devices) in ran.seen.items():
+        on_gpu = log.split("/")[0] in ("majority_train", "language_model_train")
+        assert devices in (("0", "1") if on_gpu else ("none",)), log
+
+
+def test_a_cancelled_job_was_submitted_again_with_twice_the_memory(ran):
+    first, second = (job for job in ran.jobs.values() if job["Comment"] == CANCELLED)
+    assert (first["JobState"], second["JobState"]) == ("CANCELLED", "COMPLETED")
+    assert (asked(first)[1], asked(second)[1]) == (1500, 3000)
+    assert sum(job["JobState"] != "COMPLETED" for job in ran.jobs.values()) == 1
+
+
+def test_the_generic_template_runs_jobs_and_sees_them_fail(ran):
+    """A job killed for its memory is submitted again with more, until it fits."""
+    memory = {}
+    for job in ran.generic_jobs:
+        memory.setdefault(asked(job)[2], []).append((asked(job)[1], job["JobState"]))
+    assert memory[1] == [(1000, "COMPLETED")]
+    assert memory[0][0] == (50, "FAILED")
+    assert memory[0][-1][1] == "COMPLETED"
+    assert ran.generic_seen["majority_train/d3/none/seed_0"][1] in ("0", "1")
+
+
+def test_a_run_has_the_same_bytes_wherever_it_was_made(ran):
+    assert ran.generic_bytes == ran.bytes
+    for name in outputs(ran.results):
+        (ran.results / REPEATED / name).unlink()
+    ran.checkout.run(f"results/tiny/{REPEATED}/metrics.parquet")
+    for name, content in ran.bytes.items():
+        assert (ran.results / REPEATED / name).read_bytes() == content, name
+
+
+def test_nothing_is_left_running(ran):
+    assert all(daemon.poll() is not None for daemon in ran.slurm.daemons)
+    assert not ran.slurm.folder.exists()
+    assert not one_node.SYSTEM_CONF.exists()
+    assert not ran.slurm.processes()
