@@ -1,0 +1,134 @@
+"""A hostile configuration or name does nothing but stop the run; nothing that is read can run code."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from layernorm_roles.config import check
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "workflow/schemas/config.schema.yaml"
+DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text())
+PYTHON = sorted(
+    file
+    for folder in ("src", "workflow", "benchmarks", "examples")
+    for file in (ROOT / folder).rglob("*")
+    if file.suffix == ".py"
+)
+RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
+
+HOSTILE = [
+    "../../../tmp/hacked",
+    "/tmp/hacked",
+    "..",
+    ".",
+    "a/b",
+    "a\\b",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "$(touch hacked)",
+    "`touch hacked`",
+    "a; touch hacked",
+    "a && touch hacked",
+    "a | touch hacked",
+    "a\ntouch hacked",
+    "-rf",
+    "--config",
+    "{config}",
+    "{wildcards.seed}",
+    "*",
+    "a b",
+    "a\0b",
+    "ä",
+    "",
+    " ",
+    "con\u202egnp",
+]
+
+
+def refused(config):
+    with pytest.raises(ValueError, match="not usable") as error:
+        check(config, SCHEMA)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_a_hostile_name_is_refused_wherever_a_name_is_expected(name):
+    """The run's name is a folder; experiments and variants are folders, HTML and rows of tables."""
+    assert "name" in refused(DEFAULT | {"name": name})
+    d8 = DEFAULT["majority"]["d8"]
+    refused(DEFAULT | {"majority": DEFAULT["majority"] | {name: d8}})
+    refused(DEFAULT | {"majority": DEFAULT["majority"] | {"d8": d8 | {"seeds": {name: 1}}}})
+    refused(DEFAULT | {"norms": {name: "examples.dynamic_tanh:DynamicTanh"}})
+    refused(DEFAULT | {"norms": {"mine": name}})
+    refused(DEFAULT | {"random_keys": DEFAULT["random_keys"] | {"norms": [name]}})
+    for model in ("gpt", "bert"):
+        settings = DEFAULT["language_model"][model] | {"seeds": {name: 1}}
+        refused(DEFAULT | {"language_model": DEFAULT["language_model"] | {model: settings}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: !!python/object/apply:os.system ['touch hacked']",
+        "name: !!python/object/new:os.system ['touch hacked']",
+        "name: !!python/object/apply:subprocess.check_output [['touch', 'hacked']]",
+        "name: !!python/name:os.system",
+        "name: !!python/module:os",
+        "name: '$(touch hacked)'",
+        "name: ../hacked",
+        "norms: {mine: 'os:system; touch hacked'}",
+        "majority: {d8: {seeds: {'a; touch hacked': 1}}}",
+    ],
+)
+def test_a_hostile_configuration_file_stops_before_anything_is_done(checkout, text):
+    made = checkout({})
+    (made.folder / "tiny.yaml").write_text(text)
+    before = {path.name for path in made.folder.iterdir()}
+    done = made.snakemake("majority")
+    assert done.returncode != 0, done.stdout
+    assert {path.name for path in made.folder.iterdir()} - before <= {".snakemake"}
+    assert not list(made.folder.parent.glob("hacked*"))
+
+
+def calls(file):
+    """(dotted name, call) of every call in a Python file."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def test_nothing_that_is_loaded_can_run_code():
+    """No pickle, in any of its disguises; no YAML loader but the safe one; no eval of what was read."""
+    for file in PYTHON:
+        imported = set(re.findall(r"^\s*(?:from|import) ([\w.]+)", file.read_text(), re.M))
+        assert not imported & {"pickle", "dill", "joblib", "shelve", "marshal", "cloudpickle"}, file
+        for name, call in calls(file):
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+            last = name.rpartition(".")[2]
+            assert name not in ("eval", "exec", "pd.read_pickle", "os.system", "yaml.unsafe_load"), file
+            assert name not in ("yaml.load", "yaml.load_all", "yaml.full_load"), file
+            assert last != "to_pickle", file
+            assert name != "torch.load" or given.get("weights_only") == "True", file
+            assert given.get("allow_pickle", "False") == "False", file
+            assert given.get("trust_remote_code", "False") == "False", file
+            assert given.get("shell", "False") == "False", file
+
+
+def test_no_text_of_the_configuration_reaches_a_shell():
+    """Every rule runs a script: wildcards and parameters travel as values, never as words of a command."""
+    for file in RULES:
+        assert not re.search(r"^\s*(shell|run|notebook|wrapper|cwl)\s*:", file.read_text(), re.M), file
+
+
+def test_only_a_configured_hub_dataset_may_reach_the_network():
+    network = r"^\s*(?:from|import) (socket|ssl|http|urllib|ftplib|requests|httpx|aiohttp|datasets|huggingface_hub)\b"
+    using = {
+        file.relative_to(ROOT).as_posix() for file in PYTHON if re.search(network, file.read_text(), re.M)
+    }
+    assert using <= {"src/layernorm_roles/text/documents.py"}
+    documents = (ROOT / "src/layernorm_roles/text/documents.py").read_text()
+    assert len(re.findall(network, documents, re.M)) == 1, "in _hub_rows alone"
