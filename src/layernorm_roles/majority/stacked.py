@@ -193,7 +193,7 @@ def fixed_shape_loss(
 class Batches:
     """The training batches of every seed, in the order of `train.batch_rows` and all of the same size.
 
-    What an epoch's last batch lacks are rows without tokens.
+    What an epoch's last batch lacks is row `none`, which has no tokens.
     """
 
     def __init__(self, training: dict[int, Sequences], size: int, device: str):
@@ -201,11 +201,9 @@ class Batches:
         if len({*sizes.values()}) > 1:
             raise ValueError(f"training sequences of each seed: {sizes}; expected as many for every one")
         self.none = next(iter(sizes.values()))
-        empty = [np.pad(s.counts, [(0, 1), (0, 0)]) for s in training.values()]
-        self.counts = torch.from_numpy(np.stack(empty)).to(device)
-        self.label = torch.from_numpy(np.stack([np.pad(s.label, (0, 1)) for s in training.values()])).to(
-            device
-        )
+        counts = np.stack([np.pad(sequences.counts, [(0, 1), (0, 0)]) for sequences in training.values()])
+        label = np.stack([np.pad(sequences.label, (0, 1)) for sequences in training.values()])
+        self.counts, self.label = (torch.from_numpy(array).to(device) for array in (counts, label))
         self.orders = [single.batch_rows(self.none, size, seed) for seed in training]
         self.rows = torch.full((len(training), min(size, self.none)), self.none, device=device)
 
