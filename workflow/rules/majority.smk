@@ -16,30 +16,68 @@ rule majority_data:
         "../scripts/generate_majority_data.py"
 
 
-rule majority_train:
-    input:
-        data=f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
-    output:
-        metrics=f"{MAJORITY_RUN}/metrics.parquet",
-        vectors=f"{MAJORITY_RUN}/vectors.parquet",
-        weights=f"{MAJORITY_RUN}/weights.safetensors",
-    log:
-        f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
-    threads: 1
-    resources:
-        gpu=gpus(config),
-        mem_mb=memory(1000, beside_gpu=4000),
-        runtime="30m",
-    params:
-        task=settings("majority", "experiment"),
-        norm=lambda wildcards: norm_class(config, wildcards.variant),
-        norm_code=lambda wildcards: norm_code(wildcards.variant),
-        device=device(),
-        code=code("majority", "checkpoint", "norms"),
-    script:
-        "../scripts/train_majority.py"
+if device() == "cpu":
+
+    rule majority_train:
+        input:
+            data=f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
+        output:
+            metrics=f"{MAJORITY_RUN}/metrics.parquet",
+            vectors=f"{MAJORITY_RUN}/vectors.parquet",
+            weights=f"{MAJORITY_RUN}/weights.safetensors",
+        log:
+            f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
+        benchmark:
+            f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
+        threads: 1
+        resources:
+            mem_mb=memory(1000),
+            runtime="30m",
+        params:
+            task=settings("majority", "experiment"),
+            norm=lambda wildcards: norm_class(config, wildcards.variant),
+            norm_code=lambda wildcards: norm_code(wildcards.variant),
+            device=device(),
+            code=code("majority", "checkpoint", "norms"),
+        script:
+            "../scripts/train_majority.py"
+
+else:
+    # It takes many runs to fill a GPU: one job an experiment, which still leaves files for every run. Whatever is
+    # added to an experiment trains all of its runs again.
+    for EXPERIMENT in filter(lambda name: runs("majority", "", name), config["majority"]):
+
+        rule:
+            name:
+                f"majority_train_{EXPERIMENT}"
+            input:
+                data=[
+                    f"{RUN}/data/majority/{EXPERIMENT}/seed_{seed}.parquet"
+                    for seed in range(max(config["majority"][EXPERIMENT]["seeds"].values()))
+                ],
+            output:
+                metrics=runs("majority", "metrics.parquet", EXPERIMENT),
+                vectors=runs("majority", "vectors.parquet", EXPERIMENT),
+                weights=runs("majority", "weights.safetensors", EXPERIMENT),
+            log:
+                f"{RUN}/logs/majority_train/{EXPERIMENT}.log",
+            benchmark:
+                f"{RUN}/benchmarks/majority_train/{EXPERIMENT}.tsv"
+            threads: 1
+            resources:
+                gpu=1,
+                mem_mb=memory(4000),
+                runtime="2h",
+            params:
+                task=settings("majority", "experiment")({"experiment": EXPERIMENT}),
+                experiment=EXPERIMENT,
+                seeds=config["majority"][EXPERIMENT]["seeds"],
+                norms={v: norm_class(config, v) for v in config["majority"][EXPERIMENT]["seeds"]},
+                norm_code={v: norm_code(v) for v in config["majority"][EXPERIMENT]["seeds"]},
+                device=device(),
+                code=code("majority", "checkpoint", "norms"),
+            script:
+                "../scripts/train_majority_stacked.py"
 
 
 rule majority_tables:
