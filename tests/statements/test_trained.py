@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from layernorm_roles import checkpoint
 from layernorm_roles.language_model import model as language_model
-from layernorm_roles.language_model.train import save_weights
 from layernorm_roles.statements import fusion, score_scale, trained
 
 SETTINGS = {
@@ -27,7 +27,7 @@ def weights(tmp_path):
         for parameter in network.parameters():  # away from the initial gains and biases
             parameter += 0.3 * torch.randn_like(parameter)
     identity = {"variant": "layernorm", "norm": "layernorm", "seed": 0, "settings": SETTINGS}
-    save_weights(network.state_dict(), identity, tmp_path / "final.safetensors")
+    checkpoint.save(network.state_dict(), tmp_path / "final.safetensors", {"identity": identity})
     return tmp_path / "final.safetensors"
 
 
