@@ -112,7 +112,9 @@ def drawings(category, *names):
 def settings(part, wildcard):
     """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
     return lambda wildcards: {
-        key: value for key, value in config[part][wildcards[wildcard]].items() if key != "seeds"
+        key: value
+        for key, value in config[part][wildcards[wildcard]].items()
+        if key not in ("seeds", "seeds_per_job")
     }
 
 

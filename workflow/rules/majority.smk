@@ -16,68 +16,90 @@ rule majority_data:
         "../scripts/generate_majority_data.py"
 
 
-if device() == "cpu":
+def jobs_of_many_runs():
+    """(name, experiment, runs) of the training jobs that make several runs, each a (variant, seed).
 
-    rule majority_train:
+    It takes many runs to fill a GPU, which gets an experiment's all at once. On a CPU, starting a process takes longer
+    than a short run, so `seeds_per_job` seeds of a variant may share one. Every run has its own files, as if alone;
+    but whatever is added to a job trains all of its runs again.
+    """
+    for experiment, task in config["majority"].items():
+        size, variants = task["seeds_per_job"], task["seeds"].items()
+        if device() != "cpu":
+            yield experiment, experiment, [(v, seed) for v, seeds in variants for seed in range(seeds)]
+        elif size > 1:
+            for variant, seeds in variants:
+                for first in range(0, seeds, size):
+                    share = range(first, min(first + size, seeds))
+                    yield f"{experiment}_{variant}_{first}", experiment, [(variant, seed) for seed in share]
+
+
+MANY = [job for job in jobs_of_many_runs() if job[2]]
+
+
+rule majority_train:
+    input:
+        data=[f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet"],
+    output:
+        metrics=[f"{MAJORITY_RUN}/metrics.parquet"],
+        vectors=[f"{MAJORITY_RUN}/vectors.parquet"],
+        weights=[f"{MAJORITY_RUN}/weights.safetensors"],
+    log:
+        f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
+    wildcard_constraints:
+        experiment="|".join(sorted({*config["majority"]} - {job[1] for job in MANY})) or "none",
+    threads: 1
+    resources:
+        mem_mb=memory(1000),
+        runtime="30m",
+    params:
+        experiment="{experiment}",
+        runs=lambda wildcards: [(wildcards.variant, int(wildcards.seed))],
+        task=settings("majority", "experiment"),
+        norms=lambda wildcards: {wildcards.variant: norm_class(config, wildcards.variant)},
+        norm_code=lambda wildcards: {wildcards.variant: norm_code(wildcards.variant)},
+        device=device(),
+        code=code("majority", "checkpoint", "norms"),
+    script:
+        "../scripts/train_majority.py"
+
+
+for NAME, EXPERIMENT, RUNS in MANY:
+
+    rule:
+        name:
+            f"majority_train_{NAME}"
         input:
-            data=f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
+            data=[f"{RUN}/data/majority/{EXPERIMENT}/seed_{seed}.parquet" for _, seed in RUNS],
         output:
-            metrics=f"{MAJORITY_RUN}/metrics.parquet",
-            vectors=f"{MAJORITY_RUN}/vectors.parquet",
-            weights=f"{MAJORITY_RUN}/weights.safetensors",
+            **{
+                file.partition(".")[0]: [
+                    f"{RUN}/runs/majority/{EXPERIMENT}/{variant}/seed_{seed}/{file}"
+                    for variant, seed in RUNS
+                ]
+                for file in ("metrics.parquet", "vectors.parquet", "weights.safetensors")
+            },
         log:
-            f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
+            f"{RUN}/logs/majority_train/{NAME}.log",
         benchmark:
-            f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
+            f"{RUN}/benchmarks/majority_train/{NAME}.tsv"
         threads: 1
         resources:
-            mem_mb=memory(1000),
-            runtime="30m",
+            gpu=gpus(config),
+            mem_mb=memory(1000, beside_gpu=4000),
+            runtime="2h",
         params:
-            task=settings("majority", "experiment"),
-            norm=lambda wildcards: norm_class(config, wildcards.variant),
-            norm_code=lambda wildcards: norm_code(wildcards.variant),
+            experiment=EXPERIMENT,
+            runs=RUNS,
+            task=settings("majority", "experiment")({"experiment": EXPERIMENT}),
+            norms={variant: norm_class(config, variant) for variant, _ in RUNS},
+            norm_code={variant: norm_code(variant) for variant, _ in RUNS},
             device=device(),
             code=code("majority", "checkpoint", "norms"),
         script:
-            "../scripts/train_majority.py"
-
-else:
-    # It takes many runs to fill a GPU: one job an experiment, which still leaves files for every run. Whatever is
-    # added to an experiment trains all of its runs again.
-    for EXPERIMENT in filter(lambda name: runs("majority", "", name), config["majority"]):
-
-        rule:
-            name:
-                f"majority_train_{EXPERIMENT}"
-            input:
-                data=[
-                    f"{RUN}/data/majority/{EXPERIMENT}/seed_{seed}.parquet"
-                    for seed in range(max(config["majority"][EXPERIMENT]["seeds"].values()))
-                ],
-            output:
-                metrics=runs("majority", "metrics.parquet", EXPERIMENT),
-                vectors=runs("majority", "vectors.parquet", EXPERIMENT),
-                weights=runs("majority", "weights.safetensors", EXPERIMENT),
-            log:
-                f"{RUN}/logs/majority_train/{EXPERIMENT}.log",
-            benchmark:
-                f"{RUN}/benchmarks/majority_train/{EXPERIMENT}.tsv"
-            threads: 1
-            resources:
-                gpu=1,
-                mem_mb=memory(4000),
-                runtime="2h",
-            params:
-                task=settings("majority", "experiment")({"experiment": EXPERIMENT}),
-                experiment=EXPERIMENT,
-                seeds=config["majority"][EXPERIMENT]["seeds"],
-                norms={v: norm_class(config, v) for v in config["majority"][EXPERIMENT]["seeds"]},
-                norm_code={v: norm_code(v) for v in config["majority"][EXPERIMENT]["seeds"]},
-                device=device(),
-                code=code("majority", "checkpoint", "norms"),
-            script:
-                "../scripts/train_majority_stacked.py"
+            "../scripts/train_majority.py" if device() == "cpu" else "../scripts/train_majority_stacked.py"
 
 
 rule majority_tables:

@@ -9,25 +9,23 @@ with job(snakemake.log[0]):
     from layernorm_roles.majority import data, train
 
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    params, out = snakemake.params, snakemake.output
-    task, device, run = params.task, params.device, dict(snakemake.wildcards)
-    run["seed"] = int(run["seed"])
-    identity = {"norm": params.norm, "seed": run["seed"], "task": task}
-    saved = checkpoint.Checkpoint(
-        Path(out.weights).with_name("checkpoint.safetensors"),
-        {**identity, "device": device, "code": [params.code, params.norm_code]},
-    )
-    result = train.train(
-        task,
-        params.norm,
-        run["seed"],
-        data.load(snakemake.input.data),
-        device,
-        title="majority {experiment} {variant} seed {seed}".format(**run),
-        checkpoint=saved,
-    )
-    about = store.provenance(task | {"norm": params.norm}, device, train.SEED_RULE)
-    checkpoint.save(result.model.state_dict(), out.weights, {"identity": identity})
-    store.write(result.vectors.assign(**run), "majority_vectors", out.vectors, about)
-    store.write(result.metrics.assign(**run), "majority_metrics", out.metrics, about)
-    saved.remove()
+    params, out, kept = snakemake.params, snakemake.output, []
+    files = zip(snakemake.input.data, out.metrics, out.vectors, out.weights, strict=True)
+    for (variant, seed), (sequences, metrics, vectors, weights) in zip(params.runs, files, strict=True):
+        norm, run = params.norms[variant], {"experiment": params.experiment, "variant": variant, "seed": seed}
+        identity = {"norm": norm, "seed": seed, "task": params.task}
+        code = {"device": params.device, "code": [params.code, params.norm_code[variant]]}
+        kept.append(
+            checkpoint.Checkpoint(Path(weights).with_name("checkpoint.safetensors"), {**identity, **code})
+        )
+        title = f"majority {params.experiment} {variant} seed {seed}"
+        result = train.train(
+            params.task, norm, seed, data.load(sequences), params.device, title, checkpoint=kept[-1]
+        )
+        about = store.provenance(params.task | {"norm": norm}, params.device, train.SEED_RULE)
+        checkpoint.save(result.model.state_dict(), weights, {"identity": identity})
+        store.write(result.vectors.assign(**run), "majority_vectors", vectors, about)
+        store.write(result.metrics.assign(**run), "majority_metrics", metrics, about)
+    # Not before the last run: Snakemake deletes what a killed job has written for the others.
+    for finished in kept:
+        finished.remove()

@@ -9,10 +9,10 @@ with job(snakemake.log[0]):
     # In the order of the output files.
     members = [
         (variant, stacked.Member(params.norms[variant], seed, f"{title} {variant} seed {seed}"))
-        for variant, seeds in params.seeds.items()
-        for seed in range(seeds)
+        for variant, seed in params.runs
     ]
-    sets = {seed: data.load(path) for seed, path in enumerate(snakemake.input.data)}
+    paths = {seed: path for (_, seed), path in zip(params.runs, snakemake.input.data, strict=True)}
+    sets = {seed: data.load(path) for seed, path in paths.items()}
     results = stacked.train(params.task, [member for _, member in members], sets, device, title)
     files = zip(out.metrics, out.vectors, out.weights, strict=True)
     for (variant, member), result, (metrics, vectors, weights) in zip(members, results, files, strict=True):

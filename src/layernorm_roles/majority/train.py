@@ -46,8 +46,8 @@ def train(
 
     On the CPU the numba kernel computes loss and gradients, elsewhere PyTorch does; same numbers up to
     rounding. On one machine the same arguments give the same bytes, also when the run goes on from `checkpoint`,
-    which it writes every `task["checkpoint_every"]` steps and leaves for the caller to remove. Raises ValueError if
-    the loss stops being finite.
+    which it writes every `task["checkpoint_every"]` steps and at the end, for the caller to remove once the results
+    are safe. Raises ValueError if the loss stops being finite.
     """
     be_deterministic(device)
     torch.manual_seed(seed)
@@ -64,7 +64,7 @@ def train(
     batches = islice(batch_rows(len(split["train"].label), task["batch"], seed), first, None)
     progress = Progress(title, task["steps"], "steps", first)
     for step in range(first, task["steps"] + 1):
-        if checkpoint and first < step < task["steps"] and step % task["checkpoint_every"] == 0:
+        if checkpoint and step > first and (step % task["checkpoint_every"] == 0 or step == task["steps"]):
             checkpoint.save(model, optimiser, {"step": step, "rows": rows})
         rate = task["learning_rate"] * max(0.0, 1 - step / task["schedule_steps"])
         if step % task["metrics_every"] == 0 or step == task["steps"]:
