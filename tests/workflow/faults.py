@@ -1,0 +1,428 @@
+"""Runs that are killed, damaged and starved of disk at seeded random moments, then started again by the same command.
+
+    python tests/workflow/faults.py [--faults 26] [--seed 0] [--folder DIR]
+
+Whatever happened, the run must end with the results of an undisturbed one: equal data in every Parquet file (but for
+the wall time in column `seconds`), equal bytes in every file of weights, tokens, tables and figures. A damaged file
+must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
+About a minute a fault on two cores.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from layernorm_roles import checkpoint, store
+from layernorm_roles.text import manifest
+
+ROOT = Path(__file__).parents[2]
+DAMAGED = {
+    "Parquet": ("*.parquet",),
+    "weights": ("initial.safetensors", "final.safetensors", "weights.safetensors"),
+    "checkpoint": ("checkpoint.safetensors",),
+    "dataset": ("training.npy", "validation.npy", "tokenizer.json", "manifest.json", "data/**/*.parquet"),
+}
+MOST_STARTS = 6
+"""After a fault, so many starts of the same command must be enough."""
+
+
+class Missed(Exception):
+    """The run was over before the fault could be done to it."""
+
+
+class Run:
+    """One `snakemake` command in `folder`, a checkout with the configuration tiny.yaml, of the run called `name`."""
+
+    def __init__(self, folder: Path, name: str, targets: tuple[str, ...] = ()):
+        self.folder, self.targets = folder, targets
+        self.results = folder / "results" / name
+        self.process: subprocess.Popen | None = None
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output.txt").read_text()
+
+    def start(self, *arguments: str) -> None:
+        """Start it, in a session of its own, so that nothing else is ever signalled."""
+        command = [sys.executable, "-m", "snakemake", *(arguments or self.targets)]
+        command += ["--cores", "2", "--configfile", "tiny.yaml"]
+        path = os.pathsep.join(str(self.folder / name) for name in ("site", "src"))
+        with (self.folder / "output.txt").open("w") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self) -> bool:
+        """Wait for its end; was it successful?"""
+        return self.process.wait(timeout=900) == 0
+
+    def do(self, *arguments: str) -> bool:
+        self.start(*arguments)
+        return self.end()
+
+    def processes(self, script: str = "") -> list[int]:
+        """Living processes of the run's session whose command has `script` in it."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                state, _, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+                command = (folder / "cmdline").read_text()
+            except OSError:  # gone meanwhile
+                continue
+            if int(session) == self.process.pid and state != "Z" and script in command:
+                found.append(int(folder.name))
+        return found
+
+    def until(self, look: Callable[[], list]) -> list:
+        """What `look` finds, as soon as it finds something in the running run."""
+        while self.process.poll() is None:
+            if found := look():
+                return found
+            time.sleep(0.02)
+        raise Missed
+
+    def files(self, *patterns: str) -> list[Path]:
+        """Finished files of the results."""
+        found = {file for pattern in patterns for file in self.results.rglob(pattern) if file.is_file()}
+        return sorted(file for file in found if not file.name.startswith("."))
+
+    def clear(self) -> None:
+        if (self.folder / "results").is_mount():
+            subprocess.run(["umount", str(self.folder / "results")], check=True)
+        for name in ("results", ".snakemake"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def finish(self, damaged: Path | None) -> list[str]:
+        """Start the same command until it is done, and do what its messages say; returns what was done."""
+        did = []
+        for _ in range(MOST_STARTS):
+            if self.do():
+                return did
+            named = re.findall(r"^error: (\S+): .*?delete (?:it|them) and run again", self.output, re.M)
+            if "`snakemake --unlock`, then the same command again" in self.output:
+                assert self.do("--unlock"), self.output
+                did.append("unlocked")
+            elif named:
+                assert {self.folder / name for name in named} == {damaged}, (named, damaged)
+                damaged.unlink()
+                did.append("damage reported")
+            else:
+                did.append("started once more")
+        raise AssertionError(f"not done after {MOST_STARTS} starts:\n{self.output[-3000:]}")
+
+
+class Done(NamedTuple):
+    """What a fault did to a run, which has ended since, and the file it damaged."""
+
+    what: str
+    damaged: Path | None = None
+
+
+class Fault(NamedTuple):
+    """`do` waits for a random moment (`rng.uniform` of `seconds`, the length of a run) and strikes the run."""
+
+    kind: str
+    do: Callable[[Run, random.Random, float], Done]
+
+
+def wait(run: Run, rng: random.Random, seconds: float) -> None:
+    run.start()
+    time.sleep(rng.uniform(0, 0.8) * seconds)
+    if run.process.poll() is not None:
+        raise Missed
+
+
+def kill_snakemake(number: signal.Signals) -> Fault:
+    def do(run: Run, rng: random.Random, seconds: float) -> Done:
+        wait(run, rng, seconds)
+        jobs = len(run.processes(".snakemake/scripts"))
+        if number == signal.SIGINT:  # as from a terminal, where Ctrl-C goes to all
+            os.killpg(run.process.pid, number)
+        else:
+            run.process.send_signal(number)
+        run.end()
+        # After SIGKILL the jobs live a moment longer, and the next start meets them.
+        return Done(f"with {jobs} jobs running")
+
+    return Fault(f"{number.name} to Snakemake", do)
+
+
+def kill_job(number: signal.Signals) -> Fault:
+    def do(run: Run, rng: random.Random, seconds: float) -> Done:
+        wait(run, rng, seconds)
+        job = rng.choice(run.until(lambda: run.processes(".snakemake/scripts")))
+        try:
+            name = Path(f"/proc/{job}/cmdline").read_text().strip("\0").rpartition(".snakemake/scripts/")[2]
+            os.kill(job, number)
+        except OSError:
+            raise Missed from None
+        run.end()
+        return Done(name.partition(".")[2])
+
+    return Fault(f"{number.name} to a job", do)
+
+
+def damage(what: str, how: str) -> Fault:
+    """A file is cut, or one bit of it flips, while the run is stopped; its time stays, as on a failing disk."""
+
+    def do(run: Run, rng: random.Random, seconds: float) -> Done:
+        wait(run, rng, seconds)
+        run.until(lambda: run.files(*DAMAGED[what]))
+        run.process.kill()
+        run.end()
+        while run.processes():
+            time.sleep(0.1)
+        files = [file for file in run.files(*DAMAGED[what]) if file.stat().st_size]
+        if not files:  # a checkpoint, removed between the two looks
+            raise Missed
+        file = rng.choice(files)
+        before, content = file.stat(), bytearray(file.read_bytes())
+        position = rng.randrange(len(content))
+        if how == "cut":
+            del content[position:]
+        else:
+            content[position] ^= 1 << rng.randrange(8)
+        file.write_bytes(content)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return Done(f"{file.relative_to(run.results)}, byte {position} of {before.st_size}", file)
+
+    return Fault(f"{what} {how}", do)
+
+
+def remove_directory(run: Run, rng: random.Random, seconds: float) -> Done:
+    wait(run, rng, seconds)
+    folders = run.until(lambda: sorted(path for path in run.results.rglob("*") if path.is_dir()))
+    folder = rng.choice(folders)
+    shutil.rmtree(folder, ignore_errors=True)
+    run.end()
+    return Done(str(folder.relative_to(run.results)))
+
+
+def fill_disk(run: Run, rng: random.Random, seconds: float) -> Done:
+    """The results lie on a tmpfs that is too small, until the run has failed; then it grows."""
+    folder = run.folder / "results"
+    folder.mkdir()
+    needed = sum(file.stat().st_blocks * 512 for file in (run.folder / "undisturbed").rglob("*"))
+    size = int(needed * rng.uniform(0.1, 0.9))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        raise PermissionError("a tmpfs is refused")
+    assert not run.do(), "the run fails"
+    assert re.search("No space left on device|os error 28", run.output), run.output[-3000:]
+    subprocess.run(["mount", "-o", f"remount,size={10 * needed}", str(folder)], check=True)
+    return Done(f"{size / 1e6:.1f} of {needed / 1e6:.1f} MB")
+
+
+FAULTS = [
+    *(kill_snakemake(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)),
+    *(kill_job(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)),
+    *(damage(what, how) for what in DAMAGED for how in ("cut", "flipped")),
+    Fault("directory removed", remove_directory),
+    Fault("disk full", fill_disk),
+]
+
+
+class Outcome(NamedTuple):
+    """`did`: what it took to finish; `different`: files and how they differ, empty if all is well."""
+
+    done: Done
+    did: list[str]
+    different: dict[Path, str]
+
+
+WATCH = """
+import sys
+
+def watch(event, args):
+    to_a_host = event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple)
+    if to_a_host or event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        with open({log!r}, "a") as file:
+            print(sys.argv, event, args, file=file)
+
+sys.addaudithook(watch)
+"""
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[Path]:
+    """Every Python process of a run in `folder` notes in the file yielded what it wants from the network."""
+    log, site = folder / "network.txt", folder / "site/sitecustomize.py"
+    log.touch()
+    site.parent.mkdir()
+    site.write_text(WATCH.format(log=str(log)))
+    yield log
+    site.unlink()
+
+
+class Trials:
+    """An undisturbed run in the checkout `folder`, then runs with faults, each compared with it."""
+
+    def __init__(self, folder: Path, name: str, targets: tuple[str, ...] = ()):
+        self.run, self.reference = Run(folder, name, targets), folder / "undisturbed"
+        with watched(folder) as network:
+            began = time.monotonic()
+            assert self.run.do(), self.run.output[-3000:]
+            self.seconds = time.monotonic() - began
+        self.network = network.read_text().splitlines()
+        """What the undisturbed run wanted from the network, a line each."""
+        shutil.move(self.run.results, self.reference)
+
+    def trial(self, fault: Fault, rng: random.Random) -> Outcome:
+        while True:
+            self.run.clear()
+            try:
+                done = fault.do(self.run, rng, self.seconds)
+                break
+            except Missed:
+                self.run.end()
+        did = self.run.finish(done.damaged)
+        different = differences(self.reference, self.run.results)
+        lost = [name for name, how in different.items() if how == "missing"]
+        assert all(name.parts[0] in ("data", "runs") for name in lost), "the same command makes all results"
+        # Intermediate files that nothing needed any more are made for the comparison, damaged ones if they show it.
+        if done.damaged and done.damaged.exists() and is_damaged(done.damaged):
+            done.damaged.unlink()
+            did.append("damage found on reading")
+            lost.append(done.damaged.relative_to(self.run.results))
+        if lost:
+            paths = [str((self.run.results / name).relative_to(self.run.folder)) for name in lost]
+            assert self.run.do(*paths), self.run.output[-3000:]
+            different = differences(self.reference, self.run.results)
+        partial = [file for file in self.run.results.rglob(".*") if file.is_file()]
+        return Outcome(done, [*did, *(["temporary files left"] if partial else [])], different)
+
+
+def differences(one: Path, other: Path) -> dict[Path, str]:
+    """Files of the folder `one` that `other` lacks or has with another content."""
+    found = {}
+    for file in sorted(file for file in one.rglob("*") if file.is_file()):
+        name = file.relative_to(one)
+        if name.parts[0] in ("logs", "benchmarks", "report.html") or file.stem == "durations":
+            continue  # what tells the time
+        if not (other / name).exists():
+            found[name] = "missing"
+        elif content(file) != content(other / name):
+            found[name] = "different"
+    return found
+
+
+def content(file: Path) -> bytes:
+    """A file's bytes; of weights the tensors, of a Parquet file the columns but for `seconds`; none if damaged."""
+    if file.suffix == ".safetensors":
+        try:
+            tensors, about = checkpoint.load(file)
+        except ValueError:
+            return b""
+        listed = {name: (str(tensor.dtype), tensor.tolist()) for name, tensor in tensors.items()}
+        return json.dumps([listed, about], sort_keys=True).encode()
+    if file.suffix != ".parquet":
+        return file.read_bytes()
+    try:
+        table = pq.ParquetFile(file, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError):
+        return b""
+    columns = {name: table[name] for name in table.column_names if name != "seconds"}
+    sink, bare = pa.BufferOutputStream(), pa.table(columns).combine_chunks()
+    with pa.ipc.new_stream(sink, bare.schema) as stream:
+        stream.write_table(bare)
+    return sink.getvalue().to_pybytes()
+
+
+def is_damaged(file: Path) -> bool:
+    """Does the reader of this kind of file refuse it?"""
+    try:
+        if file.suffix == ".parquet":
+            store.read(file, store.about(file)["table"])
+        elif file.suffix == ".safetensors":
+            checkpoint.load(file)
+        elif file.name == manifest.NAME:
+            manifest.read(file)
+        else:
+            manifest.verify(file)
+    except (ValueError, KeyError):
+        return True
+    return False
+
+
+def configuration() -> dict:
+    """The smoke preset, smaller in breadth and longer in training, so that checkpoints come and go."""
+    smoke = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
+    few = dict.fromkeys(("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small"), 0)
+    majority, model = smoke["majority"], smoke["language_model"]
+    for experiment in majority.values():
+        experiment["seeds"] = few | {"layernorm": 1}
+    majority["d8"] |= {"steps": 1500, "metrics_every": 100, "checkpoint_every": 50}
+    majority["d8"]["seeds"] |= {"layernorm": 2, "scale_released": 1}
+    majority["d3"]["seeds"] = {"layernorm": 1, "scale_released": 0, "scale": 0, "none": 1}
+    majority["d8_uniform"]["seeds"] = {"layernorm": 1, "scale_released": 0, "scale": 0}
+    model["gpt"] |= {"context": 256, "steps": 60, "checkpoint_every": 5}
+    model["gpt"]["seeds"] = {"layernorm": 1, "projection": 1, "none": 0, "scale": 0, "layernorm_qk": 0}
+    model["bert"] |= {"checkpoint_every": 5, "seeds": {"none": 1, "layernorm": 0}}
+    smoke["text"]["long"] |= {"shortest": 192, "longest": 256}
+    return smoke | {"name": "faults", "device": "cpu"}
+
+
+def main() -> None:
+    from conftest import Checkout
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--faults", type=int, default=26, help="how many; at first one of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="a new folder for the runs; a temporary one if not given")
+    arguments = parser.parse_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp()) / "checkout"
+    folder.mkdir(parents=True)
+    Checkout(folder, configuration())
+    trials = Trials(folder, "faults")
+    print(
+        f"undisturbed: {trials.seconds:.0f} s, {len(trials.network)} attempts to reach the network",
+        flush=True,
+    )
+
+    rng = random.Random(arguments.seed)
+    chosen = rng.sample(FAULTS, len(FAULTS)) + rng.choices(FAULTS, k=max(0, arguments.faults - len(FAULTS)))
+    kinds: Counter[str] = Counter()
+    wrong = 0
+    for number, fault in enumerate(chosen[: arguments.faults], start=1):
+        try:
+            outcome = trials.trial(fault, rng)
+        except PermissionError as error:
+            print(f"{number:3}  {fault.kind:24}  left out: {error}", flush=True)
+            continue
+        kinds[fault.kind] += 1
+        wrong += bool(outcome.different)
+        result = "equal" if not outcome.different else f"DIFFERENT {outcome.different}"
+        did = ", ".join(outcome.did) or "started again"
+        print(f"{number:3}  {fault.kind:24}  {outcome.done.what:64}  {did}: {result}", flush=True)
+    trials.run.clear()
+    print()
+    for kind, number in sorted(kinds.items()):
+        print(f"{number:3}  {kind}")
+    print(f"{kinds.total()} faults of {len(kinds)} kinds, {wrong} with differing results")
+    sys.exit(1 if wrong or trials.network else 0)
+
+
+if __name__ == "__main__":
+    main()
