@@ -1,0 +1,124 @@
+"""Many short training runs: what starting processes and Snakemake's own work add to the training itself.
+
+    python benchmarks/overhead.py [--runs 200] [--steps 1000] [--seeds-per-job 1 20] [--cores 2]
+
+Trains `runs` tiny majority models through the workflow, data made beforehand, for each number of seeds that share a
+process. `work` is the time the same runs take one after another in one process that has imported everything, divided
+by the cores; `overhead` is what the workflow's wall time adds to it.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import yaml
+
+from layernorm_roles import checkpoint, store
+from layernorm_roles.majority import data, train
+
+ROOT = Path(__file__).resolve().parents[1]
+VARIANTS = ("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small")
+TABLE = "results/overhead/parquet/majority_metrics.parquet"
+
+
+def configuration(runs: int, steps: int, seeds_per_job: int) -> dict:
+    """Experiment d8 with `runs` runs and little data; the other experiments without runs."""
+    seeds = [len(range(first, runs, len(VARIANTS))) for first in range(len(VARIANTS))]
+    d8 = {
+        "sequences": 4000,
+        "batch": 500,
+        "steps": steps,
+        "metrics_every": steps // 4,
+        "seeds": dict(zip(VARIANTS, seeds, strict=True)),
+        "seeds_per_job": seeds_per_job,
+    }
+    none = {"seeds": dict.fromkeys(VARIANTS, 0)}
+    return {"name": "overhead", "device": "cpu", "majority": {"d8": d8, "d3": none, "d8_uniform": none}}
+
+
+def snakemake(folder: Path, cores: int, *targets: str) -> float:
+    """Seconds that the workflow takes for `targets`."""
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        *targets,
+        "--cores",
+        str(cores),
+        "--configfile",
+        "tiny.yaml",
+    ]
+    began = time.monotonic()
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    return time.monotonic() - began
+
+
+def work(folder: Path, task: dict, sample: int) -> float:
+    """Seconds that one run takes in a process that has done one already: reading, training, writing."""
+    torch.set_num_threads(1)
+    for number in range(sample + 1):
+        if number == 1:
+            began = time.monotonic()
+        seed, norm = number // len(VARIANTS), VARIANTS[number % len(VARIANTS)]
+        sequences = data.load(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet")
+        result = train.train(task, norm, seed, sequences)
+        about = store.provenance(task, "cpu", train.SEED_RULE)
+        run = {"experiment": "d8", "variant": norm, "seed": seed}
+        checkpoint.save(result.model.state_dict(), folder / "weights.safetensors", {})
+        store.write(result.vectors.assign(**run), "majority_vectors", folder / "vectors.parquet", about)
+        store.write(result.metrics.assign(**run), "majority_metrics", folder / "metrics.parquet", about)
+    return (time.monotonic() - began) / sample
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=1000, help="of each run")
+    parser.add_argument("--seeds-per-job", type=int, nargs="+", default=[1, 20])
+    parser.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for name in ("workflow", "profiles", "examples"):
+            shutil.copytree(ROOT / name, folder / name)
+        for name in ("Snakefile", "config.yaml"):
+            shutil.copy(ROOT / name, folder)
+        rows = []
+        for seeds_per_job in options.seeds_per_job:
+            settings = configuration(options.runs, options.steps, seeds_per_job)
+            (folder / "tiny.yaml").write_text(yaml.safe_dump(settings))
+            d8 = settings["majority"]["d8"]
+            shutil.rmtree(folder / "results", ignore_errors=True)
+            seeds = range(max(d8["seeds"].values()))
+            snakemake(
+                folder,
+                options.cores,
+                *(f"results/overhead/data/majority/d8/seed_{seed}.parquet" for seed in seeds),
+            )
+            wall = snakemake(folder, options.cores, TABLE)
+            jobs = sum(-(-number // seeds_per_job) for number in d8["seeds"].values())
+            task = yaml.safe_load((ROOT / "config.yaml").read_text())["majority"]["d8"] | d8
+            own = work(folder, task, min(20, options.runs - 1)) * options.runs / options.cores
+            rows.append((seeds_per_job, jobs, own, wall, wall / own - 1))
+    print(f"{options.runs} majority runs of {options.steps:,} steps on {options.cores} cores:\n")
+    print("| seeds a process | training jobs | work, s | wall, s | overhead |")
+    print("|---|---|---|---|---|")
+    for seeds_per_job, jobs, own, wall, overhead in rows:
+        print(f"| {seeds_per_job} | {jobs} | {own:.0f} | {wall:.0f} | {overhead:.0%} |")
+
+
+if __name__ == "__main__":
+    main()
