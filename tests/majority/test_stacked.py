@@ -1,8 +1,5 @@
 """Runs trained as a stack against the same runs trained one by one, on the CPU."""
 
-from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -160,40 +157,3 @@ def test_seeds_with_data_of_different_sizes_are_refused(sets):
     smaller = {name: data.Sequences(s.counts[:-1], s.label[:-1]) for name, s in sets[1].items()}
     with pytest.raises(ValueError, match=r"training sequences of each seed: \{0: 484, 1: 483\}"):
         stacked.train(SHORT, MEMBERS, {0: sets[0], 1: smaller}, "cpu")
-
-
-def test_a_recorded_step_is_taken_once_a_call(monkeypatch):
-    """With a stand-in for CUDA, whose graphs keep what is called while they record and do it when replayed."""
-    taken, recording = [], []
-
-    class Graph:
-        def replay(self):
-            taken.extend(self.kept)
-
-    @contextmanager
-    def record(graph):
-        recording.append(graph)
-        graph.kept = []
-        yield
-        recording.pop()
-
-    def step():
-        (recording[-1].kept if recording else taken).append("step")
-
-    stream = SimpleNamespace(wait_stream=lambda other: None)
-    monkeypatch.setattr(
-        torch,
-        "cuda",
-        SimpleNamespace(
-            Stream=lambda: stream,
-            current_stream=lambda: stream,
-            stream=nullcontext,
-            CUDAGraph=Graph,
-            graph=record,
-        ),
-    )
-    take = stacked.Recorded(step)
-    for calls in range(1, 8):
-        take()
-        assert len(taken) == calls
-    assert take.graph.kept == ["step"]

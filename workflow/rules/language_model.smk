@@ -39,7 +39,7 @@ rule language_model_train:
         norm=lambda wildcards: norm_class(config, wildcards.variant),
         norm_code=lambda wildcards: norm_code(wildcards.variant),
         device=device(),
-        code=code("language_model", "checkpoint", "norms", "text"),
+        code=code("language_model", "checkpoint", "gpu", "norms", "text"),
     script:
         "../scripts/train_language_model.py"
 
@@ -66,7 +66,7 @@ rule language_model_keys:
         settings=settings("language_model", "model"),
         norm=lambda wildcards: norm_class(config, wildcards.variant),
         norm_code=lambda wildcards: norm_code(wildcards.variant),
-        code=code("language_model", "checkpoint", "norms", "text", "selectability"),
+        code=code("language_model", "checkpoint", "gpu", "norms", "text", "selectability"),
     script:
         "../scripts/collect_keys.py"
 

@@ -61,7 +61,7 @@ rule majority_train:
         norms=lambda wildcards: {wildcards.variant: norm_class(config, wildcards.variant)},
         norm_code=lambda wildcards: {wildcards.variant: norm_code(wildcards.variant)},
         device=device(),
-        code=code("majority", "checkpoint", "norms"),
+        code=code("majority", "checkpoint", "gpu", "norms"),
     script:
         "../scripts/train_majority.py"
 
@@ -97,7 +97,7 @@ for NAME, EXPERIMENT, RUNS in MANY:
             norms={variant: norm_class(config, variant) for variant, _ in RUNS},
             norm_code={variant: norm_code(variant) for variant, _ in RUNS},
             device=device(),
-            code=code("majority", "checkpoint", "norms"),
+            code=code("majority", "checkpoint", "gpu", "norms"),
         script:
             "../scripts/train_majority.py" if device() == "cpu" else "../scripts/train_majority_stacked.py"
 

@@ -53,12 +53,11 @@ def choose(hidden: Tensor) -> Callable[[Tensor, Tensor, Tensor], Result]:
     if hidden.dtype == torch.float32 and hidden.device.type == "cpu":
         return fused
     if hidden.dtype == torch.float32 and hidden.device.type == "cuda" and find_spec("triton"):
-        from layernorm_roles.language_model import (
-            triton_cross_entropy,
-        )  # triton comes with CUDA builds of torch
+        # Here, because Triton comes with CUDA builds of torch only.
+        from layernorm_roles.language_model.triton_cross_entropy import WIDEST, blocked
 
-        if hidden.shape[1] <= triton_cross_entropy.WIDEST:
-            return triton_cross_entropy.blocked
+        if hidden.shape[1] <= WIDEST:
+            return blocked
     return chunked
 
 
@@ -73,7 +72,8 @@ def chunked(hidden: Tensor, weight: Tensor, targets: Tensor, chunk: int = 64) ->
     extended = torch.cat([weight, weight.new_ones(len(weight), 1)], dim=1)
     hidden_grad, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight)
     losses = hidden.new_empty(tokens)
-    safe = bool((bound <= SAFE_SHIFT).all())
+    # A GPU does not wait for a number: it always looks for the largest logit.
+    safe = not hidden.is_cuda and bool((bound <= SAFE_SHIFT).all())
     for start in range(0, tokens, chunk):
         rows = slice(start, start + chunk)
         h, target = hidden[rows], targets[rows]

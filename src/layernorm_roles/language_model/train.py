@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from layernorm_roles import checkpoint, store
+from layernorm_roles.gpu import be_deterministic, recorded
 from layernorm_roles.job import Progress
 from layernorm_roles.text import contexts
 
@@ -105,11 +106,18 @@ def train(
     is not used. ValueError: a loss that is no longer finite.
     """
     torch.set_num_threads(threads)
+    be_deterministic(device)
     initial = {name: p.clone() for name, p in model.state_dict().items()}
     model.to(device)
     torch.manual_seed(identity["seed"])
+    on_gpu = device != "cpu"
     optimiser = torch.optim.AdamW(
-        model.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"], fused=True
+        model.parameters(),
+        # For a CUDA graph the rate must be a place in memory.
+        lr=torch.tensor(settings["learning_rate"], device=device) if on_gpu else settings["learning_rate"],
+        weight_decay=settings["weight_decay"],
+        fused=True,
+        capturable=on_gpu,
     )
     saved = checkpoint.Checkpoint(out.checkpoint, {**identity, "device": device, "code": code})
     reached = saved.load(model, optimiser) or {"step": 0, "rows": [], "loss": 0.0, "seconds": 0.0}
@@ -123,12 +131,12 @@ def train(
     def rate(step: int) -> float:
         return settings["learning_rate"] * (1 - step / steps)
 
-    def measure(step: int, train_loss: float) -> None:
+    def measure(step: int, train_loss: float, valid_loss: float) -> None:
         row = {
             "step": step,
             "tokens": step * task.tokens_per_step,
             "train_loss": train_loss,
-            "valid_loss": _validate(model, task, device),
+            "valid_loss": valid_loss,
             "learning_rate": rate(step),
             "seconds": time.monotonic() - began,
         }
@@ -136,21 +144,34 @@ def train(
             raise ValueError(f"{title}: the loss is no longer finite at step {step}; lower learning_rate")
         rows.append(row)
 
-    model.train()
-    while step < steps:
-        loss = model.loss(*_to(device, task.batch(step)))
-        if step == 0:
-            measure(0, loss.item())
-        for group in optimiser.param_groups:
-            group["lr"] = rate(step)
+    batch = _to(device, task.batch(step))
+
+    def take() -> None:
+        loss = model.loss(*batch)
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
         optimiser.step()
-        loss_sum += loss.detach()
+        loss_sum.add_(loss.detach())
+
+    take_step = recorded(take, device)
+    untrained = _validate(model, task, device) if step == 0 else None
+    model.train()
+    while step < steps:
+        for place, array in zip(batch, task.batch(step), strict=True):
+            place.copy_(torch.from_numpy(array))
+        for group in optimiser.param_groups:
+            if on_gpu:
+                group["lr"].fill_(rate(step))
+            else:
+                group["lr"] = rate(step)
+        take_step()
+        if step == 0:
+            measure(0, loss_sum.item(), untrained)
         step += 1
         if step % every == 0 or step == steps:
-            measure(step, loss_sum.item() / (step - rows[-1]["step"]))
+            mean = loss_sum.item() / (step - rows[-1]["step"])
+            measure(step, mean, _validate(model, task, device))
             loss_sum.zero_()
             progress(step, f"train {rows[-1]['train_loss']:.3f}, valid {rows[-1]['valid_loss']:.3f}")
         if step % settings["checkpoint_every"] == 0 and step < steps:

@@ -6,7 +6,7 @@ Initial parameters, batches and their order are those of `train.train`, and so i
 rounding. On the CPU, where the tests compare them, a step is a plain call. Not yet run on a GPU: speed not measured.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from layernorm_roles import norms
+from layernorm_roles.gpu import be_deterministic, recorded
 from layernorm_roles.job import Progress, log
 from layernorm_roles.majority import train as single
 from layernorm_roles.majority.data import Sequences
@@ -45,7 +46,7 @@ def train(
     Those whose norm cannot be computed for many runs in one call are trained one by one. There are no checkpoints.
     ValueError if any loss stops being finite, or if the seeds' data sets differ in size.
     """
-    single.be_deterministic(device)
+    be_deterministic(device)
     models = {}
     for member in sorted(members):  # in the stack, runs of one norm are neighbours
         torch.manual_seed(member.seed)
@@ -78,7 +79,7 @@ def _train_stack(
         (stack.flat.grad,) = torch.autograd.grad(losses.sum(), stack.flat)
         optimiser.step()
 
-    take_step = step if device == "cpu" else Recorded(step)
+    take_step = recorded(step, device)
     split = {
         seed: {name: single.OnDevice(rows, device) for name, rows in sets.items()}
         for seed, sets in data.items()
@@ -219,29 +220,3 @@ class Batches:
         """Counts (runs, batch, classes) and labels (runs, batch) for runs with the given seeds, by number."""
         which, rows = seeds[:, None], self.rows[seeds]
         return self.counts[which, rows], self.label[which, rows]
-
-
-class Recorded:
-    """A step as a CUDA graph: recorded at its fourth call, then replayed.
-
-    Until then it is called, on a stream of its own, so that libraries set up what cannot be recorded. It must find
-    its input in the same memory every time.
-    """
-
-    def __init__(self, step: Callable[[], None], plain_calls: int = 3):
-        self.step, self.plain_calls = step, plain_calls
-        self.stream, self.graph = torch.cuda.Stream(), None
-
-    def __call__(self) -> None:
-        if self.plain_calls:
-            self.plain_calls -= 1
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                self.step()
-            torch.cuda.current_stream().wait_stream(self.stream)
-            return
-        if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.step()
-        self.graph.replay()

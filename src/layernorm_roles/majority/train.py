@@ -1,6 +1,5 @@
 """One training run of the majority transformer, as released: Adam, an epoch's permutation, linear decay."""
 
-import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles.gpu import be_deterministic
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.model import MajorityTransformer, Tables, pair_loss
@@ -81,13 +81,6 @@ def train(
         loss.backward()
         optimiser.step()
     return Run(pd.DataFrame(rows), vectors_of(model), model)
-
-
-def be_deterministic(device: str) -> None:
-    """On a GPU, let torch refuse what differs from run to run; one CPU thread is deterministic as it is."""
-    if device != "cpu":  # also because it costs a second to import
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
-        torch.use_deterministic_algorithms(True)
 
 
 def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
