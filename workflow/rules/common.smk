@@ -109,6 +109,30 @@ def drawings(category, *names):
     return files
 
 
+def jobs_of_many_runs():
+    """(name, experiment, runs) of the majority jobs that train several runs, each a (variant, seed).
+
+    It takes many runs to fill a GPU, which gets an experiment's all at once. On a CPU, starting a process takes longer
+    than a short run, so `seeds_per_job` seeds of a variant may share one. Every run has its own files, as if alone;
+    but whatever is added to a job trains all of its runs again.
+    """
+    jobs = []
+    for experiment, task in config["majority"].items():
+        size, variants = task["seeds_per_job"], task["seeds"].items()
+        if device() != "cpu":
+            jobs.append(
+                (experiment, experiment, [(v, seed) for v, seeds in variants for seed in range(seeds)])
+            )
+        elif size > 1:
+            for variant, seeds in variants:
+                for first in range(0, seeds, size):
+                    share = range(first, min(first + size, seeds))
+                    jobs.append(
+                        (f"{experiment}_{variant}_{first}", experiment, [(variant, s) for s in share])
+                    )
+    return [job for job in jobs if job[2]]
+
+
 def settings(part, wildcard):
     """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
     return lambda wildcards: {

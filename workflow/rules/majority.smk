@@ -16,25 +16,7 @@ rule majority_data:
         "../scripts/generate_majority_data.py"
 
 
-def jobs_of_many_runs():
-    """(name, experiment, runs) of the training jobs that make several runs, each a (variant, seed).
-
-    It takes many runs to fill a GPU, which gets an experiment's all at once. On a CPU, starting a process takes longer
-    than a short run, so `seeds_per_job` seeds of a variant may share one. Every run has its own files, as if alone;
-    but whatever is added to a job trains all of its runs again.
-    """
-    for experiment, task in config["majority"].items():
-        size, variants = task["seeds_per_job"], task["seeds"].items()
-        if device() != "cpu":
-            yield experiment, experiment, [(v, seed) for v, seeds in variants for seed in range(seeds)]
-        elif size > 1:
-            for variant, seeds in variants:
-                for first in range(0, seeds, size):
-                    share = range(first, min(first + size, seeds))
-                    yield f"{experiment}_{variant}_{first}", experiment, [(variant, seed) for seed in share]
-
-
-MANY = [job for job in jobs_of_many_runs() if job[2]]
+MANY = jobs_of_many_runs()
 
 
 rule majority_train:
