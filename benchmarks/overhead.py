@@ -1,10 +1,11 @@
 """Many short training runs: what starting processes and Snakemake's own work add to the training itself.
 
-    python benchmarks/overhead.py [--runs 200] [--steps 1000] [--seeds-per-job 1 20] [--cores 2]
+    python benchmarks/overhead.py [--runs 200] [--steps 1000] [--seeds-per-job 1 34] [--cores 2]
 
 Trains `runs` tiny majority models through the workflow, data made beforehand, for each number of seeds that share a
-process. `work` is the time the same runs take one after another in one process that has imported everything, divided
-by the cores; `overhead` is what the workflow's wall time adds to it.
+process. `work` is the time the same runs take one after another in one process that has imported everything, and
+`in jobs` the time of the jobs themselves, imports and all, both divided by the cores. What the workflow's wall time
+adds to them is the overhead.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pandas as pd
 import torch
 import yaml
 
@@ -81,13 +83,19 @@ def work(folder: Path, task: dict, sample: int) -> float:
     return (time.monotonic() - began) / sample
 
 
+def in_jobs(folder: Path) -> float:
+    """Seconds of all training jobs together, as Snakemake's benchmark files have them."""
+    files = (folder / "results/overhead/benchmarks/majority_train").rglob("*.tsv")
+    return sum(pd.read_csv(file, sep="\t").s.sum() for file in files)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--steps", type=int, default=1000, help="of each run")
-    parser.add_argument("--seeds-per-job", type=int, nargs="+", default=[1, 20])
+    parser.add_argument("--seeds-per-job", type=int, nargs="+", default=[1, 34])
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -112,12 +120,14 @@ def main() -> None:
             jobs = sum(-(-number // seeds_per_job) for number in d8["seeds"].values())
             task = yaml.safe_load((ROOT / "config.yaml").read_text())["majority"]["d8"] | d8
             own = work(folder, task, min(20, options.runs - 1)) * options.runs / options.cores
-            rows.append((seeds_per_job, jobs, own, wall, wall / own - 1))
+            rows.append((seeds_per_job, jobs, own, in_jobs(folder) / options.cores, wall))
     print(f"{options.runs} majority runs of {options.steps:,} steps on {options.cores} cores:\n")
-    print("| seeds a process | training jobs | work, s | wall, s | overhead |")
-    print("|---|---|---|---|---|")
-    for seeds_per_job, jobs, own, wall, overhead in rows:
-        print(f"| {seeds_per_job} | {jobs} | {own:.0f} | {wall:.0f} | {overhead:.0%} |")
+    print("| seeds a process | training jobs | work, s | in jobs, s | wall, s | beyond work | beyond jobs |")
+    print("|---|---|---|---|---|---|---|")
+    for *counts, own, jobs, wall in rows:
+        shares = f"{wall / own - 1:.0%}", f"{wall / jobs - 1:.0%}"
+        cells = [*counts, f"{own:.0f}", f"{jobs:.0f}", f"{wall:.0f}", *shares]
+        print("| " + " | ".join(map(str, cells)) + " |")
 
 
 if __name__ == "__main__":
