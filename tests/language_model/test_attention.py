@@ -38,11 +38,14 @@ def test_no_query_sees_what_comes_later():
 
 
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
-def test_widened_heads_have_the_same_values_and_gradients(d):
+@pytest.mark.parametrize("kind", ["causal", "padded", "all"])
+def test_widened_heads_have_the_same_values_and_gradients(d, kind):
     g = torch.Generator().manual_seed(d)
     q, k, v, grad = (torch.randn(2, 3, 9, d, generator=g, dtype=torch.float64) for _ in range(4))
+    present = (torch.arange(9) < torch.tensor([[4], [9]]))[:, None, None]
+    options = {"causal": {"is_causal": True}, "padded": {"attn_mask": present}, "all": {}}[kind]
     ours, theirs = ([t.clone().requires_grad_() for t in (q, k, v)] for _ in range(2))
-    out, expected = widened_attention(*ours), F.scaled_dot_product_attention(*theirs, is_causal=True)
+    out, expected = widened_attention(*ours, **options), F.scaled_dot_product_attention(*theirs, **options)
     out.backward(grad)
     expected.backward(grad)
     assert out.shape == expected.shape
@@ -51,7 +54,8 @@ def test_widened_heads_have_the_same_values_and_gradients(d):
 
 
 def test_a_gpu_gets_the_widened_heads(monkeypatch):
-    monkeypatch.setattr(attention, "widened_attention", lambda *arguments: arguments)
+    monkeypatch.setattr(attention, "widened_attention", lambda *tensors, **options: (tensors, options))
     with FakeTensorMode():  # a CUDA tensor without a GPU
         q, k, v = (torch.empty(2, 3, 9, 2, device="cuda") for _ in range(3))
-    assert causal_attention(q, k, v, 0.1) == (q, k, v, 0.1)
+    assert causal_attention(q, k, v, 0.1) == ((q, k, v), {"dropout_p": 0.1, "is_causal": True})
+    assert attention.attention(q, k, v, attn_mask=None) == ((q, k, v), {"attn_mask": None})

@@ -6,6 +6,8 @@ from the row's log-sum-exp. Everywhere else, and with dropout, it is torch's sca
 with heads made wide enough for its kernels.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -30,17 +32,20 @@ def causal_attention(
     """Each query's mean of the values up to its own position, weighted by softmax; differentiable once."""
     if q.device.type == "cpu" and q.dtype == torch.float32 and not dropout and q.shape[-1] <= WIDEST_HEAD:
         return _CausalAttention.apply(q, k, v)
-    if q.device.type == "cuda":
-        return widened_attention(q, k, v, dropout)
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+    return attention(q, k, v, dropout_p=dropout, is_causal=True)
 
 
-def widened_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-    """`causal_attention` by torch's kernels on heads filled up with zeros, which change no product and no mean."""
+def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """torch's scaled_dot_product_attention with its `options`, on a GPU on widened heads."""
+    by_device = widened_attention if q.device.type == "cuda" else F.scaled_dot_product_attention
+    return by_device(q, k, v, **options)
+
+
+def widened_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """The same on heads filled up with zeros, which change no product and no mean."""
     d = q.shape[-1]
     wide = (F.pad(t, (0, -d % ALIGNMENT)) for t in (q, k, v))
-    out = F.scaled_dot_product_attention(*wide, dropout_p=dropout, is_causal=True, scale=d**-0.5)
-    return out[..., :d]
+    return F.scaled_dot_product_attention(*wide, scale=d**-0.5, **options)[..., :d]
 
 
 class _CausalAttention(torch.autograd.Function):

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Integer
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from layernorm_roles.language_model.attention import attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.language_model.model import Keys, initialise
 from layernorm_roles.language_model.train import BATCHES, Batch
@@ -52,7 +53,7 @@ class BertLayer(nn.Module):
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
         """The layer's output before its last norm."""
-        y = F.scaled_dot_product_attention(*self.split(x), attn_mask=present).transpose(1, 2).flatten(2)
+        y = attention(*self.split(x), attn_mask=present).transpose(1, 2).flatten(2)
         x = self.norm_1(x + self.dropout(self.out(y)))
         return x + self.dropout(self.feed_forward(x))
 
