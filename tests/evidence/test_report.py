@@ -90,9 +90,7 @@ def test_the_time_taken_is_that_of_the_run_not_of_redrawing_it(run, tmp_path):
     shutil.copytree(run / "benchmarks", kept / "benchmarks")
     assert report.time_taken(kept).empty
     (kept / "tables").mkdir()
-    (kept / "tables/durations.csv").write_text(
-        "rule,jobs,wall_minutes,cpu_minutes,largest_memory_mb\nall,7,1,1,1\n"
-    )
+    (kept / "tables/durations.csv").write_text("rule,jobs,wall_minutes,largest_memory_mb\nall,7,1,1\n")
     assert report.time_taken(kept).jobs.sum() == 7
 
 

@@ -3,12 +3,11 @@ from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
     table = durations.durations(snakemake.params.benchmarks)
-    minutes = "{:,.1f}".format
     tables.save(
         table,
         snakemake.output.csv,
         snakemake.output.md,
-        {"wall_minutes": minutes, "cpu_minutes": minutes, "largest_memory_mb": "{:,.0f}".format},
+        {"wall_minutes": "{:,.1f}".format, "largest_memory_mb": "{:,.0f}".format},
         note="All jobs of a rule together; jobs ran side by side on this machine's cores.",
     )
     style.theme()

@@ -311,14 +311,13 @@ def time_taken(run: Path) -> pd.DataFrame:
 def _durations_table(found: pd.DataFrame) -> dict[str, Any] | None:
     if found.empty:
         return None
-    head = ["rule", "jobs", "time", "processor time", "memory (MB)"]
+    head = ["rule", "jobs", "time", "memory (MB)"]
     rows = [
-        [r.rule, f"{r.jobs:,}", _time(r.wall_minutes), _time(r.cpu_minutes), number(r.largest_memory_mb)]
+        [r.rule, f"{r.jobs:,}", _time(r.wall_minutes), number(r.largest_memory_mb)]
         for r in found.itertuples()
     ]
-    total = found[["jobs", "wall_minutes", "cpu_minutes"]].sum()
-    rows.append(["all", f"{total.jobs:,.0f}", _time(total.wall_minutes), _time(total.cpu_minutes), ""])
-    return {"head": head, "right": [False, *[True] * 4], "rows": rows}
+    rows.append(["all", f"{found.jobs.sum():,}", _time(found.wall_minutes.sum()), ""])
+    return {"head": head, "right": [False, *[True] * 3], "rows": rows}
 
 
 def _time(minutes: float) -> str:
