@@ -71,6 +71,16 @@ def test_a_second_run_does_nothing(finished):
     assert "Nothing to be done" in finished.run("majority")
 
 
+def test_snakemake_makes_its_own_report_with_captions(finished):
+    figure = "results/tiny/figures/statement_worked_numbers.png"
+    finished.run(figure)
+    finished.run("--report", "report.html", "majority", figure)
+    page = (finished.folder / "report.html").read_text()
+    for name in ("figure_2a", "statement_worked_numbers"):
+        caption = (finished.folder / f"workflow/report/{name}.rst").read_text()
+        assert " ".join(caption.split()[:6]) in page
+
+
 def test_what_was_lost_is_made_again_with_the_same_bytes(finished):
     lost = [
         "data/majority/d8/seed_1.parquet",

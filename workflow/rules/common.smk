@@ -99,13 +99,17 @@ def runs(part, file, *groups):
     ]
 
 
-def drawings(category, *names):
-    """Figures of any run, as PNG, which `snakemake --report` shows with its caption, and as PDF; in pairs."""
+def drawings(category, *names, caption="{name}"):
+    """Figures of any run, as PNG, which `snakemake --report` shows with its caption, and as PDF; in pairs.
+
+    `caption` is a file of report/; Snakemake takes no wildcards there, but renders the file with the job's params.
+    """
     files = []
     for name in names:
         png, pdf = f"results/{{run}}/figures/{name}.png", f"results/{{run}}/figures/{name}.pdf"
         labels = {"figure": name}
-        files += [report(png, caption=f"../report/{name}.rst", category=category, labels=labels), pdf]
+        text = f"../report/{caption.format(name=name)}.rst"
+        files += [report(png, caption=text, category=category, labels=labels), pdf]
     return files
 
 

@@ -141,7 +141,7 @@ rule statement_figure:
     input:
         "results/{run}/parquet/{statement}.parquet",
     output:
-        drawings("Statements", "statement_{statement}"),
+        drawings("Statements", "statement_{statement}", caption="statement"),
     log:
         "results/{run}/logs/statement_figure/{statement}.log",
     benchmark:
@@ -149,6 +149,7 @@ rule statement_figure:
     wildcard_constraints:
         statement="|".join(STATEMENTS),
     params:
+        caption=lambda wildcards: Path(f"{CAPTIONS}/statement_{wildcards.statement}.rst").read_text(),
         code=code("evidence/statements", "evidence/style", "evidence/statistics"),
     script:
         "../scripts/draw_statement.py"
