@@ -21,7 +21,6 @@ import pandas as pd
 import torch
 import yaml
 
-from layernorm_roles import checkpoint, store
 from layernorm_roles.majority import data, train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,11 +74,9 @@ def work(folder: Path, task: dict, sample: int) -> float:
         seed, norm = number // len(VARIANTS), VARIANTS[number % len(VARIANTS)]
         sequences = data.load(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet")
         result = train.train(task, norm, seed, sequences)
-        about = store.provenance(task, "cpu", train.SEED_RULE)
         run = {"experiment": "d8", "variant": norm, "seed": seed}
-        checkpoint.save(result.model.state_dict(), folder / "weights.safetensors", {})
-        store.write(result.vectors.assign(**run), "majority_vectors", folder / "vectors.parquet", about)
-        store.write(result.metrics.assign(**run), "majority_metrics", folder / "metrics.parquet", about)
+        files = [folder / name for name in ("metrics.parquet", "vectors.parquet", "weights.safetensors")]
+        train.write(result, run, task, norm, "cpu", files)
     return (time.monotonic() - began) / sample
 
 

@@ -5,7 +5,7 @@ from layernorm_roles.job import job
 with job(snakemake.log[0]):
     import torch
 
-    from layernorm_roles import checkpoint, store
+    from layernorm_roles import checkpoint
     from layernorm_roles.majority import data, train
 
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
@@ -22,10 +22,7 @@ with job(snakemake.log[0]):
         result = train.train(
             params.task, norm, seed, data.load(sequences), params.device, title, checkpoint=kept[-1]
         )
-        about = store.provenance(params.task | {"norm": norm}, params.device, train.SEED_RULE)
-        checkpoint.save(result.model.state_dict(), weights, {"identity": identity})
-        store.write(result.vectors.assign(**run), "majority_vectors", vectors, about)
-        store.write(result.metrics.assign(**run), "majority_metrics", metrics, about)
+        train.write(result, run, params.task, norm, params.device, (metrics, vectors, weights))
     # Not before the last run: Snakemake deletes what a killed job has written for the others.
     for finished in kept:
         finished.remove()

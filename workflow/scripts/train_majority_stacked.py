@@ -1,7 +1,6 @@
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles import checkpoint, store
     from layernorm_roles.majority import data, stacked, train
 
     params, out, device = snakemake.params, snakemake.output, snakemake.params.device
@@ -15,10 +14,6 @@ with job(snakemake.log[0]):
     sets = {seed: data.load(path) for seed, path in paths.items()}
     results = stacked.train(params.task, [member for _, member in members], sets, device, title)
     files = zip(out.metrics, out.vectors, out.weights, strict=True)
-    for (variant, member), result, (metrics, vectors, weights) in zip(members, results, files, strict=True):
+    for (variant, member), result, outputs in zip(members, results, files, strict=True):
         run = {"experiment": params.experiment, "variant": variant, "seed": member.seed}
-        about = store.provenance(params.task | {"norm": member.norm}, device, train.SEED_RULE)
-        identity = {"norm": member.norm, "seed": member.seed, "task": params.task}
-        checkpoint.save(result.model.state_dict(), weights, {"identity": identity})
-        store.write(result.vectors.assign(**run), "majority_vectors", vectors, about)
-        store.write(result.metrics.assign(**run), "majority_metrics", metrics, about)
+        train.write(result, run, params.task, member.norm, device, outputs)

@@ -1,6 +1,6 @@
 """One training run of the majority transformer, as released: Adam, an epoch's permutation, linear decay."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles import store
+from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.gpu import be_deterministic
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences
@@ -81,6 +82,15 @@ def train(
         loss.backward()
         optimiser.step()
     return Run(pd.DataFrame(rows), vectors_of(model), model)
+
+
+def write(result: Run, run: dict, task: dict, norm: str, device: str, files: Sequence[str]) -> None:
+    """The files of one run: its metrics, vectors and weights. `run` says which: experiment, variant and seed."""
+    metrics, vectors, weights = files
+    about = store.provenance(task | {"norm": norm}, device, SEED_RULE)
+    save(result.model.state_dict(), weights, {"identity": {"norm": norm, "seed": run["seed"], "task": task}})
+    store.write(result.vectors.assign(**run), "majority_vectors", vectors, about)
+    store.write(result.metrics.assign(**run), "majority_metrics", metrics, about)
 
 
 def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
