@@ -8,7 +8,7 @@ from oracle import loss_and_correct
 from test_train import TASK
 
 from layernorm_roles.majority import data, stacked, train
-from layernorm_roles.majority.model import MajorityTransformer, Tables, pair_loss
+from layernorm_roles.majority.model import MajorityTransformer, Tables, attention_and_values, pair_loss
 from layernorm_roles.majority.stacked import Member, fixed_shape_loss, stackable
 from layernorm_roles.norms import VARIANTS
 
@@ -64,6 +64,7 @@ def assert_same_run(ours, alone):
 def test_every_run_is_the_one_trained_alone(sets, together, monkeypatch, i, loss):
     if loss == "pytorch":
         monkeypatch.setattr(train, "losses", lambda device: pair_loss)
+        monkeypatch.setattr(train, "gradients", lambda device: train.autograd_gradient)
     norm, seed, title = MEMBERS[i]
     assert_same_run(together[i], train.train(SHORT, norm, seed, sets[seed], title=title))
 
@@ -139,9 +140,11 @@ def test_rows_without_tokens_contribute_nothing(sets):
 def test_a_query_that_sees_nothing_counts_only_if_it_is_there():
     """Attention of class 0 to all others underflows: nothing to divide by, but no sequence has a 0 to ask for it."""
     _, tables = double_tables()
-    attention = tables.attention.detach().clone()
-    attention[0, 1:] = 0
-    tables = tables._replace(attention=attention.requires_grad_())
+    normed, in_weight = tables.normed.detach().clone(), tables.in_weight.detach().clone()
+    normed[0], normed[1:, 0] = torch.tensor([100.0, 0, 0, 0]), 0
+    in_weight[:4] = in_weight[4:8] = torch.eye(4)
+    tables = tables._replace(normed=normed.requires_grad_(), in_weight=in_weight.requires_grad_())
+    assert (attention_and_values(tables)[0][0, 1:] == 0).all()
     counts = torch.tensor([[0, 3, 1, 0, 0, 0]], dtype=torch.uint8)
     loss = fixed_shape_loss(tables, counts, torch.tensor([1]))
     torch.testing.assert_close(loss, pair_loss(tables, counts, torch.tensor([1]))[0])

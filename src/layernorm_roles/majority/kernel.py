@@ -10,25 +10,28 @@ the work is over pairs (sequence b, class c present in it). With U'_j = (u_j, 1)
     l = E r                                             logits, tied readout
     loss = sum_bc n_bc (log sum_k exp l_k - l_label) / tokens
 
-A = exp(q_c . k_j / sqrt(d) - max_j) and U come from outside, so nothing here knows which norm made the queries and
-keys. Gradients are with respect to each table; the embedding's covers the residual stream and the readout.
+The vectors h = norm1(E) come from outside, so nothing here knows the norm; A and u follow from them as in
+`model.attention_and_values`. Gradients are with respect to each table, h among them; the embedding's covers the
+residual stream and the readout.
 
 How it is fast: pairs of one class are taken in blocks of `BLOCK`, an array holds one feature a row and one pair a
-column, and every inner loop runs along a row, so that LLVM vectorises it. How it is exact: sums over pairs are in
-the tables' dtype within a block and in float64 across blocks. One thread: the result depends on nothing else, and
-several runs are several processes. The first call ever compiles (about 15 s); numba keeps the result on disk.
+column, rows begin where a cache line does, and every inner loop runs along a row, so that LLVM vectorises it. How
+it is exact: sums over pairs are in the tables' dtype within a block and in float64 across blocks, and so is all
+that is done once a batch. One thread: the result depends on nothing else, and several runs are several processes.
+The first call ever compiles (about 20 s); numba keeps the result on disk.
 """
 
 import math
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 from numba import njit, types
 from numba.core import event
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from layernorm_roles.majority.model import Tables
 
@@ -38,12 +41,43 @@ BLOCK = 256
 ROWS, COLUMNS = 2, 4
 """A product's tile: its eight products share six loads, and its weights stay in registers."""
 
+CACHE_LINE = 64
+"""Bytes."""
+
 # Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 # What is called from compiled code is inlined: a process that compiles would else run another copy of it, with other
 # roundings, than one that loads `_all_pairs` from numba's cache.
+exactly = njit(error_model="numpy")
 compiled = njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
+
+
+class Sizes(NamedTuple):
+    """Classes, size of the residual stream, hidden units of the feed-forward part."""
+
+    classes: int
+    d: int
+    f: int
+
+    @property
+    def shapes(self) -> Tables:
+        """Of each table."""
+        classes, d, f = self
+        return Tables(
+            (classes, d), (classes, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
+        )
+
+    @property
+    def entries(self) -> list[int]:
+        """Of each table."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def total(self) -> int:
+        """Of all tables, without the detour: it is asked for at every step."""
+        classes, d, f = self
+        return 2 * classes * d + 4 * d * (d + 1) + f * (2 * d + 1)
 
 
 def loss_and_gradients(
@@ -54,51 +88,65 @@ def loss_and_gradients(
     `tables` are arrays in the order of `model.Tables`, all float32 or all float64; the gradients have their dtype.
     Raises ValueError if a shape or dtype does not fit.
     """
-    counts, label, tables = _checked(counts, label, tables)
-    weights = _fold(tables)
-    loss, correct, folded = _call(counts, label, weights, True)
-    return loss, correct, _unfold(folded, tables)
+    flat, sizes = _flattened(tables)
+    loss, correct, gradient = flat_gradient(counts, label, flat, sizes)
+    parts = np.split(gradient, np.cumsum(sizes.entries)[:-1])
+    return loss, correct, Tables(*map(np.reshape, parts, sizes.shapes))
 
 
 def loss_only(
     counts: UInt8[np.ndarray, "B C"], label: Int[np.ndarray, " B"], tables: Sequence[Float[np.ndarray, "..."]]
 ) -> tuple[float, int]:
     """Loss and correct tokens of `loss_and_gradients`, the same to the bit, without its backward."""
-    counts, label, tables = _checked(counts, label, tables)
-    loss, correct, _ = _call(counts, label, _fold(tables), False)
+    loss, correct, _ = flat_gradient(counts, label, *_flattened(tables), backward=False)
     return loss, correct
 
 
-def _checked(counts, label, tables) -> tuple[np.ndarray, np.ndarray, Tables]:
-    """The arguments as contiguous, writable arrays, the layout that is compiled for."""
-    tables = Tables(*(np.asarray(table) for table in tables))
-    (classes, d), f = tables.embedding.shape, len(tables.b1)
-    shapes = [(classes, d), (classes, classes), (classes, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)]
-    dtype = tables.embedding.dtype
-    for name, table, shape in zip(Tables._fields, tables, shapes, strict=True):
+def flat_gradient(
+    counts: UInt8[np.ndarray, "B C"],
+    label: Int[np.ndarray, " B"],
+    flat: Float[np.ndarray, " entries"],
+    sizes: Sizes,
+    backward: bool = True,
+) -> tuple[float, int, Float[np.ndarray, " entries"]]:
+    """`loss_and_gradients` for tables that lie one after the other in a vector, and so does the gradient."""
+    classes, dtype = sizes.classes, flat.dtype
+    if len(flat) != sizes.total:
+        raise ValueError(f"tables of {len(flat)} entries together: expected {sizes.total} for {sizes}")
+    counts, label = _plain(counts), _plain(label)
+    if counts.dtype != np.uint8 or counts.ndim != 2 or counts.shape[1] != classes or not len(counts):
+        raise ValueError(f"counts are {counts.dtype} {counts.shape}: expected uint8 (sequences, {classes})")
+    # As an unsigned number a negative one is huge.
+    if label.shape != counts.shape[:1] or label.dtype != np.int64 or label.view(np.uint64).max() >= classes:
+        raise ValueError(
+            f"labels are {label.dtype} {label.shape}: expected one int64 a sequence, from 0 to {classes - 1}"
+        )
+    lacking = -classes % COLUMNS
+    words = (np.pad(counts, [(0, 0), (0, lacking)]) if lacking else counts).view(np.int32)
+    gradient = np.zeros(len(flat))
+    with event.install_listener("numba:compile", _CompilationNotice()):
+        loss, correct, tokens = _sweep(
+            counts, words, label, flat.astype(np.float64), *sizes, _block(*sizes, dtype), gradient, backward
+        )
+    if tokens == 0:
+        raise ValueError(f"the counts of all {len(counts)} sequences are 0: expected at least one token")
+    return loss / tokens, correct, (gradient / tokens).astype(dtype)
+
+
+def _flattened(tables: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.ndarray, " entries"], Sizes]:
+    tables = Tables(*tables)
+    sizes, dtype = Sizes(*tables.embedding.shape, len(tables.b1)), tables.embedding.dtype
+    for name, table, shape in zip(Tables._fields, tables, sizes.shapes, strict=True):
         if table.shape != shape or table.dtype != dtype or dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"table {name} is {table.dtype} {table.shape}: expected {shape}, all float32 or all float64"
             )
-    counts, label = np.require(counts, requirements="CW"), np.require(label, np.int64, "CW")
-    if counts.dtype != np.uint8 or counts.ndim != 2 or counts.shape[1] != classes or not counts.any():
-        raise ValueError(
-            f"counts are {counts.dtype} {counts.shape}: expected uint8 (sequences, {classes}), not all 0"
-        )
-    if label.shape != counts.shape[:1] or label.min() < 0 or label.max() >= classes:
-        raise ValueError(f"labels of shape {label.shape}: expected one class below {classes} a sequence")
-    return counts, label, tables
+    return np.concatenate([table.ravel() for table in tables]), sizes
 
 
-def _call(
-    counts: UInt8[np.ndarray, "B C"], label: Int[np.ndarray, " B"], weights: "Weights", backward: bool
-) -> "tuple[float, int, Weights]":
-    block = _new_block(weights)
-    gradients = Weights(*(np.zeros(weight.shape) for weight in weights))
-    words = _pad(counts, 1, COLUMNS).view(np.int32)  # a row's counts, four to a word
-    with event.install_listener("numba:compile", _CompilationNotice()):
-        loss, correct, tokens = _all_pairs(counts, words, label, weights, block, gradients, backward)
-    return loss / tokens, correct, Weights(*(gradient / tokens for gradient in gradients))
+def _plain(array: np.ndarray) -> np.ndarray:
+    """`array` in the layout that is compiled for: contiguous and writable."""
+    return array if array.flags.carray else np.array(array, order="C")
 
 
 class _CompilationNotice(event.Listener):
@@ -108,14 +156,15 @@ class _CompilationNotice(event.Listener):
 
     def on_start(self, event):
         if not _CompilationNotice.shown:
-            print("compiling the majority kernel, once (about 15 s)", file=sys.stderr, flush=True)
+            print("compiling the majority kernel, once (about 20 s)", file=sys.stderr, flush=True)
             _CompilationNotice.shown = True
 
     def on_end(self, event):
         pass
 
 
-# ---- The small algebra around the pairs: O(C^2 d), in numpy and float64.
+# ---- The small algebra around the pairs, once a batch: O(C^2 d), in float64. Compiled without `FASTMATH`, so that
+# it gives the same numbers however a caller's compilation treats it.
 
 
 class Weights(NamedTuple):
@@ -133,49 +182,135 @@ class Weights(NamedTuple):
     embedding: Float[np.ndarray, "C d"]  # the readout
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows shows as NaN in the loss
-def _fold(tables: Tables) -> Weights:
-    t = Tables(*(table.astype(np.float64) for table in tables))
-    extended = np.column_stack([t.values, np.ones(len(t.values))])
-    weights = Weights(
-        attention=_pad(t.attention[:, None, :] * extended.T, 1, ROWS, COLUMNS),
-        start=t.embedding + t.out_bias,
-        w1=_pad(t.w1 * t.norm_gain, COLUMNS, COLUMNS),
-        b1=_pad(t.w1 @ t.norm_bias + t.b1, COLUMNS),
-        w2=_pad(t.w2, COLUMNS, COLUMNS),
-        b2=_pad(t.b2, COLUMNS),
-        embedding=_pad(t.embedding, COLUMNS, COLUMNS),
+class Attention(NamedTuple):
+    """Attention between classes, as `model.attention_and_values` computes it."""
+
+    q: Float[np.ndarray, "C d"]
+    k: Float[np.ndarray, "C d"]
+    v: Float[np.ndarray, "C d"]
+    a: Float[np.ndarray, "C C"]
+    u: Float[np.ndarray, "C d"]
+
+
+@exactly
+def _tables(flat, classes, d, f):
+    """The tables, or gradients with respect to them, that lie one after the other in `flat`; W_Q, W_K, W_V apart."""
+    cd, dd, df = classes * d, d * d, d * f
+    at = 2 * cd + 4 * dd
+    return Tables(
+        flat[:cd].reshape(classes, d),  # normed
+        flat[cd : 2 * cd].reshape(classes, d),
+        flat[2 * cd : at - dd].reshape(3, d, d),
+        flat[at - dd : at].reshape(d, d),
+        flat[at : at + d],
+        flat[at + d : at + 2 * d],
+        flat[at + 2 * d : at + 3 * d],
+        flat[at + 3 * d : at + 3 * d + df].reshape(f, d),
+        flat[at + 3 * d + df : at + 3 * d + df + f],
+        flat[at + 3 * d + df + f : at + 3 * d + 2 * df + f].reshape(d, f),
+        flat[at + 3 * d + 2 * df + f :],
     )
-    return Weights(*(weight.astype(tables.embedding.dtype) for weight in weights))
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def _unfold(g: Weights, t: Tables) -> Tables:
-    """The chain rule of `_fold`: from gradients `g` with respect to the weights to those of the tables `t`."""
-    (classes, d), f = t.values.shape, len(t.b1)
-    extended = np.column_stack([t.values, np.ones(classes)])
-    g_attention, g_w1, g_b1 = g.attention[:, : d + 1, :classes], g.w1[:f, :d], g.b1[:f]
-    gradients = Tables(
-        embedding=g.embedding[:classes, :d] + g.start,
-        attention=np.einsum("cij,ji->cj", g_attention, extended),
-        values=np.einsum("cij,cj->ji", g_attention[:, :d], t.attention),
-        out_bias=g.start.sum(axis=0),
-        norm_gain=(g_w1 * t.w1).sum(axis=0),
-        norm_bias=g_b1 @ t.w1,
-        w1=g_w1 * t.norm_gain + np.outer(g_b1, t.norm_bias),
-        b1=g_b1,
-        w2=g.w2[:d, :f],
-        b2=g.b2[:d],
+@exactly
+def _add_product(a, b, out):
+    """out += a @ b."""
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            for j in range(b.shape[1]):
+                out[i, j] += a[i, k] * b[k, j]
+
+
+@exactly
+def _attend(t):
+    classes, d = t.normed.shape
+    qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
+    for part in range(3):
+        _add_product(t.normed, t.in_weight[part].T, qkvu[part])
+    q, k, v, u = qkvu[0], qkvu[1], qkvu[2], qkvu[3]
+    _add_product(v, t.out_weight.T, u)
+    _add_product(q, k.T, a)
+    for c in range(classes):
+        largest = a[c].max()
+        for j in range(classes):
+            a[c, j] = math.exp((a[c, j] - largest) / math.sqrt(d))
+    return Attention(q, k, v, a, u)
+
+
+@exactly
+def _weights(classes, d, f, dtype):
+    extended, classes_, d_, f_ = _up(d + 1, ROWS), _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
+    return Weights(
+        np.zeros((classes, extended, classes_), dtype),
+        np.zeros((classes, d), dtype),
+        np.zeros((f_, d_), dtype),
+        np.zeros(f_, dtype),
+        np.zeros((d_, f_), dtype),
+        np.zeros(d_, dtype),
+        np.zeros((classes_, d_), dtype),
     )
-    return Tables(*(gradient.astype(t.embedding.dtype) for gradient in gradients))
 
 
-def _pad(array: np.ndarray, *multiples: int) -> np.ndarray:
-    """`array` with each axis padded with zeros to a multiple."""
-    shape = [-(-size // multiple) * multiple for size, multiple in zip(array.shape, multiples, strict=True)]
-    padded = np.zeros(shape, array.dtype)
-    padded[tuple(slice(size) for size in array.shape)] = array
-    return padded
+@register_jitable
+def _up(size, multiple):
+    return -(-size // multiple) * multiple
+
+
+@exactly
+def _fold(t, s, w):
+    """The weights `w` of the tables `t` with attention `s`."""
+    (classes, d), f = t.embedding.shape, len(t.b1)
+    for c in range(classes):
+        for j in range(classes):
+            for i in range(d):
+                w.attention[c, i, j] = s.a[c, j] * s.u[j, i]
+            w.attention[c, d, j] = s.a[c, j]
+        for i in range(d):
+            w.start[c, i] = t.embedding[c, i] + t.out_bias[i]
+            w.embedding[c, i] = t.embedding[c, i]
+    for h in range(f):
+        bias = t.b1[h]
+        for i in range(d):
+            bias += t.w1[h, i] * t.norm_bias[i]
+            w.w1[h, i] = t.w1[h, i] * t.norm_gain[i]
+            w.w2[i, h] = t.w2[i, h]
+        w.b1[h] = bias
+    for i in range(d):
+        w.b2[i] = t.b2[i]
+
+
+@exactly
+def _unfold(g, t, s, out):
+    """The chain rule of `_attend` and `_fold`: `out`, with respect to the tables, from `g`, to the weights."""
+    (classes, d), f = t.embedding.shape, len(t.b1)
+    d_scores, d_qkvu = np.zeros((classes, classes)), np.zeros((4, classes, d))
+    d_q, d_k, d_v, d_u = d_qkvu[0], d_qkvu[1], d_qkvu[2], d_qkvu[3]
+    for c in range(classes):
+        for j in range(classes):
+            d_a = g.attention[c, d, j]
+            for i in range(d):
+                d_a += g.attention[c, i, j] * s.u[j, i]
+                d_u[j, i] += g.attention[c, i, j] * s.a[c, j]
+            d_scores[c, j] = d_a * s.a[c, j] / math.sqrt(d)
+        for i in range(d):
+            out.embedding[c, i] = g.embedding[c, i] + g.start[c, i]
+            out.out_bias[i] += g.start[c, i]
+    _add_product(d_scores, s.k, d_q)
+    _add_product(d_scores.T, s.q, d_k)
+    _add_product(d_u, t.out_weight, d_v)
+    _add_product(d_u.T, s.v, out.out_weight)
+    for part in range(3):
+        _add_product(d_qkvu[part], t.in_weight[part], out.normed)
+        _add_product(d_qkvu[part].T, t.normed, out.in_weight[part])
+    for h in range(f):
+        out.b1[h] = g.b1[h]
+        for i in range(d):
+            out.w1[h, i] = g.w1[h, i] * t.norm_gain[i] + g.b1[h] * t.norm_bias[i]
+            out.norm_gain[i] += g.w1[h, i] * t.w1[h, i]
+            out.norm_bias[i] += g.b1[h] * t.w1[h, i]
+            out.w2[i, h] = g.w2[i, h]
+    for i in range(d):
+        out.b2[i] = g.b2[i]
 
 
 class Block(NamedTuple):
@@ -203,34 +338,43 @@ class Block(NamedTuple):
     no_class: Float[np.ndarray, " C"]  # bias of the logits: 0, and -inf for the padding
 
 
-def _new_block(w: Weights) -> Block:
-    (hidden, d), classes, dtype = w.w1.shape, len(w.embedding), w.w1.dtype
+@lru_cache
+def _block(classes: int, d: int, f: int, dtype: np.dtype) -> Block:
+    """The same memory for every call with these sizes: it is used under the interpreter's lock."""
+    present, extended = classes, _up(d + 1, ROWS)
+    classes, d, f = _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
     no_class = np.zeros(classes, dtype)
-    no_class[len(w.start) :] = -np.inf
+    no_class[present:] = -np.inf
+    # Vectors are wider than numpy's alignment: across a border of cache lines each read of one would be two.
+    free = np.zeros(BLOCK * (3 * classes + 4 * d + 2 * f + 2 * extended + 5) + CACHE_LINE, dtype)
+    free = free[-free.ctypes.data % CACHE_LINE // dtype.itemsize :]
 
     def rows(*number):
-        return np.zeros((*number, BLOCK), dtype)
+        nonlocal free
+        size = BLOCK * math.prod(number)
+        taken, free = free[:size], free[size:]
+        return taken.reshape(*number, BLOCK)
 
     return Block(
         counts=rows(classes),
         tokens=rows(),
         label=np.zeros(BLOCK, np.int32),
-        attended=rows(w.attention.shape[1]),
+        attended=rows(extended),
         stream=rows(d),
         normed=rows(d),
         per_std=rows(),
-        hidden=rows(hidden),
+        hidden=rows(f),
         logits=rows(classes),
         d_stream=rows(d),
-        d_hidden=rows(hidden),
+        d_hidden=rows(f),
         d_normed=rows(d),
-        d_attended=rows(w.attention.shape[1]),
+        d_attended=rows(extended),
         mean=rows(),
         largest=rows(),
         total=rows(),
         arg=np.zeros(BLOCK, np.int32),
         word=np.zeros(BLOCK, np.int32),
-        zeros=np.zeros(max(classes, d, hidden, w.attention.shape[1]), dtype),
+        zeros=np.zeros(max(classes, d, f, extended), dtype),
         no_class=no_class,
     )
 
@@ -583,13 +727,19 @@ def _backward(c, w, b, g):
 
 
 @njit(cache=True, fastmath=FASTMATH, error_model="numpy")
-def _all_pairs(counts, words, label, w, block, g, backward):
-    sequences, classes = counts.shape
+def _sweep(counts, words, label, flat, classes, d, f, block, gradient, backward):
+    """Sums of the loss, of correct tokens and of tokens; `gradient`, of the first, is added to if `backward`."""
     loss, correct, tokens = 0.0, 0, 0
-    pairs = np.zeros(sequences + BLOCK, np.uint32)  # unsigned: no test for an index from the end
+    t = _tables(flat, classes, d, f)
+    s = _attend(t)
+    w = _weights(classes, d, f, block.mean.dtype)
+    g = _weights(classes, d, f, np.float64)
+    _fold(t, s, w)
+    block.stream[d:] = 0  # what overflowed in an earlier call
+    pairs = np.zeros(len(counts) + BLOCK, np.uint32)  # unsigned: no test for an index from the end
     for c in range(classes):
         present = 0
-        for b in range(sequences):
+        for b in range(len(counts)):
             pairs[present] = b
             present += counts[b, c] > 0
         pairs[present : present + BLOCK] = pairs[0]  # fills the last block
@@ -601,4 +751,6 @@ def _all_pairs(counts, words, label, w, block, g, backward):
             loss, correct, tokens = loss + sums[0], correct + sums[1], tokens + sums[2]
             if backward:
                 _backward(c, w, block, g)
+    if backward:
+        _unfold(g, t, s, _tables(gradient, classes, d, f))
     return loss, correct, tokens

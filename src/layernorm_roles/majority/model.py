@@ -24,13 +24,14 @@ from layernorm_roles import norms
 
 
 class Tables(NamedTuple):
-    """All that the loss needs beside the batch. Only `attention` and `values` depend on the norm."""
+    """All that the loss needs beside the batch: the one table that depends on the norm, and parameters."""
 
+    normed: Float[Tensor, "classes d"]
+    """h = norm1(E): what queries, keys and values are made of."""
     embedding: Float[Tensor, "classes d"]
-    attention: Float[Tensor, "classes classes"]
-    """A: unnormalised attention of a query's class (row) to a key's class (column)."""
-    values: Float[Tensor, "classes d"]
-    """u: values after the output projection."""
+    in_weight: Float[Tensor, "3d d"]
+    """W_Q, W_K and W_V, one below the other."""
+    out_weight: Float[Tensor, "d d"]
     out_bias: Float[Tensor, " d"]
     norm_gain: Float[Tensor, " d"]
     norm_bias: Float[Tensor, " d"]
@@ -59,14 +60,11 @@ class MajorityTransformer(nn.Module):
 
     def tables(self) -> Tables:
         attention, layer = self.layer.self_attn, self.layer
-        keys = layer.norm1(self.embedding.weight)
-        w_query, w_key, w_value = attention.in_proj_weight.chunk(3)
-        scores = (keys @ w_query.T) @ (keys @ w_key.T).T / math.sqrt(keys.shape[-1])
         return Tables(
+            normed=layer.norm1(self.embedding.weight),
             embedding=self.embedding.weight,
-            # The largest score of a row cancels in the quotient: a constant, also for the gradient.
-            attention=torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True)),
-            values=keys @ w_value.T @ attention.out_proj.weight.T,
+            in_weight=attention.in_proj_weight,
+            out_weight=attention.out_proj.weight,
             out_bias=attention.out_proj.bias,
             norm_gain=layer.norm2.weight,
             norm_bias=layer.norm2.bias,
@@ -87,6 +85,16 @@ class MajorityTransformer(nn.Module):
         return keys, keys @ w_query.T @ w_key / math.sqrt(keys.shape[-1])
 
 
+def attention_and_values(
+    tables: Tables,
+) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d"]]:
+    """A, the unnormalised attention of a query's class (row) to a key's (column), and u, values after W_o."""
+    q, k, v = (tables.normed @ tables.in_weight.T).chunk(3, dim=-1)
+    scores = q @ k.T / math.sqrt(q.shape[-1])
+    # The largest score of a row cancels in the quotient: a constant, also for the gradient.
+    return torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True)), v @ tables.out_weight.T
+
+
 def pair_loss(
     tables: Tables, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
@@ -96,12 +104,13 @@ def pair_loss(
     the loss is NaN, and training stops.
     """
     t, dim = tables, tables.embedding.shape[1]
+    attention, values = attention_and_values(tables)
     n = counts.to(t.embedding.dtype)
     pairs = torch.nonzero(counts.reshape(-1)).squeeze(1)
     batch, classes = counts.shape
 
     # One product for numerator and denominator of every pair: the values, and a column of ones.
-    weighted = t.attention[:, :, None] * torch.cat([t.values, torch.ones_like(t.values[:, :1])], dim=1)
+    weighted = attention[:, :, None] * torch.cat([values, torch.ones_like(values[:, :1])], dim=1)
     sums = n @ weighted.transpose(0, 1).reshape(classes, classes * (dim + 1))
     sums = sums.reshape(batch, classes, dim + 1)
     attended = sums[..., :dim] / sums[..., dim:]

@@ -23,7 +23,7 @@ from layernorm_roles.gpu import be_deterministic, recorded
 from layernorm_roles.job import Progress, log
 from layernorm_roles.majority import train as single
 from layernorm_roles.majority.data import Sequences
-from layernorm_roles.majority.model import MajorityTransformer, Tables
+from layernorm_roles.majority.model import MajorityTransformer, Tables, attention_and_values
 
 
 class Member(NamedTuple):
@@ -177,9 +177,10 @@ def fixed_shape_loss(
     A pair that is not present has weight 0 and, with 1 added to the denominator of its attention, nothing infinite
     to multiply it with. So a row without tokens contributes nothing, neither to the loss nor to a gradient.
     """
-    t, (batch, classes), dim = tables, counts.shape, tables.values.shape[1]
-    n = counts.to(t.values.dtype)
-    weighted = t.attention[:, :, None] * torch.cat([t.values, torch.ones_like(t.values[:, :1])], dim=1)
+    t, (batch, classes), dim = tables, counts.shape, tables.embedding.shape[1]
+    attention, values = attention_and_values(tables)
+    n = counts.to(values.dtype)
+    weighted = attention[:, :, None] * torch.cat([values, torch.ones_like(values[:, :1])], dim=1)
     sums = (n @ weighted.transpose(0, 1).flatten(1)).view(batch, classes, dim + 1)
     y = t.embedding + t.out_bias + sums[..., :dim] / (sums[..., dim:] + (n == 0)[..., None])
 

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
@@ -57,8 +58,9 @@ def train(
     split = {name: OnDevice(rows, device) for name, rows in data.items()}
     frequency = split["train"].counts.sum(dim=0, dtype=torch.float64)
 
-    flat = _flatten(model)
-    optimiser = torch.optim.Adam([flat], lr=task["learning_rate"])
+    flat = flatten(model)
+    set_gradient = gradients(device)(model, flat)
+    optimiser = Adam(flat)
     reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = reached["step"], reached["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
@@ -74,13 +76,9 @@ def train(
             progress(step, f"test loss {rows[-1]['test_loss']:.4f}")
         if step == task["steps"]:
             break
-        for group in optimiser.param_groups:
-            group["lr"] = rate
         batch = torch.from_numpy(next(batches)).to(device)
-        flat.grad.zero_()
-        loss, _ = loss_of(model.tables(), *split["train"].take(batch))
-        loss.backward()
-        optimiser.step()
+        set_gradient(*split["train"].take(batch))
+        optimiser.step(rate)
     return Run(pd.DataFrame(rows), vectors_of(model), model)
 
 
@@ -93,12 +91,13 @@ def write(result: Run, run: dict, task: dict, norm: str, device: str, files: Seq
     store.write(result.metrics.assign(**run), "majority_metrics", metrics, about)
 
 
-def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
+def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
     """Make all parameters and gradients views of one vector, which is returned: a step of Adam is then one call.
 
-    Adam works elementwise, so the numbers are the same as with the parameters one by one.
+    They lie in the order of `Tables`, those of the norm last. Adam works elementwise, so the numbers are the same
+    as with the parameters one by one.
     """
-    parameters = list(model.parameters())
+    parameters = [*model.tables()[1:], *model.layer.norm1.parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
     flat.grad = torch.zeros_like(flat)
     sizes = [parameter.numel() for parameter in parameters]
@@ -108,6 +107,44 @@ def _flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
         parameter.data = value.view_as(parameter)
         parameter.grad = gradient.view_as(parameter)
     return flat
+
+
+class Adam:
+    """torch's Adam on one parameter, by its function: the class brings torch's compiler, a second to import.
+
+    State and numbers are those of `torch.optim.Adam(fused=True)`.
+    """
+
+    def __init__(self, parameter: nn.Parameter):
+        self.parameter = parameter
+        zero = torch.zeros_like(parameter.detach())
+        self.state = {"step": zero.new_zeros(()), "exp_avg": zero, "exp_avg_sq": zero.clone()}
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        adam(
+            [self.parameter],
+            [self.parameter.grad],
+            [self.state["exp_avg"]],
+            [self.state["exp_avg_sq"]],
+            [],
+            [self.state["step"]],
+            fused=True,
+            foreach=False,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def state_dict(self) -> dict:
+        return {"state": {0: self.state}, "param_groups": []}
+
+    def load_state_dict(self, kept: dict) -> None:
+        self.state = kept["state"][0]
 
 
 class OnDevice:
@@ -122,15 +159,38 @@ class OnDevice:
 
 
 Loss = Callable[[Tables, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Of tables, counts and labels: loss in nats per token, number of tokens whose prediction is right."""
+
+Gradient = Callable[[Tensor, Tensor], float | Tensor]
+"""Of counts and labels: sets the gradient of the parameters it was made for, and returns the loss."""
 
 
 def losses(device: str) -> Loss:
-    """The one place where the implementation of the loss is chosen: by the device alone."""
+    """The implementation of the loss, chosen by the device alone."""
     if device == "cpu":
         from layernorm_roles.majority.compiled import compiled_loss  # numba: a quarter of a second to import
 
         return compiled_loss
     return pair_loss
+
+
+def gradients(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
+    """The implementation of the gradient, likewise; made for a model and its vector of parameters."""
+    if device == "cpu":
+        from layernorm_roles.majority.compiled import compiled_gradient
+
+        return compiled_gradient
+    return autograd_gradient
+
+
+def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
+    def set_gradient(counts, label):
+        flat.grad.zero_()
+        loss, _ = pair_loss(model.tables(), counts, label)
+        loss.backward()
+        return loss.detach()
+
+    return set_gradient
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
