@@ -144,7 +144,7 @@ class Adam:
         return {"state": {0: self.state}, "param_groups": []}
 
     def load_state_dict(self, kept: dict) -> None:
-        self.state = kept["state"][0]
+        self.state = {name: value.to(self.parameter.device) for name, value in kept["state"][0].items()}
 
 
 class OnDevice:
@@ -184,6 +184,8 @@ def gradients(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Grad
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
+    """By PyTorch on any device; `flat` is `flatten(model)`."""
+
     def set_gradient(counts, label):
         flat.grad.zero_()
         loss, _ = pair_loss(model.tables(), counts, label)
