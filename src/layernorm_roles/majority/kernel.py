@@ -47,8 +47,9 @@ CACHE_LINE = 64
 # Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-# What is called from compiled code is inlined: a process that compiles would else run another copy of it, with other
-# roundings, than one that loads `_all_pairs` from numba's cache.
+# What is called from compiled code: without FASTMATH it gives the same numbers wherever it is compiled. With it, it is
+# inlined: a process that compiles would else run another copy of it, with other roundings, than one that loads
+# `_sweep` from numba's cache.
 exactly = njit(error_model="numpy")
 compiled = njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
 
@@ -163,8 +164,7 @@ class _CompilationNotice(event.Listener):
         pass
 
 
-# ---- The small algebra around the pairs, once a batch: O(C^2 d), in float64. Compiled without `FASTMATH`, so that
-# it gives the same numbers however a caller's compilation treats it.
+# ---- The small algebra around the pairs, once a batch: O(C^2 d), in float64.
 
 
 class Weights(NamedTuple):
