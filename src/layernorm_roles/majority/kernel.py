@@ -47,8 +47,8 @@ CACHE_LINE = 64
 # Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-# What is called from compiled code: without FASTMATH it gives the same numbers wherever it is compiled. With it, it is
-# inlined: a process that compiles would else run another copy of it, with other roundings, than one that loads
+# What is called from compiled code: without FASTMATH it gives the same numbers wherever it is compiled. With it, it
+# is inlined: a process that compiles would else run another copy of it, with other roundings, than one that loads
 # `_sweep` from numba's cache.
 exactly = njit(error_model="numpy")
 compiled = njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)
