@@ -207,9 +207,9 @@ def test_errors_of_exponential_and_logarithm_in_units_in_the_last_place(dtype):
     [
         (lambda c, label, t: (c.astype(np.int64), label, t), "counts are int64"),
         (lambda c, label, t: (c[:, :4], label, t), "expected uint8"),
-        (lambda c, label, t: (0 * c, label, t), "counts of all 30 sequences are 0"),
-        (lambda c, label, t: (c, label + 1, t), "from 0 to 4"),
-        (lambda c, label, t: (c, label[:-1], t), "labels are int64"),
+        (lambda c, label, t: (0 * c, label, t), "not all 0"),
+        (lambda c, label, t: (c, label + 1, t), "below 5"),
+        (lambda c, label, t: (c, label[:-1], t), "labels of shape"),
         (lambda c, label, t: (c, label, t._replace(w2=t.w2.T[:, :2])), "table w2"),
         (lambda c, label, t: (c, label, t._replace(b2=t.b2.astype(np.float32))), "table b2 is float32"),
     ],

@@ -76,9 +76,8 @@ class Sizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of all tables, without the detour: it is asked for at every step."""
-        classes, d, f = self
-        return 2 * classes * d + 4 * d * (d + 1) + f * (2 * d + 1)
+        """Of all tables."""
+        return sum(self.entries)
 
 
 def loss_and_gradients(
@@ -114,14 +113,13 @@ def flat_gradient(
     classes, dtype = sizes.classes, flat.dtype
     if len(flat) != sizes.total:
         raise ValueError(f"tables of {len(flat)} entries together: expected {sizes.total} for {sizes}")
-    counts, label = _plain(counts), _plain(label)
-    if counts.dtype != np.uint8 or counts.ndim != 2 or counts.shape[1] != classes or not len(counts):
-        raise ValueError(f"counts are {counts.dtype} {counts.shape}: expected uint8 (sequences, {classes})")
-    # As an unsigned number a negative one is huge.
-    if label.shape != counts.shape[:1] or label.dtype != np.int64 or label.view(np.uint64).max() >= classes:
+    counts, label = _plain(counts), _plain(label, np.int64)
+    if counts.dtype != np.uint8 or counts.ndim != 2 or counts.shape[1] != classes or not counts.any():
         raise ValueError(
-            f"labels are {label.dtype} {label.shape}: expected one int64 a sequence, from 0 to {classes - 1}"
+            f"counts are {counts.dtype} {counts.shape}: expected uint8 (sequences, {classes}), not all 0"
         )
+    if label.shape != counts.shape[:1] or label.min() < 0 or label.max() >= classes:
+        raise ValueError(f"labels of shape {label.shape}: expected one class below {classes} a sequence")
     lacking = -classes % COLUMNS
     words = (np.pad(counts, [(0, 0), (0, lacking)]) if lacking else counts).view(np.int32)
     gradient = np.zeros(len(flat))
@@ -129,13 +127,11 @@ def flat_gradient(
         loss, correct, tokens = _sweep(
             counts, words, label, flat.astype(np.float64), *sizes, _block(*sizes, dtype), gradient, backward
         )
-    if tokens == 0:
-        raise ValueError(f"the counts of all {len(counts)} sequences are 0: expected at least one token")
     return loss / tokens, correct, (gradient / tokens).astype(dtype)
 
 
 def _flattened(tables: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.ndarray, " entries"], Sizes]:
-    tables = Tables(*tables)
+    tables = Tables(*map(np.asarray, tables))
     sizes, dtype = Sizes(*tables.embedding.shape, len(tables.b1)), tables.embedding.dtype
     for name, table, shape in zip(Tables._fields, tables, sizes.shapes, strict=True):
         if table.shape != shape or table.dtype != dtype or dtype not in (np.float32, np.float64):
@@ -145,8 +141,9 @@ def _flattened(tables: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.nda
     return np.concatenate([table.ravel() for table in tables]), sizes
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
+def _plain(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
     """`array` in the layout that is compiled for: contiguous and writable."""
+    array = np.asarray(array, dtype)
     return array if array.flags.carray else np.array(array, order="C")
 
 
@@ -239,7 +236,7 @@ def _attend(t):
 
 @exactly
 def _weights(classes, d, f, dtype):
-    extended, classes_, d_, f_ = _up(d + 1, ROWS), _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
+    extended, classes_, d_, f_ = _padded(classes, d, f)
     return Weights(
         np.zeros((classes, extended, classes_), dtype),
         np.zeros((classes, d), dtype),
@@ -249,6 +246,12 @@ def _weights(classes, d, f, dtype):
         np.zeros(d_, dtype),
         np.zeros((classes_, d_), dtype),
     )
+
+
+@register_jitable
+def _padded(classes, d, f):
+    """d + 1, C, d and f, in whole tiles."""
+    return _up(d + 1, ROWS), _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
 
 
 @register_jitable
@@ -341,19 +344,17 @@ class Block(NamedTuple):
 @lru_cache
 def _block(classes: int, d: int, f: int, dtype: np.dtype) -> Block:
     """The same memory for every call with these sizes: it is used under the interpreter's lock."""
-    present, extended = classes, _up(d + 1, ROWS)
-    classes, d, f = _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
+    present = classes
+    extended, classes, d, f = _padded(classes, d, f)
     no_class = np.zeros(classes, dtype)
     no_class[present:] = -np.inf
-    # Vectors are wider than numpy's alignment: across a border of cache lines each read of one would be two.
-    free = np.zeros(BLOCK * (3 * classes + 4 * d + 2 * f + 2 * extended + 5) + CACHE_LINE, dtype)
-    free = free[-free.ctypes.data % CACHE_LINE // dtype.itemsize :]
 
     def rows(*number):
-        nonlocal free
+        # Vectors are wider than numpy's alignment: across a border of cache lines each read of one would be two.
         size = BLOCK * math.prod(number)
-        taken, free = free[:size], free[size:]
-        return taken.reshape(*number, BLOCK)
+        longer = np.zeros(size + CACHE_LINE, dtype)
+        start = -longer.ctypes.data % CACHE_LINE // dtype.itemsize
+        return longer[start : start + size].reshape(*number, BLOCK)
 
     return Block(
         counts=rows(classes),
