@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from layernorm_roles import config, norms
+from layernorm_roles import norms
 
 DIM = 8
 
@@ -39,10 +39,6 @@ def test_projection_keeps_the_size_within_the_plane_and_none_keeps_everything(x)
     ones = torch.ones(DIM, dtype=torch.float64) / DIM**0.5
     torch.testing.assert_close(projected, x - (x @ ones)[:, None] * ones)
     assert norms.build("none", DIM)(x) is x
-
-
-def test_the_configuration_knows_the_built_in_names():
-    assert set(config.BUILT_IN_NORMS) == set(norms.VARIANTS)
 
 
 OWN = """

@@ -1,38 +1,45 @@
+"""Parquet tables: what is written comes back with its provenance, and nothing else is ever read."""
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layernorm_roles import store
+from layernorm_roles import files, store
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.schemas import SCHEMAS
 
-ABOUT = store.provenance({"steps": 3}, device="cpu", seed_rule="none")
+ORIGIN = provenance({"steps": 3}, "cpu", Stream.RANDOM_KEYS)
 
 
 @pytest.fixture
 def metrics():
-    rows = {name: [0.5, 0.25] for name in store.SCHEMAS["majority_metrics"].names}
+    rows = {name: [0.5, 0.25] for name in SCHEMAS["majority_metrics"].names}
     return pd.DataFrame(rows | {"experiment": "d8", "variant": "layernorm", "seed": 0, "step": [0, 1]})
 
 
 def test_what_is_written_is_read_and_says_where_it_comes_from(metrics, tmp_path):
     path = tmp_path / "new" / "metrics.parquet"
-    store.write(metrics, "majority_metrics", path, ABOUT)
+    store.write(metrics, "majority_metrics", path, ORIGIN)
     pd.testing.assert_frame_equal(
         store.read(path, "majority_metrics"),
-        metrics[store.SCHEMAS["majority_metrics"].names],
+        metrics[SCHEMAS["majority_metrics"].names],
         check_dtype=False,
     )
-    about = store.about(path)
-    assert about["table"] == "majority_metrics"
-    assert about["config"] == '{"steps": 3}'
-    assert len(about["config_sha256"]) == 64
+    origin = store.read_provenance(path)
+    assert origin["table"] == "majority_metrics"
+    assert origin["config"] == '{"steps": 3}'
+    assert len(origin["config_sha256"]) == 64
+    assert "Stream.RANDOM_KEYS, seed, n, d" in origin["seed_rule"]
     field = pq.read_schema(path).field("test_loss")
     assert field.metadata[b"unit"] == b"nats per token"
 
 
 def test_the_same_data_gives_the_same_bytes(metrics, tmp_path):
     for name in "ab":
-        store.write(metrics, "majority_metrics", tmp_path / name, ABOUT)
+        store.write(metrics, "majority_metrics", tmp_path / name, ORIGIN)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -48,54 +55,59 @@ def test_the_same_data_gives_the_same_bytes(metrics, tmp_path):
 )
 def test_a_table_that_does_not_fit_is_refused_and_the_old_one_stays(metrics, tmp_path, spoil):
     path = tmp_path / "metrics.parquet"
-    store.write(metrics, "majority_metrics", path, ABOUT)
+    store.write(metrics, "majority_metrics", path, ORIGIN)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"metrics\.parquet"):
-        store.write(spoil(metrics), "majority_metrics", path, ABOUT)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["metrics.parquet"]
+        store.write(spoil(metrics), "majority_metrics", path, ORIGIN)
+    assert files.read_bytes(path) == before
+
+
+def test_a_table_with_nulls_where_its_schema_has_none_is_not_read(metrics, tmp_path):
+    path = tmp_path / "metrics.parquet"
+    store.write(metrics, "majority_metrics", path, ORIGIN)
+    arrow = pq.read_table(path)
+    fields = [field.with_nullable(True) for field in arrow.schema]
+    holes = arrow.cast(pa.schema(fields)).set_column(4, fields[4], [[None, 0.5]])
+    with files.atomic_write(path) as partial:
+        pq.write_table(holes, partial)
+    with pytest.raises(ValueError, match="do not fit table majority_metrics"):
+        store.read(path, "majority_metrics")
 
 
 def test_a_damaged_file_is_never_read(metrics, tmp_path):
-    """Whatever bit is flipped, in data, headers or footer, or however the file is cut, reading says so."""
+    """Whatever bit is flipped, in data, headers or footer, reading the table or its provenance says so."""
     path = tmp_path / "metrics.parquet"
-    many = pd.concat([metrics] * 500, ignore_index=True).assign(
-        train_loss=np.random.default_rng(0).random(1000)
-    )
-    store.write(many, "majority_metrics", path, ABOUT)
-    whole = path.read_bytes()
+    many = pd.concat([metrics] * 500, ignore_index=True)
+    many = many.assign(train_loss=np.random.default_rng(0).random(1000))
+    store.write(many, "majority_metrics", path, ORIGIN)
+    content = path.read_bytes()
     rng = np.random.default_rng(1)
-    damaged = [whole[:n] for n in rng.integers(0, len(whole) - 1, 20)]
-    mark = whole.rfind(b"sha256:")  # seven bytes whose damage hides the checksum and touches no data
-    for position in set(rng.integers(len(whole), size=500)) - {*range(mark, mark + 7)}:
-        flipped = whole[position] ^ 1 << rng.integers(8)
-        damaged.append(whole[:position] + bytes([flipped]) + whole[position + 1 :])
-    for content in damaged:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"metrics\.parquet: damaged.*delete it and run again"):
-            store.read(path, "majority_metrics")
+    for position in rng.integers(len(content), size=200):
+        flipped = content[position] ^ 1 << rng.integers(8)
+        path.write_bytes(content[:position] + bytes([flipped]) + content[position + 1 :])
+        for read in (lambda: store.read(path, "majority_metrics"), lambda: store.read_provenance(path)):
+            with pytest.raises(ValueError, match=r"metrics\.parquet: damaged.*delete it and run again"):
+                read()
 
 
-def test_a_file_without_a_checksum_is_read(metrics, tmp_path):
+def test_another_table_or_no_table_or_no_file_is_named(metrics, tmp_path):
     path = tmp_path / "metrics.parquet"
-    store.write(metrics, "majority_metrics", path, ABOUT)
-    table = pq.read_table(path)
-    about = {k: v for k, v in table.schema.metadata.items() if k != b"checksum"}
-    pq.write_table(table.replace_schema_metadata(about), path)
-    assert len(store.read(path, "majority_metrics")) == len(metrics)
-
-
-def test_another_table_or_no_file_is_named(metrics, tmp_path):
-    path = tmp_path / "metrics.parquet"
-    store.write(metrics, "majority_metrics", path, ABOUT)
+    store.write(metrics, "majority_metrics", path, ORIGIN)
     with pytest.raises(ValueError, match="do not fit table majority_vectors"):
         store.read(path, "majority_vectors")
+    files.write_text(path, "not Parquet")
+    with pytest.raises(ValueError, match=r"metrics\.parquet: no Parquet file"):
+        store.read(path, "majority_metrics")
     with pytest.raises(ValueError, match="no such file"):
         store.read(tmp_path / "nothing.parquet", "majority_metrics")
 
 
-def test_a_failed_write_leaves_nothing(tmp_path):
-    with pytest.raises(RuntimeError), store.whole(tmp_path / "file.txt") as partial:
-        partial.write_text("half")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
+def test_collected_tables_keep_their_order_and_name_every_origin(metrics, tmp_path):
+    other = provenance({"steps": 3}, "cuda", Stream.FUSION)
+    store.write(metrics.assign(seed=2), "majority_metrics", tmp_path / "a", ORIGIN)
+    store.write(metrics.assign(seed=1), "majority_metrics", tmp_path / "b", other)
+    store.collect([tmp_path / "a", tmp_path / "b"], "majority_metrics", tmp_path / "c", {"all": 1})
+    assert store.read(tmp_path / "c", "majority_metrics").seed.tolist() == [2, 2, 1, 1]
+    origin = store.read_provenance(tmp_path / "c")
+    assert origin["config"] == '{"all": 1}' and origin["device"] == "cpu, cuda"
+    assert "Stream.FUSION" in origin["seed_rule"] and "Stream.RANDOM_KEYS" in origin["seed_rule"]

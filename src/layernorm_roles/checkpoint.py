@@ -1,84 +1,79 @@
-"""Weights and checkpoints: safetensors files with a checksum, and training runs that go on from them to the byte."""
+"""Weights and checkpoints as safetensors files, and training runs that go on from a checkpoint to the byte."""
 
-import hashlib
 import json
 import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from layernorm_roles import store
+from layernorm_roles import files
 
 log = logging.getLogger("layernorm_roles")
 
 
-def save(tensors: Mapping[str, Tensor], path: str | Path, about: Mapping[str, Any]) -> None:
-    """One safetensors file, whole or not at all. `about`, anything JSON can say, goes with it.
+@runtime_checkable
+class Optimiser(Protocol):
+    """What a checkpoint needs of an optimiser: the interface of torch.optim."""
 
-    The file's metadata has a single entry: safetensors writes several in no fixed order, and equal runs should give
-    equal bytes.
+    def state_dict(self) -> dict:
+        """The optimiser's state: under "state", tensors by name for every parameter's number."""
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from `state`, which `state_dict` returned."""
+
+
+def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, Any]) -> None:
+    """Write `tensors` to a safetensors file, with `facts`, anything that JSON can hold, as its metadata.
+
+    Equal tensors and facts give equal bytes: the metadata has a single entry, since safetensors writes several in
+    no fixed order.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    said = json.dumps(about)
-    metadata = {"layernorm_roles": json.dumps({"about": said, "sha256": _sha256(tensors, said)})}
-    with store.whole(path) as partial:
+    with files.atomic_write(path) as partial:
         try:
-            save_file(tensors, partial, metadata)
+            save_file(tensors, partial, {"layernorm_roles": json.dumps(facts)})
         except SafetensorError as error:  # a full disk, which is no fault of the program
             raise OSError(f"{path}: {error}") from error
 
 
 def load(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the `about` that `save` wrote. ValueError for a missing, damaged or foreign file."""
-    try:
-        return _verified(path)
-    except ValueError as error:
-        raise ValueError(f"{error}; delete it and run again") from None
+    """Return the tensors and the facts that `save` wrote to `path`.
 
-
-def _verified(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    Raises ValueError if the file is missing or damaged, or if `save` has not written it.
+    """
+    files.verify(path)
     try:
         with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-            ours = json.loads((file.metadata() or {})["layernorm_roles"])
-        if _sha256(tensors, ours["about"]) != ours["sha256"]:
-            raise ValueError("its checksum does not fit")
-        return tensors, json.loads(ours["about"])
-    except KeyError:
-        fault = "it has no checksum"
-    except (SafetensorError, OSError, ValueError) as error:
-        fault = str(error)
-    raise ValueError(f"{path}: damaged or not written here ({fault})")
-
-
-def _sha256(tensors: Mapping[str, Tensor], said: str) -> str:
-    digest = hashlib.sha256(said.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
+            facts = json.loads((file.metadata() or {})["layernorm_roles"])
+            return {name: file.get_tensor(name) for name in file.keys()}, facts
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise ValueError(f"{path}: no weights of this project ({error!r}); delete it and run again") from None
 
 
 class Checkpoint:
-    """The file from which a killed training run goes on; it is there only while the run is not finished.
+    """The file from which a killed training run goes on; it exists only while the run is not finished.
 
-    `identity`, anything JSON can say, must tell all that the run depends on: settings, data, seed, code. A file of
-    another identity, or a damaged one, is never used: the run then says so and starts from the beginning.
+    `identity`, anything that JSON can hold, must name all that the run depends on: settings, data, seed, code. The
+    version of torch is added to it. A file of another identity, or a damaged one, is never used: a warning says so, and
+    the run starts at step 0.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]):
         self.path = Path(path)
-        # As it comes back from the file: tuples are lists there.
+        # In the form in which JSON gives it back, for the comparison: tuples become lists.
         self.identity = json.loads(json.dumps({**identity, "torch": torch.__version__}))
 
-    def save(self, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Mapping[str, Any]) -> None:
-        """Keep all that a step changes: parameters, the optimiser's state, the generators, and `progress`."""
+    def save(self, model: nn.Module, optimiser: Optimiser, progress: Mapping[str, Any]) -> None:
+        """Write all that a step changes: parameters, the optimiser's state, torch's random generators, and `progress`.
+
+        `progress` is anything that JSON can hold, such as the number of steps taken.
+        """
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for parameter, state in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{parameter}.{name}": tensor for name, tensor in state.items()}
@@ -87,16 +82,19 @@ class Checkpoint:
             tensors["generator.cuda"] = torch.cuda.get_rng_state()
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
-    def load(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any] | None:
-        """Put everything back; returns the `progress` saved, or None where there is nothing to go on from."""
+    def load(self, model: nn.Module, optimiser: Optimiser) -> dict[str, Any] | None:
+        """Put the saved state into `model`, `optimiser` and torch's generators, and return the saved `progress`.
+
+        Returns None and changes nothing where there is no checkpoint that can be used.
+        """
         if not self.path.exists():
             return None
         try:
-            tensors, about = _verified(self.path)
-            if different := self._differences(about.get("identity", {})):
+            tensors, facts = load(self.path)
+            if different := self._differences(facts.get("identity", {})):
                 raise ValueError(f"{self.path}: a checkpoint of another run (different: {different})")
         except ValueError as error:
-            line = f"{error}; training starts from the beginning"
+            line = f"{error}: training starts from the beginning"
             log.warning(line)
             print(line, file=sys.stderr, flush=True)
             return None
@@ -114,11 +112,12 @@ class Checkpoint:
         torch.set_rng_state(parts["generator"]["cpu"])
         if "cuda" in parts["generator"]:
             torch.cuda.set_rng_state(parts["generator"]["cuda"])
-        return about["progress"]
+        return facts["progress"]
 
     def remove(self) -> None:
-        """Once the run's outputs are written."""
+        """Delete the checkpoint and its checksum; to be called when the run's outputs are written."""
         self.path.unlink(missing_ok=True)
+        files.checksum_file(self.path).unlink(missing_ok=True)
 
     def _differences(self, theirs: Mapping[str, Any]) -> str:
         keys = sorted({*theirs, *self.identity})

@@ -1,47 +1,64 @@
-"""What training on a GPU needs besides a device: determinism, and steps recorded as CUDA graphs.
+"""Which device trains, and what training on a GPU needs: determinism, and steps recorded as CUDA graphs.
 
-Not yet run on a GPU.
+None of it has run on a GPU yet. torch is imported where it is needed, since Snakemake asks `wanted` while it plans.
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
-import torch
+
+def wanted(device: str) -> bool:
+    """Whether training jobs use a GPU, for the key `device` of config.yaml: auto uses one if this machine has it."""
+    return device == "cuda" or (device == "auto" and Path("/dev/nvidia0").exists())
 
 
 def be_deterministic(device: str) -> None:
-    """On a GPU, let torch refuse what differs from run to run; one CPU thread is deterministic as it is."""
-    if device != "cpu":  # also because it costs a second to import
+    """Where `device` is a GPU, let torch refuse operations whose results differ from run to run.
+
+    On a CPU nothing is done, because each job has one thread there, which is deterministic.
+    """
+    if device != "cpu":  # not on a CPU, also because torch takes a second to import
+        import torch
+
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
         torch.use_deterministic_algorithms(True)
 
 
 def recorded(step: Callable[[], None], device: str) -> Callable[[], None]:
-    """`step` made fast on `device`: on a GPU, where small models spend their time starting kernels, a CUDA graph."""
-    return Recorded(step) if torch.device(device).type == "cuda" else step
+    """`step` as a CUDA graph where `device` is a GPU, else `step` itself.
+
+    On a GPU small models spend most of their time starting kernels, which a graph starts all at once.
+    """
+    return Recorded(step) if device != "cpu" else step
 
 
 class Recorded:
-    """A step as a CUDA graph: recorded at its fourth call, then replayed.
+    """A training step as a CUDA graph, which is recorded after `plain_calls` ordinary calls and then replayed.
 
-    Until then it is called, on a stream of its own, so that libraries set up what cannot be recorded. It must find
-    its input in the same memory every time, and never wait for a number from the GPU.
+    The ordinary calls run on a separate CUDA stream, so that libraries set up what cannot be recorded. The step must
+    find its input at one address in every call, and must never wait for a number from the GPU.
     """
 
     def __init__(self, step: Callable[[], None], plain_calls: int = 3):
+        import torch
+
         self.step, self.plain_calls = step, plain_calls
-        self.stream, self.graph = torch.cuda.Stream(), None
+        self.cuda, self.stream, self.graph = torch.cuda, torch.cuda.Stream(), None
 
     def __call__(self) -> None:
+        """Take one training step."""
         if self.plain_calls:
             self.plain_calls -= 1
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
+            self.stream.wait_stream(self.cuda.current_stream())
+            with self.cuda.stream(self.stream):
                 self.step()
-            torch.cuda.current_stream().wait_stream(self.stream)
+            self.cuda.current_stream().wait_stream(self.stream)
             return
         if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            self.graph = self.cuda.CUDAGraph()
+            with self.cuda.graph(self.graph):
                 self.step()
         self.graph.replay()

@@ -17,6 +17,9 @@ log = logging.getLogger("layernorm_roles")
 class Progress:
     """Reports how far a long loop is: to the log every few seconds, to the terminal at most every half minute.
 
+    A report names the units done of `total`, the time spent and an estimate of the time left. `done` are the units
+    that an earlier process has finished, before a checkpoint.
+
     >>> progress = Progress("majority d8 layernorm seed 3", total=14_000, unit="steps")
     >>> progress(1_000, "test loss 0.92")
     """
@@ -46,7 +49,7 @@ class Progress:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent: an orphan must not write beside the job that takes its place."""
+    """End this process soon after its parent, since an orphan must not write beside the job that replaces it."""
     while os.getppid() == parent:
         time.sleep(0.5)
     log.error("the process that started this job is gone")
@@ -60,10 +63,11 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def job(log_file: str | Path) -> Iterator[None]:
-    """Log to `log_file`; end on bad input (ValueError) or a failing disk (OSError) with one clear line.
+    """Run the block as a job: log to `log_file`, and turn bad input or a failing disk into one clear line.
 
-    The full traceback of any error goes to the log. Asked to end (SIGTERM), or left alone by a Snakemake that was
-    killed, the job ends and leaves nothing half-written.
+    A ValueError or OSError ends the process with exit status 1 and one line on standard error; any other error is
+    raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the Snakemake that started
+    it is gone, it ends and leaves nothing half-written.
     """
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()

@@ -1,7 +1,7 @@
 """The normalisations before attention: LayerNorm taken apart, and put together again.
 
 LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm
-sqrt(d), `affine` (h) with gain and bias. The variants compared in the experiments are made of the first two:
+sqrt(d), `affine` (h) with gain and bias. The variants compared in the experiments consist of f and g alone:
 
 >>> norm = build("layernorm", dim=8)
 >>> norm(torch.randn(5, 8)).norm(dim=-1)        # each sqrt(8)
@@ -12,20 +12,21 @@ Source: Brody et al. 2023, section 2; sizes of the controls: this project.
 import importlib
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from layernorm_roles.variants import VARIANTS, Variant
+
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """f: x minus its mean, the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
+    """f: every vector of x minus its mean, the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
     return x - x.mean(dim=-1, keepdim=True)
 
 
 def scale(x: Float[Tensor, "*batch d"], eps: float = 0.0) -> Float[Tensor, "*batch d"]:
-    """g: x scaled to norm sqrt(d). `eps` is added to the mean square, inside the root, as torch does it."""
+    """g: every vector of x scaled to norm sqrt(d). `eps` is added to the mean square, inside the root, as in torch."""
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
 
 
@@ -37,44 +38,30 @@ def scale_outside(x: Float[Tensor, "*batch d"], eps: float) -> Float[Tensor, "*b
 def affine(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, " d"], bias: Float[Tensor, " d"]
 ) -> Float[Tensor, "*batch d"]:
-    """h: the learned gain and bias of an ordinary LayerNorm; off before attention in every experiment here."""
+    """h: the gain and bias of an ordinary LayerNorm. No variant of the norm before attention has them."""
     return x * gain + bias
 
 
-class Variant(NamedTuple):
-    """What a named variant does to x: project?, scale?, and the factor 1/d of the released code's control?"""
-
-    projects: bool
-    scales: bool
-    small: bool = False
-
-
-VARIANTS: dict[str, Variant] = {
-    "layernorm": Variant(projects=True, scales=True),
-    "projection": Variant(projects=True, scales=False),
-    "scale": Variant(projects=False, scales=True),
-    # The released code's "without projection" divides by sqrt(d) where LayerNorm multiplies by it.
-    "scale_released": Variant(projects=False, scales=True, small=True),
-    "layernorm_small": Variant(projects=True, scales=True, small=True),
-    "none": Variant(projects=False, scales=False),
-}
-
-
 class Norm(nn.Module):
-    """One of `VARIANTS`, without parameters. Input and output: (..., dim)."""
+    """A built-in variant of the norm, without parameters; it maps (..., dim) to (..., dim).
+
+    `eps` is added to the mean square of a vector before the scaling; a variant that does not scale ignores it.
+    """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
         super().__init__()
         self.variant, self.dim, self.eps = variant, dim, eps
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        """Normalise every vector of `x`."""
         if self.variant.projects:
             x = project(x)
         if self.variant.scales:
             x = scale(x, self.eps)
-        return x / self.dim if self.variant.small else x
+        return x / self.dim if self.variant.divides_by_d else x
 
     def extra_repr(self) -> str:
+        """What torch prints between the parentheses."""
         return f"{self.variant}, dim={self.dim}, eps={self.eps}"
 
 
@@ -83,7 +70,7 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
 
     `name` is one of `VARIANTS`, or "package.module:Class" for a normalisation of one's own: a torch.nn.Module
     whose constructor takes `dim` and which maps (..., dim) to (..., dim). It is looked up from the working
-    directory first, as `python -m` does. `eps` belongs to the built-in variants.
+    directory first, as `python -m` does. `eps` is for the built-in variants; a normalisation of one's own ignores it.
 
     Raises ValueError if the name is unknown, the class cannot be imported or built, or its output has not
     the shape and dtype of its input.

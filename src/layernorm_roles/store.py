@@ -1,17 +1,6 @@
-"""The Parquet tables: their schemas, and the only functions that write and read them.
+"""Writing and reading the Parquet tables of `schemas`: whole, with their checksum, and with where they come from."""
 
-Each table is tidy: one row an observation. Every column has its meaning and unit in the field's metadata, and
-every file says in its own metadata which configuration, code and machine made it.
-"""
-
-import hashlib
-import json
-import os
-import platform
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from importlib import metadata
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,350 +8,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-
-def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", null: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=null, metadata={"meaning": meaning, "unit": unit})
-
-
-_STR, _INT, _FLOAT = pa.string(), pa.int64(), pa.float64()
-_EXPERIMENT = _column("experiment", _STR, "name of the majority experiment in the configuration, e.g. d8, d3")
-_VARIANT = _column("variant", _STR, "normalisation before attention, see layernorm_roles.norms.VARIANTS")
-_SEED = _column("seed", _INT, "seed of data, initialisation and batch order; the same across variants")
-_STEP = _column("step", _INT, "optimiser steps taken; 0 is the initialisation", "steps")
-_PLACEMENT_RUN = [
-    _column("placement", _STR, "pre or post"),
-    _column("depth", _INT, "layers", "layers"),
-    _column("learning_rate", _FLOAT, "Adam's, after the warm-up"),
-    _column("warmup", _INT, "steps of linear warm-up, 0 for none", "steps"),
-    _column("seed", _INT, "seed of initialisation and batches; the same across the other columns"),
-]
-
-SCHEMAS: dict[str, pa.Schema] = {
-    "majority_data": pa.schema(
-        [
-            _column("split", _STR, "train or test"),
-            _column("label", _INT, "the majority class"),
-            _column("counts", pa.list_(pa.uint8()), "how often each class occurs in the sequence", "tokens"),
-        ]
-    ),
-    "majority_metrics": pa.schema(
-        [
-            _EXPERIMENT,
-            _VARIANT,
-            _SEED,
-            _STEP,
-            _column("train_loss", _FLOAT, "cross-entropy over the whole training set", "nats per token"),
-            _column("test_loss", _FLOAT, "cross-entropy over the whole test set", "nats per token"),
-            _column("test_accuracy", _FLOAT, "share of test tokens whose prediction is the majority", "0..1"),
-            _column(
-                "query_angle_mean",
-                _FLOAT,
-                "angle between W_K' W_Q norm(x) and the ones vector, folded; mean over training tokens",
-                "degrees, 0..90",
-            ),
-            _column("query_angle_std", _FLOAT, "its standard deviation over training tokens", "degrees"),
-            _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
-        ]
-    ),
-    "majority_vectors": pa.schema(
-        [
-            _EXPERIMENT,
-            _VARIANT,
-            _SEED,
-            _column("token", _INT, "class"),
-            _column("kind", _STR, "key: norm(x), the attention input; query: W_K' W_Q norm(x) / sqrt(d)"),
-            _column("vector", pa.list_(_FLOAT), "the vector, in the coordinates of the attention input"),
-        ]
-    ),
-    "random_keys": pa.schema(
-        [
-            _column("norm", _STR, "normalisation of the Gaussian keys, see layernorm_roles.norms.VARIANTS"),
-            _column("n", _INT, "keys in a matrix", "keys"),
-            _column("d", _INT, "dimension of a key"),
-            _column("matrices", _INT, "matrices drawn", "matrices"),
-            _column("any_unselectable", _FLOAT, "share of matrices with an unselectable key", "0..1"),
-            _column("mean_unselectable", _FLOAT, "unselectable keys in a matrix, mean", "keys"),
-            _column("std_unselectable", _FLOAT, "the same, standard deviation over matrices", "keys"),
-            _column(
-                "expected_unselectable",
-                _FLOAT,
-                "exact expectation for Gaussian keys; null where no formula is known",
-                "keys",
-                null=True,
-            ),
-            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
-            _column("min_margin", _FLOAT, "smallest margin of all selectable keys; null if none", null=True),
-            _column(
-                "max_residual", _FLOAT, "largest residual of all unselectable keys; null if none", null=True
-            ),
-        ]
-    ),
-    "random_keys_precision": pa.schema(
-        [
-            _column("dtype", _STR, "precision of keys and LayerNorm: float64 or float32"),
-            _column("eps", _FLOAT, "LayerNorm's eps, added to the variance"),
-            _column("n", _INT, "keys in a matrix", "keys"),
-            _column("d", _INT, "dimension of a key"),
-            _column("matrices", _INT, "matrices drawn", "matrices"),
-            _column("any_unselectable", _FLOAT, "share of matrices with an unselectable key", "0..1"),
-            _column("mean_unselectable", _FLOAT, "unselectable keys in a matrix, mean", "keys"),
-            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
-            _column("min_margin", _FLOAT, "smallest margin of all selectable keys; null if none", null=True),
-        ]
-    ),
-    "key_verdicts": pa.schema(
-        [
-            _column("key", _INT, "row of the matrix, from 0"),
-            _column("verdict", _STR, "selectable, unselectable or borderline"),
-            _column("margin", _FLOAT, "lead of the query, see Certificates; null without a query", null=True),
-            _column("residual", _FLOAT, "distance from the weighted mean; null without weights", null=True),
-            _column("duplicate", pa.bool_(), "another row is exactly equal"),
-            _column("query", pa.list_(_FLOAT), "puts the key first; null without a query", null=True),
-            _column(
-                "support", pa.list_(_INT), "rows whose weighted mean is the key; null without", null=True
-            ),
-            _column("weights", pa.list_(_FLOAT), "their convex weights; null without", null=True),
-        ]
-    ),
-    "language_model_metrics": pa.schema(
-        [
-            _VARIANT,
-            _SEED,
-            _STEP,
-            _column("tokens", _INT, "training tokens seen", "tokens"),
-            _column(
-                "train_loss", _FLOAT, "cross-entropy on training batches since the last row", "nats per token"
-            ),
-            _column("valid_loss", _FLOAT, "cross-entropy over the validation windows", "nats per token"),
-            _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
-            _column("seconds", _FLOAT, "wall time since training began; differs between reruns", "s"),
-        ]
-    ),
-    "key_selectability": pa.schema(
-        [
-            _column("model", _STR, "gpt or bert"),
-            _VARIANT,
-            _SEED,
-            _column("checkpoint", _STR, "initial or final"),
-            _column("texts", _STR, "long or sentences"),
-            _column("context", _INT, "number of the context, from 0"),
-            _column("layer", _INT, "layer, from 1"),
-            _column(
-                "site",
-                _STR,
-                "before_norm, after_norm (the attention input) or head (W_K x + b); see keys.SITES",
-            ),
-            _column("head", _INT, "head, from 0; null off heads", null=True),
-            _column("n_keys", _INT, "keys in the context", "keys"),
-            _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
-            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
-            _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
-            _column(
-                "max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True
-            ),
-        ]
-    ),
-    "contexts": pa.schema(
-        [
-            _column("texts", _STR, "long or sentences"),
-            _column("context", _INT, "number of the context, from 0, in each of the two"),
-            _column("document", _INT, "number of the held-out document it was taken from, from 0"),
-            _column("tokens", pa.list_(pa.int32()), "token ids, in the run's tokenizer"),
-        ]
-    ),
-    "sentence_tokens": pa.schema(
-        [
-            _column("model", _STR, "gpt or bert"),
-            _VARIANT,
-            _SEED,
-            _column("checkpoint", _STR, "initial or final"),
-            _column("context", _INT, "number of the sentence, from 0"),
-            _column("layer", _INT, "layer, from 1"),
-            _column("position", _INT, "position in the sentence, from 0", "tokens"),
-            _column("token", _STR, "the token's text"),
-            _column("verdict", _STR, "selectable, unselectable or borderline, at the attention input"),
-        ]
-    ),
-    "geometry": pa.schema(
-        [
-            _column("norm", _STR, "layernorm, h(g(f(x))), or rmsnorm, g and a gain"),
-            _column("n", _INT, "dimension of a vector"),
-            _column("dtype", _STR, "precision of the arithmetic"),
-            _column("eps_placement", _STR, "inside or outside the root; null where eps is 0", null=True),
-            _column("eps", _FLOAT, "added to the mean square, or outside to its root"),
-            _column("input_norm", _FLOAT, "length of the inputs; null where it does not matter", null=True),
-            _column("offset", _FLOAT, "part along the ones vector, added to the inputs", "input_norm"),
-            _column("quantity", _STR, "what was measured, see statements.geometry"),
-            _column(
-                "value", _FLOAT, "largest (mean, for radius_mean) over the inputs; infinite if not finite"
-            ),
-        ]
-    ),
-    "geometry_cloud": pa.schema(
-        [
-            _column("norm", _STR, "layernorm or rmsnorm"),
-            _column("stage", _STR, "x, or after f (projection), g (scaling), h (gain and bias)"),
-            _column("point", _INT, "the same point in every stage"),
-            *(_column(f"x{i}", _FLOAT, f"coordinate {i}") for i in (1, 2, 3)),
-        ]
-    ),
-    "fusion": pa.schema(
-        [
-            _column("source", _STR, "random, or the trained model's name"),
-            _column(
-                "variant", _STR, "normalisation of the trained model; null for random weights", null=True
-            ),
-            _SEED,
-            _column("layer", _INT, "layer, from 1"),
-            _column("arrangement", _STR, "plain, residual, norm or residual_norm between W_O and W_1"),
-            _column("inputs", _STR, "of the single map: heads, or stream_and_heads"),
-            _column("d", _INT, "width of the residual stream"),
-            _column("d_heads", _INT, "width of the concatenated heads"),
-            _column("d_ff", _INT, "hidden units of the feed-forward part"),
-            _column("n_fit", _INT, "tokens that the single map was fitted on", "tokens"),
-            _column("n_held_out", _INT, "other tokens, on which the error is", "tokens"),
-            _column("error", _FLOAT, "share of the held-out variance that the single map misses", "0..1"),
-            _column("rank_w_o", _INT, "rank of W_O"),
-            _column("rank_product", _INT, "rank of W_O W_1"),
-            _column("parameters_pair", _INT, "entries of W_O and W_1", "parameters"),
-            _column("parameters_single", _INT, "entries of the single map", "parameters"),
-        ]
-    ),
-    "placement": pa.schema(
-        [
-            *_PLACEMENT_RUN,
-            _STEP,
-            _column(
-                "train_loss",
-                _FLOAT,
-                "cross-entropy on the batch of the step that comes next",
-                "nats per token",
-            ),
-            _column("unigram_loss", _FLOAT, "loss of token frequencies on the same tokens", "nats per token"),
-            _column("status", _STR, "of the whole run: trained, stuck or diverged, see statements.placement"),
-        ]
-    ),
-    "placement_gradients": pa.schema(
-        [
-            *_PLACEMENT_RUN,
-            _STEP,
-            _column("layer", _INT, "layer, from 1 (nearest the embedding)"),
-            _column("gradient_norm", _FLOAT, "norm of the loss's gradient in all parameters of the layer"),
-        ]
-    ),
-    "batch_dependence": pa.schema(
-        [
-            _column("norm", _STR, "layernorm or batchnorm"),
-            _column("effect", _STR, "others, mode or padding, see statements.batch_dependence"),
-            _column("batch_size", _INT, "sequences in a batch", "sequences"),
-            _column("padding", _FLOAT, "share of a sequence that is padding", "0..1"),
-            _SEED,
-            _column(
-                "change", _FLOAT, "root mean square change of a token's output; the output's own is about 1"
-            ),
-        ]
-    ),
-    "score_scale": pa.schema(
-        [
-            _column("source", _STR, "normal, normal_mean_1, or the trained model's name"),
-            _column(
-                "variant", _STR, "normalisation of the trained model; null for random vectors", null=True
-            ),
-            _SEED,
-            _column("layer", _INT, "layer, from 1"),
-            _column("head", _INT, "head, from 0"),
-            _column("d_k", _INT, "dimension of queries and keys"),
-            _column("n_keys", _FLOAT, "keys in a context, mean", "keys"),
-            _column("divided", pa.bool_(), "scores divided by sqrt(d_k)?"),
-            _column("score_mean", _FLOAT, "mean of the scores; the softmax does not depend on it"),
-            _column("score_std", _FLOAT, "standard deviation of the scores"),
-            _column("entropy", _FLOAT, "entropy of the attention weights, mean over queries", "nats"),
-            _column("entropy_share", _FLOAT, "the same relative to ln(number of keys)", "0..1"),
-            _column("gradient", _FLOAT, "trace of the softmax's Jacobian, mean over queries", "0..1"),
-        ]
-    ),
-    "worked_numbers": pa.schema(
-        [
-            _column("example", _STR, "the worked example"),
-            _column("line", _INT, "line of the notes"),
-            _column("quantity", _STR, "what the number is"),
-            _column("stated", _STR, "the number, as written"),
-            _column("recomputed", _FLOAT, "from the example's first inputs, in full precision"),
-            _column("from_stated", _FLOAT, "from the numbers stated one step before", null=True),
-            _column("tolerance", _FLOAT, "half a unit of the last written digit"),
-            _column("verdict", _STR, "right, follows (from an earlier rounding or mistake) or not right"),
-        ]
-    ),
-    "claims": pa.schema(
-        [
-            _column("claim", _STR, "short name of the claim"),
-            _column("source", _STR, "where it is made"),
-            _column("statement", _STR, "the claim, in one sentence"),
-            _column("paper_value", _STR, "the number given with it, as written", null=True),
-            _column("statistic", _STR, "what was measured, with its unit"),
-            _column("measured", _FLOAT, "the test's statistic", null=True),
-            _column("ci_low", _FLOAT, "lower end of its 95 % interval", null=True),
-            _column("ci_high", _FLOAT, "upper end of its 95 % interval", null=True),
-            _column("n_seeds", _INT, "independent runs behind it"),
-            _column("control", _STR, "what isolates the claimed cause"),
-            _column("verdict", _STR, "reproduced, not reproduced, confounded or not tested"),
-            _column("reason", _STR, "why"),
-        ]
-    ),
-}
+from layernorm_roles import files, provenance
+from layernorm_roles.schemas import SCHEMAS
 
 
-@contextmanager
-def whole(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed to it at the end: readers see the whole file or none.
+def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
+    """Write `frame` as `table`, a key of SCHEMAS, to `path`.
 
-    The name carries the process id, so an orphan of a killed run and its successor never share one.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last: savefig and others choose the format by it.
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def provenance(config: Mapping[str, Any], device: str, seed_rule: str) -> dict[str, str]:
-    """What a reader needs to make a file again; goes into the Parquet file's metadata."""
-    text = json.dumps(config, sort_keys=True)
-    return {
-        "config": text,
-        "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "version": metadata.version("layernorm-roles"),
-        "git_commit": _git_commit(),
-        "seed_rule": seed_rule,
-        "torch": metadata.version("torch"),
-        "python": platform.python_version(),
-        "device": device,
-    }
-
-
-def _git_commit() -> str:
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return done.stdout.strip()
-
-
-def write(frame: pd.DataFrame, table: str, path: str | Path, about: Mapping[str, str]) -> None:
-    """Write `frame` as `table` (a key of SCHEMAS) to `path`, whole or not at all.
-
-    `about` is the file's `provenance`. Columns may come in any order; missing, unknown, mistyped or
-    null values where the schema has none raise ValueError.
+    `origin`, made by `provenance.provenance`, becomes the metadata of the file. Columns may come in any order. Raises
+    ValueError for missing, unknown or mistyped columns, and for a null where the schema has none.
     """
     schema = SCHEMAS[table]
     if set(frame.columns) != set(schema.names):
@@ -372,66 +26,50 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, about: Mapping[str,
         arrow = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False, safe=True)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a {table} table: {error}") from error
-    arrow = arrow.replace_schema_metadata({"table": table, **about, "checksum": _CHECKSUM + _NO_DIGITS})
-    sink = pa.BufferOutputStream()
-    pq.write_table(arrow, sink, compression="zstd", write_page_checksum=True)
-    with whole(path) as partial:
-        partial.write_bytes(_sealed(sink.getvalue().to_pybytes()))
-
-
-_CHECKSUM, _NO_DIGITS = "sha256:", 64 * "0"
-
-
-def _sealed(content: bytes) -> bytes:
-    """The file with its checksum: the SHA-256 of its bytes where the checksum's own digits are zeros.
-
-    The page checksums of Parquet leave out headers and footer, where one bit can make rows disappear. A file without
-    a checksum comes back as it is.
-    """
-    mark = content.rfind(_CHECKSUM.encode())  # in the footer, the last entry of the metadata
-    if mark < 0:
-        return content
-    first = mark + len(_CHECKSUM)
-    last = first + len(_NO_DIGITS)
-    zeroed = content[:first] + _NO_DIGITS.encode() + content[last:]
-    return content[:first] + hashlib.sha256(zeroed).hexdigest().encode() + content[last:]
+    arrow = arrow.replace_schema_metadata({"table": table, **origin})
+    with files.atomic_write(path) as partial:
+        pq.write_table(arrow, partial, compression="zstd")
 
 
 def read(path: str | Path, table: str) -> pd.DataFrame:
-    """Read `table` from `path`, checksums and schema verified. ValueError names a file that does not fit."""
+    """Return the table at `path`. Raises ValueError if the file is missing, damaged, or not a `table`."""
     return read_arrow(path, table).to_pandas()
 
 
 def read_arrow(path: str | Path, table: str) -> pa.Table:
-    """As `read`, without the conversion to pandas, for large list columns."""
-    try:
-        content = Path(path).read_bytes()
-        if _sealed(content) != content:
-            raise OSError("its checksum does not fit")
-        # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
-        arrow = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read()
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: damaged or no Parquet file ({error}); delete it and run again") from error
+    """Return the table at `path` as Arrow holds it, which is faster than pandas for columns of lists.
+
+    Raises ValueError if the file is missing, damaged, or not a `table`.
+    """
+    # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
+    arrow = _parquet(path).read()
+    # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
-        raise ValueError(
-            f"{path}: columns do not fit table {table}:\n{arrow.schema.to_string(show_schema_metadata=False)}"
-        )
-    _refuse_nulls(arrow, table, path)
+        columns = arrow.schema.to_string(show_schema_metadata=False)
+        raise ValueError(f"{path}: columns do not fit table {table}:\n{columns}")
     return arrow
 
 
-def about(path: str | Path) -> dict[str, str]:
-    """The provenance that `path` carries."""
+def read_provenance(path: str | Path) -> dict[str, str]:
+    """Return the provenance that the file at `path` carries. Raises ValueError if it is missing or damaged."""
+    raw = _parquet(path).schema_arrow.metadata or {}
+    return {key.decode(): value.decode() for key, value in raw.items()}
+
+
+def collect(paths: Iterable[str | Path], table: str, out: str | Path, settings: Mapping[str, Any]) -> None:
+    """Write the rows of all `paths`, each a `table`, one file after the other, to `out` as one table.
+
+    The table's provenance holds `settings`, the settings of all these files, and for every other entry all values that
+    the files have. Raises ValueError if a file is missing, damaged, or not a `table`.
+    """
+    paths = list(paths)
+    rows = pd.concat([read(path, table) for path in paths], ignore_index=True)
+    write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), settings))
+
+
+def _parquet(path: str | Path) -> pq.ParquetFile:
+    content = files.read_bytes(path)
     try:
-        raw = pq.read_schema(path).metadata or {}
+        return pq.ParquetFile(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: damaged or no Parquet file ({error}); delete it and run again") from error
-    return {k.decode(): v.decode() for k, v in raw.items() if k != b"ARROW:schema"}
-
-
-def _refuse_nulls(arrow: pa.Table, table: str, path: str | Path) -> None:
-    for field in SCHEMAS[table]:
-        if not field.nullable and arrow.column(field.name).null_count:
-            raise ValueError(f"{path}: column {field.name} of table {table} has null values")
+        raise ValueError(f"{path}: no Parquet file ({error})") from error

@@ -1,0 +1,195 @@
+"""What a reproduction consists of: its settings, its runs and their files. Snakemake's rules are written with it.
+
+Snakemake imports this module whenever it plans, so neither torch, pandas nor pyarrow is imported here.
+"""
+
+import glob
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from layernorm_roles import gpu, provenance
+from layernorm_roles.evidence.figures import registry as figures
+from layernorm_roles.evidence.figures.registry import Figure
+from layernorm_roles.settings import Settings, load
+from layernorm_roles.settings.text import Source
+
+NOT_OF_THE_RESULT = ("seeds", "seeds_per_job")
+"""Keys of an experiment that say which runs there are and which share a process, but not what one run computes."""
+
+KEPT = "published"
+"""Name of the kept reproduction, results/published/, which no rule trains or measures."""
+
+
+def merged(base: Any, overlay: Any) -> Any:
+    """`base` with `overlay` laid over it, as Snakemake lays one configuration file over another.
+
+    Mappings are merged key by key, at any depth; any other value of `overlay` replaces the one in `base`.
+    """
+    if not isinstance(base, Mapping) or not isinstance(overlay, Mapping):
+        return overlay
+    return {**base, **{key: merged(base.get(key), value) for key, value in overlay.items()}}
+
+
+def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
+    """The settings of the YAML file `defaults` with `overlay` laid over them.
+
+    Raises ValueError with one line for every wrong value.
+    """
+    return load(merged(yaml.safe_load(Path(defaults).read_text(encoding="utf-8")), overlay))
+
+
+class Run(NamedTuple):
+    """One training run: the experiment or model it belongs to, its variant of the norm, and its seed."""
+
+    group: str
+    variant: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run's files, relative to results/<name>/runs/<stage>/."""
+        return f"{self.group}/{self.variant}/seed_{self.seed}"
+
+
+class TrainingJob(NamedTuple):
+    """Several runs of one experiment, `group`, that one process trains one after another; `name` is the job's."""
+
+    name: str
+    group: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a reproduction and what they depend on."""
+
+    settings: Settings
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """All settings as dictionaries and lists of plain values, as Snakemake passes them to scripts."""
+        return self.settings.model_dump(mode="json")
+
+    @property
+    def folder(self) -> str:
+        """The folder of all outputs, relative to the working directory."""
+        return f"results/{self.settings.name}"
+
+    @property
+    def device(self) -> str:
+        """The device that trains: cuda or cpu."""
+        return "cuda" if gpu.wanted(self.settings.device) else "cpu"
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that a training job asks for: 1 or 0."""
+        return int(self.device == "cuda")
+
+    def runs(self, stage: str, *groups: str) -> list[Run]:
+        """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
+        return [
+            Run(group, variant, seed)
+            for group, settings in self.plain[stage].items()
+            if not groups or group in groups
+            for variant, seeds in settings["seeds"].items()
+            for seed in range(seeds)
+        ]
+
+    def run_files(self, stage: str, file: str, *groups: str) -> list[str]:
+        """The path of `file` in the folder of every run of a stage, or of its experiments or models in `groups`."""
+        return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in self.runs(stage, *groups)]
+
+    def run_settings(self, stage: str, group: str) -> dict[str, Any]:
+        """The settings on which a run of an experiment or model depends, without NOT_OF_THE_RESULT.
+
+        Since the number of seeds is not among them, more seeds keep the runs that are there.
+        """
+        settings = self.plain[stage][group].items()
+        return {key: value for key, value in settings if key not in NOT_OF_THE_RESULT}
+
+    def shared_jobs(self) -> list[TrainingJob]:
+        """The majority jobs that train several runs, in experiments whose seeds_per_job is above 1.
+
+        They save time because starting a process takes longer than a short run. Every run has the files that it would
+        have in a job alone; but a seed that is added to a job trains all of the job's runs again.
+        """
+        return [job for experiment in self.settings.majority for job in self._shared_jobs(experiment)]
+
+    def _shared_jobs(self, experiment: str) -> Iterator[TrainingJob]:
+        settings = self.settings.majority[experiment]
+        size = settings.seeds_per_job
+        for variant, seeds in settings.seeds.items() if size > 1 else ():
+            for first in range(0, seeds, size):
+                share = range(first, min(first + size, seeds))
+                runs = tuple(Run(experiment, variant, seed) for seed in share)
+                yield TrainingJob(f"{experiment}_{variant}_{first}", experiment, runs)
+
+    def norm_class(self, variant: str) -> str:
+        """What `norms.build` takes for a variant: a built-in name, or "package.module:Class"."""
+        return self.settings.norm_class(variant)
+
+    def norm_version(self, variant: str) -> str | None:
+        """A hash of the code of a user's own norm, and of what it imports; None for a built-in norm."""
+        if variant not in self.settings.norms:
+            return None
+        return provenance.code_version(provenance.module_file(self.norm_class(variant).partition(":")[0]))
+
+    def corpus_files(self) -> list[str]:
+        """The files that the text is made of, so that an edit of one of them makes the text again."""
+        text = self.settings.text
+        sources = (text.corpus, text.long.source, text.sentences.source)
+        return sorted({path for source in sources if source for path in _files(source)})
+
+    def figures(self) -> dict[str, Figure]:
+        """The figures of this reproduction by name."""
+        plain = self.plain
+        return figures.figures(plain["majority"], plain["language_model"], plain["random_keys"])
+
+
+def _files(source: Source) -> list[str]:
+    return [path for pattern in source.paths or () for path in glob.glob(pattern, recursive=True)]  # noqa: PTH207, patterns may be absolute
+
+
+@dataclass(frozen=True)
+class KeptReproduction:
+    """A kept reproduction in `folder`: Parquet files that no rule makes, and the settings they were made with."""
+
+    folder: str
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The settings in the file settings.json of the folder; empty without that file."""
+        file = Path(self.folder) / "settings.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+    def tables(self) -> list[str]:
+        """The names of the Parquet tables in the folder, but for claims, which is made from the others."""
+        return sorted(
+            path.stem for path in Path(self.folder, "parquet").glob("*.parquet") if path.stem != "claims"
+        )
+
+    def figures(self) -> dict[str, Figure]:
+        """The figures whose Parquet tables are all in the folder, by name."""
+        if not self.plain:
+            return {}
+        kept, plain = set(self.tables()), self.plain
+        found = figures.figures(plain["majority"], plain["language_model"], plain["random_keys"])
+        return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
+
+
+def command_options(name: str, presets: str | Path) -> str:
+    """What a `snakemake` command needs after its targets to mean the reproduction `name`, for texts that show commands.
+
+    It is empty for the default and the kept reproduction. For a preset in the folder `presets` it names the file, and
+    FILE stands for the file of a user's own.
+    """
+    if name in ("default", KEPT):
+        return ""
+    preset = Path(presets) / f"{name}.yaml"
+    return f" --configfile {f'workflow/presets/{preset.name}' if preset.is_file() else 'FILE'}"

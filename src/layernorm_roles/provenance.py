@@ -1,0 +1,246 @@
+"""What a result depends on: settings, random streams, versions, commit, and the code that computes it.
+
+`provenance` makes the metadata that a file carries about its origin. `code_version` is a hash of all that a script
+reaches by its imports. Snakemake has it as a parameter of the script's rule, so that an edit of anything reached makes
+the rule's outputs again.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from layernorm_roles import random_streams
+from layernorm_roles.random_streams import Stream
+
+PACKAGE = Path(__file__).parent
+WITHOUT_RESULTS = (PACKAGE / "job.py",)
+"""Modules through which no number passes (logs, progress, error messages): an edit makes nothing again."""
+
+
+def provenance(
+    settings: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False
+) -> dict[str, str]:
+    """What a reader needs to make a file again, as texts by name, for the metadata of the file.
+
+    The names are config (`settings` as JSON), config_sha256, version (of this package), git_commit, seed_rule, torch,
+    python and device. `streams` are the random streams behind the file; `torch` says whether torch's own generator was
+    used beside them.
+    """
+    text = json.dumps(settings, sort_keys=True)
+    return {
+        "config": text,
+        "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "version": metadata.version("layernorm-roles"),
+        "git_commit": _git_commit(),
+        "seed_rule": random_streams.describe(streams, torch),
+        "torch": metadata.version("torch"),
+        "python": platform.python_version(),
+        "device": device,
+    }
+
+
+def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) -> dict[str, str]:
+    """The provenance of a file that is made from other files whose provenance is `sources`.
+
+    An entry lists, sorted and separated by commas, all different values that the sources have for it; config is
+    `settings`.
+    """
+    sources = list(sources)
+    text = json.dumps(settings, sort_keys=True)
+    entries = {
+        key: ", ".join(sorted({source[key] for source in sources}))
+        for key in ("version", "git_commit", "seed_rule", "torch", "python", "device")
+    }
+    return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest(), **entries}
+
+
+@cache
+def _git_commit() -> str:
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def code_version(*starts: str | Path) -> str:
+    """A hash of the code and data files that `starts` (Python files) reach, and of the packages that they import.
+
+    It has 16 hexadecimal digits. Comments and docstrings do not count, nor does code that is not imported; of packages
+    the installed versions count.
+    """
+    files, packages = reached(*starts)
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.name} {_content_hash(file)}\n".encode())
+    for package in sorted(packages):
+        digest.update(f"{package} {_installed_version(package)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def reached(*starts: str | Path) -> tuple[frozenset[Path], frozenset[str]]:
+    """The files that `starts` reach by imports, themselves included, and the names of other packages they import.
+
+    Imports of modules of this package are followed, and those of modules in the working directory, where a user's own
+    norms lie. A name imported from a package leads to the module that defines it, not to all that the package's
+    __init__ imports. A data file is reached by a module in which its path, relative to the module's folder, is a text.
+    """
+    files: set[Path] = set()
+    packages: set[str] = set()
+    waiting = [Path(start) for start in starts]
+    while waiting:
+        file = waiting.pop()
+        if file in files or file in WITHOUT_RESULTS:
+            continue
+        files.add(file)
+        if file.suffix == ".py":
+            found = _direct(file)
+            packages |= found.packages
+            waiting += found.files
+    return frozenset(files), frozenset(packages)
+
+
+def module_file(name: str) -> Path:
+    """The Python file of the module `name` in this package, in the working directory, or among the installed packages.
+
+    Raises ValueError if there is none.
+    """
+    place = _place(name, Path.cwd() / "config.yaml")
+    if place is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.has_location:
+            raise ValueError(f"module {name} is not in {Path.cwd()} and not installed")
+        return Path(spec.origin)
+    return place if place.is_file() else place / "__init__.py"
+
+
+class _Direct(NamedTuple):
+    files: tuple[Path, ...]
+    packages: frozenset[str]
+
+
+@cache
+def _direct(file: Path) -> _Direct:
+    files, packages = [], set()
+    for module, name in _imports(_tree(file), file):
+        place = _place(module, file)
+        if place is None:
+            packages |= {module.partition(".")[0]} - sys.stdlib_module_names
+        else:
+            files += _definers(place, name)
+    return _Direct((*files, *_data_files(file)), frozenset(packages))
+
+
+def _imports(tree: ast.Module, file: Path) -> Iterator[tuple[str, str | None]]:
+    """(module, imported name or None) of every import, also within functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:  # relative: from the folder of the file
+                base = ".".join(file.parts[-1 - node.level : -1])
+                module = f"{base}.{module}".rstrip(".")
+            yield from ((module, alias.name) for alias in node.names)
+
+
+def _place(module: str, importer: Path) -> Path | None:
+    """The folder or file of a module in this package, the working directory or the importer's folder; else None."""
+    parts = module.split(".")
+    roots = (
+        (PACKAGE.parent,) if PACKAGE in importer.parents else (PACKAGE.parent, Path.cwd(), importer.parent)
+    )
+    for root in roots:
+        path = root.joinpath(*parts)
+        if path.with_suffix(".py").is_file():
+            return path.with_suffix(".py")
+        if path.is_dir() and any(path.glob("*.py")):
+            return path
+    if parts[0] == PACKAGE.name:
+        raise ValueError(f"{importer}: imports {module}, which is not there")
+    return None
+
+
+def _definers(place: Path, name: str | None) -> Iterator[Path]:
+    """The files that an import of `name` from the module at `place` leads to."""
+    if place.is_file():
+        yield place
+        return
+    init = place / "__init__.py"
+    if name is not None and (place / f"{name}.py").is_file():
+        yield place / f"{name}.py"
+    elif name is not None and (place / name / "__init__.py").is_file():
+        yield place / name / "__init__.py"
+    elif init.is_file():
+        for node in _tree(init).body:
+            if isinstance(node, ast.ImportFrom) and name in {a.asname or a.name for a in node.names}:
+                source = _place(node.module or "", init)
+                yield from _definers(source, name) if source else ()
+                return
+        yield init
+
+
+def _data_files(file: Path) -> Iterator[Path]:
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _may_name_a_file(node.value):
+            path = file.parent / node.value
+            if path.is_file():
+                yield path
+
+
+def _may_name_a_file(text: str) -> bool:
+    return "." in text and len(text) < 60 and text.isprintable() and " " not in text and text[0] not in "./"
+
+
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+@cache
+def _content_hash(file: Path) -> str:
+    """The SHA-256 of what a file means: of Python its syntax without docstrings, else its bytes."""
+    content = (
+        ast.dump(_without_docstrings(_tree(file))).encode() if file.suffix == ".py" else file.read_bytes()
+    )
+    return hashlib.sha256(content).hexdigest()
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """`tree` with every text that stands alone as a statement taken out: docstrings of functions and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [part for part in body if not _is_text(part)]
+    return tree
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+@cache
+def _installed_version(package: str) -> str:
+    """The version of the distribution that provides the import name `package`; empty for the standard library."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ", ".join(metadata.version(name) for name in _distributions().get(package, []))
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()

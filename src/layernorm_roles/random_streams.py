@@ -1,0 +1,83 @@
+"""Every random stream of the project: its number, what it draws, and the sentence that files carry about it.
+
+A stream is a sequence of random numbers that one purpose owns. `generator(Stream.RANDOM_KEYS, seed, n, d)` gives the
+generator of that stream for one seed and one setting. It is made from a `numpy.random.SeedSequence` whose entropy is
+the seed and whose spawn key is the number of the stream followed by the other integers, so that no two streams share
+their draws, whatever the integers are (a test compares them).
+Parameters of models and dropout come from torch's own generator, seeded by `seed_torch`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # Snakemake reads the sentences while it plans, and draws nothing
+    import numpy as np
+
+
+class Stream(Enum):
+    """A random stream: its number, the names of the integers that `generator` takes after it, and what it draws."""
+
+    MAJORITY_DATA = (0, ("seed",), "partitions, labels and the test split of the majority task")
+    MAJORITY_BATCHES = (1, ("seed",), "order of the majority task's training batches")
+    RANDOM_KEYS = (2, ("seed", "n", "d"), "Gaussian matrices of keys, equal for every norm")
+    TEXT_SELECTION = (
+        3,
+        ("texts",),
+        "choice of the contexts whose keys are tested, long (0) or sentences (1)",
+    )
+    LANGUAGE_MODEL_BATCHES = (4, ("seed", "epoch"), "order and offset of GPT's training windows")
+    MASKED_BATCHES = (5, ("seed", "step"), "places and masks of BERT's training windows")
+    LABELLED_BATCHES = (6, ("seed", "epoch"), "order of BERT's labelled training sentences")
+    MASKED_VALIDATION = (7, (), "places and masks of BERT's validation windows")
+    GEOMETRY = (8, ("seed", "n"), "gain, bias and inputs of the geometry of LayerNorm")
+    GEOMETRY_CLOUD = (9, ("seed",), "the drawn cloud in three dimensions")
+    FUSION = (10, ("seed", "d", "d_heads"), "weights and activations of random attention blocks")
+    PLACEMENT_BATCHES = (11, ("seed",), "training windows of pre-norm and post-norm models")
+    BATCH_DEPENDENCE = (12, ("seed", "batch_size"), "sequences for LayerNorm and BatchNorm")
+    SCORE_SCALE = (13, ("seed", "d_k"), "queries and keys of random attention heads")
+    BOOTSTRAP = (14, (), "resamples of the bootstrap intervals over seeds")
+
+    def __init__(self, number: int, integers: tuple[str, ...], draws: str):
+        self.number, self.integers, self.draws = number, integers, draws
+
+    @property
+    def sentence(self) -> str:
+        """How to make the stream's generator again, for the metadata of files."""
+        key = ", ".join(self.integers)
+        return f"{self.draws}: random_streams.generator(Stream.{self.name}{key and ', '}{key})"
+
+
+TORCH = "parameters and dropout: torch.manual_seed(seed)"
+"""The sentence about what torch draws, for the metadata of files."""
+
+NOTHING_RANDOM = "nothing is random"
+"""What the metadata of a file says whose numbers come from no random stream."""
+
+
+def generator(stream: Stream, *integers: int) -> np.random.Generator:
+    """The generator of a stream for the integers that the stream names, such as the seed, n and d.
+
+    Raises TypeError if the number of integers is not the number of the stream's names.
+    """
+    import numpy as np
+
+    if len(integers) != len(stream.integers):
+        raise TypeError(f"{stream} takes {stream.integers}: got {integers}")
+    seed, key = (integers[0], integers[1:]) if "seed" in stream.integers else (0, integers)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream.number, *key)))
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's own generators, which draw the parameters of models and dropout."""
+    import torch
+
+    torch.manual_seed(seed)
+
+
+def describe(streams: tuple[Stream, ...], torch: bool = False) -> str:
+    """One sentence that says how to make every one of `streams` again, and torch's generator where it is used."""
+    return (
+        "; ".join([*(stream.sentence for stream in streams), *([TORCH] if torch else [])]) or NOTHING_RANDOM
+    )

@@ -1,0 +1,7 @@
+"""Prints the JSON schema of config.yaml, which editors use to complete and check it."""
+
+import json
+
+from layernorm_roles.settings.json_schema import for_editors
+
+print(json.dumps(for_editors(), indent=1, ensure_ascii=False))

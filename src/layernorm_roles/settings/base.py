@@ -1,0 +1,67 @@
+"""The kinds of values that settings are made of: types and bounds, shared by the sections of config.yaml."""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+
+class Section(BaseModel):
+    """A part of config.yaml: frozen once it is read, with known keys only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
+    """The error for a `value` that a rule between several keys refuses; its reader sees `key = value: expected ...`."""
+    return PydanticCustomError(
+        "combination",
+        "{key} = {value}: expected {expected}",
+        {"key": key, "value": repr(value), "expected": expected},
+    )
+
+
+def _number(value: Any) -> Any:
+    """The number that a text such as 1e-3 stands for, which YAML reads as a text because it has no dot."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _whole_number(value: Any) -> Any:
+    """The integer that a number such as 1e3 or 1.0e+3 is; any other value unchanged."""
+    number = _number(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _distinct(values: tuple) -> tuple:
+    if len(set(values)) < len(values):
+        raise PydanticCustomError("distinct", "expected different values")
+    return values
+
+
+Integer = Annotated[int, Field(strict=True), BeforeValidator(_whole_number)]
+"""An integer, which may be written as 1e3."""
+Real = Annotated[float, Field(strict=True), BeforeValidator(_number)]
+"""A finite number, which may be written as 1e-3."""
+Item = TypeVar("Item")
+Distinct = Annotated[tuple[Item, ...], Field(min_length=1), AfterValidator(_distinct)]
+"""A list of different values, at least one."""
+
+Size = Annotated[Integer, Field(ge=1, le=65_536)]
+"""A dimension of an array, or a number of layers, heads, windows or sequences."""
+Steps = Annotated[Integer, Field(ge=1, le=100_000_000)]
+"""A number of optimiser steps."""
+Number = Annotated[Integer, Field(ge=1, le=1_000_000)]
+"""A number of texts, tokens or sequences."""
+LearningRate = Annotated[Real, Field(gt=0, le=10)]
+Seed = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
+Identifier = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$"),
+    Field(description='a name of lower-case letters, digits and "_", beginning with a letter'),
+]
+Word = Annotated[str, StringConstraints(min_length=1)]
+Seeds = dict[Identifier, Annotated[Integer, Field(ge=0, le=1000)]]
+"""Number of runs by variant, with the seeds 0, 1, ...; 0 leaves the variant out."""

@@ -1,0 +1,97 @@
+"""Settings of the language models (Figure 4 and Tables 1 to 4 of the paper)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from layernorm_roles.settings.base import Integer, LearningRate, Real, Section, Seeds, Size, Steps, refuse
+from layernorm_roles.settings.text import Source
+
+_Eps = Annotated[Real, Field(ge=0, le=1)]
+_Dropout = Annotated[Real, Field(ge=0, lt=1)]
+
+
+class _LanguageModel(Section):
+    """The settings that GPT and BERT share."""
+
+    layers: Size
+    """Number of transformer layers."""
+    d_model: Size
+    """Size of the residual stream."""
+    heads: Size
+    """Attention heads of a layer; their size d_head is d_model / heads."""
+    dropout: _Dropout
+    """Share of the embeddings, and of what each layer adds, that is dropped in training."""
+    batch_size: Size
+    """Windows of context_length tokens, or sentences, in a training batch."""
+    steps: Steps
+    """Optimiser steps of a run."""
+    learning_rate: LearningRate
+    """AdamW's learning rate at the first step; it falls linearly to 0 at the last."""
+    weight_decay: Annotated[Real, Field(ge=0, le=10)]
+    """AdamW's weight decay."""
+    gradient_clip: Annotated[Real, Field(gt=0)]
+    """Largest norm of the gradient; a longer one is shortened to it."""
+    evaluate_every: Steps
+    """Optimiser steps between two rows of language_model_metrics (for BERT, of bert_metrics)."""
+    checkpoint_every: Steps
+    """Optimiser steps between two checkpoints, from which a killed run goes on."""
+
+    @model_validator(mode="after")
+    def _heads_divide_d_model(self):
+        if self.d_model % self.heads:
+            raise refuse("heads", self.heads, f"a divisor of d_model = {self.d_model}")
+        return self
+
+
+class GPTSettings(_LanguageModel):
+    """The paper's GPT-2, with a variant of the norm before attention."""
+
+    context_length: Annotated[Integer, Field(ge=2, le=65_536)]
+    """Largest number of tokens that the model reads."""
+    eps: _Eps
+    """eps of every norm, as in GPT-2."""
+    query_key_eps: _Eps
+    """eps of the norm of queries and keys in layernorm_qk, as in OLMo 2 and Qwen 3."""
+    attention_dropout: _Dropout
+    """Share of the attention weights that is dropped in training."""
+    validation_windows: Size
+    """Windows of context_length tokens over which the validation loss is computed."""
+    seeds: Seeds
+    """Number of runs by variant, with the seeds 0, 1, ...; 0 or null leaves the variant out."""
+
+
+class BERTSettings(_LanguageModel):
+    """The paper's BERT: the variant none has no LayerNorm at all, the variant layernorm keeps all of them."""
+
+    context_length: Annotated[Integer, Field(ge=3, le=65_536)]
+    """Largest number of tokens that the model reads: one for the class, the others of text."""
+    d_ff: Size
+    """Hidden units of the feed-forward part."""
+    task: Literal["masked", "labelled"]
+    """masked: predict 15 % of the corpus' tokens; labelled: predict the classes of sentences, as in SST-2."""
+    training: Source | None
+    """Labelled sentences for training, if task is labelled: a source of kind hub with a label_column."""
+    validation: Source | None
+    """Labelled sentences for validation, if task is labelled: a source of kind hub with a label_column."""
+    validation_batches: Size
+    """Batches over which the validation loss is computed, if task is masked."""
+    seeds: dict[Literal["none", "layernorm"], Annotated[Integer, Field(ge=0, le=1000)]]
+    """Number of runs by variant, with the seeds 0, 1, ...; 0 or null leaves the variant out."""
+
+    @model_validator(mode="after")
+    def _labelled_sentences_have_sources(self):
+        for key in ("training", "validation") if self.task == "labelled" else ():
+            source = getattr(self, key)
+            if source is None or source.kind != "hub" or source.label_column is None:
+                raise refuse(key, source and source.kind, "a source of kind hub with a label_column")
+        return self
+
+
+class LanguageModels(Section):
+    """The paper's two language models."""
+
+    gpt: GPTSettings
+    """GPT-2 of Figure 4 and Tables 1 to 3."""
+    bert: BERTSettings
+    """BERT of Table 4."""

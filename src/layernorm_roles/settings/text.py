@@ -1,0 +1,93 @@
+"""Settings of the text: what language models are trained on, and the contexts whose keys are tested."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, refuse
+
+
+class Source(Section):
+    """Where documents come from: a Wikipedia sample, text files, Parquet files, or a dataset of the hub."""
+
+    kind: Literal["wikipedia_sample", "files", "parquet", "hub"]
+    """wikipedia_sample: 106 English Wikipedia articles, offline; files: UTF-8 text, one document a file; parquet: one
+    document a row; hub: a dataset of the Hugging Face hub."""
+    paths: Annotated[tuple[Word, ...], Field(min_length=1)] | None = None
+    """Paths of the files, if kind is files or parquet; in a path, `*` stands for any text."""
+    dataset: Word | None = None
+    """Name of a dataset of the Hugging Face hub, or a local folder, if kind is hub."""
+    config: Word | None = None
+    """Configuration of the dataset, if kind is hub."""
+    split: Word | None = None
+    """Split of the dataset, if kind is hub."""
+    column: Word | None = None
+    """Column that holds the text."""
+    label_column: Word | None = None
+    """Column that holds the class of a sentence."""
+    limit: Annotated[Integer, Field(ge=1)] | None = None
+    """Largest number of documents to read."""
+    licence: Word | None = None
+    """Licence of the texts, for the manifest."""
+
+    @model_validator(mode="after")
+    def _kind_has_what_it_needs(self):
+        needed = {"files": ["paths"], "parquet": ["paths"], "hub": ["dataset", "split", "column"]}
+        for key in needed.get(self.kind, []):
+            if getattr(self, key) is None:
+                raise refuse(key, None, f"a value, which a source of kind {self.kind} needs")
+        return self
+
+
+class Split(Section):
+    """Shares of the documents for training, validation and held-out contexts; they add up to 1."""
+
+    training: Annotated[Real, Field(gt=0, le=1)]
+    """Share of the documents that models are trained on."""
+    validation: Annotated[Real, Field(gt=0, le=1)]
+    """Share of the documents for the validation loss."""
+    held_out: Annotated[Real, Field(ge=0, le=1)]
+    """Share of the documents from which contexts are taken whose keys are tested."""
+
+    @model_validator(mode="after")
+    def _shares_add_up(self):
+        total = self.training + self.validation + self.held_out
+        if abs(total - 1) > 1e-9:
+            raise refuse("training + validation + held_out", total, "shares that add up to 1")
+        return self
+
+
+class Contexts(Section):
+    """Settings of contexts, which are the texts whose keys are tested."""
+
+    source: Source | None
+    """Source of the contexts; null: they are taken from the held-out documents."""
+    shortest: Number
+    """Tokens of the shortest context."""
+    longest: Number
+    """Tokens of the longest context."""
+    contexts: Number
+    """Number of contexts."""
+
+    @model_validator(mode="after")
+    def _lengths_are_ordered(self):
+        if self.shortest > self.longest:
+            raise refuse("shortest", self.shortest, f"at most longest = {self.longest}")
+        return self
+
+
+class Text(Section):
+    """The corpus, its tokenizer, and the contexts."""
+
+    corpus: Source
+    """Source of the documents for training, validation and held-out contexts."""
+    split: Split
+    """Shares of the corpus' documents."""
+    tokenizer: Literal["trained", "gpt2"]
+    """trained: a byte-level BPE made from the training documents; gpt2: the tokenizer of GPT-2."""
+    vocabulary: Annotated[Integer, Field(ge=256, le=1_000_000)]
+    """Entries of the trained tokenizer."""
+    long: Contexts
+    """Contexts for Tables 1 and 2."""
+    sentences: Contexts
+    """Contexts for Tables 3 and 4."""

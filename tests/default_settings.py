@@ -1,0 +1,40 @@
+"""Settings of config.yaml's default run, with changes, for tests."""
+
+from pathlib import Path
+
+import yaml
+
+from layernorm_roles.settings import (
+    BatchDependence,
+    BERTSettings,
+    Fusion,
+    Geometry,
+    GPTSettings,
+    MajorityExperiment,
+    Placement,
+    RandomKeys,
+    ScoreScale,
+    Text,
+    resolve,
+)
+
+ROOT = Path(__file__).parents[1]
+DEFAULT = resolve(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))
+
+_SECTIONS = {
+    MajorityExperiment: DEFAULT["majority"]["d8"],
+    RandomKeys: DEFAULT["random_keys"],
+    Geometry: DEFAULT["statements"]["geometry"],
+    Fusion: DEFAULT["statements"]["fusion"],
+    Placement: DEFAULT["statements"]["placement"],
+    BatchDependence: DEFAULT["statements"]["batch_dependence"],
+    ScoreScale: DEFAULT["statements"]["score_scale"],
+    Text: DEFAULT["text"],
+    GPTSettings: DEFAULT["language_model"]["gpt"],
+    BERTSettings: DEFAULT["language_model"]["bert"],
+}
+
+
+def example(section, **changes):
+    """The default settings of a class of layernorm_roles.settings, with other values for some of its keys."""
+    return section.model_validate(_SECTIONS[section] | changes)

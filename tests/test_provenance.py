@@ -1,0 +1,142 @@
+"""What a script reaches: an edit of any module marks what depends on it, and nothing else."""
+
+import shutil
+import subprocess
+import sys
+from modulefinder import ModuleFinder
+from pathlib import Path
+
+import pytest
+
+from layernorm_roles import provenance
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted((ROOT / "workflow/scripts").glob("*.py"))
+
+
+def names(files):
+    return {str(file.relative_to(ROOT)) for file in files if file.is_relative_to(ROOT)}
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A small project of a script, a package-like working directory, and a data file; returns its folder."""
+    (tmp_path / "norms").mkdir()
+    (tmp_path / "start.py").write_text('"""Text."""\nfrom norms import deep\nimport math\nimport numpy\n')
+    (tmp_path / "norms/deep.py").write_text("from norms.helper import f\nNAME = 'table.yaml'\n")
+    (tmp_path / "norms/helper.py").write_text("def f():\n    import norms.lazy\n")
+    (tmp_path / "norms/lazy.py").write_text("x = 1\n")
+    (tmp_path / "norms/other.py").write_text("x = 1\n")
+    (tmp_path / "norms/table.yaml").write_text("a: 1\n")
+    return tmp_path
+
+
+def version(folder):
+    """`code_version` of start.py, in a process of its own: files are read once a process."""
+    program = "from layernorm_roles.provenance import code_version; print(code_version('start.py'))"
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, text=True, capture_output=True, check=True
+    ).stdout
+
+
+def test_imports_are_followed_within_functions_and_to_data_files(package, monkeypatch):
+    monkeypatch.chdir(package)
+    files, packages = provenance.reached(package / "start.py")
+    assert {file.name for file in files} == {"start.py", "deep.py", "helper.py", "lazy.py", "table.yaml"}
+    assert packages == {"numpy"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "matters"),
+    [
+        ("norms/lazy.py", "x = 2\n", True),
+        ("norms/lazy.py", "# a comment\nx = 1  # another\n", False),
+        ("norms/lazy.py", '"""A docstring."""\nx = 1\n"""The docstring of x."""\n', False),
+        ("norms/table.yaml", "a: 2\n", True),
+        ("norms/other.py", "x = 2\n", False),
+    ],
+)
+def test_an_edit_counts_where_it_is_reached_and_is_no_comment(package, file, text, matters):
+    before = version(package)
+    (package / file).write_text(text)
+    assert (version(package) != before) == matters
+
+
+def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
+    start = tmp_path / "start.py"
+    start.write_text("from layernorm_roles.selectability import expected_unselectable\n")
+    found = names(provenance.reached(start)[0])
+    assert found == {"src/layernorm_roles/selectability/gaussian.py"}
+
+
+BESIDE_THE_WORKFLOW = {
+    "job.py",
+    "planning.py",
+    "pretrained",
+    "selectability/ceilings",
+    "selectability/command_line.py",
+    "settings/__main__.py",
+    "settings/json_schema.py",
+    "settings/loading.py",
+    "settings/pretrained.py",
+    "settings/reproduction.py",
+}
+"""Modules, or the beginnings of their names, behind no result: an edit makes nothing again."""
+NAMED_BY_RULES = ("evidence/figures/", "evidence/tables/")
+"""Modules that a registry names; the rules add the one that draws or makes their output."""
+
+
+def test_every_module_is_reached_by_a_script_or_is_known_not_to_be():
+    reached = set().union(*(names(provenance.reached(script)[0]) for script in SCRIPTS))
+    modules = {
+        name for name in names(ROOT.glob("src/layernorm_roles/**/*.py")) if not name.endswith("__init__.py")
+    }
+    never = {name.removeprefix("src/layernorm_roles/") for name in modules - reached}
+    unexpected = {name for name in never if not name.startswith((*BESIDE_THE_WORKFLOW, *NAMED_BY_RULES))}
+    assert not unexpected
+    assert all(any(name.startswith(known) for name in never) for known in BESIDE_THE_WORKFLOW)
+
+
+class PackageFinder(ModuleFinder):
+    """Python's own finder of imports, which reads the compiled code; it looks at this package alone."""
+
+    def import_hook(self, name, caller=None, fromlist=None, level=-1):
+        ours = name.partition(".")[0] == "layernorm_roles"
+        return super().import_hook(name, caller, fromlist, level) if ours else None
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_what_is_reached_is_imported(script):
+    """A second method: nothing is said to be reached that Python would not import."""
+    finder = PackageFinder(path=[str(ROOT / "src")])
+    finder.run_script(str(script))
+    imported = {Path(module.__file__) for module in finder.modules.values() if module.__file__}
+    reached = {file for file in provenance.reached(script)[0] if file.suffix == ".py"}
+    assert reached - {script} <= imported
+
+
+def test_a_module_that_is_not_there_is_an_error(tmp_path):
+    (tmp_path / "start.py").write_text("from layernorm_roles.no_such_module import x\n")
+    with pytest.raises(ValueError, match=r"start\.py: imports layernorm_roles\.no_such_module"):
+        provenance.reached(tmp_path / "start.py")
+
+
+def test_versions_of_imported_packages_count(tmp_path, monkeypatch):
+    (tmp_path / "start.py").write_text("import numba\n")
+    before = provenance.code_version(tmp_path / "start.py")
+    monkeypatch.setattr(provenance, "_installed_version", lambda package: "another version")
+    assert provenance.code_version(tmp_path / "start.py") != before
+
+
+def test_the_commit_is_unknown_outside_of_a_repository(tmp_path):
+    copy = tmp_path / "layernorm_roles"
+    shutil.copytree(ROOT / "src/layernorm_roles", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    program = "from layernorm_roles.provenance import provenance; print(provenance({}, 'cpu')['git_commit'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout.strip() == "unknown", done.stderr

@@ -1,0 +1,300 @@
+"""Every key of config.yaml, spoilt in every way its type knows, is refused with its name."""
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from layernorm_roles.planning import merged
+from layernorm_roles.settings import load, resolve
+from layernorm_roles.settings.json_schema import for_editors, json_schema
+
+ROOT = Path(__file__).parents[1]
+SCHEMA = json_schema()
+WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+DEFAULT = resolve(WRITTEN)
+PRESETS = sorted((ROOT / "workflow/presets").glob("*.yaml"))
+
+
+def leaves(config, path=()):
+    if isinstance(config, dict) and config:
+        for key, value in config.items():
+            yield from leaves(value, (*path, key))
+    yield path
+
+
+def schema_of(path):
+    """The part of the JSON schema that a key's value must fit."""
+
+    def resolved(schema):
+        while "$ref" in schema:
+            schema = {**SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
+            del schema["$ref"]
+        return schema
+
+    schema = SCHEMA
+    for step in path:
+        schema = resolved(schema)
+        entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+        entry = next((entry for entry in entries if isinstance(entry, dict)), {})
+        schema = schema.get("properties", {}).get(step, entry)
+    return resolved(schema)
+
+
+def may_be_null(path):
+    """null leaves an experiment or a variant out."""
+    return (path[0] == "majority" and len(path) == 2) or (len(path) > 1 and path[-2] == "seeds")
+
+
+def spoilt(value, schema):
+    """Values that must not stand in the place of `value`: other types, and what lies beyond the bounds."""
+    yield object  # a type that no configuration has
+    kinds = schema.get("type", [])
+    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+    if (
+        "null" not in kinds
+        and "anyOf" not in schema
+        and "oneOf" not in schema
+        and None not in schema.get("enum", [])
+    ):
+        yield None
+    if "anyOf" in schema:
+        yield from ("none of these", 7)
+    if kinds & {"integer", "number"}:
+        yield "many"
+        if "integer" in kinds and "number" not in kinds:
+            yield 1.5
+        yield float("nan")
+        for bound, beyond in (
+            ("minimum", -1),
+            ("maximum", 1),
+            ("exclusiveMinimum", 0),
+            ("exclusiveMaximum", 0),
+        ):
+            if bound in schema:
+                yield schema[bound] + beyond
+    if "string" in kinds:
+        yield 7
+        if "pattern" in schema:
+            yield from ("../../etc/passwd", "<script>alert(1)</script>", "a; rm -rf ~", "", "a b", "x\n")
+    if "enum" in schema:
+        yield "none of these"
+    if "array" in kinds:
+        yield "first"
+        if schema.get("minItems"):
+            yield []
+    if "object" in kinds:
+        yield [1]
+        yield {**(value or {}), "no-such key": 1} if isinstance(value, dict) else 3
+
+
+def replaced(path, value):
+    config = copy.deepcopy(DEFAULT)
+    here = config
+    for key in path[:-1]:
+        here = here[key]
+    here[path[-1]] = value
+    return config
+
+
+PATHS = [path for path in leaves(DEFAULT) if path]
+
+
+def value_at(path):
+    value = DEFAULT
+    for key in path:
+        value = value[key]
+    return value
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_the_shipped_configurations_are_accepted_and_fit_the_schema_for_editors(preset):
+    overlay = yaml.safe_load(preset.read_text(encoding="utf-8"))
+    load(WRITTEN)
+    load(merged(WRITTEN, overlay))
+    for config in (WRITTEN, overlay):
+        jsonschema.validate(config, for_editors())
+
+
+def test_the_schema_for_editors_is_the_one_in_the_repository():
+    """If this fails: python -m layernorm_roles.settings > workflow/schemas/config.schema.json"""
+    kept = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
+    assert kept == for_editors()
+
+
+def test_every_key_says_what_it_means():
+    """A key without a sentence is one whose name says all: a size or a rate with the field's own name."""
+    plain = {
+        "d_model",
+        "heads",
+        "layers",
+        "weight_decay",
+        "seed",
+        "seeds",
+        "kind",
+        "placements",
+        "depths",
+        "batch_sizes",
+    }
+    plain |= {
+        "training",
+        "validation",
+        "held_out",
+        "corpus",
+        "split",
+        "precision",
+        "gpt",
+        "bert",
+        "batch_size",
+    }
+    plain |= {"geometry", "fusion", "placement", "batch_dependence", "score_scale", "majority", "random_keys"}
+    plain |= {"statements", "text", "language_model"}
+    for name, part in {**SCHEMA["$defs"], "": SCHEMA}.items():
+        for key, schema in part["properties"].items():
+            assert "description" in schema or key in plain, f"{name}.{key}"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_a_spoilt_value_is_refused_with_the_name_of_its_key(path, mutations):
+    tried = 0
+    for value in spoilt(value_at(path), schema_of(path)):
+        if value is None and may_be_null(path):
+            continue
+        with pytest.raises(ValueError, match="not usable") as error:
+            load(replaced(path, value))
+        assert ".".join(path) in str(error.value), (value, str(error.value))
+        tried += 1
+    assert tried >= 2
+    mutations[".".join(path)] += tried
+
+
+@pytest.mark.parametrize("path", [p for p in PATHS if not may_be_null(p)], ids=".".join)
+def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
+    config = replaced((*path[:-1], f"{path[-1]}_misspelt"), value_at(path))
+    parent = config
+    for key in path[:-1]:
+        parent = parent[key]
+    del parent[path[-1]]
+    with pytest.raises(ValueError, match="not usable") as error:
+        load(config)
+    assert path[-1] in str(error.value)
+    mutations[".".join(path)] += 1
+
+
+@pytest.mark.parametrize(
+    ("overlay", "says"),
+    [
+        (
+            {"majority": {"d8": {"majority_gap": 49}}},
+            "majority.d8.majority_gap = 49: expected at most sequence_length - 2 = 48",
+        ),
+        ({"majority": {"d8": {"classes": 51}}}, "majority.d8.classes = 51: expected at most"),
+        (
+            {"majority": {"d8": {"steps": 200000}}},
+            "majority.d8.steps = 200000: expected at most schedule_steps",
+        ),
+        ({"majority": {"d8": {"labellings": 1}}}, "each of the 69,413 admissible partitions"),
+        ({"majority": {"d8": {"steps": -5}}}, "majority.d8.steps = -5: expected integer at least 1"),
+        (
+            {"majority": {"d8": {"seeds": {"layer_norm": 3}}}},
+            "majority.d8.seeds = 'layer_norm': expected one of layernorm",
+        ),
+        (
+            {"norms": {"layernorm": "a:B"}},
+            "norms.layernorm = 'a:B': expected another name: this one is built in",
+        ),
+        (
+            {"norms": {"mine": "no_module:Norm"}, "majority": {"d8": {"seeds": {"mine": 1}}}},
+            "norms.mine: norm 'no_module:Norm' cannot be imported",
+        ),
+        ({"name": "published"}, '"published" is reserved'),
+        (
+            {"language_model": {"gpt": {"heads": 3}}},
+            "language_model.gpt.heads = 3: expected a divisor of d_model = 8",
+        ),
+        (
+            {"language_model": {"gpt": {"context_length": 64}}},
+            "text.long.longest = 1024: expected at most language_model.gpt.context_length = 64",
+        ),
+        ({"text": {"split": {"training": 0.9}}}, "expected shares that add up to 1"),
+        (
+            {"text": {"long": {"shortest": 2000}}},
+            "text.long.shortest = 2000: expected at most longest = 1024",
+        ),
+        ({"text": {"corpus": {"kind": "parquet"}}}, "text.corpus.paths = None: expected a value"),
+        ({"random_keys": {"keys": [9, 3]}}, "random_keys.keys = [9, 3]: expected [first, last]"),
+        (
+            {"random_keys": {"norms": ["none", "none"]}},
+            "random_keys.norms = ['none', 'none']: expected different",
+        ),
+        (
+            {"statements": {"placement": {"heads": 5}}},
+            "statements.placement.heads = 5: expected a divisor of",
+        ),
+        (
+            {"language_model": {"bert": {"task": "labelled"}}},
+            "language_model.bert.training = None: expected a source of kind hub with a label_column",
+        ),
+        ({"steps": 3}, "unknown key 'steps'"),
+        (
+            {"majority": {"only": ["d9"]}},
+            "majority.only = ['d9']: expected a list of experiments, some of d8",
+        ),
+        ({"majority": {"mine": {"like": "d9"}}}, "majority.mine.like = 'd9': expected another experiment"),
+        ({"majority": {"d8": {"like": "d3"}}}, "majority.d3.like = 'd8': expected another experiment"),
+        ({"majority": {"d8": None}}, "majority.d3.like = 'd8': expected another experiment"),
+    ],
+)
+def test_values_that_cannot_work_together_are_explained(overlay, says):
+    with pytest.raises(ValueError, match="not usable") as error:
+        load(merged(WRITTEN, overlay))
+    assert says in str(error.value)
+    assert "pydantic" not in str(error.value)
+
+
+def test_an_experiment_names_only_what_differs():
+    overlay = {"majority": {"mine": {"like": "d8", "sampling": "uniform", "seeds": {"scale": 2}}, "d3": None}}
+    settings = load(merged(WRITTEN, overlay))
+    assert [*settings.majority] == ["d8", "d8_uniform", "mine"]
+    mine, base = settings.majority["mine"], settings.majority["d8"]
+    assert mine.seeds == {"scale": 2}, "seeds are taken over as a whole or not at all"
+    assert mine == base.model_copy(update={"sampling": "uniform", "seeds": {"scale": 2}})
+
+
+def test_only_some_experiments_and_variants_are_kept():
+    overlay = {"majority": {"only": ["d3"], "d3": {"seeds": {"none": None}}}}
+    settings = load(merged(WRITTEN, overlay))
+    assert [*settings.majority] == ["d3"]
+    assert settings.majority["d3"].seeds == {"layernorm": 10, "scale_released": 10, "scale": 5}
+    assert settings.majority["d3"].steps == 10000 and settings.majority["d3"].sequence_length == 30
+
+
+@pytest.mark.parametrize("written", ["1e3", "1000", "1.0e+3", "1_000"])
+def test_numbers_are_read_as_their_writer_meant_them(written):
+    overlay = yaml.safe_load(f"majority: {{d8: {{steps: {written}, learning_rate: 1e-3}}}}")
+    d8 = load(merged(WRITTEN, overlay)).majority["d8"]
+    assert d8.steps == 1000 and isinstance(d8.steps, int) and d8.learning_rate == 0.001
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(ValueError, match="frozen"):
+        load(WRITTEN).majority["d8"].steps = 3
+
+
+def test_planning_imports_neither_torch_nor_pandas():
+    heavy = {"torch", "pandas", "numpy", "numba", "pyarrow", "matplotlib"}
+    program = f"import sys, layernorm_roles.planning; print(sorted({heavy} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_schema_is_printed():
+    done = subprocess.run([sys.executable, "-m", "layernorm_roles.settings"], capture_output=True, text=True)
+    assert json.loads(done.stdout) == for_editors()
+    assert not re.search(r'"(ge|le|gt|lt)":', done.stdout)
