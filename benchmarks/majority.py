@@ -23,23 +23,24 @@ import numba
 import numpy as np
 import torch
 import torch.nn.functional as F
-import yaml
 from torch import nn
 
 from layernorm_roles.majority import data, kernel
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
-from layernorm_roles.majority.train import train
+from layernorm_roles.majority.train import MajorityRun, train
+from layernorm_roles.planning import configured
+from layernorm_roles.settings.majority import MajorityExperiment
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 6000
 SHORT, LONG = 1, 21
-"""Steps of two trainings; their difference is that many steps less one, without start and evaluation."""
+"""Steps of two trainings; the difference of their times is that of LONG - SHORT steps, without start and evaluation."""
 PAIRED = 400
 """Steps for the comparison of one process with two."""
 
 
 class TokenTransformer(nn.Module):
-    """The released model as torch computes it, on tokens: the oracle of the tests."""
+    """The released model as torch computes it, on tokens."""
 
     def __init__(self, model: MajorityTransformer):
         super().__init__()
@@ -52,6 +53,7 @@ class TokenTransformer(nn.Module):
 
 
 def token_step(model: nn.Module, tokens: torch.Tensor, target: torch.Tensor) -> None:
+    """Forward and backward on tokens."""
     model.zero_grad()
     out = model(tokens)
     logits = out[0] if isinstance(out, tuple) else out  # the authors' model returns queries and keys, too
@@ -59,11 +61,13 @@ def token_step(model: nn.Module, tokens: torch.Tensor, target: torch.Tensor) -> 
 
 
 def count_step(model: MajorityTransformer, counts: torch.Tensor, label: torch.Tensor) -> None:
+    """Forward and backward on class counts, by PyTorch."""
     model.zero_grad()
-    pair_loss(model.tables(), counts, label)[0].backward()
+    pair_loss(model.loss_parameters(), counts, label)[0].backward()
 
 
-def authors_model(clone: Path, task: dict) -> nn.Module:
+def authors_model(clone: Path, settings: MajorityExperiment) -> nn.Module:
+    """The model of the authors' repository, from a clone of it."""
     path = clone / "majority" / "majority_exp.py"
     spec = importlib.util.spec_from_file_location("majority_exp", path)
     if spec is None or not path.is_file():
@@ -73,19 +77,22 @@ def authors_model(clone: Path, task: dict) -> nn.Module:
         spec.loader.exec_module(module)
     except ImportError as error:
         raise SystemExit(f"{path} cannot be imported: {error}") from None
-    return module.Model(task["classes"], task["dim"], 1, module.LAYER_NORM.WITH_PROJ)
+    return module.Model(settings.classes, settings.d_model, 1, module.LAYER_NORM.WITH_PROJ)
 
 
-def batch_of(task: dict, seed: int) -> data.Sequences:
-    frame = data.generate(task, seed)
+def batch_of(settings: MajorityExperiment, seed: int) -> data.Sequences:
+    """`BATCH` training sequences of a seed's data set."""
+    frame = data.generate(settings, seed)
     rows = frame[frame["split"] == "train"].sample(BATCH, random_state=0)
     return data.Sequences(np.stack(rows["counts"].tolist()), rows["label"].to_numpy(copy=True))
 
 
-def training_seconds(task: dict, sequences: data.Sequences, steps: int) -> float:
+def training_seconds(settings: MajorityExperiment, sequences: data.Sequences, steps: int) -> float:
+    """Seconds of a training with so many steps and two evaluations."""
     both = {"train": sequences, "test": sequences}
+    settings = settings.model_copy(update={"batch_size": BATCH, "steps": steps, "evaluate_every": steps})
     start = time.perf_counter()
-    train({**task, "steps": steps, "metrics_every": steps}, "layernorm", seed=0, data=both)
+    train(settings, MajorityRun("benchmark", "layernorm", "layernorm", seed=0), both)
     return time.perf_counter() - start
 
 
@@ -102,24 +109,26 @@ def in_processes(number: int, seed: int) -> float:
     return statistics.mean(float(process.communicate()[0]) for process in processes)
 
 
-def ways(task: dict, seed: int, authors: Path | None) -> dict[str, Callable[[], float]]:
+def ways(settings: MajorityExperiment, seed: int, authors: Path | None) -> dict[str, Callable[[], float]]:
     """Name of each way: function that returns the seconds of one step."""
-    sequences = batch_of(task, seed)
+    sequences = batch_of(settings, seed)
     counts, label = torch.from_numpy(sequences.counts), torch.from_numpy(sequences.label)
     present = (counts > 0).float().mean().item()
     print(
-        f"{len(counts):,} sequences of {task['sequence_length']} tokens, {present:.0%} of (sequence, class) present"
+        f"{len(counts):,} sequences of {settings.sequence_length} tokens, {present:.0%} of (sequence, class) present"
     )
 
-    classes = torch.arange(task["classes"])
+    classes = torch.arange(settings.classes)
     tokens = torch.stack([torch.repeat_interleave(classes, row) for row in counts.long()])
     target = label[:, None].expand_as(tokens)
 
     def model() -> MajorityTransformer:
         torch.manual_seed(0)
-        return MajorityTransformer(task["classes"], task["dim"], task["feed_forward"], "layernorm")
+        return MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, "layernorm")
 
     def once(function, *arguments, repeat=1) -> Callable[[], float]:
+        """A function that returns the seconds of one call of `function`."""
+
         def seconds() -> float:
             start = time.perf_counter()
             for _ in range(repeat):
@@ -129,25 +138,28 @@ def ways(task: dict, seed: int, authors: Path | None) -> dict[str, Callable[[], 
         return seconds
 
     def whole_step() -> float:
-        seconds = [training_seconds(task, sequences, steps) for steps in (SHORT, LONG)]
+        """Seconds of one step of a training."""
+        seconds = [training_seconds(settings, sequences, steps) for steps in (SHORT, LONG)]
         return (seconds[1] - seconds[0]) / (LONG - SHORT)
 
-    tables = [table.detach().numpy() for table in model().tables()]
+    parameters = [parameter.detach().numpy() for parameter in model().loss_parameters()]
     steps = {
         "tokens, torch.nn.TransformerEncoderLayer": once(
             token_step, TokenTransformer(model()), tokens, target
         ),
         "class counts, PyTorch": once(count_step, model(), counts, label, repeat=3),
         "class counts, kernel alone": once(
-            kernel.loss_and_gradients, sequences.counts, sequences.label, tables, repeat=10
+            kernel.loss_and_gradients, sequences.counts, sequences.label, parameters, repeat=10
         ),
         "class counts, kernel, whole step with Adam": whole_step,
         "class counts, kernel, evaluation only": once(
-            kernel.loss_only, sequences.counts, sequences.label, tables, repeat=10
+            kernel.loss_only, sequences.counts, sequences.label, parameters, repeat=10
         ),
     }
     if authors:
-        steps["tokens, the authors' Model"] = once(token_step, authors_model(authors, task), tokens, target)
+        steps["tokens, the authors' Model"] = once(
+            token_step, authors_model(authors, settings), tokens, target
+        )
     return steps
 
 
@@ -162,16 +174,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
 
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    task = {**config["majority"]["d8"], "batch": BATCH}
+    settings = configured(ROOT / "config.yaml", {}).majority["d8"]
     if options.paired:
-        sequences = batch_of(task, options.seed)
-        training_seconds(task, sequences, SHORT)
+        sequences = batch_of(settings, options.seed)
+        training_seconds(settings, sequences, SHORT)
         print("ready", flush=True)
         sys.stdin.readline()
-        print(training_seconds(task, sequences, PAIRED))
+        print(training_seconds(settings, sequences, PAIRED))
         return
-    steps = ways(task, options.seed, options.authors)
+    steps = ways(settings, options.seed, options.authors)
     for step in steps.values():
         step()  # compilation, caches
     seconds = {name: [] for name in steps}

@@ -22,6 +22,8 @@ import torch
 import yaml
 
 from layernorm_roles.majority import data, train
+from layernorm_roles.planning import configured
+from layernorm_roles.settings.majority import MajorityExperiment
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIANTS = ("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small")
@@ -29,18 +31,17 @@ TABLE = "results/overhead/parquet/majority_metrics.parquet"
 
 
 def configuration(runs: int, steps: int, seeds_per_job: int) -> dict:
-    """Experiment d8 with `runs` runs and little data; the other experiments without runs."""
+    """An overlay of config.yaml: experiment d8 alone, with `runs` runs and little data."""
     seeds = [len(range(first, runs, len(VARIANTS))) for first in range(len(VARIANTS))]
     d8 = {
         "sequences": 4000,
-        "batch": 500,
+        "batch_size": 500,
         "steps": steps,
-        "metrics_every": steps // 4,
+        "evaluate_every": steps // 4,
         "seeds": dict(zip(VARIANTS, seeds, strict=True)),
         "seeds_per_job": seeds_per_job,
     }
-    none = {"seeds": dict.fromkeys(VARIANTS, 0)}
-    return {"name": "overhead", "device": "cpu", "majority": {"d8": d8, "d3": none, "d8_uniform": none}}
+    return {"name": "overhead", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}
 
 
 def snakemake(folder: Path, cores: int, *targets: str) -> float:
@@ -65,18 +66,18 @@ def snakemake(folder: Path, cores: int, *targets: str) -> float:
     return time.monotonic() - began
 
 
-def work(folder: Path, task: dict, sample: int) -> float:
+def work(folder: Path, settings: MajorityExperiment, sample: int) -> float:
     """Seconds that one run takes in a process that has done one already: reading, training, writing."""
     torch.set_num_threads(1)
     for number in range(sample + 1):
         if number == 1:
             began = time.monotonic()
         seed, norm = number // len(VARIANTS), VARIANTS[number % len(VARIANTS)]
-        sequences = data.load(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet")
-        result = train.train(task, norm, seed, sequences)
-        run = {"experiment": "d8", "variant": norm, "seed": seed}
-        files = [folder / name for name in ("metrics.parquet", "vectors.parquet", "weights.safetensors")]
-        train.write(result, run, task, norm, "cpu", files)
+        written = (folder / name for name in ("metrics.parquet", "vectors.parquet", "weights.safetensors"))
+        files = train.RunFiles(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet", *written)
+        run = train.MajorityRun("d8", norm, norm, seed)
+        result = train.train(settings, run, data.load(files.data))
+        train.write(result, settings, run, "cpu", files)
     return (time.monotonic() - began) / sample
 
 
@@ -103,20 +104,19 @@ def main() -> None:
             shutil.copy(ROOT / name, folder)
         rows = []
         for seeds_per_job in options.seeds_per_job:
-            settings = configuration(options.runs, options.steps, seeds_per_job)
-            (folder / "tiny.yaml").write_text(yaml.safe_dump(settings))
-            d8 = settings["majority"]["d8"]
+            overlay = configuration(options.runs, options.steps, seeds_per_job)
+            (folder / "tiny.yaml").write_text(yaml.safe_dump(overlay))
+            d8 = configured(ROOT / "config.yaml", overlay).majority["d8"]
             shutil.rmtree(folder / "results", ignore_errors=True)
-            seeds = range(max(d8["seeds"].values()))
+            seeds = range(max(d8.seeds.values()))
             snakemake(
                 folder,
                 options.cores,
                 *(f"results/overhead/data/majority/d8/seed_{seed}.parquet" for seed in seeds),
             )
             wall = snakemake(folder, options.cores, TABLE)
-            jobs = sum(-(-number // seeds_per_job) for number in d8["seeds"].values())
-            task = yaml.safe_load((ROOT / "config.yaml").read_text())["majority"]["d8"] | d8
-            own = work(folder, task, min(20, options.runs - 1)) * options.runs / options.cores
+            jobs = sum(-(-number // seeds_per_job) for number in d8.seeds.values())
+            own = work(folder, d8, min(20, options.runs - 1)) * options.runs / options.cores
             rows.append((seeds_per_job, jobs, own, in_jobs(folder) / options.cores, wall))
     print(f"{options.runs} majority runs of {options.steps:,} steps on {options.cores} cores:\n")
     print("| seeds a process | training jobs | work, s | in jobs, s | wall, s | beyond work | beyond jobs |")

@@ -1,96 +1,54 @@
+"""The drawn sequences: their partitions, labels and split, and the file they are kept in."""
+
+import json
 from collections import Counter
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
+from default_settings import example
 from scipy import stats
 
-from layernorm_roles.majority import data, partitions
+from layernorm_roles import partitions, store
+from layernorm_roles.majority import data, sampling
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.settings import MajorityExperiment
 
-TASK = {
-    "sequence_length": 50,
-    "classes": 20,
-    "gap": 6,
-    "sequences": 5000,
-    "labellings": 10,
-    "sampling": "depth_first",
-    "split": "rows",
-    "test_share": 0.2,
-}
+PAPER = {"sequence_length": 50, "classes": 20, "majority_gap": 6, "labellings": 10, "test_share": 0.2}
+RELEASED = {"sampling": "depth_first", "split": "rows"}
+
+
+def task(**changes):
+    return example(MajorityExperiment, **{**PAPER, **RELEASED, "sequences": 5000, **changes})
 
 
 def arrays(frame):
     return np.stack(frame.counts), frame.label.to_numpy(), (frame.split == "test").to_numpy()
 
 
-def listed(length, classes, gap):
-    """All admissible partitions, by a recursion of its own."""
-
-    def falling(rest, largest):
-        if rest == 0:
-            yield ()
-        for part in range(min(rest, largest), 0, -1):
-            for others in falling(rest - part, part):
-                yield (part, *others)
-
-    return [p for p in falling(length, length) if 2 <= len(p) <= classes and p[0] - p[1] >= gap]
+def shapes(counts):
+    """The partitions of sequences: their counts without the names of the classes."""
+    return [tuple(row) for row in np.sort(counts, axis=1)]
 
 
-def test_the_papers_task_has_69413_admissible_partitions():
-    assert partitions.count_admissible(50, 20, 6) == 69_413
-
-
-@pytest.mark.parametrize("task", [(12, 4, 2), (12, 12, 1), (15, 3, 6), (9, 2, 7), (20, 6, 3)])
-def test_partitions_are_counted_and_numbered_without_gap_or_repeat(task):
-    expected = listed(*task)
-    assert partitions.count_admissible(*task) == len(expected)
-    assert sorted(partitions._unrank(rank, *task) for rank in range(len(expected))) == sorted(expected)
-    walked = partitions.depth_first(*task, len(expected), np.random.default_rng(0))
-    assert sorted(walked) == sorted(expected)
+@pytest.mark.parametrize("draw", [sampling.depth_first, sampling.uniform])
+@pytest.mark.parametrize("sizes", [(12, 4, 2), (12, 12, 1), (9, 2, 7), (20, 6, 3)])
+def test_drawing_as_many_as_there_are_gives_every_partition_once(draw, sizes):
+    number = partitions.count_admissible(*sizes)
+    drawn = draw(*sizes, number, np.random.default_rng(0))
+    assert sorted(drawn) == sorted(partitions.admissible_partition(rank, *sizes) for rank in range(number))
+    assert {type(part) for partition in drawn for part in partition} == {int}
 
 
 def test_uniform_sampling_is_uniform():
-    task = (16, 5, 2)
-    expected = listed(*task)
+    sizes = (16, 5, 2)
+    number = partitions.count_admissible(*sizes)
     drawn = Counter(
-        partitions.uniform(*task, 1, np.random.default_rng(i))[0] for i in range(40 * len(expected))
+        sampling.uniform(*sizes, 1, np.random.default_rng(seed))[0] for seed in range(40 * number)
     )
-    assert stats.chisquare([drawn[p] for p in expected]).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("sampling", ["depth_first", "uniform"])
-@pytest.mark.parametrize("split", ["rows", "partitions"])
-def test_sequences_have_the_length_the_gap_and_their_label(sampling, split):
-    counts, label, test = arrays(data.generate(TASK | {"sampling": sampling, "split": split}, seed=3))
-    assert counts.shape == (5010, 20)
-    assert (counts.sum(axis=1) == 50).all()
-    ordered = np.sort(counts, axis=1).astype(int)
-    assert (ordered[:, -1] - ordered[:, -2] >= 6).all()
-    assert (counts.argmax(axis=1) == label).all()
-    assert test.sum() == 1002 if split == "rows" else abs(test.sum() - 1002) <= 10
-
-
-def test_the_released_sizes():
-    frame = data.generate(TASK | {"sequences": 100_000}, seed=0)
-    assert frame.split.value_counts().to_dict() == {"train": 80_008, "test": 20_002}
-
-
-def test_rows_split_in_the_proportions_of_the_labels():
-    _, label, test = arrays(data.generate(TASK, seed=1))
-    share = np.bincount(label[test], minlength=20) / np.bincount(label, minlength=20)
-    assert abs(share - 0.2).max() < 0.005
-
-
-def test_no_partition_is_in_both_when_split_by_partitions():
-    def shapes(rows):
-        return {tuple(row) for row in np.sort(rows, axis=1)}
-
-    for sampling in ("depth_first", "uniform"):
-        by_partition = TASK | {"sampling": sampling, "split": "partitions"}
-        counts, _, test = arrays(data.generate(by_partition, seed=2))
-        assert not shapes(counts[test]) & shapes(counts[~test])
-    counts, _, test = arrays(data.generate(TASK, seed=2))
-    assert len(shapes(counts[test]) & shapes(counts[~test])) > 0.8 * len(shapes(counts[test]))
+    assert len(drawn) == number
+    assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
 
 
 def test_depth_first_walk_shares_its_smallest_parts():
@@ -100,11 +58,83 @@ def test_depth_first_walk_shares_its_smallest_parts():
         return np.mean([p[-1] == q[-1] for p, q in pairwise(drawn)])
 
     rng = np.random.default_rng(0)
-    assert shared(partitions.depth_first(50, 20, 6, 2000, rng)) > 0.99
-    assert shared(partitions.uniform(50, 20, 6, 2000, rng)) < 0.95
+    assert shared(sampling.depth_first(50, 20, 6, 2000, rng)) > 0.99
+    assert shared(sampling.uniform(50, 20, 6, 2000, rng)) < 0.95
 
 
-def test_a_seed_gives_the_same_data_and_another_seed_others():
-    first, again, other = (data.generate(TASK, seed) for seed in (5, 5, 6))
-    assert np.array_equal(np.stack(first.counts), np.stack(again.counts))
+@pytest.mark.parametrize("drawn_by", ["depth_first", "uniform"])
+@pytest.mark.parametrize("split", ["rows", "partitions"])
+def test_sequences_have_the_length_the_gap_and_their_label(drawn_by, split):
+    counts, label, test = arrays(data.generate(task(sampling=drawn_by, split=split), seed=3))
+    assert counts.shape == (5010, 20)
+    assert (counts.sum(axis=1) == 50).all()
+    ordered = np.sort(counts, axis=1).astype(int)
+    assert (ordered[:, -1] - ordered[:, -2] >= 6).all()
+    assert (counts.argmax(axis=1) == label).all()
+    assert test.sum() == 1002 if split == "rows" else abs(test.sum() - 1002) <= 10
+
+
+@pytest.mark.parametrize("drawn_by", ["depth_first", "uniform"])
+def test_every_drawn_partition_has_so_many_sequences_with_random_classes(drawn_by):
+    counts, label, _ = arrays(data.generate(task(sampling=drawn_by), seed=4))
+    assert set(Counter(shapes(counts)).values()) == {10}, "no partition is drawn twice"
+    assert len({tuple(row) for row in counts}) > 0.99 * len(counts)
+    assert stats.chisquare(np.bincount(label, minlength=20)).pvalue > 1e-4
+
+
+def test_the_released_sizes():
+    frame = data.generate(task(sequences=100_000), seed=0)
+    assert frame.split.value_counts().to_dict() == {"train": 80_008, "test": 20_002}
+
+
+def test_rows_split_in_the_proportions_of_the_labels():
+    _, label, test = arrays(data.generate(task(), seed=1))
+    share = np.bincount(label[test], minlength=20) / np.bincount(label, minlength=20)
+    assert abs(share - 0.2).max() < 0.005
+
+
+def test_no_partition_is_in_both_when_split_by_partitions():
+    for drawn_by in ("depth_first", "uniform"):
+        counts, _, test = arrays(data.generate(task(sampling=drawn_by, split="partitions"), seed=2))
+        assert not {*shapes(counts[test])} & {*shapes(counts[~test])}
+    counts, _, test = arrays(data.generate(task(), seed=2))
+    shared = {*shapes(counts[test])} & {*shapes(counts[~test])}
+    assert len(shared) > 0.8 * len({*shapes(counts[test])})
+
+
+def test_a_seed_gives_equal_data_and_another_seed_others():
+    first, again, other = (data.generate(task(), seed) for seed in (5, 5, 6))
+    pd.testing.assert_frame_equal(first, again)
     assert not np.array_equal(np.stack(first.counts), np.stack(other.counts))
+
+
+def test_a_file_keeps_each_sequence_on_its_side(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "split": ["test", "train", "train", "test", "train"],
+            "label": [2, 0, 1, 2, 0],
+            "counts": [[0, 1, 3], [4, 0, 0], [1, 3, 0], [1, 0, 3], [2, 1, 1]],
+        }
+    )
+    store.write(frame, "majority_data", tmp_path / "data.parquet", {})
+    sets = data.load(tmp_path / "data.parquet")
+    assert sets["train"].counts.tolist() == [[4, 0, 0], [1, 3, 0], [2, 1, 1]]
+    assert sets["train"].label.tolist() == [0, 1, 0]
+    assert sets["test"].counts.tolist() == [[0, 1, 3], [1, 0, 3]]
+    assert sets["test"].label.tolist() == [2, 2]
+
+
+def test_a_data_set_is_written_with_the_settings_and_the_stream_that_make_it(tmp_path):
+    settings, path = task(sequences=300), tmp_path / "data.parquet"
+    data.write(settings, 3, path)
+    pd.testing.assert_frame_equal(store.read(path, "majority_data"), data.generate(settings, 3))
+    origin = store.read_provenance(path)
+    assert origin["seed_rule"] == Stream.MAJORITY_DATA.sentence
+    plain = json.loads(origin["config"])
+    assert data.experiment_of(plain) == settings.model_copy(update={"seeds": {}, "seeds_per_job": 1})
+
+
+def test_the_settings_of_a_run_do_not_say_how_many_runs_there_are():
+    one, more = task(seeds={"layernorm": 1}), task(seeds={"layernorm": 9, "none": 3}, seeds_per_job=4)
+    assert data.run_settings(one) == data.run_settings(more)
+    assert data.run_settings(one) != data.run_settings(task(steps=one.steps - 1))

@@ -7,9 +7,10 @@ from numba import njit
 from oracle import loss_and_correct
 
 from layernorm_roles.majority import kernel
-from layernorm_roles.majority.compiled import compiled_gradient, compiled_loss
-from layernorm_roles.majority.model import MajorityTransformer, Tables, pair_loss
-from layernorm_roles.majority.train import flatten
+from layernorm_roles.majority.gradients import compiled_gradient, compiled_loss, flatten
+from layernorm_roles.majority.kernel import elementary
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.parameters import LossParameters, Sizes
 
 
 def batch_of(sequences, classes, length, seed=0):
@@ -23,32 +24,36 @@ def batch_of(sequences, classes, length, seed=0):
     return counts, counts.argmax(axis=1)
 
 
-def tables_of(classes, dim, hidden, size=1.0, peak=1.0, seed=0):
-    """Random tables in float64; `size` scales all but the scores of the attention, whose spread is about `peak`."""
-    rng = np.random.default_rng([seed, classes, dim, hidden])
-    shapes = kernel.Sizes(classes, dim, hidden).shapes
-    tables = Tables(*(0.4 * size * rng.standard_normal(shape) for shape in shapes))
-    normed, w = rng.standard_normal(shapes.normed), rng.standard_normal(shapes.in_weight) / np.sqrt(dim)
-    w[:dim] *= peak
-    return tables._replace(
-        normed=normed, in_weight=w, embedding=2.5 * tables.embedding, norm_gain=1 + tables.norm_gain
+def parameters_of(classes, d_model, d_ff, size=1.0, peak=1.0, seed=0):
+    """Random float64 parameters; `size` scales all but the scores of the attention, whose spread is about `peak`."""
+    rng = np.random.default_rng([seed, classes, d_model, d_ff])
+    shapes = Sizes(classes, d_model, d_ff).shapes
+    parameters = LossParameters(*(0.4 * size * rng.standard_normal(shape) for shape in shapes))
+    normed, w = rng.standard_normal(shapes.normed), rng.standard_normal(shapes.in_weight) / np.sqrt(d_model)
+    w[:d_model] *= peak
+    return parameters._replace(
+        normed=normed, in_weight=w, embedding=2.5 * parameters.embedding, norm_gain=1 + parameters.norm_gain
     )
 
 
-def by_autograd(counts, label, tables):
-    leaves = Tables(*(torch.tensor(table, requires_grad=True) for table in tables))
+def by_autograd(counts, label, parameters):
+    leaves = LossParameters(*(torch.tensor(array, requires_grad=True) for array in parameters))
     loss, correct = pair_loss(leaves, torch.from_numpy(counts), torch.from_numpy(label))
-    return loss.item(), correct.item(), Tables(*(g.numpy() for g in torch.autograd.grad(loss, leaves)))
+    return (
+        loss.item(),
+        correct.item(),
+        LossParameters(*(g.numpy() for g in torch.autograd.grad(loss, leaves))),
+    )
 
 
 def largest_error(gradients, expected):
-    """Largest error of any gradient, relative to the largest entry of its table's (or 1e-3 if that is less)."""
+    """Largest error of any gradient, relative to the largest entry of its array's (or 1e-3 if that is less)."""
     return max(
         np.abs(g - e).max() / max(np.abs(e).max(), 1e-3) for g, e in zip(gradients, expected, strict=True)
     )
 
 
-# sequences, classes, dim, hidden, length: the experiments', more than one block, and nothing a multiple of a tile
+# sequences, classes, d_model, d_ff, length: the experiments', more than one block, and nothing a multiple of a tile
 SIZES = [(600, 20, 8, 8, 50), (257, 20, 3, 3, 50), (1, 2, 3, 5, 3), (700, 7, 5, 11, 13), (40, 3, 16, 1, 200)]
 REGIMES = {"initial": (1.0, 0.3), "trained": (2.0, 4.0), "peaked": (2.0, 12.0)}
 
@@ -56,11 +61,11 @@ REGIMES = {"initial": (1.0, 0.3), "trained": (2.0, 4.0), "peaked": (2.0, 12.0)}
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_gradients_equal_autograd(size, regime):
-    sequences, classes, dim, hidden, length = size
+    sequences, classes, d_model, d_ff, length = size
     counts, label = batch_of(sequences, classes, length)
-    tables = tables_of(classes, dim, hidden, *REGIMES[regime])
-    loss, correct, gradients = kernel.loss_and_gradients(counts, label, tables)
-    expected_loss, expected_correct, expected = by_autograd(counts, label, tables)
+    parameters = parameters_of(classes, d_model, d_ff, *REGIMES[regime])
+    loss, correct, gradients = kernel.loss_and_gradients(counts, label, parameters)
+    expected_loss, expected_correct, expected = by_autograd(counts, label, parameters)
     assert loss == pytest.approx(expected_loss, rel=1e-12)
     assert correct == expected_correct
     assert largest_error(gradients, expected) < 1e-10
@@ -81,7 +86,7 @@ def test_parameters_gradients_equal_those_on_tokens_before_and_after_training(no
         on_tokens, correct_on_tokens = loss_and_correct(model, counts, label)
         expected = torch.autograd.grad(on_tokens, tuple(model.parameters()))
         losses.append(set_gradient(counts, label))
-        loss, correct = compiled_loss(model.tables(), counts, label)
+        loss, correct = compiled_loss(model.loss_parameters(), counts, label)
         assert losses[-1] == loss == pytest.approx(on_tokens.item(), rel=1e-12)
         assert correct == correct_on_tokens
         for parameter, other in zip(model.parameters(), expected, strict=True):
@@ -95,8 +100,10 @@ def test_parameters_gradients_equal_those_on_tokens_before_and_after_training(no
 @pytest.mark.parametrize("regime", ["initial", "trained"])
 def test_float32_is_as_exact_as_its_inputs(regime):
     counts, label = batch_of(3000, 20, 50)
-    single = Tables(*(table.astype(np.float32) for table in tables_of(20, 8, 8, *REGIMES[regime])))
-    double = Tables(*(table.astype(np.float64) for table in single))
+    single = LossParameters(
+        *(array.astype(np.float32) for array in parameters_of(20, 8, 8, *REGIMES[regime]))
+    )
+    double = LossParameters(*(array.astype(np.float64) for array in single))
     loss, correct, gradients = kernel.loss_and_gradients(counts, label, single)
     expected_loss, expected_correct, expected = kernel.loss_and_gradients(counts, label, double)
     assert {gradient.dtype for gradient in gradients} == {np.dtype(np.float32)}
@@ -108,10 +115,10 @@ def test_float32_is_as_exact_as_its_inputs(regime):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_loss_alone_and_a_second_call_give_the_same_bytes(dtype):
     counts, label = batch_of(1000, 20, 50)
-    tables = Tables(*(table.astype(dtype) for table in tables_of(20, 8, 8)))
-    loss, correct, gradients = kernel.loss_and_gradients(counts, label, tables)
-    again, _, gradients_again = kernel.loss_and_gradients(counts, label, tables)
-    assert kernel.loss_only(counts, label, tables) == (loss, correct)
+    parameters = LossParameters(*(array.astype(dtype) for array in parameters_of(20, 8, 8)))
+    loss, correct, gradients = kernel.loss_and_gradients(counts, label, parameters)
+    again, _, gradients_again = kernel.loss_and_gradients(counts, label, parameters)
+    assert kernel.loss_only(counts, label, parameters) == (loss, correct)
     assert again == loss
     for gradient, other in zip(gradients, gradients_again, strict=True):
         assert gradient.tobytes() == other.tobytes()
@@ -119,10 +126,10 @@ def test_loss_alone_and_a_second_call_give_the_same_bytes(dtype):
 
 def test_the_batch_is_the_token_weighted_mean_of_its_parts():
     counts, label = batch_of(901, 20, 50)
-    tables = tables_of(20, 8, 8)
-    whole, correct, gradients = kernel.loss_and_gradients(counts, label, tables)
+    parameters = parameters_of(20, 8, 8)
+    whole, correct, gradients = kernel.loss_and_gradients(counts, label, parameters)
     parts = [
-        kernel.loss_and_gradients(counts[part], label[part], tables)
+        kernel.loss_and_gradients(counts[part], label[part], parameters)
         for part in (slice(0, 300), slice(300, 901))
     ]
     weights = np.array([300, 601]) / 901
@@ -133,19 +140,19 @@ def test_the_batch_is_the_token_weighted_mean_of_its_parts():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", Tables._fields)
+@pytest.mark.parametrize("name", LossParameters._fields)
 def test_nan_stays_nan(name, dtype):
     counts, label = batch_of(300, 20, 50)
-    tables = Tables(*(table.astype(dtype) for table in tables_of(20, 8, 8)))
-    getattr(tables, name).reshape(-1)[0] = np.nan
-    loss, _, gradients = kernel.loss_and_gradients(counts, label, tables)
+    parameters = LossParameters(*(array.astype(dtype) for array in parameters_of(20, 8, 8)))
+    getattr(parameters, name).reshape(-1)[0] = np.nan
+    loss, _, gradients = kernel.loss_and_gradients(counts, label, parameters)
     assert np.isnan(loss)
     assert np.isnan(gradients.embedding).any()
 
 
-def test_a_vector_of_tables_of_another_length_is_refused():
+def test_a_vector_of_parameters_of_another_length_is_refused():
     counts, label = batch_of(30, 5, 50)
-    sizes = kernel.Sizes(5, 4, 3)
+    sizes = Sizes(5, 4, 3)
     assert sizes.total == sum(sizes.entries)
     for length in (sizes.total - 1, sizes.total + 1):
         with pytest.raises(ValueError, match=f"{length} entries together: expected {sizes.total}"):
@@ -154,33 +161,33 @@ def test_a_vector_of_tables_of_another_length_is_refused():
 
 def test_an_overflow_leaves_nothing_for_the_next_call():
     counts, label = batch_of(257, 7, 13)
-    tables = tables_of(7, 5, 11)
-    before = kernel.loss_and_gradients(counts, label, tables)
+    parameters = parameters_of(7, 5, 11)
+    before = kernel.loss_and_gradients(counts, label, parameters)
     with np.errstate(over="ignore"):
-        kernel.loss_and_gradients(counts, label, [1e300 * table for table in tables])
-    after = kernel.loss_and_gradients(counts, label, tables)
+        kernel.loss_and_gradients(counts, label, [1e300 * array for array in parameters])
+    after = kernel.loss_and_gradients(counts, label, parameters)
     assert after[:2] == before[:2]
     assert all(map(np.array_equal, after[2], before[2]))
 
 
 def test_the_first_of_tied_classes_is_the_prediction():
     counts, label = batch_of(300, 5, 50)
-    tables = tables_of(5, 4, 4)
-    tables.embedding[:] = tables.embedding[0]
-    _, correct = kernel.loss_only(counts, label, tables)
+    parameters = parameters_of(5, 4, 4)
+    parameters.embedding[:] = parameters.embedding[0]
+    _, correct = kernel.loss_only(counts, label, parameters)
     assert correct == 50 * (label == 0).sum() > 0
 
 
 @njit
 def exp_all(x, out):
     for i in range(len(x)):
-        out[i] = kernel._exp(x[i])
+        out[i] = elementary.exp(x[i])
 
 
 @njit
 def log_all(x, out):
     for i in range(len(x)):
-        out[i] = kernel._log(x[i])
+        out[i] = elementary.log(x[i])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -210,12 +217,12 @@ def test_errors_of_exponential_and_logarithm_in_units_in_the_last_place(dtype):
         (lambda c, label, t: (0 * c, label, t), "not all 0"),
         (lambda c, label, t: (c, label + 1, t), "below 5"),
         (lambda c, label, t: (c, label[:-1], t), "labels of shape"),
-        (lambda c, label, t: (c, label, t._replace(w2=t.w2.T[:, :2])), "table w2"),
-        (lambda c, label, t: (c, label, t._replace(b2=t.b2.astype(np.float32))), "table b2 is float32"),
+        (lambda c, label, t: (c, label, t._replace(w2=t.w2.T[:, :2])), "parameter w2"),
+        (lambda c, label, t: (c, label, t._replace(b2=t.b2.astype(np.float32))), "parameter b2 is float32"),
     ],
 )
 def test_what_does_not_fit_is_named(change, named):
     counts, label = batch_of(30, 5, 50)
     label[0] = 4
     with pytest.raises(ValueError, match=named):
-        kernel.loss_only(*change(counts, label, tables_of(5, 4, 3)))
+        kernel.loss_only(*change(counts, label, parameters_of(5, 4, 3)))

@@ -5,24 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from default_settings import example
 from oracle import TokenTransformer, loss_and_correct, tokens_of
 
 from layernorm_roles import norms
 from layernorm_roles.majority import data
-from layernorm_roles.majority.compiled import compiled_gradient, compiled_loss
+from layernorm_roles.majority.gradients import autograd_gradient, compiled_gradient, compiled_loss, flatten
 from layernorm_roles.majority.model import MajorityTransformer, attention_and_values, pair_loss
-from layernorm_roles.majority.train import autograd_gradient, flatten
+from layernorm_roles.settings import MajorityExperiment
 
-TASK = {
-    "sequence_length": 50,
-    "classes": 20,
-    "gap": 6,
-    "sequences": 300,
-    "labellings": 10,
-    "sampling": "uniform",
-    "split": "rows",
-    "test_share": 0.2,
-}
+TASK = example(MajorityExperiment, sequences=300, labellings=10, sampling="uniform", split="rows")
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +23,9 @@ def batch():
     return torch.from_numpy(np.stack(frame.counts)), torch.from_numpy(frame.label.to_numpy(copy=True))
 
 
-def model_of(variant, dim=8, classes=20, sharpened=1.0):
+def model_of(variant, d_model=8, classes=20, sharpened=1.0):
     torch.manual_seed(1)
-    model = MajorityTransformer(classes, dim, dim, variant).double()
+    model = MajorityTransformer(classes, d_model, d_model, variant).double()
     with torch.no_grad():
         model.layer.self_attn.in_proj_weight.mul_(sharpened)
         model.layer.norm2.bias.normal_()
@@ -54,7 +46,7 @@ def test_loss_and_every_gradient_equal_the_token_level_models(variant, gradient,
     for _ in range(2):  # set, not added to
         loss = set_gradient(*batch)
     with torch.no_grad():
-        losses = [loss_of(model.tables(), *batch) for loss_of in (pair_loss, compiled_loss)]
+        losses = [loss_of(model.loss_parameters(), *batch) for loss_of in (pair_loss, compiled_loss)]
 
     assert all(our_right == right for _, our_right in losses)
     for ours in (loss, *(value for value, _ in losses)):
@@ -91,18 +83,18 @@ def test_scores_of_keys_and_queries_are_the_attention(variant, batch):
 
 def test_equal_attention_reads_off_the_counts():
     """A control by hand: with W_Q = 0 every key gets the same weight, so attention is the mean over tokens."""
-    model = model_of("layernorm", dim=4, classes=3)
+    model = model_of("layernorm", d_model=4, classes=3)
     with torch.no_grad():
         model.layer.self_attn.in_proj_weight[:4] = 0
-    tables = model.tables()
-    attention, values = attention_and_values(tables)
+    parameters = model.loss_parameters()
+    attention, values = attention_and_values(parameters)
     assert torch.equal(attention, torch.ones(3, 3, dtype=torch.float64))
     counts = torch.tensor([[7, 2, 1]], dtype=torch.uint8)
     mean = (counts.double() @ values / 10).squeeze(0)
-    y = tables.embedding + tables.out_bias + mean
-    z = torch.nn.functional.layer_norm(y, (4,), tables.norm_gain, tables.norm_bias, eps=0.0)
-    r = y + torch.relu(z @ tables.w1.T + tables.b1) @ tables.w2.T + tables.b2
-    log_p = torch.log_softmax(r @ tables.embedding.T, dim=-1)[:, 0]
+    y = parameters.embedding + parameters.out_bias + mean
+    z = torch.nn.functional.layer_norm(y, (4,), parameters.norm_gain, parameters.norm_bias, eps=0.0)
+    r = y + torch.relu(z @ parameters.w1.T + parameters.b1) @ parameters.w2.T + parameters.b2
+    log_p = torch.log_softmax(r @ parameters.embedding.T, dim=-1)[:, 0]
     expected = -(torch.tensor([0.7, 0.2, 0.1]).double() @ log_p)
-    loss, _ = pair_loss(tables, counts, torch.tensor([0]))
+    loss, _ = pair_loss(parameters, counts, torch.tensor([0]))
     assert math.isclose(loss.item(), expected.item(), rel_tol=1e-7)

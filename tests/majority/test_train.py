@@ -1,35 +1,57 @@
+"""Training runs: equal bytes, resumption, the released optimisation, and metrics as an oracle on tokens has them."""
+
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from default_settings import example
+from oracle import loss_and_correct
 
-from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles import checkpoint, store
 from layernorm_roles.majority import data, kernel, train
-from layernorm_roles.majority.model import pair_loss
+from layernorm_roles.majority.evaluation import query_angle
+from layernorm_roles.majority.gradients import autograd_gradient, gradient_on
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.train import MajorityRun, RunFiles
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings import MajorityExperiment
 
-TASK = {
-    "sequence_length": 20,
-    "classes": 6,
-    "gap": 3,
-    "sequences": 600,
-    "labellings": 5,
-    "sampling": "uniform",
-    "split": "rows",
-    "test_share": 0.2,
-    "dim": 4,
-    "feed_forward": 5,
-    "batch": 100,
-    "steps": 60,
-    "schedule_steps": 120,
-    "learning_rate": 0.01,
-    "metrics_every": 20,
-    "checkpoint_every": 7,
-}
+
+def task(**changes):
+    """A small experiment, trained in less than a second."""
+    return example(
+        MajorityExperiment,
+        **{
+            "sequence_length": 20,
+            "classes": 6,
+            "majority_gap": 3,
+            "sequences": 600,
+            "labellings": 5,
+            "sampling": "uniform",
+            "split": "rows",
+            "test_share": 0.2,
+            "d_model": 4,
+            "d_ff": 5,
+            "batch_size": 100,
+            "steps": 60,
+            "schedule_steps": 120,
+            "learning_rate": 0.01,
+            "evaluate_every": 20,
+            "checkpoint_every": 7,
+            **changes,
+        },
+    )
+
+
+def run_of(norm, seed):
+    return MajorityRun("small", norm, norm, seed)
 
 
 @pytest.fixture(scope="module")
 def sets():
-    frame = data.generate(TASK, seed=0)
+    frame = data.generate(task(), seed=0)
     split = (frame.split == "test").to_numpy()
     counts, label = np.stack(frame.counts), frame.label.to_numpy()
     return {
@@ -37,8 +59,8 @@ def sets():
     }
 
 
-def test_the_same_seed_gives_the_same_bytes_and_learns(sets):
-    first, again = (train.train(TASK, "layernorm", 3, sets) for _ in range(2))
+def test_a_seed_gives_equal_bytes_and_learns(sets):
+    first, again = (train.train(task(), run_of("layernorm", 3), sets) for _ in range(2))
     pd.testing.assert_frame_equal(first.metrics, again.metrics, check_exact=True)
     for name, value in first.model.state_dict().items():
         assert torch.equal(value, again.model.state_dict()[name]), name
@@ -49,42 +71,47 @@ def test_the_same_seed_gives_the_same_bytes_and_learns(sets):
 
 
 class Killed(Exception):
-    pass
+    """Raised by the tests in the place of a signal that ends the process."""
 
 
 @pytest.mark.parametrize("checkpoints", [1, 5, 8])
 @pytest.mark.parametrize("norm", ["layernorm", "stateful:Stateful"])
-def test_a_killed_run_goes_on_to_the_same_bytes(sets, tmp_path, monkeypatch, norm, checkpoints):
+def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, checkpoints):
     """Killed at its first, a middle and its last checkpoint, the last one after more than ten epochs."""
-    whole = train.train(TASK, norm, 3, sets)
-    kept = Checkpoint(tmp_path / "checkpoint", {"seed": 3})
-    save, left = Checkpoint.save, iter(range(checkpoints - 1, -1, -1))
-
-    def save_and_die(*args):
-        save(*args)
-        if next(left) == 0:
-            raise Killed
-
+    whole = train.train(task(), run_of(norm, 3), sets)
+    kept = checkpoint.Checkpoint(tmp_path / "checkpoint", {"seed": 3})
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "save", save_and_die)
+        patch.setattr(checkpoint.Checkpoint, "save", killed_after(checkpoints))
         with pytest.raises(Killed):
-            train.train(TASK, norm, 3, sets, checkpoint=kept)
+            train.train(task(), run_of(norm, 3), sets, checkpoint=kept)
     torch.manual_seed(999)
     taken = []
-    monkeypatch.setattr(train, "gradients", counted(taken))
-    resumed = train.train(TASK, norm, 3, sets, checkpoint=kept)
-    assert len(taken) == TASK["steps"] - 7 * checkpoints, "steps that were kept are not taken again"
+    monkeypatch.setattr(train, "gradient_on", counted(taken))
+    resumed = train.train(task(), run_of(norm, 3), sets, checkpoint=kept)
+    assert len(taken) == task().steps - 7 * checkpoints, "steps that were kept are not taken again"
     pd.testing.assert_frame_equal(resumed.metrics, whole.metrics, check_exact=True)
     pd.testing.assert_frame_equal(resumed.vectors, whole.vectors, check_exact=True)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
 
 
-def counted(taken, gradients=train.gradients):
-    """Appends the embedding and the batch's counts to `taken` at each step."""
+def killed_after(checkpoints, save=checkpoint.Checkpoint.save):
+    """A `Checkpoint.save` that raises `Killed` when it has saved so many checkpoints."""
+    left = iter(range(checkpoints - 1, -1, -1))
+
+    def save_and_die(*args):
+        save(*args)
+        if next(left) == 0:
+            raise Killed
+
+    return save_and_die
+
+
+def counted(taken):
+    """A `gradient_on` that appends the embedding and the batch's counts to `taken` at each step."""
 
     def watched(model, flat):
-        set_gradient = gradients("cpu")(model, flat)
+        set_gradient = gradient_on("cpu")(model, flat)
 
         def watched_step(counts, label):
             taken.append((model.embedding.weight.detach().clone(), counts.clone()))
@@ -96,29 +123,12 @@ def counted(taken, gradients=train.gradients):
 
 
 def test_compiled_and_pytorch_loss_give_the_same_curve(sets, monkeypatch):
-    compiled = train.train(TASK, "layernorm", 1, sets).metrics
-    monkeypatch.setattr(train, "losses", lambda device: pair_loss)
-    monkeypatch.setattr(train, "gradients", lambda device: train.autograd_gradient)
-    plain = train.train(TASK, "layernorm", 1, sets).metrics
+    compiled = train.train(task(), run_of("layernorm", 1), sets).metrics
+    monkeypatch.setattr(train, "loss_on", lambda device: pair_loss)
+    monkeypatch.setattr(train, "gradient_on", lambda device: autograd_gradient)
+    plain = train.train(task(), run_of("layernorm", 1), sets).metrics
     for column in ("train_loss", "test_loss"):
         np.testing.assert_allclose(compiled[column], plain[column], rtol=2e-4)
-
-
-def test_adam_is_torchs():
-    parts = [torch.randn(shape, dtype=torch.float64) for shape in ((3, 5), (1,), (7, 2))]
-    theirs = [torch.nn.Parameter(part.clone()) for part in parts]
-    flat = torch.nn.Parameter(torch.nn.utils.parameters_to_vector(parts))
-    flat.grad = torch.zeros_like(flat)
-    ours, optimiser = train.Adam(flat), torch.optim.Adam(theirs)
-    for step in range(30):
-        optimiser.param_groups[0]["lr"] = rate = 0.1 / (1 + step)
-        for parameter in theirs:
-            parameter.grad = torch.randn_like(parameter) ** 3
-        flat.grad.copy_(torch.cat([parameter.grad.flatten() for parameter in theirs]))
-        optimiser.step()
-        ours.step(rate)
-        expected = torch.nn.utils.parameters_to_vector(theirs)
-        torch.testing.assert_close(flat, expected, rtol=1e-13, atol=1e-13)
 
 
 @pytest.fixture
@@ -129,27 +139,28 @@ def float64():
 
 
 def test_one_flat_adam_is_adam_on_every_parameter(sets, float64):
-    """The shortcut of one parameter vector changes nothing: the same training by the book, parameter by parameter.
+    """The shortcut of one vector of parameters changes nothing: here torch's Adam has them one by one.
 
     In float64, because the fused Adam rounds an element by its place in the vector.
     """
-    ours = train.train(TASK, "scale", 2, sets).model.state_dict()
+    settings = task()
+    ours = train.train(settings, run_of("scale", 2), sets).model.state_dict()
     torch.manual_seed(2)
-    model = train.MajorityTransformer(TASK["classes"], TASK["dim"], TASK["feed_forward"], "scale")
-    optimiser = torch.optim.Adam(model.parameters(), lr=TASK["learning_rate"], fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: 1 - s / TASK["schedule_steps"])
+    model = MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, "scale")
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: 1 - s / settings.schedule_steps)
     counts, label = map(torch.from_numpy, sets["train"])
-    rng = np.random.default_rng([2, train.BATCH_STREAM])
+    rng = generator(Stream.MAJORITY_BATCHES, 2)
     step = 0
-    while step < TASK["steps"]:
+    while step < settings.steps:
         for rows in np.split(rng.permutation(len(label)), range(100, len(label), 100)):
-            if step == TASK["steps"]:
+            if step == settings.steps:
                 break
             optimiser.zero_grad()
-            tables = model.tables()
-            arrays = [table.detach().numpy() for table in tables]
+            parameters = model.loss_parameters()
+            arrays = [parameter.detach().numpy() for parameter in parameters]
             _, _, gradients = kernel.loss_and_gradients(counts[rows].numpy(), label[rows].numpy(), arrays)
-            torch.autograd.backward(tables, list(map(torch.from_numpy, gradients)))
+            torch.autograd.backward(parameters, list(map(torch.from_numpy, gradients)))
             optimiser.step()
             schedule.step()
             step += 1
@@ -159,9 +170,9 @@ def test_one_flat_adam_is_adam_on_every_parameter(sets, float64):
 
 def test_variants_of_a_seed_start_alike_and_see_the_same_batches(sets, monkeypatch):
     seen = []
-    monkeypatch.setattr(train, "gradients", counted(seen))
+    monkeypatch.setattr(train, "gradient_on", counted(seen))
     for norm in ("layernorm", "none", "scale_released"):
-        train.train(TASK | {"steps": 3}, norm, 4, sets)
+        train.train(task(steps=3), run_of(norm, 4), sets)
     runs = [seen[i : i + len(seen) // 3] for i in range(0, len(seen), len(seen) // 3)]
     for run in runs[1:]:
         assert torch.equal(run[0][0], runs[0][0][0])
@@ -170,12 +181,115 @@ def test_variants_of_a_seed_start_alike_and_see_the_same_batches(sets, monkeypat
 
 def test_query_angle_weights_classes_by_their_tokens():
     queries = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 0.0]])
-    mean, std = train.query_angle(queries, torch.tensor([1.0, 1.0, 2.0]))
+    mean, std = query_angle(queries, torch.tensor([1.0, 1.0, 2.0]))
     assert mean == pytest.approx((0 + 90 + 2 * 45) / 4)
     assert std == pytest.approx(np.std([0, 90, 45, 45]))
-    assert train.query_angle(-queries, torch.tensor([1.0, 0, 0]))[0] == pytest.approx(0, abs=1e-5)
+    assert query_angle(-queries, torch.tensor([1.0, 0, 0]))[0] == pytest.approx(0, abs=1e-5)
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_runs_name(sets):
-    with pytest.raises(ValueError, match=r"my run: train_loss is nan at step \d+; expected a finite number"):
-        train.train(TASK | {"learning_rate": 1e30}, "none", 0, sets, title="my run")
+    with pytest.raises(
+        ValueError, match=r"majority small none seed 0: train_loss is nan at step \d+; expected"
+    ):
+        train.train(task(learning_rate=10, steps=60), run_of("none", 0), sets)
+
+
+def test_metrics_are_those_of_an_oracle_on_tokens(sets):
+    """Losses of both sets and the accuracy on the test set, at step 0 and at the end, none exchanged.
+
+    The training set lacks half of the classes as labels and the test set the others, so that a trained model is far
+    better on one than on the other.
+    """
+    settings = task(learning_rate=0.05)
+    counts, label = (np.concatenate([part, other]) for part, other in zip(*sets.values(), strict=True))
+    unlike = {
+        "train": data.Sequences(counts[label < 3], label[label < 3]),
+        "test": data.Sequences(counts[label >= 3][:150], label[label >= 3][:150]),
+    }
+    result = train.train(settings, run_of("layernorm", 3), unlike)
+    torch.manual_seed(3)
+    initial = MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, "layernorm")
+    for model, row in ((initial, result.metrics.iloc[0]), (result.model, result.metrics.iloc[-1])):
+        with torch.no_grad():
+            train_loss, right_in_training = loss_and_correct(model, *map(torch.from_numpy, unlike["train"]))
+            test_loss, right = loss_and_correct(model, *map(torch.from_numpy, unlike["test"]))
+        assert row.train_loss == pytest.approx(train_loss.item(), rel=1e-5)
+        assert row.test_loss == pytest.approx(test_loss.item(), rel=1e-5)
+        assert row.test_accuracy == pytest.approx(right.item() / (20 * 150), abs=1e-3)
+        keys, queries = (x.double() for x in model.keys_and_queries())
+        cosine = (queries.sum(1) / queries.norm(dim=1) / 2).abs()
+        angle = np.degrees(np.arccos(np.repeat(cosine.numpy(), unlike["train"].counts.sum(0, dtype=int))))
+        assert row.query_angle_mean == pytest.approx(angle.mean(), rel=1e-6)
+        assert row.query_angle_std == pytest.approx(angle.std(), rel=1e-6)
+    assert train_loss < 0.5 * test_loss
+    assert right_in_training / (20 * len(unlike["train"].label)) > 0.2 + row.test_accuracy
+    vectors = result.vectors.set_index(["kind", "token"]).vector
+    for token in range(settings.classes):
+        np.testing.assert_array_equal(vectors["key", token], keys[token])
+        np.testing.assert_array_equal(vectors["query", token], queries[token])
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    """Runs of two variants and two seeds, each with the data set of its seed."""
+    runs = [MajorityRun("small", "layernorm", "layernorm", 0), MajorityRun("small", "mine", "scale", 1)]
+    files = []
+    for run in runs:
+        folder = tmp_path / run.variant
+        files.append(
+            RunFiles(
+                folder / "d.parquet", folder / "m.parquet", folder / "v.parquet", folder / "w.safetensors"
+            )
+        )
+        data.write(task(), run.seed, files[-1].data)
+    return list(zip(runs, files, strict=True))
+
+
+CODE = {"layernorm": ["a", None], "mine": ["a", "b"]}
+
+
+def test_runs_that_share_a_process_write_what_each_writes_alone(two_runs):
+    settings = task()
+    train.train_runs(settings, two_runs, "cpu", CODE)
+    for run, files in two_runs:
+        alone = train.train(settings, run, data.load(files.data))
+        name = {"experiment": "small", "variant": run.variant, "seed": run.seed}
+        for table, file, frame in (
+            ("majority_metrics", files.metrics, alone.metrics),
+            ("majority_vectors", files.vectors, alone.vectors),
+        ):
+            written = store.read(file, table)
+            expected = frame.assign(**name)[written.columns].reset_index(drop=True)
+            pd.testing.assert_frame_equal(written, expected, check_exact=True)
+            origin = store.read_provenance(file)
+            assert json.loads(origin["config"]) == {**data.run_settings(settings), "norm": run.norm}
+            for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
+                assert stream.sentence in origin["seed_rule"]
+        weights, facts = checkpoint.load(files.weights)
+        assert facts["identity"] == {
+            "norm": run.norm,
+            "seed": run.seed,
+            "settings": data.run_settings(settings),
+        }
+        assert all(torch.equal(value, weights[name]) for name, value in alone.model.state_dict().items())
+        assert not files.weights.with_name("checkpoint.safetensors").exists()
+
+
+def test_a_killed_job_takes_no_step_again_and_another_code_all(two_runs, monkeypatch):
+    settings, steps = task(), []
+    monkeypatch.setattr(train, "gradient_on", counted(steps))
+    with monkeypatch.context() as patch:
+        # The first run saves 9 checkpoints; the second is killed at its third, which is step 21.
+        patch.setattr(checkpoint.Checkpoint, "save", killed_after(12))
+        with pytest.raises(Killed):
+            train.train_runs(settings, two_runs, "cpu", CODE)
+    assert len(steps) == 60 + 21
+    steps.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "write", lambda *arguments: None)
+        patch.setattr(checkpoint.Checkpoint, "remove", lambda self: None)
+        train.train_runs(settings, two_runs, "cpu", CODE)
+    assert len(steps) == 60 - 21
+    steps.clear()
+    train.train_runs(settings, two_runs, "cpu", {**CODE, "mine": ["a", "edited"]})
+    assert len(steps) == 60, "the finished layernorm keeps its steps, the edited norm takes all"

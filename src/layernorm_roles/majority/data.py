@@ -4,30 +4,87 @@ The model sees no positions, so a sequence is stored as its vector of class coun
 a random choice of classes for the parts.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int, UInt8
 
 from layernorm_roles import store
-from layernorm_roles.majority.partitions import Partition, depth_first, uniform
+from layernorm_roles.majority.sampling import depth_first, uniform
+from layernorm_roles.partitions import Partition
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings.majority import MajorityExperiment
 
-DATA_STREAM = 0
-"""Stream of the seed: `np.random.default_rng([seed, DATA_STREAM])` draws the data."""
+DRAWS = {"depth_first": depth_first, "uniform": uniform}
+"""The functions that draw partitions, by the names of the setting `sampling`."""
 
 
 class Sequences(NamedTuple):
-    """Sequences as class counts, and the majority class of each."""
+    """Sequences of the majority task as class counts, each with its majority class."""
 
     counts: UInt8[np.ndarray, "sequences classes"]
+    """How often each class occurs in a sequence."""
     label: Int[np.ndarray, " sequences"]
+    """The class that occurs most often, which the model has to name at every token."""
+
+
+def generate(settings: MajorityExperiment, seed: int) -> pd.DataFrame:
+    """Draw the data set of one seed: a `majority_data` table with the columns split, label and counts."""
+    rng = generator(Stream.MAJORITY_DATA, seed)
+    partitions = DRAWS[settings.sampling](
+        settings.sequence_length, settings.classes, settings.majority_gap, settings.partitions, rng
+    )
+    counts, label = label_randomly(partitions, settings.classes, settings.labellings, rng)
+    if settings.split == "partitions":
+        test = choose_test_partitions(len(partitions), settings.labellings, settings.test_share, rng)
+    else:
+        test = choose_test_rows(label, settings.test_share, rng)
+    return pd.DataFrame({"split": np.where(test, "test", "train"), "label": label, "counts": list(counts)})
+
+
+def write(settings: MajorityExperiment, seed: int, path: str | Path) -> None:
+    """Draw the data set of one seed and write it to `path`."""
+    about = provenance(run_settings(settings), "cpu", Stream.MAJORITY_DATA)
+    store.write(generate(settings, seed), "majority_data", path, about)
+
+
+def load(path: str | Path) -> dict[str, Sequences]:
+    """Read the data set at `path` as {"train": Sequences, "test": Sequences}."""
+    table = store.read_arrow(path, "majority_data")
+    counts = table["counts"].combine_chunks()
+    label = table["label"].to_numpy()
+    counts = counts.flatten().to_numpy().reshape(len(label), -1)
+    split = table["split"].to_numpy()
+    return {
+        name: Sequences(np.ascontiguousarray(counts[split == name]), label[split == name])
+        for name in ("train", "test")
+    }
+
+
+def run_settings(settings: MajorityExperiment) -> dict[str, Any]:
+    """The settings that a single run depends on, in plain values: all but how many runs there are, and in which jobs.
+
+    More seeds therefore keep the runs and checkpoints that are there.
+    """
+    return settings.model_dump(mode="json", exclude={"seeds", "seeds_per_job"})
+
+
+def experiment_of(run_settings: Mapping[str, Any]) -> MajorityExperiment:
+    """The settings that `run_settings` made plain, as an experiment without a number of runs."""
+    return MajorityExperiment.model_validate({**run_settings, "seeds": {}})
 
 
 def label_randomly(
     partitions: list[Partition], classes: int, labellings: int, rng: np.random.Generator
 ) -> Sequences:
-    """`labellings` sequences of each partition, each with its own random assignment of classes to parts."""
+    """Make `labellings` sequences of each partition, with an independent random assignment of classes to parts.
+
+    The sequences of a partition follow one another, in the order of `partitions`.
+    """
     rows = len(partitions) * labellings
     by_rank = np.zeros((rows, classes), dtype=np.uint8)
     for number, partition in enumerate(partitions):
@@ -39,21 +96,12 @@ def label_randomly(
 
 
 def choose_test_rows(
-    label: Int[np.ndarray, " sequences"],
-    labellings: int,
-    split: str,
-    share: float,
-    rng: np.random.Generator,
+    label: Int[np.ndarray, " sequences"], share: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, " sequences"]:
-    """Which sequences are for testing.
+    """Choose test sequences one by one, in the proportions of the labels, as the released code does.
 
-    `rows`, as released: any sequence, in the proportions of the labels; nearly every partition then has sequences
-    on both sides. `partitions`: all sequences of a partition on one side.
+    Nearly every partition then has sequences on both sides.
     """
-    if split == "partitions":
-        groups = len(label) // labellings
-        chosen = rng.permutation(groups) < round(groups * share)
-        return np.repeat(chosen, labellings)
     shuffled = rng.permutation(len(label))
     by_label = shuffled[np.argsort(label[shuffled], kind="stable")]
     # Evenly spaced along the sorted labels: each label's share is exact to one row, the total exactly rounded.
@@ -63,31 +111,9 @@ def choose_test_rows(
     return test
 
 
-def partitions_needed(sequences: int, labellings: int) -> int:
-    """As released: the first number of partitions that gives more than `sequences` sequences."""
-    return sequences // labellings + 1
-
-
-def generate(task: dict, seed: int) -> pd.DataFrame:
-    """The data set of one seed, a `majority_data` table; `task` is an experiment of config.yaml's `majority`."""
-    rng = np.random.default_rng([seed, DATA_STREAM])
-    length, classes, gap = task["sequence_length"], task["classes"], task["gap"]
-    draw = {"depth_first": depth_first, "uniform": uniform}[task["sampling"]]
-    needed = partitions_needed(task["sequences"], task["labellings"])
-    partitions = draw(length, classes, gap, needed, rng)
-    counts, label = label_randomly(partitions, classes, task["labellings"], rng)
-    test = choose_test_rows(label, task["labellings"], task["split"], task["test_share"], rng)
-    return pd.DataFrame({"split": np.where(test, "test", "train"), "label": label, "counts": list(counts)})
-
-
-def load(path: str) -> dict[str, Sequences]:
-    """The data set at `path` as {"train": Sequences, "test": Sequences}."""
-    table = store.read_arrow(path, "majority_data")
-    counts = table["counts"].combine_chunks()
-    label = table["label"].to_numpy()
-    counts = counts.flatten().to_numpy().reshape(len(label), -1)
-    split = table["split"].to_numpy()
-    return {
-        name: Sequences(np.ascontiguousarray(counts[split == name]), label[split == name])
-        for name in ("train", "test")
-    }
+def choose_test_partitions(
+    partitions: int, labellings: int, share: float, rng: np.random.Generator
+) -> Bool[np.ndarray, " sequences"]:
+    """Choose test sequences by whole partitions, so that all sequences of a partition are on one side."""
+    chosen = rng.permutation(partitions) < round(partitions * share)
+    return np.repeat(chosen, labellings)

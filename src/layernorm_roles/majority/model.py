@@ -3,7 +3,7 @@
 The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed
 embedding. Without positions, equal tokens of a sequence have equal outputs, and attention over tokens is attention
 over classes weighted by their counts. With n_bj the count of class j in sequence b, h = norm1(E),
-q, k, v = h W^T, u = v W_o^T and A_cj = exp(q_c.k_j / sqrt(d) - max_j):
+q, k, v = h W^T, u = v W_o^T and A_cj = exp(q_c.k_j / sqrt(d_model) - max_j):
 
     y_bc = E_c + b_o + (sum_j n_bj A_cj u_j) / (sum_j n_bj A_cj)
     r_bc = y_bc + feed_forward(norm2(y_bc)),    logits_bc = E r_bc
@@ -13,7 +13,6 @@ over the pairs (b, c) with n_bc > 0: the same number as from tokens, and the sam
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,46 +20,32 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from layernorm_roles import norms
-
-
-class Tables(NamedTuple):
-    """All that the loss needs beside the batch: the one table that depends on the norm, and parameters."""
-
-    normed: Float[Tensor, "classes d"]
-    """h = norm1(E): what queries, keys and values are made of."""
-    embedding: Float[Tensor, "classes d"]
-    in_weight: Float[Tensor, "3d d"]
-    """W_Q, W_K and W_V, one below the other."""
-    out_weight: Float[Tensor, "d d"]
-    out_bias: Float[Tensor, " d"]
-    norm_gain: Float[Tensor, " d"]
-    norm_bias: Float[Tensor, " d"]
-    w1: Float[Tensor, "f d"]
-    b1: Float[Tensor, " f"]
-    w2: Float[Tensor, "d f"]
-    b2: Float[Tensor, " d"]
+from layernorm_roles.majority.parameters import LossParameters
 
 
 class MajorityTransformer(nn.Module):
-    """Parameters and their initialisation are torch's own; only the way to the loss differs.
+    """The released one-layer transformer; its parameters and their initialisation are torch's.
 
-    `norm` is a name for `norms.build`. As released: one head, no bias in the attention's input projection, norm2
-    an ordinary LayerNorm with gain and bias, eps 0 in both.
+    `norm`, the norm before attention, is a name for `norms.build`. As released there is one head, attention's input
+    projection has no bias, and norm2 is an ordinary LayerNorm with gain and bias; eps is 0 in both norms. The model
+    has no `forward`: `pair_loss` computes the loss from `loss_parameters`.
     """
 
-    def __init__(self, classes: int, dim: int, feed_forward: int, norm: str):
+    def __init__(self, classes: int, d_model: int, d_ff: int, norm: str):
         super().__init__()
-        self.embedding = nn.Embedding(classes, dim)
+        self.embedding = nn.Embedding(classes, d_model)
         self.layer = nn.TransformerEncoderLayer(
-            dim, 1, feed_forward, dropout=0.0, layer_norm_eps=0.0, batch_first=True, norm_first=True
+            d_model, 1, d_ff, dropout=0.0, layer_norm_eps=0.0, batch_first=True, norm_first=True
         )
         self.layer.self_attn.register_parameter("in_proj_bias", None)
         # Last, so that a norm that draws random parameters leaves the others as they are in every variant.
-        self.layer.norm1 = norms.build(norm, dim)
+        self.layer.norm1 = norms.build(norm, d_model)
 
-    def tables(self) -> Tables:
+    def loss_parameters(self) -> LossParameters:
+        """The model's parameters by their names in the loss, and the normed embedding, through which torch can
+        differentiate the norm."""
         attention, layer = self.layer.self_attn, self.layer
-        return Tables(
+        return LossParameters(
             normed=layer.norm1(self.embedding.weight),
             embedding=self.embedding.weight,
             in_weight=attention.in_proj_weight,
@@ -75,10 +60,11 @@ class MajorityTransformer(nn.Module):
         )
 
     @torch.no_grad()
-    def keys_and_queries(self) -> tuple[Float[Tensor, "classes d"], Float[Tensor, "classes d"]]:
-        """Key norm1(E_c) and query W_K' W_Q norm1(E_c) / sqrt(d) of every class, in the same coordinates.
+    def keys_and_queries(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
+        """The key norm1(E_c) and the query W_K' W_Q norm1(E_c) / sqrt(d_model) of every class c.
 
-        Their scalar product is the attention score; the query's angle to the ones vector is Figure 2a's.
+        Both are in the coordinates of the residual stream: their scalar product is the attention score, and the
+        query's angle to the ones vector is that of the paper's Figure 2a.
         """
         keys = self.layer.norm1(self.embedding.weight)
         w_query, w_key, _ = self.layer.self_attn.in_proj_weight.chunk(3)
@@ -86,39 +72,39 @@ class MajorityTransformer(nn.Module):
 
 
 def attention_and_values(
-    tables: Tables,
-) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d"]]:
-    """A, the unnormalised attention of a query's class (row) to a key's (column), and u, values after W_o."""
-    q, k, v = (tables.normed @ tables.in_weight.T).chunk(3, dim=-1)
+    parameters: LossParameters,
+) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
+    """A, the unnormalised attention of a query's class (row) to a key's (column), and u, the values after W_o."""
+    q, k, v = (parameters.normed @ parameters.in_weight.T).chunk(3, dim=-1)
     scores = q @ k.T / math.sqrt(q.shape[-1])
     # The largest score of a row cancels in the quotient: a constant, also for the gradient.
-    return torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True)), v @ tables.out_weight.T
+    return torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True)), v @ parameters.out_weight.T
 
 
 def pair_loss(
-    tables: Tables, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
+    parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """Loss in nats per token, and the number of tokens whose prediction is right.
+    """The loss in nats per token, and the number of tokens whose prediction is right.
 
     Scores of one query that differ by more than about 85 (float32) underflow: if only such classes are present
     the loss is NaN, and training stops.
     """
-    t, dim = tables, tables.embedding.shape[1]
-    attention, values = attention_and_values(tables)
-    n = counts.to(t.embedding.dtype)
+    p, d_model = parameters, parameters.embedding.shape[1]
+    attention, values = attention_and_values(parameters)
+    n = counts.to(p.embedding.dtype)
     pairs = torch.nonzero(counts.reshape(-1)).squeeze(1)
     batch, classes = counts.shape
 
     # One product for numerator and denominator of every pair: the values, and a column of ones.
     weighted = attention[:, :, None] * torch.cat([values, torch.ones_like(values[:, :1])], dim=1)
-    sums = n @ weighted.transpose(0, 1).reshape(classes, classes * (dim + 1))
-    sums = sums.reshape(batch, classes, dim + 1)
-    attended = sums[..., :dim] / sums[..., dim:]
-    y = (t.embedding + t.out_bias + attended).reshape(batch * classes, dim).index_select(0, pairs)
+    sums = n @ weighted.transpose(0, 1).reshape(classes, classes * (d_model + 1))
+    sums = sums.reshape(batch, classes, d_model + 1)
+    attended = sums[..., :d_model] / sums[..., d_model:]
+    y = (p.embedding + p.out_bias + attended).reshape(batch * classes, d_model).index_select(0, pairs)
 
-    z = F.layer_norm(y, (dim,), t.norm_gain, t.norm_bias, eps=0.0)
-    r = y + F.linear(torch.relu(F.linear(z, t.w1, t.b1)), t.w2, t.b2)
-    logits = r @ t.embedding.T
+    z = F.layer_norm(y, (d_model,), p.norm_gain, p.norm_bias, eps=0.0)
+    r = y + F.linear(torch.relu(F.linear(z, p.w1, p.b1)), p.w2, p.b2)
+    logits = r @ p.embedding.T
 
     target = label[:, None].expand(batch, classes).reshape(-1).index_select(0, pairs)
     tokens = n.reshape(-1).index_select(0, pairs)

@@ -1,0 +1,93 @@
+"""Loss and gradient of a majority transformer: by the compiled kernel on a CPU, by autograd on a GPU.
+
+The device alone chooses between the two, whose numbers agree up to rounding. Both set the gradient of one flat vector
+that holds all parameters of a model (`flatten`), so that a step of Adam is one call.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+
+from layernorm_roles.majority import kernel
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.parameters import LossParameters, Sizes
+
+Loss = Callable[[LossParameters, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""A function of parameters, counts and labels: the loss in nats per token, the number of tokens predicted rightly."""
+
+Gradient = Callable[[Tensor, Tensor], float | Tensor]
+"""A function of counts and labels that sets the gradient of one model's flat parameters and returns the loss."""
+
+
+def loss_on(device: str) -> Loss:
+    """The function that computes the loss on `device`."""
+    return compiled_loss if device == "cpu" else pair_loss
+
+
+def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
+    """The function that makes the `Gradient` of a model on `device`, from the model and its flat parameters."""
+    return compiled_gradient if device == "cpu" else autograd_gradient
+
+
+def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
+    """Make all parameters and gradients of `model` views of one vector, and return that vector.
+
+    The parameters lie in the order of `LossParameters`, those of the norm last. Adam works elementwise, so the
+    numbers are those of an Adam on every parameter by itself.
+    """
+    parameters = [*model.loss_parameters()[1:], *model.layer.norm1.parameters()]
+    flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
+    flat.grad = torch.zeros_like(flat)
+    sizes = [parameter.numel() for parameter in parameters]
+    for parameter, value, gradient in zip(
+        parameters, flat.detach().split(sizes), flat.grad.split(sizes), strict=True
+    ):
+        parameter.data = value.view_as(parameter)
+        parameter.grad = gradient.view_as(parameter)
+    return flat
+
+
+def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
+    """The gradient of `model` by PyTorch, on any device; `flat` is what `flatten(model)` returned."""
+
+    def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
+        flat.grad.zero_()
+        loss, _ = pair_loss(model.loss_parameters(), counts, label)
+        loss.backward()
+        return loss.detach()
+
+    return set_gradient
+
+
+def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
+    """The gradient of `model` on a CPU; `flat` is what `flatten(model)` returned.
+
+    The kernel differentiates the loss with respect to the normed embedding and the parameters, torch the norm.
+    """
+    embedding, norm = model.embedding.weight, model.layer.norm1
+    parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
+    sizes = Sizes(*embedding.shape, len(model.layer.linear1.bias))
+    normed_entries = embedding.numel()
+    direct = sizes.total - normed_entries  # of the flat vector's parameters; after them lie the norm's own
+
+    def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
+        normed = norm(embedding)
+        arguments = np.concatenate([normed.detach().numpy().ravel(), parameters[:direct]])
+        loss, _, derivative = kernel.flat_gradient(counts.numpy(), label.numpy(), arguments, sizes)
+        gradient[:direct], gradient[direct:] = derivative[normed_entries:], 0
+        normed.backward(torch.from_numpy(derivative[:normed_entries].reshape(embedding.shape)))
+        return loss
+
+    return set_gradient
+
+
+def compiled_loss(
+    parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """The loss in nats per token and the number of tokens predicted rightly, of CPU tensors, without a gradient."""
+    arrays = [parameter.detach().numpy() for parameter in parameters]
+    loss, right = kernel.loss_only(counts.numpy(), label.numpy(), arrays)
+    return torch.tensor(loss, dtype=torch.float64), torch.tensor(right)

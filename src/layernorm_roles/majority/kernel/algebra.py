@@ -1,0 +1,138 @@
+"""What the kernel computes once a batch, in float64: from the parameters to the weights of the pairs, and back.
+
+The cost is of order C^2 d, small beside that of the pairs.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.majority.parameters import LossParameters
+
+
+class ClassAttention(NamedTuple):
+    """Attention between classes, as `model.attention_and_values` computes it."""
+
+    q: Float[np.ndarray, "C d"]
+    """Queries of the classes."""
+    k: Float[np.ndarray, "C d"]
+    """Keys of the classes."""
+    v: Float[np.ndarray, "C d"]
+    """Values of the classes, before W_o."""
+    a: Float[np.ndarray, "C C"]
+    """A, the unnormalised attention of the class of a row to the class of a column."""
+    u: Float[np.ndarray, "C d"]
+    """Values of the classes, after W_o."""
+
+
+@inlined
+def parameters_in(flat, classes, d, f):
+    """Views of the parameters, or of gradients with respect to them, that lie one after the other in `flat`.
+
+    As `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
+    """
+    cd, dd, df = classes * d, d * d, d * f
+    at = 2 * cd + 4 * dd
+    return LossParameters(
+        flat[:cd].reshape(classes, d),  # normed
+        flat[cd : 2 * cd].reshape(classes, d),
+        flat[2 * cd : at - dd].reshape(3, d, d),
+        flat[at - dd : at].reshape(d, d),
+        flat[at : at + d],
+        flat[at + d : at + 2 * d],
+        flat[at + 2 * d : at + 3 * d],
+        flat[at + 3 * d : at + 3 * d + df].reshape(f, d),
+        flat[at + 3 * d + df : at + 3 * d + df + f],
+        flat[at + 3 * d + df + f : at + 3 * d + 2 * df + f].reshape(d, f),
+        flat[at + 3 * d + 2 * df + f :],
+    )
+
+
+@inlined
+def _add_product(a, b, out):
+    """out += a @ b."""
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            for j in range(b.shape[1]):
+                out[i, j] += a[i, k] * b[k, j]
+
+
+@inlined
+def attend(t):
+    """The `ClassAttention` of the parameters `t`."""
+    classes, d = t.normed.shape
+    qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
+    for part in range(3):
+        _add_product(t.normed, t.in_weight[part].T, qkvu[part])
+    q, k, v, u = qkvu[0], qkvu[1], qkvu[2], qkvu[3]
+    _add_product(v, t.out_weight.T, u)
+    _add_product(q, k.T, a)
+    for c in range(classes):
+        largest = a[c].max()
+        for j in range(classes):
+            a[c, j] = math.exp((a[c, j] - largest) / math.sqrt(d))
+    return ClassAttention(q, k, v, a, u)
+
+
+@inlined
+def fold(t, s, w):
+    """Set `w` to the `PairWeights` of the parameters `t` with class attention `s`."""
+    (classes, d), f = t.embedding.shape, len(t.b1)
+    for c in range(classes):
+        for j in range(classes):
+            for i in range(d):
+                w.attention[c, i, j] = s.a[c, j] * s.u[j, i]
+            w.attention[c, d, j] = s.a[c, j]
+        for i in range(d):
+            w.start[c, i] = t.embedding[c, i] + t.out_bias[i]
+            w.embedding[c, i] = t.embedding[c, i]
+    for h in range(f):
+        bias = t.b1[h]
+        for i in range(d):
+            bias += t.w1[h, i] * t.norm_bias[i]
+            w.w1[h, i] = t.w1[h, i] * t.norm_gain[i]
+            w.w2[i, h] = t.w2[i, h]
+        w.b1[h] = bias
+    for i in range(d):
+        w.b2[i] = t.b2[i]
+
+
+@inlined
+def unfold(g, t, s, out):
+    """Apply the chain rule of `attend` and `fold`.
+
+    `out`, which holds zeros, becomes the gradient with respect to the parameters `t`, whose class attention is `s`;
+    `g` is the gradient with respect to their `PairWeights`.
+    """
+    (classes, d), f = t.embedding.shape, len(t.b1)
+    d_scores, d_qkvu = np.zeros((classes, classes)), np.zeros((4, classes, d))
+    d_q, d_k, d_v, d_u = d_qkvu[0], d_qkvu[1], d_qkvu[2], d_qkvu[3]
+    for c in range(classes):
+        for j in range(classes):
+            d_a = g.attention[c, d, j]
+            for i in range(d):
+                d_a += g.attention[c, i, j] * s.u[j, i]
+                d_u[j, i] += g.attention[c, i, j] * s.a[c, j]
+            d_scores[c, j] = d_a * s.a[c, j] / math.sqrt(d)
+        for i in range(d):
+            out.embedding[c, i] = g.embedding[c, i] + g.start[c, i]
+            out.out_bias[i] += g.start[c, i]
+    _add_product(d_scores, s.k, d_q)
+    _add_product(d_scores.T, s.q, d_k)
+    _add_product(d_u, t.out_weight, d_v)
+    _add_product(d_u.T, s.v, out.out_weight)
+    for part in range(3):
+        _add_product(d_qkvu[part], t.in_weight[part], out.normed)
+        _add_product(d_qkvu[part].T, t.normed, out.in_weight[part])
+    for h in range(f):
+        out.b1[h] = g.b1[h]
+        for i in range(d):
+            out.w1[h, i] = g.w1[h, i] * t.norm_gain[i] + g.b1[h] * t.norm_bias[i]
+            out.norm_gain[i] += g.w1[h, i] * t.w1[h, i]
+            out.norm_bias[i] += g.b1[h] * t.w1[h, i]
+            out.w2[i, h] = g.w2[i, h]
+    for i in range(d):
+        out.b2[i] = g.b2[i]

@@ -1,0 +1,157 @@
+"""The arrays of the kernel: what a batch of pairs needs of the parameters, and the memory of one block of pairs."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from numba.extending import register_jitable
+
+from layernorm_roles.majority.kernel.jit import inlined
+
+BLOCK = 256
+"""Pairs in a block: a block's arrays stay in the second-level cache, its rows in the first."""
+
+ROWS, COLUMNS = 2, 4
+"""A product's tile: its eight products share six loads, and its weights stay in registers."""
+
+CACHE_LINE = 64
+"""Bytes in a cache line."""
+
+
+class PairWeights(NamedTuple):
+    """What the pairs need of the parameters, or (float64) the gradient with respect to it.
+
+    C, d and f are padded with zeros to whole tiles: C, d and f to a multiple of `COLUMNS`, d + 1 to one of `ROWS`.
+    """
+
+    attention: Float[np.ndarray, "C d+1 C"]
+    """attention[c, :, j] = A_cj U'_j, for classes c that are present; the axis of c is not padded."""
+    start: Float[np.ndarray, "C d"]
+    """E + b_o, where the residual stream starts; not padded."""
+    w1: Float[np.ndarray, "f d"]
+    """W_1 diag(g): the gain and bias of the second norm belong to the layer after it."""
+    b1: Float[np.ndarray, " f"]
+    """W_1 b + b_1."""
+    w2: Float[np.ndarray, "d f"]
+    """W_2."""
+    b2: Float[np.ndarray, " d"]
+    """b_2."""
+    embedding: Float[np.ndarray, "C d"]
+    """E, the readout."""
+
+
+class PairBlock(NamedTuple):
+    """The memory of one block of pairs: a feature a row, padded as in `PairWeights`, and a pair a column.
+
+    Some arrays are used for several quantities in turn. A name with d_ is the gradient with respect to the array
+    without it.
+    """
+
+    counts: Float[np.ndarray, "C pairs"]
+    """n_b, the class counts of the pair's sequence."""
+    tokens: Float[np.ndarray, " pairs"]
+    """n_bc, the pair's weight in the loss; 0 for a pair that only fills the block."""
+    label: Int[np.ndarray, " pairs"]
+    """The majority class of the pair's sequence."""
+    attended: Float[np.ndarray, "d+1 pairs"]
+    """S and, in the row after it, D; the forward pass replaces D by 1 / D."""
+    stream: Float[np.ndarray, "d pairs"]
+    """The residual stream: y, then r."""
+    normed: Float[np.ndarray, "d pairs"]
+    """x, the standardised y."""
+    per_std: Float[np.ndarray, " pairs"]
+    """1 / std y."""
+    hidden: Float[np.ndarray, "f pairs"]
+    """relu(W_1 z + b_1)."""
+    logits: Float[np.ndarray, "C pairs"]
+    """l, then exp(l - max l), then the gradient with respect to l."""
+    d_stream: Float[np.ndarray, "d pairs"]
+    """The gradient with respect to r, then to y; the forward pass uses it for W_2 hidden + b_2."""
+    d_hidden: Float[np.ndarray, "f pairs"]
+    d_normed: Float[np.ndarray, "d pairs"]
+    d_attended: Float[np.ndarray, "d+1 pairs"]
+    mean: Float[np.ndarray, " pairs"]
+    """Scratch for a mean or a margin; rows of one scratch array would not vectorise."""
+    largest: Float[np.ndarray, " pairs"]
+    """Scratch for the largest logit."""
+    total: Float[np.ndarray, " pairs"]
+    """Scratch for a sum over classes or features."""
+    arg: Int[np.ndarray, " pairs"]
+    """Scratch for the class of the largest logit."""
+    word: Int[np.ndarray, " pairs"]
+    """Scratch for four counts of one byte."""
+    zeros: Float[np.ndarray, " widest"]
+    """Zeros, as long as the largest of the padded sizes: the bias of a product that has none."""
+    no_class: Float[np.ndarray, " C"]
+    """The bias of the logits: 0, and -inf for the padding."""
+
+
+@inlined
+def zero_weights(classes, d, f, dtype):
+    """`PairWeights` of zeros, padded."""
+    extended, classes_, d_, f_ = padded(classes, d, f)
+    return PairWeights(
+        np.zeros((classes, extended, classes_), dtype),
+        np.zeros((classes, d), dtype),
+        np.zeros((f_, d_), dtype),
+        np.zeros(f_, dtype),
+        np.zeros((d_, f_), dtype),
+        np.zeros(d_, dtype),
+        np.zeros((classes_, d_), dtype),
+    )
+
+
+@register_jitable
+def padded(classes, d, f):
+    """The sizes d + 1, C, d and f, rounded up to whole tiles."""
+    return _up(d + 1, ROWS), _up(classes, COLUMNS), _up(d, COLUMNS), _up(f, COLUMNS)
+
+
+@register_jitable
+def _up(size, multiple):
+    """`size` rounded up to a multiple of `multiple`."""
+    return -(-size // multiple) * multiple
+
+
+@lru_cache
+def block_memory(classes: int, d_model: int, d_ff: int, dtype: np.dtype) -> PairBlock:
+    """The `PairBlock` of a model's sizes, in zeros.
+
+    Every call with equal sizes returns one and the same memory, which is used under the interpreter's lock.
+    """
+    present = classes
+    extended, classes, d, f = padded(classes, d_model, d_ff)
+    no_class = np.zeros(classes, dtype)
+    no_class[present:] = -np.inf
+
+    def rows(*number):
+        # Vectors are wider than numpy's alignment: across a border of cache lines each read of one would be two.
+        size = BLOCK * math.prod(number)
+        longer = np.zeros(size + CACHE_LINE, dtype)
+        start = -longer.ctypes.data % CACHE_LINE // dtype.itemsize
+        return longer[start : start + size].reshape(*number, BLOCK)
+
+    return PairBlock(
+        counts=rows(classes),
+        tokens=rows(),
+        label=np.zeros(BLOCK, np.int32),
+        attended=rows(extended),
+        stream=rows(d),
+        normed=rows(d),
+        per_std=rows(),
+        hidden=rows(f),
+        logits=rows(classes),
+        d_stream=rows(d),
+        d_hidden=rows(f),
+        d_normed=rows(d),
+        d_attended=rows(extended),
+        mean=rows(),
+        largest=rows(),
+        total=rows(),
+        arg=np.zeros(BLOCK, np.int32),
+        word=np.zeros(BLOCK, np.int32),
+        zeros=np.zeros(max(classes, d, f, extended), dtype),
+        no_class=no_class,
+    )

@@ -1,0 +1,90 @@
+"""What others call of the kernel: loss and gradients of a batch, after a check of all shapes and dtypes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from layernorm_roles.compiling import compilation_notice
+from layernorm_roles.majority.kernel.arrays import COLUMNS, block_memory
+from layernorm_roles.majority.kernel.sweep import sweep
+from layernorm_roles.majority.parameters import LossParameters, Sizes
+
+
+def loss_and_gradients(
+    counts: UInt8[np.ndarray, "batch classes"],
+    label: Int[np.ndarray, " batch"],
+    parameters: Sequence[Float[np.ndarray, "..."]],
+) -> tuple[float, int, LossParameters]:
+    """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradients of the former.
+
+    `parameters` are arrays in the order of `LossParameters`, all float32 or all float64; the gradients have their
+    dtype. Raises ValueError if a shape or dtype does not fit.
+    """
+    flat, sizes = _flattened(parameters)
+    loss, correct, gradient = flat_gradient(counts, label, flat, sizes)
+    parts = np.split(gradient, np.cumsum(sizes.entries)[:-1])
+    return loss, correct, LossParameters(*map(np.reshape, parts, sizes.shapes))
+
+
+def loss_only(
+    counts: UInt8[np.ndarray, "batch classes"],
+    label: Int[np.ndarray, " batch"],
+    parameters: Sequence[Float[np.ndarray, "..."]],
+) -> tuple[float, int]:
+    """Mean cross-entropy in nats per token and number of tokens predicted rightly, without a backward pass.
+
+    Both are equal, to the bit, to what `loss_and_gradients` returns, and the arguments are checked as there.
+    """
+    loss, correct, _ = flat_gradient(counts, label, *_flattened(parameters), backward=False)
+    return loss, correct
+
+
+def flat_gradient(
+    counts: UInt8[np.ndarray, "batch classes"],
+    label: Int[np.ndarray, " batch"],
+    flat: Float[np.ndarray, " entries"],
+    sizes: Sizes,
+    backward: bool = True,
+) -> tuple[float, int, Float[np.ndarray, " entries"]]:
+    """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradient of the former.
+
+    `flat` holds the fields of `LossParameters` one after the other, and so does the gradient, which is 0 without
+    `backward`. Raises ValueError if a shape or dtype does not fit.
+    """
+    classes, dtype = sizes.classes, flat.dtype
+    if len(flat) != sizes.total:
+        raise ValueError(f"parameters of {len(flat)} entries together: expected {sizes.total} for {sizes}")
+    counts, label = _plain(counts), _plain(label, np.int64)
+    if counts.dtype != np.uint8 or counts.ndim != 2 or counts.shape[1] != classes or not counts.any():
+        raise ValueError(
+            f"counts are {counts.dtype} {counts.shape}: expected uint8 (sequences, {classes}), not all 0"
+        )
+    if label.shape != counts.shape[:1] or label.min() < 0 or label.max() >= classes:
+        raise ValueError(f"labels of shape {label.shape}: expected one class below {classes} a sequence")
+    lacking = -classes % COLUMNS
+    words = (np.pad(counts, [(0, 0), (0, lacking)]) if lacking else counts).view(np.int32)
+    gradient, block = np.zeros(len(flat)), block_memory(*sizes, dtype)
+    with compilation_notice("the majority kernel", seconds=20):
+        loss, correct, tokens = sweep(
+            counts, words, label, flat.astype(np.float64), *sizes, block, gradient, backward
+        )
+    return loss / tokens, correct, (gradient / tokens).astype(dtype)
+
+
+def _flattened(parameters: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.ndarray, " entries"], Sizes]:
+    """The arrays `parameters` one after the other in a vector, and their sizes."""
+    parameters = LossParameters(*map(np.asarray, parameters))
+    sizes, dtype = Sizes(*parameters.embedding.shape, len(parameters.b1)), parameters.embedding.dtype
+    for name, array, shape in zip(LossParameters._fields, parameters, sizes.shapes, strict=True):
+        if array.shape != shape or array.dtype != dtype or dtype not in (np.float32, np.float64):
+            raise ValueError(
+                f"parameter {name} is {array.dtype} {array.shape}: expected {shape}, all float32 or all float64"
+            )
+    return np.concatenate([array.ravel() for array in parameters]), sizes
+
+
+def _plain(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
+    """`array` in the layout that is compiled for: contiguous and writable."""
+    array = np.asarray(array, dtype)
+    return array if array.flags.carray else np.array(array, order="C")
