@@ -1,0 +1,1 @@
+"""Keys and queries of pretrained models: which keys of their heads some query can select."""

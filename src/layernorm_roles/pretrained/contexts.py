@@ -1,0 +1,68 @@
+"""Texts as the token ids of a pretrained model's own tokenizer."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from tokenizers import Tokenizer
+
+from layernorm_roles.pretrained.source import ModelFiles
+
+Encode = Callable[[str, int], list[int]]
+"""From a text and the largest number of tokens to token ids, with the special tokens that the model expects."""
+
+
+def contexts(
+    texts: Iterable[str], encode: Encode, context_length: int, number: int, name: str
+) -> dict[int, list[int]]:
+    """The first `number` texts that give `context_length` tokens, cut to them: token ids by a text's place in `texts`.
+
+    The special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number
+    of keys. Raises ValueError if there are fewer such texts; `name` is the model's in config.yaml, for that error.
+    """
+    found = dict(islice(_full(texts, encode, context_length), number))
+    if len(found) < number:
+        raise ValueError(
+            f"pretrained.{name}.contexts = {number}: expected at most {len(found)}, because so many of the held-out "
+            f"texts have {context_length} tokens; or a smaller pretrained.{name}.context_length"
+        )
+    return found
+
+
+def _full(texts: Iterable[str], encode: Encode, context_length: int) -> Iterator[tuple[int, list[int]]]:
+    for place, text in enumerate(texts):
+        if len(ids := encode(text, context_length)) == context_length:
+            yield place, ids
+
+
+def encoder(files: ModelFiles) -> Encode:
+    """The tokenizer of a model, as transformers reads it; where it cannot, that of tokenizer.json.
+
+    Raises ValueError if the folder has neither.
+    """
+    if files.gguf or (files.folder / "tokenizer_config.json").is_file():
+        return _of_transformers(files)
+    try:
+        tokenizer = Tokenizer.from_file(str(files.folder / "tokenizer.json"))
+    except Exception as error:
+        raise ValueError(
+            f"{files.folder}: expected tokenizer_config.json or tokenizer.json ({error})"
+        ) from None
+    tokenizer.no_padding()
+
+    def encode(text: str, longest: int) -> list[int]:
+        tokenizer.enable_truncation(longest)
+        return tokenizer.encode(text).ids
+
+    return encode
+
+
+def _of_transformers(files: ModelFiles) -> Encode:
+    from transformers import AutoTokenizer
+
+    options = {"gguf_file": files.gguf} if files.gguf else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, **options)
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{files.folder}: no tokenizer that transformers can load ({reason})") from error
+    return lambda text, longest: tokenizer(text, truncation=True, max_length=longest)["input_ids"]

@@ -1,0 +1,168 @@
+"""What makes queries and keys out of the residual stream: a norm, a linear projection, and a rotary embedding.
+
+Names of modules only suggest what a pretrained model computes. Each part found here is kept only if it gives again
+the numbers that the model computed, so that an unusual architecture is never described wrongly.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+
+_NAMES = [("query", "key"), ("q_proj", "k_proj"), ("q_lin", "k_lin"), ("q", "k")]
+"""Attributes of an attention module that hold W_Q and W_K, in BERT, Llama, DistilBERT, MPNet and their kin."""
+_FUSED = ["c_attn", "qkv_proj"]
+"""Attributes that hold W_Q, W_K and W_V one below the other, in GPT-2, Phi-3 and their kin."""
+
+
+@dataclass(frozen=True)
+class LearnedNorm:
+    """A LayerNorm or RMSNorm with its learned parameters."""
+
+    kind: Literal["layernorm", "rmsnorm"]
+    gain: Float[np.ndarray, " d"]
+    bias: Float[np.ndarray, " d"]
+    """Zero where the norm has none."""
+    eps: float
+    """Added to the mean square."""
+
+    def centred(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """x without its mean for a LayerNorm, the projection Px; x itself for an RMSNorm."""
+        return x - x.mean(axis=-1, keepdims=True) if self.kind == "layernorm" else x
+
+    def standardised(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The norm of x before gain and bias: every vector has the mean square 1, but for eps."""
+        x = self.centred(x)
+        return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
+
+    def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The norm of x with gain and bias, in float64."""
+        return self.gain * self.standardised(x) + self.bias
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The rotary embedding of a context (Su et al. 2021): pairs of coordinates, turned by an angle a position.
+
+    Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and
+    sines in float32, so that lengths are kept to 1e-7 only.
+    """
+
+    cos: Float[np.ndarray, "n r"]
+    sin: Float[np.ndarray, "n r"]
+
+    def __call__(self, x: Float[np.ndarray, "heads n d_head"]) -> Float[np.ndarray, "heads n d_head"]:
+        """Queries or keys, turned."""
+        turned, rest = np.split(x, [self.cos.shape[1]], axis=-1)
+        first, second = np.split(turned, 2, axis=-1)
+        quarter = np.concatenate([-second, first], axis=-1)
+        return np.concatenate([turned * self.cos + quarter * self.sin, rest], axis=-1)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """From the input of attention to the queries or the keys of every head: a linear map, and what follows it."""
+
+    weight: Float[np.ndarray, "heads d_head d"]
+    """W_Q or W_K, a matrix for each head."""
+    bias: Float[np.ndarray, "heads d_head"]
+    """b_Q or b_K; zero where there is none."""
+    norm: LearnedNorm | None
+    """A norm of each query or key after the linear map, as in Qwen 3; None where there is none."""
+    rotation: Rotation | None
+    """The rotary embedding that comes last; None where there is none."""
+
+    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "heads n d_head"]:
+        """The queries or keys that the attention inputs x give."""
+        out = x @ self.weight.swapaxes(1, 2) + self.bias[:, None]
+        out = self.norm(out) if self.norm else out
+        return self.rotation(out) if self.rotation else out
+
+
+def learned_norm(
+    module: nn.Module, x: Float[np.ndarray, "*n d"], y: Float[np.ndarray, "*n d"]
+) -> LearnedNorm | None:
+    """The norm that turns x into y, which `module` computed; None if it is no LayerNorm or RMSNorm of the last axis.
+
+    transformers computes RMSNorm in float32, even in a model in float64: y need agree to 1e-5 of its largest entry.
+    """
+    eps = next(
+        (v for n in ("eps", "variance_epsilon", "epsilon") if (v := getattr(module, n, None)) is not None),
+        0.0,
+    )
+    weight, bias = (_vector(getattr(module, name, None), x.shape[-1]) for name in ("weight", "bias"))
+    ones, zeros = np.ones(x.shape[-1]), np.zeros(x.shape[-1])
+    # Gemma stores the gain less 1, and OLMo has none.
+    for kind in ("layernorm", "rmsnorm"):
+        for gain in [ones] if weight is None else [weight, 1 + weight]:
+            norm = LearnedNorm(kind, gain, zeros if bias is None else bias, float(eps))
+            if _agree(norm(x), y, 1e-5):
+                return norm
+    return None
+
+
+def projections(
+    module: nn.Module,
+    x: Float[np.ndarray, "n d"],
+    queries: Float[np.ndarray, "heads n d_head"],
+    keys: Float[np.ndarray, "key_heads n d_head"],
+    norms: tuple[LearnedNorm | None, LearnedNorm | None],
+    rotation: Rotation | None,
+) -> tuple[Projection, Projection] | None:
+    """The projections of the attention module `module` to `queries` and `keys` from its input x.
+
+    `norms` are those of queries and keys after the linear maps, and `rotation` is the rotary embedding that the
+    module was given. Returns None if no known reading of the module's weights gives the queries and keys to 1e-9 of
+    their largest entry.
+    """
+    heads, _, d_head = queries.shape
+    for weights in _linear_maps(module, heads * d_head, len(keys) * d_head):
+        if any(weight.shape[1] != x.shape[1] for weight, _ in weights):
+            continue
+        # Some layers of some models are given a rotation and do not use it.
+        for turn in [rotation] if rotation is None else [rotation, None]:
+            found = tuple(
+                Projection(weight.reshape(-1, d_head, x.shape[1]), bias.reshape(-1, d_head), norm, turn)
+                for (weight, bias), norm in zip(weights, norms, strict=True)
+            )
+            if all(_agree(f(x), recorded, 1e-9) for f, recorded in zip(found, (queries, keys), strict=True)):
+                return found
+    return None
+
+
+def _linear_maps(module: nn.Module, query_size: int, key_size: int) -> Iterator[list[tuple]]:
+    """Each reading of the module's weights as (W_Q, b_Q) and (W_K, b_K), matrices with a row an output."""
+    for names in _NAMES:
+        maps = [_linear_map(getattr(module, name, None)) for name in names]
+        if None not in maps and [len(weight) for weight, _ in maps] == [query_size, key_size]:
+            yield maps
+    for name in _FUSED:
+        fused = _linear_map(getattr(module, name, None))
+        if fused is not None and len(fused[0]) >= query_size + key_size:
+            parts = [np.split(array, [query_size, query_size + key_size])[:2] for array in fused]
+            yield list(zip(*parts, strict=True))
+
+
+def _linear_map(module: nn.Module | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weight (out, in) and bias of a linear layer; transformers' Conv1D, which GPT-2 has, stores (in, out)."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
+        return None
+    matrix = weight.detach().double().numpy()
+    matrix = matrix.T if type(module).__name__ == "Conv1D" else matrix
+    bias = _vector(getattr(module, "bias", None), len(matrix))
+    return matrix, np.zeros(len(matrix)) if bias is None else bias
+
+
+def _vector(parameter: object, size: int) -> Float[np.ndarray, " size"] | None:
+    """A parameter of a module as a vector of `size` numbers; None if it is none."""
+    if not isinstance(parameter, Tensor) or parameter.shape != (size,):
+        return None
+    return parameter.detach().double().numpy()
+
+
+def _agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool:
+    return ours.shape == theirs.shape and bool(abs(ours - theirs).max() <= tolerance * abs(theirs).max())

@@ -1,0 +1,302 @@
+"""Queries and keys of a pretrained model of transformers, recorded where they meet in attention.
+
+The attention function that `load` gives a model stores queries and keys, and then does what the model's own does. So
+every architecture works whose attention goes through transformers' AttentionInterface. What is known beyond the heads
+(the input of attention, the stream before its norm, the weights) has been checked against the recorded numbers, see
+`projections`.
+
+>>> model = load(files_at(Path("/models/all-MiniLM-L6-v2"), "path"))
+>>> layers = model.record([101, 7592, 2088, 102])
+>>> layers[0].keys.shape
+(12, 4, 32)
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from layernorm_roles.pretrained.projections import (
+    LearnedNorm,
+    Projection,
+    Rotation,
+    learned_norm,
+    projections,
+)
+from layernorm_roles.pretrained.source import ModelFiles
+
+_NAME = "recording"
+"""Name of the attention function in transformers' AttentionInterface."""
+
+
+@dataclass(frozen=True)
+class RecordedLayer:
+    """What one layer's attention computed on one context of n tokens, in float64.
+
+    Where fewer key heads than query heads share the work (grouped queries), query head h meets key head
+    h // (heads // key_heads). A head's scores are queries @ keys.T * scaling.
+    """
+
+    layer: int
+    """Layer, from 1, in the order in which the model calls them."""
+    queries: Float[np.ndarray, "heads n d_head"]
+    """Queries as they meet the keys: after rotary embedding, before `scaling`."""
+    keys: Float[np.ndarray, "key_heads n d_head"]
+    """Keys as they meet the queries: after rotary embedding."""
+    scaling: float
+    """Factor of the inner products, usually 1 / sqrt(d_head)."""
+    visible: Bool[np.ndarray, "n n"]
+    """Whether the query of a row may attend to the key of a column."""
+    attention_input: Float[np.ndarray, "n d"] | None
+    """Input of the projections to queries and keys; None if it is not known what turns it into the recorded ones."""
+    before_norm: Float[np.ndarray, "n d"] | None
+    """Residual stream before the norm whose output is `attention_input`; None if no known norm stands there."""
+    norm: LearnedNorm | None
+    """That norm: attention_input = norm(before_norm). None exactly where `before_norm` is."""
+    query_projection: Projection | None
+    """W_Q, b_Q and what follows: queries = query_projection(attention_input). None where `attention_input` is."""
+    key_projection: Projection | None
+    """W_K, b_K and what follows: keys = key_projection(attention_input). None where `attention_input` is."""
+
+    @property
+    def causal(self) -> bool:
+        """Whether no query may attend to a key after its own position."""
+        return not np.triu(self.visible, 1).any()
+
+    @property
+    def heads_only(self) -> bool:
+        """Whether nothing but queries and keys is known, because the model's attention is of no known form."""
+        return self.attention_input is None
+
+    def attention(self) -> Float[np.ndarray, "heads n n"]:
+        """The weight that each query (row) of each head gives each key (column), as the model computed it."""
+        keys = np.repeat(self.keys, len(self.queries) // len(self.keys), axis=0)
+        scores = np.where(self.visible, self.queries @ keys.swapaxes(1, 2) * self.scaling, -np.inf)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+
+class RecordingModel:
+    """A pretrained model that gives the queries and keys of a context."""
+
+    def __init__(self, network: nn.Module):
+        """Wrap a transformers model in float64 whose attention function is the recording one, as `load` makes it."""
+        self._network = network.eval()
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens that the model can read; None if its configuration does not say."""
+        config = self._network.config
+        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        return getattr(config, "max_position_embeddings", None)
+
+    @torch.no_grad()
+    def record(self, tokens: Sequence[int]) -> list[RecordedLayer]:
+        """What every layer's attention computes on one context, given as token ids with the special tokens.
+
+        Raises ValueError if the model cannot read them, or if its attention is more than a softmax of inner products.
+        """
+        if self.longest is not None and len(tokens) > self.longest:
+            raise ValueError(
+                f"a context of {len(tokens)} tokens: expected at most {self.longest}, which the model reads"
+            )
+        calls = _Calls()
+        # transformers looks the function up by its name whenever attention is computed.
+        _register(partial(_attend, calls))
+        try:
+            with _observed(self._network, calls):
+                self._network(input_ids=torch.tensor([list(tokens)]), use_cache=False)
+        finally:
+            _register(_unobserved)
+        if not calls.layers:
+            raise ValueError("the model's attention does not go through transformers' AttentionInterface")
+        return calls.layers
+
+
+def load(files: ModelFiles) -> RecordingModel:
+    """The model of `files` in float64, without the network.
+
+    Raises ValueError if transformers cannot load it, if weights are missing, or if its attention cannot be recorded.
+    """
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    _register(_unobserved)
+    options = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": True}
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # what it warns of is raised below
+    logging.disable_progress_bar()
+    try:
+        network, report = AutoModel.from_pretrained(
+            files.folder,
+            dtype=torch.float64,
+            attn_implementation=_NAME,
+            local_files_only=True,
+            output_loading_info=True,
+            **options,
+        )
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{files.folder}: no model that transformers can load ({reason})") from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
+    # BERT's pooler comes after the last layer, and many files have none.
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise ValueError(f"{files.folder}: {len(missing)} weights are missing, the first {missing[0]}")
+    kind = type(network).__name__
+    if getattr(network.config, "is_encoder_decoder", False):
+        raise ValueError(f"{files.folder}: {kind} has an encoder and a decoder: expected one of them alone")
+    if not network._supports_attention_backend:
+        raise ValueError(
+            f"{files.folder}: the attention of {kind} does not go through transformers' AttentionInterface"
+        )
+    return RecordingModel(network)
+
+
+@dataclass
+class _Calls:
+    """What is seen while a model runs."""
+
+    layers: list[RecordedLayer] = field(default_factory=list)
+    inputs: dict[nn.Module, tuple[tuple, dict[str, Any]]] = field(default_factory=dict)
+    """Arguments of the modules that are running."""
+    norms: deque[tuple[nn.Module, LearnedNorm, Tensor, Tensor]] = field(
+        default_factory=lambda: deque(maxlen=8)
+    )
+    """The last norms that ran, with input and output: between attention's norm and attention there are few."""
+
+
+def _register(function) -> None:
+    """Make `function` the attention function called _NAME, with the masks that torch's own attention gets."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(_NAME, function)
+    AttentionMaskInterface.register(_NAME, sdpa_mask)
+
+
+def _unobserved(*arguments, **options):
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    return sdpa_attention_forward(*arguments, **options)
+
+
+def _attend(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask, **options):
+    """The attention function: stores queries and keys of one context, and computes what torch's own computes."""
+    for name in ("position_bias", "softcap", "s_aux"):
+        if options.get(name) is not None:
+            raise ValueError(
+                f"{type(module).__name__} has {name}: expected attention that is a softmax of inner products"
+            )
+    calls.layers.append(_recorded(calls, module, query, key, mask, options))
+    return _unobserved(module, query, key, value, mask, **options)
+
+
+def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask, options) -> RecordedLayer:
+    if query.shape[2] != key.shape[2]:
+        raise ValueError(
+            f"{type(module).__name__} has {query.shape[2]} queries for {key.shape[2]} keys: expected as many"
+        )
+    queries, keys = query[0].numpy().copy(), key[0].numpy().copy()
+    scaling = options.get("scaling")
+    norm, x = None, _attention_input(calls, module)
+    found = None
+    if x is not None:
+        head_norms = tuple(_norm_of(calls, getattr(module, name, None)) for name in ("q_norm", "k_norm"))
+        found = projections(module, x[0].numpy(), queries, keys, head_norms, _rotation(calls, module))
+    if found is not None:
+        norm = next(((n, before) for _, n, before, after in reversed(calls.norms) if _same(after, x)), None)
+    return RecordedLayer(
+        layer=len(calls.layers) + 1,
+        queries=queries,
+        keys=keys,
+        scaling=queries.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        visible=_visible(module, mask, query.shape[2], options.get("is_causal")),
+        attention_input=x[0].numpy().copy() if found else None,
+        before_norm=norm[1][0].numpy().copy() if norm else None,
+        norm=norm[0] if norm else None,
+        query_projection=found[0] if found else None,
+        key_projection=found[1] if found else None,
+    )
+
+
+def _visible(module: nn.Module, mask: Tensor | None, n: int, causal: bool | None) -> Bool[np.ndarray, "n n"]:
+    """Which keys each query may attend to, by the rules of transformers' sdpa_attention_forward."""
+    if mask is None:
+        causal = getattr(module, "is_causal", True) if causal is None else causal
+        return np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
+    masks = mask[0] if mask.dtype == torch.bool else mask[0] == 0
+    least = torch.finfo(torch.float32).min / 2  # what hides a key is added to its score, and lies far below
+    adds = mask.dtype != torch.bool and bool((mask[0][~masks] > least).any())
+    if adds or bool((masks != masks[0]).any()):
+        raise ValueError(
+            f"{type(module).__name__} adds numbers to scores: expected a mask that all heads share"
+        )
+    return masks[0].expand(n, n).numpy().copy()
+
+
+def _attention_input(calls: _Calls, module: nn.Module) -> Float[Tensor, "1 n d"] | None:
+    """The vectors that the running attention module was called with."""
+    positional, named = calls.inputs.get(module, ((), {}))
+    x = named.get("hidden_states", positional[0] if positional else None)
+    return x if isinstance(x, Tensor) and x.ndim == 3 and len(x) == 1 else None
+
+
+def _rotation(calls: _Calls, module: nn.Module) -> Rotation | None:
+    """The rotary embedding that the running attention module was given."""
+    positional, named = calls.inputs[module]
+    for pair in (*positional, *named.values()):
+        if isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair):
+            cos, sin = (part[0].double().numpy() for part in pair)
+            return Rotation(cos, sin) if cos.ndim == 2 and cos.shape == sin.shape else None
+    return None
+
+
+def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
+    """What `module` computed when it ran last, if it is a norm that has just run."""
+    return next((norm for ran, norm, _, _ in reversed(calls.norms) if ran is module), None)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one is other or (one.shape == other.shape and torch.equal(one, other))
+
+
+@contextmanager
+def _observed(network: nn.Module, calls: _Calls) -> Iterator[None]:
+    """While the block runs, follow the arguments of all modules, and let norms compute in float64."""
+
+    def enter(module, positional, named):
+        calls.inputs[module] = positional, named
+
+    def leave(module, positional, output):
+        calls.inputs.pop(module, None)
+        x = positional[0] if positional else None
+        if "Norm" not in type(module).__name__ or not isinstance(x, Tensor) or not isinstance(output, Tensor):
+            return None
+        norm = learned_norm(module, x.numpy(), output.numpy()) if x.shape == output.shape else None
+        if norm is None:
+            return None
+        # transformers rounds an RMSNorm to float32, even in a model in float64.
+        exact = torch.from_numpy(norm(x.numpy()))
+        calls.norms.append((module, norm, x, exact))
+        return exact
+
+    hooks = []
+    try:
+        for module in network.modules():
+            hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.append(module.register_forward_hook(leave))
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,125 @@
+"""The files of a pretrained model: in an installed package, in a folder, or downloaded from the Hugging Face hub."""
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from layernorm_roles.settings.pretrained import PretrainedModel
+
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PIECE = 1 << 20
+"""Bytes that are hashed at a time."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of a model, as transformers stores them."""
+
+    folder: Path
+    """Folder with config.json and the tokenizer, or of the GGUF file, which holds both."""
+    weights: tuple[Path, ...]
+    """model.safetensors, or the shards that its index names, in the order of their names, or a GGUF file."""
+
+    @property
+    def gguf(self) -> str | None:
+        """Name of the GGUF file; None for a model in safetensors."""
+        return self.weights[0].name if self.weights[0].suffix == ".gguf" else None
+
+    def sha256(self) -> str:
+        """The SHA-256 of the weights, several files one after another: `cat model-*.safetensors | sha256sum`."""
+        digest = hashlib.sha256()
+        for path in self.weights:
+            with path.open("rb") as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        return digest.hexdigest()
+
+
+def locate(name: str, settings: PretrainedModel) -> ModelFiles:
+    """The files of the model that config.yaml describes under pretrained.`name`.
+
+    Raises ValueError, in one line with the key, its value and what is expected there, if the package or the folder is
+    missing, holds no model in safetensors, or has weights of another SHA-256 than the settings give.
+    """
+    found = files_at(*_place(name, settings))
+    if settings.sha256 is not None and (actual := found.sha256()) != settings.sha256:
+        files = f"{found.folder}/{'+'.join(path.name for path in found.weights)}"
+        raise ValueError(
+            f"pretrained.{name}.sha256 = {settings.sha256!r}: expected the SHA-256 of {files}, which is {actual}"
+        )
+    return found
+
+
+def files_at(path: Path, given: str) -> ModelFiles:
+    """The files of the model at `path`, a folder or a GGUF file.
+
+    `given` is the key and its value, for errors. Raises ValueError if a file of the model is missing.
+    """
+    if path.suffix == ".gguf" and path.is_file():
+        return ModelFiles(path.parent, (path,))
+    if not path.is_dir():
+        raise ValueError(f"{given}: expected the folder of a model, or a GGUF file; {path} is neither")
+    if not (path / "config.json").is_file():
+        raise ValueError(f"{given}: expected a model with config.json, which {path} lacks")
+    if (path / _WEIGHTS).is_file():
+        return ModelFiles(path, (path / _WEIGHTS,))
+    if not (path / _INDEX).is_file():
+        raise ValueError(f"{given}: expected a model with {_WEIGHTS} or {_INDEX}, and {path} has neither")
+    shards = tuple(path / shard for shard in _shards(path / _INDEX, given))
+    for shard in shards:
+        if not shard.is_file():
+            raise ValueError(
+                f"{given}: expected the shard {shard.name}, which {_INDEX} names and {path} lacks"
+            )
+    return ModelFiles(path, shards)
+
+
+def _shards(index: Path, given: str) -> list[str]:
+    """The names of the files that a safetensors index lists."""
+    try:
+        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+        if names and all(Path(name).name == name for name in names):
+            return names
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ValueError(f"{given}: expected an index with a weight_map from tensors to files beside it: {index}")
+
+
+def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:
+    """Where the settings say that the model lies, and the key that says so with its value."""
+    key = f"pretrained.{name}"
+    if settings.path is not None:
+        return Path(settings.path).absolute(), f"{key}.path = {settings.path!r}"
+    if settings.hub is not None:
+        given = f"{key}.hub = {settings.hub!r}"
+        return _download(settings.hub, given), given
+    try:
+        # The specification alone: importing the package would run its code, and may need what is not installed.
+        spec = importlib.util.find_spec(settings.package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError(
+            f"{key}.package = {settings.package!r}: expected an installed package; "
+            f"try: pip install {settings.package.replace('_', '-')}"
+        )
+    root = Path(spec.submodule_search_locations[0])
+    if settings.folder is None:
+        return root, f"{key}.package = {settings.package!r}"
+    return root / settings.folder, f"{key}.folder = {settings.folder!r}"
+
+
+def _download(repository: str, given: str) -> Path:
+    """The local folder of a model of the hub; downloaded, unless it was before."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        wanted = ["*.json", "*.txt", "*.model", "*.safetensors"]
+        return Path(snapshot_download(repository, allow_patterns=wanted))
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{given}: expected a model that can be downloaded from the hub ({reason})"
+        ) from None

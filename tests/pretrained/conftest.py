@@ -1,0 +1,16 @@
+import pytest
+from random_models import random_network
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """A function from the name of an architecture to the folder of a model that it saved there once."""
+    folders = {}
+
+    def save(architecture):
+        if architecture not in folders:
+            folders[architecture] = tmp_path_factory.mktemp(architecture)
+            random_network(architecture).save_pretrained(folders[architecture])
+        return folders[architecture]
+
+    return save

@@ -1,0 +1,82 @@
+"""The table of unselectable keys, and the keys without the norm."""
+
+import numpy as np
+import pytest
+from test_recording import TOKENS
+
+from layernorm_roles.pretrained import keys, recording
+from layernorm_roles.pretrained.source import files_at
+from layernorm_roles.selectability.certify import certify
+
+
+@pytest.fixture(scope="module")
+def model(saved):
+    """A function from the name of an architecture to its recording model."""
+    return lambda architecture: recording.load(files_at(saved(architecture), "path"))
+
+
+def test_the_table_counts_what_certify_says_of_every_head(model):
+    network = model("llama")
+    contexts = {seed: np.random.default_rng(seed).permutation(60)[:32].tolist() for seed in (0, 7)}
+    table = keys.table(network, contexts, "tiny")
+    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2)
+    assert (table.n_keys == 32).all()
+    heads = table[table.site == "head"].set_index(["context", "layer", "head"])
+    for number, context in contexts.items():
+        for layer in network.record(context):
+            for head, matrix in enumerate(layer.keys):
+                row = heads.loc[number, layer.layer, head]
+                assert row.n_unselectable == (certify(matrix).verdict == "unselectable").sum()
+                assert row.dimensions == 6
+    assert (heads.n_unselectable > 0).any()
+    assert table[table.site == "after_norm"]["head"].isna().all()
+
+
+def test_a_token_that_stands_twice_is_unselectable_where_positions_do_not_part_it(model):
+    # GPT-2's position embeddings part two equal tokens; Llama's stream before layer 1 does not.
+    tokens = [7, 7, *range(10, 30)]
+    for architecture, expected in (("gpt2", 0), ("llama", 2)):
+        table = keys.table(model(architecture), {0: tokens}, "tiny")
+        first = table[(table.layer == 1) & (table.site == "before_norm")]
+        assert first.n_unselectable.item() == expected
+
+
+def test_of_an_unknown_architecture_the_table_has_heads(model):
+    assert set(keys.table(model("gpt_neox"), {0: TOKENS}, "tiny").site) == {"head"}
+
+
+@pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama"])
+def test_keys_without_the_norm_are_affine_in_the_stream(architecture, model):
+    tokens = (
+        np.random.default_rng(0).permutation(60)[:40].tolist()
+    )  # more than the 24 dimensions of the stream
+    for layer in model(architecture).record(tokens):
+        rotation = layer.key_projection.rotation
+        # Turned back, since the rotary embedding differs between positions.
+        back = type(rotation)(rotation.cos, -rotation.sin) if rotation else lambda x: x
+        stream = np.column_stack([layer.before_norm, np.ones(len(tokens))])
+        for used, without in zip(back(layer.keys), back(keys.keys_without_norm(layer)), strict=True):
+            # float32 cosines and sines turn back to 1e-7 only.
+            assert _unexplained(stream, without) < 1e-6
+            assert _unexplained(stream, used) > 1e-2
+
+
+def _unexplained(stream, keys):
+    """What the best affine map from the stream leaves of the keys, relative to their size."""
+    rest = keys - stream @ np.linalg.lstsq(stream, keys, rcond=None)[0]
+    return np.linalg.norm(rest) / np.linalg.norm(keys)
+
+
+def test_a_norm_that_has_nothing_to_do_changes_no_key(model):
+    layer = model("bert").record(TOKENS)[0]
+    # Where every vector of the stream has one length already, one factor does what the norm does.
+    on_sphere = layer.norm.standardised(layer.before_norm) * 3.7
+    same = type(layer)(**{**vars(layer), "before_norm": on_sphere})
+    np.testing.assert_allclose(keys.keys_without_norm(same), layer.keys, atol=1e-9)
+    assert abs(keys.keys_without_norm(layer) - layer.keys).max() > 0.01
+
+
+def test_the_size_of_the_stream_does_not_matter_without_the_norm(model):
+    layer = model("gpt2").record(TOKENS)[1]
+    larger = type(layer)(**{**vars(layer), "before_norm": 100 * layer.before_norm + 5})
+    np.testing.assert_allclose(keys.keys_without_norm(larger), keys.keys_without_norm(layer), atol=1e-5)

@@ -1,0 +1,139 @@
+"""Where a model's files are, and what is said where they are not."""
+
+import hashlib
+import json
+import shutil
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from layernorm_roles.pretrained.source import locate
+from layernorm_roles.settings.pretrained import PretrainedModel
+
+SIZES = {"contexts": 2, "context_length": 8}
+
+
+def at(path, **more):
+    return PretrainedModel(path=str(path), **SIZES, **more)
+
+
+@pytest.fixture
+def model(saved, tmp_path):
+    """A folder with a model of one file, to be spoilt."""
+    return shutil.copytree(saved("bert"), tmp_path / "model")
+
+
+def test_a_folder_holds_one_file_or_the_shards_of_its_index(model, tmp_path):
+    assert locate("m", at(model)).weights == (model / "model.safetensors",)
+    (model / "model.safetensors").unlink()
+    for name in ("b.safetensors", "a.safetensors"):
+        (model / name).write_text(name)
+    index = {"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    files = locate("m", at(model))
+    assert [path.name for path in files.weights] == ["a.safetensors", "b.safetensors"]
+    assert files.sha256() == hashlib.sha256(b"a.safetensorsb.safetensors").hexdigest()
+    (model / "a.safetensors").unlink()
+    with pytest.raises(
+        ValueError, match=r"^pretrained.m.path = .*: expected the shard a.safetensors, .*lacks$"
+    ):
+        locate("m", at(model))
+
+
+@pytest.mark.parametrize(
+    "index", ["", "[]", "{}", '{"weight_map": {}}', '{"weight_map": {"x": "../a"}}', '{"weight_map": 3}']
+)
+def test_an_index_that_is_none_is_refused(index, model):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected an index with a weight_map"):
+        locate("m", at(model))
+
+
+def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatch):
+    package = tmp_path / "some_model"
+    shutil.copytree(model, package / "inner")
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    files = locate("m", PretrainedModel(package="some_model", folder="inner", **SIZES))
+    assert files.folder == package / "inner"
+    assert "some_model" not in sys.modules
+    with pytest.raises(ValueError, match=r"^pretrained.m.folder = 'other': expected the folder of a model"):
+        locate("m", PretrainedModel(package="some_model", folder="other", **SIZES))
+    with pytest.raises(
+        ValueError, match=r"^pretrained.m.package = 'some_model': expected a model with config.json"
+    ):
+        locate("m", PretrainedModel(package="some_model", **SIZES))
+
+
+@pytest.mark.parametrize("package", ["no_such_package", "no_such.package", "json.tool", "..", "a b"])
+def test_a_package_that_is_not_there_is_named(package):
+    with pytest.raises(
+        ValueError, match=r"^pretrained.m.package = '.*': expected an installed package; try: pip"
+    ):
+        locate("m", PretrainedModel(package=package, **SIZES))
+
+
+def test_weights_of_another_sha256_are_refused(model):
+    right = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+    assert locate("m", at(model, sha256=right)).sha256() == right
+    with (model / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"!")
+    with pytest.raises(
+        ValueError, match=rf"^pretrained.m.sha256 = '{right}': expected the SHA-256 of .*which is"
+    ):
+        locate("m", at(model, sha256=right))
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"), [("config.json", "config.json, which"), ("model.safetensors", "has neither")]
+)
+def test_a_folder_without_a_file_of_the_model_is_refused(missing, expected, model):
+    (model / missing).unlink()
+    with pytest.raises(
+        ValueError, match=rf"^pretrained.m.path = .*: expected a model with .*{expected}"
+    ) as refusal:
+        locate("m", at(model))
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"^pretrained.m.path = .*: expected the folder of a model, or a GGUF file"
+    ):
+        locate("m", at(tmp_path / "nothing"))
+
+
+def test_a_gguf_file_is_the_weights(tmp_path):
+    (tmp_path / "model.Q4.gguf").write_bytes(b"GGUF" * 600_000)
+    files = locate("m", at(tmp_path / "model.Q4.gguf"))
+    assert (files.gguf, files.folder) == ("model.Q4.gguf", tmp_path)
+    assert files.sha256() == hashlib.sha256(b"GGUF" * 600_000).hexdigest()
+
+
+def test_a_hub_that_is_not_reached_is_named(monkeypatch):
+    import huggingface_hub
+
+    def unreachable(*arguments, **options):
+        raise OSError("no network\nat all")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    with pytest.raises(ValueError, match=r"^pretrained.m.hub = 'a/b': expected .*\(no network\)$"):
+        locate("m", PretrainedModel(hub="a/b", **SIZES))
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        {},
+        {"path": "a", "hub": "b"},
+        {"path": "a", "folder": "b"},
+        {"path": "a", "sha256": "12"},
+        {"path": ""},
+    ],
+)
+def test_settings_name_one_place(faulty):
+    with pytest.raises(ValidationError):
+        PretrainedModel(**faulty, **SIZES)
