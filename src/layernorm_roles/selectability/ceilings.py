@@ -1,0 +1,204 @@
+"""How much attention can a key get? `ceilings` bounds it from both sides, for every key of a head.
+
+The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With
+f_i(q) = log sum_j exp(q.(k_j - k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
+
+**All queries.** *Selectable keys have the ceiling 1, and no other key has one above 1/2.*
+
+For weights mu_j >= 0 with sum 1 and sum_j mu_j k_j = k_i, and any query, Jensen's inequality gives
+
+    f_i(q) = log sum_j mu_j exp(q.(k_j - k_i) - log mu_j) >= sum_j mu_j (q.(k_j - k_i) - log mu_j) = H(mu),
+
+the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the
+logarithm of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set that holds
+at least mu_i = 1.
+
+* If i is selectable, q.k_i > q.k_j for all other j, then f_i(t q) -> 0 as t grows: c_i = 1, which no query attains if
+  there is another key.
+* If not, k_i lies in the convex hull of the other keys, because a point outside could be separated strictly. Every
+  feasible mu is a mean of weight 1 - a for k_i and a for weights nu of the other keys with mean k_i, and has the
+  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest H(nu)
+  >= 0: c_i = 1 / (1 + e^H) <= 1/2. QED.
+
+*Duplicates.* An exact copy is among the other keys, so c_i <= 1/2. The m copies of a point always share equally:
+c_i <= 1/m, with equality iff the point without its copies is selectable. *Keys on the boundary* of the hull that are
+no vertices are unselectable, too, and c_i <= 1/2 holds. There the infimum is approached by queries that grow along
+the normal of the smallest face with the key, and mu uses the keys on that face only. The search follows them until
+the attention to all other keys is lost in the rounding; its bounds hold and their gap is as small as elsewhere. The
+infimum is attained iff the key lies in the relative interior of the hull of all keys.
+
+**Queries of a norm.** Over an ellipsoid (`QueryEllipsoid`) f_i has a minimum, and any point of it a lower bound by
+convexity. How both are found is described in `ceilings_newton`, what exactly is proved in `ceilings_bounds`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from layernorm_roles.selectability import ceilings_bounds, coordinates
+from layernorm_roles.selectability.ceilings_bounds import Bounds
+from layernorm_roles.selectability.ceilings_newton import CeilingProblem, minimise
+from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
+
+__all__ = ["Ceilings", "QueryEllipsoid", "ceilings"]
+
+_AGREES = 1e-9  # relative difference that other processors' roundings may make when bounds are computed again
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Certified bounds of the most attention that each of n keys can get from one query.
+
+    Bounds include allowances for rounding. The gap of their logarithms is below 1e-6, except for a key that is within
+    about 1e-12 of the boundary of the keys' hull, and for an ellipsoid that is not filled.
+
+    Over all queries, `upper` is proved for every query whose scores, in whitened coordinates and added up over them,
+    stay within 10,000. For a selectable key with a margin below 1e-4, the stored query may have larger scores.
+    """
+
+    lower: Float[np.ndarray, " n"]
+    """Attention, 0..1, that the stored query gives the key."""
+    upper: Float[np.ndarray, " n"]
+    """Attention, 0..1, that no query of the set exceeds."""
+    query: Float[np.ndarray, "n d"]
+    """For every key the query that proves the lower bound."""
+    proof: Float[np.ndarray, "n r"]
+    """What proves the upper bound: over all queries Newton's step from the query (d numbers), 0 for a selectable key;
+    over an ellipsoid a point of the unit ball that stands for a query (a number for each axis)."""
+    queries: QueryEllipsoid | None
+    """The set of queries, with principal axes; None stands for all queries."""
+    null: float
+    """Standard deviation, relative to the largest entry of a column, below which a direction counts as constant."""
+
+    @property
+    def gap(self) -> Float[np.ndarray, " n"]:
+        """Distance between the logarithms of the bounds."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.upper) - np.log(self.lower)
+
+    def verify(self, keys: ArrayLike) -> Bounds:
+        """Recompute both bounds of every key in float64 from `keys`, the stored queries and the stored proofs.
+
+        Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the bounds
+        as recomputed.
+        """
+        keys = _matrix(keys, "keys").astype(np.float64)
+        if keys.shape != self.query.shape:
+            raise ValueError(f"keys have shape {keys.shape}: these ceilings are for {self.query.shape}")
+        bounds = _bounds(keys, self.queries, self.query, self.proof, self.null)
+        holds = (bounds.lower >= self.lower * (1 - _AGREES)) & (bounds.upper <= self.upper * (1 + _AGREES))
+        if self.queries is not None:
+            holds &= (self.proof**2).sum(axis=1) <= 1 + 1e-12
+            distance = abs(self.query - _queries_at(self.proof, self.queries)).max(axis=1)
+            holds &= distance <= _AGREES * abs(self.query).max(axis=1)
+        if not holds.all():
+            i = int(np.argmin(holds))
+            raise ValueError(
+                f"the bounds of key {i} do not hold: stored {self.lower[i]:.9g} to {self.upper[i]:.9g}, "
+                f"proved {bounds.lower[i]:.9g} to {bounds.upper[i]:.9g}"
+            )
+        return bounds
+
+
+def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings:
+    """Bound the largest softmax(K q)_i of each of n keys over all queries q, or over those of an ellipsoid.
+
+    keys (n, d): float32 or float64, as used in the scores q.k; other real types are taken as float64. Over all
+    queries, directions in which the keys agree to within rounding count as constant, as in `certify`. All is computed
+    in float64. Raises ValueError on anything that is no finite real matrix with at least one row and one column.
+
+    >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
+    >>> ceilings(square).upper.round(6).tolist()
+    [1.0, 1.0, 1.0, 1.0, 0.2]
+    >>> ceilings(square, QueryEllipsoid(np.zeros(2), 0.25 * np.eye(2))).upper.round(3).tolist()
+    [0.367, 0.367, 0.367, 0.367, 0.2]
+    """
+    keys = _matrix(keys, "keys")
+    null = coordinates.NULL[keys.dtype]
+    keys = keys.astype(np.float64)
+    if queries is None:
+        query, proof = _search_all(keys, null)
+    else:
+        queries = _matching(queries, keys.shape[1]).principal()
+        proof = _search_ellipsoid(keys, queries)
+        query = _queries_at(proof, queries)
+    bounds = _bounds(keys, queries, query, proof, null)
+    return Ceilings(bounds.lower, bounds.upper, query, proof, queries, null)
+
+
+def _matrix(values: ArrayLike, name: str) -> Float[np.ndarray, "n d"]:
+    """`values` as a finite matrix of float32 or float64; ValueError says what is wrong."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.size == 0:
+        raise ValueError(
+            f"{name} have dtype {given.dtype} and shape {given.shape}: expected a matrix of real numbers"
+        )
+    given = given if given.dtype == np.float32 else given.astype(np.float64)
+    if not np.isfinite(given).all():
+        i = int(np.argmin(np.isfinite(given).all(axis=1)))
+        raise ValueError(f"{name}: row {i} is {given[i]}: expected finite numbers")
+    return given
+
+
+def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
+    """The ellipsoid with float64 arrays; ValueError if it is not one of queries for keys in d dimensions."""
+    centre, axes = np.asarray(queries.centre, dtype=np.float64), np.asarray(queries.axes, dtype=np.float64)
+    if centre.shape != (d,) or axes.ndim != 2 or axes.shape[0] != d or axes.shape[1] == 0:
+        raise ValueError(
+            f"the queries have a centre of shape {centre.shape} and axes of shape {axes.shape}: "
+            f"expected ({d},) and ({d}, r) for keys in {d} dimensions"
+        )
+    if not (np.isfinite(centre).all() and np.isfinite(axes).all()):
+        raise ValueError("the queries' centre and axes have to be finite")
+    return QueryEllipsoid(centre, axes, filled=queries.filled)
+
+
+class _Distinct:
+    """The different keys among all, whitened, with the number of copies of each."""
+
+    def __init__(self, keys: Float[np.ndarray, "n d"], null: float):
+        self.keys, place, self.copies = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+        self.place: Int[np.ndarray, " n"] = place.reshape(-1)
+        self.at = coordinates.whiten(self.keys[None], null, 0.0)
+        self.whitened: Float[np.ndarray, "m r"] = self.at.W[0]
+
+    def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
+        """Queries for the keys as given, of queries for the whitened keys."""
+        return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
+
+
+def _search_all(keys, null) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
+    """Queries and Newton steps for every key, over all queries."""
+    distinct = _Distinct(keys, null)
+    points, steps = minimise(CeilingProblem(distinct.whitened, np.log(distinct.copies), bounded=False))
+    return distinct.for_data(points)[distinct.place], distinct.for_data(steps)[distinct.place]
+
+
+def _search_ellipsoid(keys, queries) -> Float[np.ndarray, "n r"]:
+    """Points of the unit ball for every key, over an ellipsoid with principal axes."""
+    centred = keys - keys.mean(axis=0)
+    points, _ = minimise(CeilingProblem(centred @ queries.axes, centred @ queries.centre, bounded=True))
+    return points / np.maximum(1, np.sqrt((points**2).sum(axis=1, keepdims=True)))
+
+
+def _queries_at(points, queries) -> Float[np.ndarray, "n d"]:
+    """The queries that prove the lower bounds: those at the points, or on the surface if that is all there is."""
+    if not queries.filled:
+        length = np.sqrt((points**2).sum(axis=1, keepdims=True))
+        points = np.where(length > 0, points / np.where(length > 0, length, 1), np.eye(1, points.shape[1]))
+    return queries.centre + points @ queries.axes.T
+
+
+def _bounds(keys, queries, query, proof, null) -> Bounds:
+    """Both bounds of every key, from what is stored about it."""
+    if queries is not None:
+        return ceilings_bounds.over_ellipsoid(keys, queries, query, proof)
+    distinct = _Distinct(keys, null)
+    first = np.zeros(len(distinct.keys), dtype=int)
+    first[distinct.place] = np.arange(len(keys))
+    bounds = ceilings_bounds.over_all_queries(
+        distinct.keys, distinct.whitened, distinct.copies, query[first], proof[first]
+    )
+    return Bounds(bounds.lower[distinct.place], bounds.upper[distinct.place])

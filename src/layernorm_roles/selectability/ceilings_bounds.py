@@ -1,0 +1,121 @@
+"""The bounds of a ceiling, from what is stored about a key: the only place where they are computed.
+
+Allowances for rounding are part of the bounds. With the unit 2^-52, half of which is the largest relative error of an
+operation, a score q.(k_j - k_i) of d products, from centred keys, is computed to within
+4 (d + 3) unit R, R = sum_a |q_a| max_j |k_ja|; a sum of n exponentials to a relative (n + 8) unit beyond that.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from layernorm_roles.selectability.ceilings_newton import REACH, softmax
+from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
+
+_UNIT = np.finfo(np.float64).eps
+_SCORES = 2**16  # scores held at once: they stay in a core's cache
+
+
+class Bounds(NamedTuple):
+    """Lower and upper bounds of the ceilings of n keys."""
+
+    lower: Float[np.ndarray, " n"]
+    upper: Float[np.ndarray, " n"]
+
+
+def over_all_queries(
+    keys: Float[np.ndarray, "n d"],
+    whitened: Float[np.ndarray, "n r"],
+    copies: Int[np.ndarray, " n"],
+    query: Float[np.ndarray, "n d"],
+    step: Float[np.ndarray, "n d"],
+) -> Bounds:
+    """Bounds over all queries for n different keys, of which there are so many copies each.
+
+    Lower: the softmax p that `query` gives every single copy. Upper: exp(-H) for the entropy H of the weights
+
+        mu_j = p_j max(0, 1 + (k_j - mean).step)    divided by their sum,
+
+    whose mean is k_i up to a residual r, since the step is Newton's: every query q gives key i at most
+    exp(-H + |q.r|) (the dual problem, see `ceilings`). |q.r| is bounded for queries that give the whitened keys
+    scores up to `REACH`, coordinate by coordinate added up. A key with m copies never gets more than 1/m; where it
+    leads every other key by more than the rounding of scores, that is its ceiling.
+    """
+    n, d = keys.shape
+    centred, logs = keys - keys.mean(axis=0), np.log(copies)
+    size, spread = abs(centred).max(axis=0), abs(whitened).max(axis=0)
+    lower, upper = np.empty(n), np.empty(n)
+    for rows in _blocks(n):
+        own = np.arange(len(rows)), rows
+        scores = query[rows] @ centred.T
+        scores -= scores[own][:, None]
+        p, f = softmax(scores + logs)
+        score = 4 * (d + 3) * _UNIT * (abs(query[rows]) @ size)
+        lower[rows] = np.exp(-(f + _rounding(f, score, n)))
+
+        scores[own] = -np.inf
+        ahead = scores.max(axis=1) < -score
+        along = step[rows] @ centred.T
+        weights = p * np.maximum(1 + along - (p * along).sum(axis=1, keepdims=True), 0)
+        weights /= weights.sum(axis=1, keepdims=True)
+        entropy = -(weights * np.log(np.where(weights > 0, weights / copies, 1))).sum(axis=1)
+        residual = abs(weights @ whitened - whitened[rows]) + (n + 8) * _UNIT * spread
+        residual = np.divide(residual, spread, out=np.zeros_like(residual), where=spread > 0).max(axis=1)
+        allowance = REACH * residual + (n + 16) * _UNIT * (1 + np.log(copies.sum()))
+        proved = np.minimum(np.exp(np.minimum(allowance - entropy, 0)), 1 / copies[rows])
+        # A query that gives more than is proved has scores beyond the reach of the proof.
+        upper[rows] = np.where(ahead | (lower[rows] > proved), 1 / copies[rows], proved)
+    return Bounds(lower, upper)
+
+
+@np.errstate(over="ignore")  # scores beyond float64's range: the upper bound is then 1
+def over_ellipsoid(
+    keys: Float[np.ndarray, "n d"],
+    queries: QueryEllipsoid,
+    query: Float[np.ndarray, "n d"],
+    point: Float[np.ndarray, "n r"],
+) -> Bounds:
+    """Bounds over the queries centre + axes u, |u| <= 1, from a query of the ellipsoid and a point u for every key.
+
+    Lower: the softmax that `query` gives. Upper: exp(-(f - g.u - |g|)) at `point`, where f is the convex minus
+    logarithm of the softmax as a function of u, and g its gradient there.
+    """
+    n, d = keys.shape
+    centred = keys - keys.mean(axis=0)
+    size = abs(centred).max(axis=0)
+    slope = float(np.sqrt((queries.axes**2).sum(axis=1)) @ size)
+    unit = 4 * (d + queries.axes.shape[1] + 3) * _UNIT
+    lower, upper = np.empty(n), np.empty(n)
+    for rows in _blocks(n):
+        score = unit * ((abs(queries.centre) + abs(query[rows] - queries.centre)) @ size)
+        f, _ = _minus_log_softmax(centred, query[rows], rows)
+        lower[rows] = np.exp(-(f + _rounding(f, score, n)))
+        score = unit * ((abs(queries.centre) + abs(point[rows]) @ abs(queries.axes.T)) @ size)
+        f, gradient = _minus_log_softmax(centred, queries.centre + point[rows] @ queries.axes.T, rows)
+        gradient = gradient @ queries.axes
+        fall = (gradient * point[rows]).sum(axis=1) + np.sqrt((gradient**2).sum(axis=1))
+        # In the gradient every difference k_j - k_i is weighted by an attention with the relative error of exp(f).
+        allowance = _rounding(f, score, n)
+        allowance += slope * (8 * _rounding(f, score, n) + 2 * (n + d + 8) * _UNIT)
+        upper[rows] = np.minimum(np.exp(-(f - fall - allowance)), 1)
+    return Bounds(lower, upper)
+
+
+def _rounding(f, score, n):
+    """How far f = log(1 + S) may be off, S a sum of exponentials of n scores that may be off by `score`."""
+    return -np.expm1(-f) * np.expm1(np.minimum(score, 600)) + 2 * (n + 8) * _UNIT
+
+
+def _minus_log_softmax(centred, query, rows):
+    """f = -log softmax(K q)_i of key i = rows[k] for query k, and f's gradient by q."""
+    scores = query @ centred.T
+    scores -= scores[np.arange(len(rows)), rows][:, None]
+    p, f = softmax(scores)
+    return f, p @ centred - centred[rows]
+
+
+def _blocks(n):
+    """All row numbers, in blocks whose scores are held at once."""
+    at_once = max(1, _SCORES // n)
+    return [np.arange(start, min(start + at_once, n)) for start in range(0, n, at_once)]

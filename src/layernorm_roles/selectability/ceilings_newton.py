@@ -1,0 +1,232 @@
+"""The search for the queries that give keys the most attention: Newton's method for many keys at once.
+
+For key z_i among keys z_j with biases b_j, the function f_i(u) = log sum_j exp(u.(z_j - z_i) + b_j - b_i) is minimised,
+minus the logarithm of the attention that u gives key i: over all u, or over the unit ball. Under the attention p of u
+its gradient is E_p[z] - z_i and its curvature the covariance of z. The second moments of all keys' attentions are one
+matrix product, p times the products of the keys' coordinates; what remains for every key alone is compiled, in
+`ceilings_steps`.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from layernorm_roles.compiling import compilation_notice
+from layernorm_roles.selectability.ceilings_steps import minimise_models
+
+GAP = 1e-9
+"""Distance between the bounds of log c, before allowances for rounding, at which the search for a key ends."""
+
+REACH = 1e4
+"""Scores up to this size are those of the queries for which a ceiling over all queries is proved."""
+
+_ITERATIONS = 100  # most keys take 5 to 15
+_HALVINGS = 40  # of a step that does not lower f
+_LEAD = 0.5  # score by which a key leads all others when its search ends
+_SHARE_LEFT = 1e-7  # attention that the lengthened query of a key that leads leaves to the other keys
+_NOISE = 1e-12  # of its score, added up over coordinates: a smaller lead may be rounding
+_CLOSE = (
+    1e-5  # squared length of a Newton step, in the metric of the curvature, from which on a proof is tried
+)
+_SCORES = 2**16  # scores held at once: they stay in a core's cache
+_PRODUCTS = 2**23  # products of coordinates held at once
+
+
+@dataclass(frozen=True)
+class CeilingProblem:
+    """n keys z in r coordinates with biases b, and whether u is confined to the unit ball."""
+
+    keys: Float[np.ndarray, "n r"]
+    bias: Float[np.ndarray, " n"]
+    bounded: bool
+
+
+@dataclass
+class _Searches:
+    """The searches of b keys that go on; row k is about key `own[k]`."""
+
+    own: Int[np.ndarray, " b"]
+    u: Float[np.ndarray, "b r"]
+    shift: Float[np.ndarray, " b"]
+    """Multiplier of the constraint |u| <= 1."""
+    scores: Float[np.ndarray, "b n"]
+    """u.(z_j - z_i) + b_j - b_i; exactly 0 for the own key."""
+    attention: Float[np.ndarray, "b n"]
+    f: Float[np.ndarray, " b"]
+    mean: Float[np.ndarray, "b r"]
+    """The keys' mean under the attention."""
+    step: Float[np.ndarray, "b r"]
+    change: Float[np.ndarray, "b n"]
+    """What the step adds to the scores."""
+
+    def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
+        """The chosen searches alone."""
+        if chosen.all():
+            return self
+        return replace(self, **{name: value[chosen] for name, value in vars(self).items()})
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+
+def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
+    """For every key the u at which its search ended, and Newton's step from there; the step is 0 in the unit ball.
+
+    A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads every other, or after
+    100 steps. A u that puts the key first is lengthened until the other keys get next to nothing; its step is 0.
+    """
+    n, r = problem.keys.shape
+    points, steps = np.zeros((n, r)), np.zeros((n, r))
+    second_moments = _SecondMoments(problem.keys)
+    at_once = max(8, min(_SCORES // n, _PRODUCTS // (r * (r + 1) // 2)))
+    with compilation_notice("the search for ceilings", 10):
+        for start in range(0, n, at_once):
+            rows = np.arange(start, min(start + at_once, n))
+            _minimise_block(problem, second_moments, rows, points, steps)
+    return points, steps
+
+
+def _minimise_block(problem, second_moments, rows, points, steps) -> None:
+    """`minimise` for the keys `rows`, into `points` and `steps`."""
+    at = _start(problem, rows)
+
+    def retire(ended):
+        nonlocal at
+        if not ended.any():
+            return
+        over = at.where(ended)
+        if not problem.bounded:
+            _lengthen(problem, over)
+            steps[over.own] = over.step
+        points[over.own] = over.u
+        at = at.where(~ended)
+
+    ended_early = _ball_gap_closed if problem.bounded else _separated
+    for _ in range(_ITERATIONS):
+        at.mean = at.attention @ problem.keys
+        retire(ended_early(problem, at))
+        if len(at):
+            _newton_step(problem, second_moments, at)
+            if not problem.bounded:
+                retire(_proved(problem, at))
+        if not len(at):
+            return
+        _line_search(problem, at)
+    retire(np.ones(len(at), bool))
+
+
+def _start(problem: CeilingProblem, rows: Int[np.ndarray, " b"]) -> _Searches:
+    scores = problem.bias - problem.bias[rows, None]
+    attention, f = softmax(scores)
+    b, (_, r) = len(rows), problem.keys.shape
+    return _Searches(
+        rows, np.zeros((b, r)), np.zeros(b), scores, attention, f, np.zeros((b, r)), np.zeros((b, r)), scores
+    )
+
+
+def softmax(
+    scores: Float[np.ndarray, "b n"],
+) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
+    """The softmax of every row, and the logarithm of its sum of exponentials."""
+    top = scores.max(axis=1, keepdims=True)
+    share = np.exp(scores - top)
+    total = share.sum(axis=1, keepdims=True)
+    share /= total
+    return share, (top + np.log(total))[:, 0]
+
+
+def _ball_gap_closed(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
+    """By convexity f >= f(u) - g.u - |g| on the unit ball, for the gradient g at u."""
+    gradient = at.mean - problem.keys[at.own]
+    return (gradient * at.u).sum(axis=1) + np.sqrt((gradient**2).sum(axis=1)) < GAP
+
+
+def _separated(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
+    """Whether u puts the key first by a clear lead, whatever the biases."""
+    own = np.arange(len(at)), at.own
+    at.scores[own] = -np.inf
+    runner_up = at.scores.max(axis=1)
+    at.scores[own] = 0
+    return runner_up - problem.bias.min() + problem.bias[at.own] < -_LEAD
+
+
+def _lengthen(problem: CeilingProblem, at: _Searches) -> None:
+    """Lengthen every u that puts its key first, so that the exponentials of the others add up to next to nothing."""
+    scores = at.scores - (problem.bias - problem.bias[at.own, None])
+    scores[np.arange(len(at)), at.own] = -np.inf
+    lead = -scores.max(axis=1)
+    leads = lead > _NOISE * (abs(at.u) @ abs(problem.keys).max(axis=0))
+    enough = np.log(np.exp(problem.bias).sum() / _SHARE_LEFT)
+    at.u[leads] *= np.maximum(enough / lead[leads], 1)[:, None]
+    at.step[leads] = 0
+
+
+def _newton_step(problem: CeilingProblem, second_moments: "_SecondMoments", at: _Searches) -> None:
+    """Set the step to the minimum of the quadratic model, and the change of the scores that it makes."""
+    target = at.u.T.copy()
+    gradient = at.mean - problem.keys[at.own]
+    minimise_models(
+        second_moments(at.attention),
+        at.mean.T.copy(),
+        gradient.T.copy(),
+        target,
+        at.shift,
+        problem.bounded,
+    )
+    at.step = target.T - at.u
+    at.change = at.step @ problem.keys.T
+    at.change -= at.change[np.arange(len(at)), at.own][:, None]
+
+
+def _proved(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
+    """Whether the weights that Newton's step makes prove f to within `GAP`; see `ceilings_bounds`."""
+    proved = np.zeros(len(at), bool)
+    squared = -((at.mean - problem.keys[at.own]) * at.step).sum(axis=1)
+    near = np.flatnonzero(squared < _CLOSE)
+    if len(near):
+        change, attention = at.change[near], at.attention[near]
+        factor = 1 + change - (attention * change).sum(axis=1, keepdims=True)
+        factor = np.maximum(factor, 0)
+        weights = attention * factor
+        residual = abs(weights @ problem.keys - problem.keys[at.own[near]]).max(axis=1)
+        divergence = (weights * np.log(np.where(factor > 0, factor, 1))).sum(axis=1)
+        proved[near] = divergence + REACH * residual < GAP
+    return proved
+
+
+def _line_search(problem: CeilingProblem, at: _Searches) -> None:
+    """Go along every step, halved until f falls by a share of what its slope promises."""
+    slope = ((at.mean - problem.keys[at.own]) * at.step).sum(axis=1)
+    length, noise = np.ones(len(at)), 1e-13 * (1 + abs(at.f))
+    before, todo = at.f, np.arange(len(at))
+    at.scores = at.scores + at.change
+    at.attention, at.f = softmax(at.scores)
+    for _ in range(_HALVINGS):
+        todo = todo[at.f[todo] > (before + 1e-4 * length * slope + noise)[todo]]
+        if not len(todo):
+            break
+        length[todo] /= 2
+        at.scores[todo] -= length[todo, None] * at.change[todo]
+        at.attention[todo], at.f[todo] = softmax(at.scores[todo])
+    at.u = at.u + length[:, None] * at.step
+
+
+class _SecondMoments:
+    """E[z_a z_c] for all a >= c under given attentions, as a matrix product."""
+
+    def __init__(self, keys: Float[np.ndarray, "n r"]):
+        self.keys = keys
+        self.a, self.c = np.tril_indices(keys.shape[1])
+        width = max(1, _PRODUCTS // len(keys))
+        self.parts = [slice(k, k + width) for k in range(0, len(self.a), width)]
+        # Products that do not fit at once are made again for every call.
+        self.kept = self._products(self.parts[0]) if len(self.parts) == 1 else None
+
+    def _products(self, part: slice) -> Float[np.ndarray, "n pairs"]:
+        return self.keys[:, self.a[part]] * self.keys[:, self.c[part]]
+
+    def __call__(self, attention: Float[np.ndarray, "b n"]) -> Float[np.ndarray, "pairs b"]:
+        if self.kept is not None:
+            return self.kept.T @ attention.T
+        return np.concatenate([self._products(part).T @ attention.T for part in self.parts])

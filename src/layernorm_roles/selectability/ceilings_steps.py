@@ -1,0 +1,183 @@
+"""The linear algebra of `ceilings_newton`, compiled: where Newton's quadratic model of each key has its minimum.
+
+Eight keys are solved at once, as the lanes of arrays whose last axis has length 8, so that every inner loop is one
+vector instruction. The lower triangle of a symmetric matrix is stored row by row: entry (a, c) with c <= a is at
+a (a + 1) / 2 + c. All that `minimise_models` calls stands in this file, because numba looks at no other to see
+whether what it has cached is still the code.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+_LANES = 8  # float64 numbers in a vector of AVX-512
+_ATTEMPTS = 60  # factorisations for a set of lanes, at most
+_ON_SPHERE = 1e-9  # |v| - 1 that counts as none; the point is then scaled onto the sphere
+_FLOOR = 1e-15  # of the trace of the curvature: the smallest shift, which keeps singular curvatures solvable
+
+# Inlined, so that a process that compiles runs the machine code that a process that loads the cache does.
+_inlined = njit(fastmath={"contract"}, error_model="numpy", forceinline=True)
+
+
+class _Work(NamedTuple):
+    """Arrays of one set of lanes, used again by the next."""
+
+    curvature: np.ndarray  # (r (r + 1) / 2, lanes)
+    factor: np.ndarray  # (r (r + 1) / 2, lanes) Cholesky factor, with the reciprocals of its diagonal
+    right: np.ndarray  # (r, lanes) the model's minimum solves (curvature + shift) v = right
+    v: np.ndarray  # (r, lanes)
+    scratch: np.ndarray  # (r, lanes)
+    floor: np.ndarray  # (lanes,) smallest shift
+    shift: np.ndarray  # (lanes,)
+    length: np.ndarray  # (lanes,) |v|
+    slope: np.ndarray  # (lanes,) minus half the derivative of |v|^2 by the shift
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def minimise_models(second, mean, gradient, point, shift, bounded):
+    """Move every point to the minimum of its quadratic model, within the unit ball if `bounded`; keys are columns.
+
+    second (r (r + 1) / 2, b): lower triangles of E[z z'] under the attention of each of b queries; mean (r, b): E[z];
+    gradient (r, b); point (r, b) and shift (b,) are overwritten, the shift with the multiplier of |v| <= 1, where the
+    next call starts. A singular curvature is shifted by as little as makes it positive definite.
+    """
+    r, b = mean.shape
+    triangle = r * (r + 1) // 2
+    work = _Work(
+        np.zeros((triangle, _LANES)), np.zeros((triangle, _LANES)), np.zeros((r, _LANES)), np.zeros((r, _LANES)),
+        np.zeros((r, _LANES)), np.zeros(_LANES), np.zeros(_LANES), np.zeros(_LANES), np.zeros(_LANES),
+    )  # fmt: skip
+    for start in range(0, b, _LANES):
+        _load(second, mean, gradient, point, shift, start, bounded, work)
+        for _ in range(_ATTEMPTS):
+            if not _factorise(work):
+                continue
+            _solve(work)
+            if not bounded or _on_sphere_or_inside(work):
+                break
+        _unload(work, start, bounded, point, shift)
+
+
+@_inlined
+def _load(second, mean, gradient, point, shift, start, bounded, work):
+    """Fill the lanes with the keys from column `start` on; lanes beyond the last key repeat it."""
+    r, b = mean.shape
+    for lane in range(_LANES):
+        j = min(start + lane, b - 1)
+        trace = 0.0
+        for a in range(r):
+            row = a * (a + 1) // 2
+            total = -gradient[a, j]
+            for c in range(a + 1):
+                value = second[row + c, j] - mean[a, j] * mean[c, j]
+                work.curvature[row + c, lane] = value
+                if bounded:
+                    total += value * point[c, j]
+                    if c < a:
+                        work.right[c, lane] += value * point[a, j]
+            work.right[a, lane] = total
+            trace += work.curvature[row + a, lane]
+        work.floor[lane] = _FLOOR * trace + 1e-290
+        work.shift[lane] = max(shift[j], work.floor[lane]) if bounded else work.floor[lane]
+
+
+@_inlined
+def _factorise(work):
+    """Cholesky's factor of curvature + shift. False, with the shift enlarged, where a lane is not positive definite."""
+    positive = True
+    total = work.scratch[0]
+    for a in range(len(work.v)):
+        row = a * (a + 1) // 2
+        for c in range(a + 1):
+            other = c * (c + 1) // 2
+            for lane in range(_LANES):
+                total[lane] = work.curvature[row + c, lane]
+            for e in range(c):
+                for lane in range(_LANES):
+                    total[lane] -= work.factor[row + e, lane] * work.factor[other + e, lane]
+            if c < a:
+                for lane in range(_LANES):
+                    work.factor[row + c, lane] = total[lane] * work.factor[other + c, lane]
+        for lane in range(_LANES):
+            pivot = total[lane] + work.shift[lane]
+            if not pivot > 0.0:
+                positive = False
+                work.shift[lane] *= 100.0
+                pivot = 1.0
+            work.factor[row + a, lane] = 1 / np.sqrt(pivot)
+        if not positive:
+            return False
+    return True
+
+
+@_inlined
+def _solve(work):
+    """v = (curvature + shift)^-1 right, by the factor."""
+    r = len(work.v)
+    for a in range(r):
+        row = a * (a + 1) // 2
+        for lane in range(_LANES):
+            work.v[a, lane] = work.right[a, lane]
+        for e in range(a):
+            for lane in range(_LANES):
+                work.v[a, lane] -= work.factor[row + e, lane] * work.v[e, lane]
+        for lane in range(_LANES):
+            work.v[a, lane] *= work.factor[row + a, lane]
+    for a in range(r - 1, -1, -1):
+        row = a * (a + 1) // 2
+        for lane in range(_LANES):
+            work.v[a, lane] *= work.factor[row + a, lane]
+        for e in range(a):
+            for lane in range(_LANES):
+                work.v[e, lane] -= work.factor[row + e, lane] * work.v[a, lane]
+
+
+@_inlined
+def _on_sphere_or_inside(work):
+    """Whether every v is on the unit sphere, or inside with the smallest shift; where not, the shift is improved.
+
+    The improvement is Newton's for 1 / |v| = 1 (More and Sorensen 1983), which from any shift but the first step
+    approaches the solution from below, without passing it.
+    """
+    r = len(work.v)
+    done = True
+    for lane in range(_LANES):
+        work.length[lane] = 0.0
+        work.slope[lane] = 0.0
+    for a in range(r):
+        row = a * (a + 1) // 2
+        for lane in range(_LANES):
+            work.length[lane] += work.v[a, lane] ** 2
+            work.scratch[a, lane] = work.v[a, lane]
+        for e in range(a):
+            for lane in range(_LANES):
+                work.scratch[a, lane] -= work.factor[row + e, lane] * work.scratch[e, lane]
+        for lane in range(_LANES):
+            work.scratch[a, lane] *= work.factor[row + a, lane]
+            work.slope[lane] += work.scratch[a, lane] ** 2
+    for lane in range(_LANES):
+        square, shift = work.length[lane], work.shift[lane]
+        length = np.sqrt(square)
+        work.length[lane] = length
+        if abs(length - 1) > _ON_SPHERE and (length > 1 or shift > work.floor[lane]):
+            done = False
+            improved = shift + (length - 1) * square / max(work.slope[lane], 1e-300)
+            work.shift[lane] = max(improved, work.floor[lane])
+    return done
+
+
+@_inlined
+def _unload(work, start, bounded, point, shift):
+    """Write the lanes' minima and shifts; points that belong on the sphere are scaled onto it."""
+    r, b = point.shape
+    for lane in range(min(_LANES, b - start)):
+        j = start + lane
+        if bounded:
+            outside = work.length[lane] > 1 or work.shift[lane] > work.floor[lane]
+            for a in range(r):
+                point[a, j] = work.v[a, lane] / work.length[lane] if outside else work.v[a, lane]
+        else:
+            for a in range(r):
+                point[a, j] += work.v[a, lane]
+        shift[j] = work.shift[lane]

@@ -1,0 +1,381 @@
+"""`ceilings` against two other methods, closed forms, exact hulls, and its own bounds at work."""
+
+import doctest
+import sys
+from dataclasses import replace
+
+import ceilings_second_method as second
+import numpy as np
+import pytest
+import second_methods
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from layernorm_roles.selectability import ceilings_bounds, ceilings_newton
+from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
+from layernorm_roles.selectability.certify import certify
+
+GAP = 1e-6
+
+
+def gaussian(n, d, seed=0):
+    return np.random.default_rng([seed, n, d]).standard_normal((n, d))
+
+
+def layer_norm(x):
+    x = x - x.mean(axis=1, keepdims=True)
+    return x / np.sqrt((x**2).mean(axis=1, keepdims=True))
+
+
+def softmax(scores):
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+def checked(keys, queries=None, gap=GAP):
+    """Ceilings whose bounds are in order, close, and those that verification finds."""
+    found = ceilings(keys, queries)
+    again = found.verify(keys)
+    np.testing.assert_array_equal(again.lower, found.lower)
+    np.testing.assert_array_equal(again.upper, found.upper)
+    assert (found.lower <= found.upper).all()
+    assert found.gap.max() <= gap
+    return found
+
+
+def ellipsoid(d, seed=0, size=1.0, r=None):
+    rng = np.random.default_rng([seed, d])
+    return QueryEllipsoid(rng.standard_normal(d), size * rng.standard_normal((d, r or d)))
+
+
+def test_examples_of_the_documentation():
+    module = sys.modules["layernorm_roles.selectability.ceilings"]
+    assert doctest.testmod(module).failed == 0
+
+
+# All queries
+
+
+@pytest.mark.parametrize("n,d", [(6, 1), (10, 2), (14, 3)])
+def test_entropy_by_slsqp(n, d):
+    keys = gaussian(n, d)
+    found = checked(keys)
+    expected = second.by_entropy(keys)
+    np.testing.assert_allclose(found.lower, expected, rtol=1e-5)
+    assert (found.upper < 0.5).any()
+
+
+@pytest.mark.parametrize("n,d", [(8, 1), (12, 2), (16, 3)])
+def test_bounds_enclose_thirty_digits(n, d):
+    keys = gaussian(n, d)
+    found = checked(keys)
+    inside = np.flatnonzero(found.upper < 0.6)
+    assert len(inside)
+    for i in inside:
+        ceiling = second.to_thirty_digits(keys, i, found.query[i])
+        assert float(found.lower[i]) < ceiling < float(found.upper[i])
+
+
+@pytest.mark.parametrize("make", ["gaussian", "layer_norm", "head", "sphere", "heavy"])
+@pytest.mark.parametrize("n,d", [(300, 2), (400, 6), (300, 12), (256, 32)])
+def test_one_or_at_most_a_half(make, n, d):
+    """The ceiling is 1 exactly for the keys that `certify` calls selectable, and no other exceeds 1/2."""
+    rng = np.random.default_rng(n)
+    keys = {
+        "gaussian": lambda: gaussian(n, d),
+        "layer_norm": lambda: layer_norm(gaussian(n, d + 1)),
+        "head": lambda: layer_norm(gaussian(n, 4 * d)) @ gaussian(4 * d, d),
+        "sphere": lambda: layer_norm(gaussian(n, d + 1)) * (1 - 1e-4 * rng.random((n, 1))),
+        "heavy": lambda: rng.standard_t(1.5, (n, d)),
+    }[make]()
+    found, verdict = checked(keys), certify(keys).verdict
+    assert (found.lower[verdict == "selectable"] > 1 - GAP).all()
+    assert (found.upper[verdict == "unselectable"] <= 0.5).all()
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(1, 3).flatmap(
+        lambda d: st.lists(st.lists(st.integers(-2, 2), min_size=d, max_size=d), min_size=1, max_size=9)
+    )
+)
+@example([[0, 2], [1, 1], [-1, -1], [-1, -1], [-1, -1], [-1, -1], [-2, -1], [-2, -2], [-2, -2]])
+def test_exact_hulls_of_small_integers(points):
+    """Duplicates, collinear keys and keys on faces: rational arithmetic says which ceilings are 1."""
+    keys = np.array(points, dtype=float)
+    found = checked(keys)
+    inside = second_methods.rational(keys)
+    assert (found.upper[inside] <= 0.5 + 1e-8).all()
+    assert (found.lower[~inside] > 1 - GAP).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 16])
+def test_centre_of_a_simplex(d):
+    """d + 1 vertices average to the centre with equal weights: H = log(d + 1)."""
+    keys = np.vstack([np.eye(d + 1), np.full(d + 1, 1 / (d + 1))])
+    np.testing.assert_allclose(checked(keys).upper, [1] * (d + 1) + [1 / (d + 2)], rtol=GAP)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 1e-3, 1e-6])
+@pytest.mark.parametrize("others", [[], [[0.3, 5.0]], [[0.1, -3.0], [0.0, 4.0]]])
+def test_key_between_two(share, others):
+    """On a segment the weights are given, also where it is an edge of the hull: the others lie on one side."""
+    keys = np.array([[0.0, 0.0], [1.0, 0.0], [share, 0.0], *others])
+    weights = np.array([1 - share, share])
+    on_segment = 1 / (1 + np.exp(-(weights * np.log(weights)).sum()))
+    found = checked(keys)
+    if len(others) < 2:
+        assert found.lower[2] <= on_segment * (1 + 1e-12)
+        assert found.upper[2] >= on_segment * (1 - 1e-12)
+    else:  # more ways to make the key, so less attention
+        assert found.upper[2] < on_segment
+
+
+def test_few_keys_and_copies():
+    assert checked(np.array([[3.0, -1.0]])).lower[0] == pytest.approx(1)
+    np.testing.assert_allclose(checked(gaussian(2, 4)).lower, 1, rtol=GAP)
+    np.testing.assert_allclose(checked(np.full((7, 3), 0.3)).upper, 1 / 7)
+    corners = np.repeat(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [1, 2, 5], axis=0)
+    np.testing.assert_allclose(checked(corners).upper, np.repeat([1, 1 / 2, 1 / 5], [1, 2, 5]))
+    assert checked(np.array([[0.0, 0.0], [-0.0, 0.0], [0.0, -1.0]])).upper.tolist() == [0.5, 0.5, 1]
+
+
+def test_copies_take_attention_from_the_key_between_them():
+    """The other keys' entropy counts copies: a copies at -1 and b at 1 let the key at 0 get 1 / (1 + 2 sqrt(ab))."""
+    for a, b in ((1, 1), (3, 1), (4, 9)):
+        keys = np.repeat([-1.0, 1.0, 0.0], [a, b, 1])[:, None]
+        np.testing.assert_allclose(checked(keys).upper[-1], 1 / (1 + 2 * np.sqrt(a * b)), rtol=GAP)
+
+
+@pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-8, 1e-10])
+def test_just_within_and_just_beyond_a_face(distance):
+    triangle = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]])
+    normal = np.ones(3) / np.sqrt(3)
+    keys = np.vstack([triangle, -normal, triangle.mean(axis=0)])
+    keys[-1] += distance * normal
+    assert checked(keys).lower[-1] > 1 - GAP
+    keys[-1] -= 2 * distance * normal
+    found = checked(keys)
+    assert 1 / 5 < found.upper[-1] <= 1 / 4 + 1e-8  # 1/4 on the triangle, 1/5 in the middle of four keys
+
+
+def test_linear_maps_and_shifts_change_nothing():
+    keys = gaussian(60, 3)
+    mapped = keys @ gaussian(3, 3, seed=1) * np.array([1e6, 1, 1e-6]) + np.array([1e6, 50, -1e-3])
+    np.testing.assert_allclose(checked(mapped).lower, checked(keys).lower, rtol=GAP)
+
+
+def test_float32_keys_and_a_direction_of_rounding():
+    keys = layer_norm(gaussian(200, 4)).astype(np.float32)
+    keys[:50] *= np.float32(0.5)
+    found = checked(keys)
+    assert (found.upper[:50] <= 0.5).all()
+    flat = keys.astype(float) @ np.linalg.svd(np.ones((1, 4)))[2][1:].T
+    np.testing.assert_allclose(found.lower, ceilings(flat).lower, rtol=1e-4)
+    found.verify(keys.astype(np.float64))
+
+
+# An ellipsoid of queries
+
+
+@pytest.mark.parametrize(
+    "n,d,r,size", [(6, 1, 1, 2.0), (12, 2, 2, 0.5), (20, 3, 3, 3.0), (15, 4, 2, 5.0), (10, 3, 7, 1.0)]
+)
+def test_ellipsoid_by_slsqp(n, d, r, size):
+    keys, queries = gaussian(n, d), ellipsoid(d, size=size, r=r)
+    found = checked(keys, queries)
+    expected = second.by_search(keys, queries.centre, queries.axes)
+    np.testing.assert_allclose(found.upper, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n,d,size", [(300, 2, 3.0), (200, 8, 1.0), (256, 32, 0.3), (100, 64, 4.0)])
+def test_no_query_of_the_ellipsoid_exceeds_the_upper_bound(n, d, size):
+    keys, queries = gaussian(n, d), ellipsoid(d, size=size)
+    found = checked(keys, queries)
+    u = np.random.default_rng(1).standard_normal((4000, d))
+    u /= np.linalg.norm(u, axis=1, keepdims=True) * np.linspace(1, 3, 4000)[:, None]
+    attention = softmax((queries.centre + u @ queries.axes.T) @ keys.T)
+    assert (attention.max(axis=0) <= found.upper).all()
+    np.testing.assert_allclose(np.diag(softmax(found.query @ keys.T)), found.upper, rtol=GAP)
+    inverse = np.linalg.solve(queries.axes, (found.query - queries.centre).T)
+    assert (np.linalg.norm(inverse, axis=0) <= 1 + 1e-9).all()
+
+
+def test_radius_nothing_and_radius_without_end():
+    keys, centre = gaussian(40, 2), np.array([0.3, -1.0])
+    none = checked(keys, QueryEllipsoid(centre, np.zeros((2, 2))))
+    np.testing.assert_allclose(none.upper, softmax(keys @ centre), rtol=1e-9)
+    endless, unlimited = checked(keys, QueryEllipsoid(centre, 1e5 * np.eye(2))), checked(keys)
+    np.testing.assert_allclose(endless.lower, unlimited.lower, rtol=GAP)
+    small = [checked(keys, QueryEllipsoid(centre, s * np.eye(2))).upper for s in (0, 0.1, 1, 10, 100)]
+    assert (np.diff(small, axis=0) > -1e-9).all()
+
+
+def test_scale_and_shift_with_an_ellipsoid():
+    keys, queries = gaussian(50, 5), ellipsoid(5)
+    expected = checked(keys, queries).lower
+    scaled = QueryEllipsoid(queries.centre / 4, queries.axes / 4)
+    np.testing.assert_allclose(checked(4 * keys + 7.0, scaled).lower, expected, rtol=1e-8)
+    rotation = np.linalg.qr(gaussian(5, 5, seed=2))[0]
+    np.testing.assert_allclose(
+        checked(keys @ rotation.T, queries.transformed(rotation)).lower, expected, rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+def test_ellipsoid_of_a_head(norm):
+    """Queries made by hand from inputs of the norm lie in the ellipsoid, and touch it in every direction."""
+    rng = np.random.default_rng(3)
+    d_model, d_head = 12, 4
+    w_q, b_q = rng.standard_normal((d_head, d_model)), rng.standard_normal(d_head)
+    gain, bias = 1 + 0.5 * rng.standard_normal(d_model), rng.standard_normal(d_model)
+    if norm == "layernorm":
+        queries = QueryEllipsoid.of_layernorm(w_q, b_q, gain, bias)
+    else:
+        queries, bias = QueryEllipsoid.of_rmsnorm(w_q, b_q, gain), 0
+
+    def query(stream):
+        if norm == "layernorm":
+            stream = stream - stream.mean(axis=-1, keepdims=True)
+        normed = stream / np.sqrt((stream**2).mean(axis=-1, keepdims=True))
+        return ((normed * gain + bias) @ w_q.T + b_q) / np.sqrt(d_head)
+
+    assert queries.filled
+    made = query(rng.standard_normal((5000, d_model)))
+    u = np.linalg.lstsq(queries.axes, (made - queries.centre).T, rcond=None)[0]
+    assert 0.9 < np.linalg.norm(u, axis=0).max() <= 1 + 1e-9
+    for direction in rng.standard_normal((20, d_head)):
+        furthest = query((w_q * gain).T @ direction)
+        support = direction @ queries.centre + np.linalg.norm(queries.axes.T @ direction)
+        assert direction @ furthest == pytest.approx(support, rel=1e-12)
+    keys = rng.standard_normal((30, d_head))
+    assert (softmax(made @ keys.T).max(axis=0) <= checked(keys, queries).upper).all()
+
+
+def test_head_without_room_for_a_filled_ellipsoid():
+    """With d_head >= d_model - 1 queries are on the surface alone: the lower bounds come from there."""
+    rng = np.random.default_rng(5)
+    w_q, keys = rng.standard_normal((6, 6)), rng.standard_normal((40, 6))
+    keys[0] = 0  # its best query is near the centre
+    queries = QueryEllipsoid.of_layernorm(w_q, None, np.ones(6), None)
+    assert not queries.filled
+    assert queries.axes.shape == (6, 5)
+    found = ceilings(keys, queries)
+    found.verify(keys)
+    u = np.linalg.lstsq(queries.axes, (found.query - queries.centre).T, rcond=None)[0]
+    np.testing.assert_allclose(np.linalg.norm(u, axis=0), 1, rtol=1e-9)
+    np.testing.assert_allclose(np.diag(softmax(found.query @ keys.T)), found.lower, rtol=1e-9)
+    filled = ceilings(keys, replace(queries, filled=True))
+    np.testing.assert_array_equal(filled.upper, found.upper)
+    assert (found.lower <= filled.upper).all()
+    assert found.lower[0] < 0.9 * filled.lower[0]
+
+
+# Verification and refusals
+
+
+@pytest.mark.parametrize("size", [0.0, 0.3, 3.0])
+def test_bounds_from_any_query_and_proof_enclose_the_ceiling(size):
+    """Verification may be handed anything: what is stored decides how close the bounds are, never which side."""
+    n, rng = 60, np.random.default_rng(8)
+    keys, queries = gaussian(n, 3), ellipsoid(3).principal()
+    every, some = ceilings(keys), ceilings(keys, queries)
+    for _ in range(20):
+        query, step = size * rng.standard_normal((2, n, 3))
+        bounds = ceilings_bounds.over_all_queries(keys, whitened(keys), np.ones(n, int), query, step)
+        assert (bounds.lower <= every.upper).all()
+        assert (bounds.upper >= every.lower).all()
+        points = rng.standard_normal((n, 3))
+        points *= min(size, 1) / np.linalg.norm(points, axis=1, keepdims=True)
+        bounds = ceilings_bounds.over_ellipsoid(
+            keys, queries, queries.centre + points @ queries.axes.T, points
+        )
+        assert (bounds.lower <= some.upper).all()
+        assert (bounds.upper >= some.lower).all()
+
+
+def whitened(keys):
+    centred = keys - keys.mean(axis=0)
+    return centred @ np.linalg.inv(np.linalg.cholesky(np.cov(centred.T, bias=True))).T
+
+
+def _spoilt(found):
+    query, proof = found.query.copy(), found.proof.copy()
+    query[3] *= 1.5
+    proof[3] *= -0.5
+    yield "query", replace(found, query=query)
+    yield "proof", replace(found, proof=proof)
+    yield (
+        "lower",
+        replace(found, lower=np.where(np.arange(len(found.lower)) == 3, found.upper + 1e-6, found.lower)),
+    )
+    yield (
+        "upper",
+        replace(found, upper=np.where(np.arange(len(found.lower)) == 3, found.lower - 1e-6, found.upper)),
+    )
+
+
+@pytest.mark.parametrize("queries", [None, ellipsoid(2)])
+def test_verification_refuses_what_does_not_hold(queries):
+    keys = np.vstack([gaussian(40, 2) * 3, np.zeros((1, 2))])
+    keys[3] = 0.1
+    found = checked(keys, queries)
+    for what, spoilt in _spoilt(found):
+        with pytest.raises(ValueError, match="bounds of key 3 "):
+            spoilt.verify(keys)
+            pytest.fail(f"a changed {what} was verified")
+    with pytest.raises(ValueError, match="do not hold"):
+        found.verify(keys + 0.1 * gaussian(41, 2, seed=9))
+    with pytest.raises(ValueError, match="shape"):
+        found.verify(keys[:-1])
+
+
+def test_verification_refuses_a_query_outside_the_ellipsoid():
+    keys, queries = gaussian(30, 3), ellipsoid(3)
+    found, larger = ceilings(keys, queries), ceilings(keys, replace(queries, axes=1.1 * queries.axes))
+    with pytest.raises(ValueError, match="do not hold"):
+        replace(larger, queries=found.queries).verify(keys)
+    with pytest.raises(ValueError, match="do not hold"):
+        replace(found, query=larger.query).verify(keys)
+    beyond = replace(
+        found, proof=1.1 * larger.proof, query=larger.query, lower=larger.lower, upper=larger.upper
+    )
+    with pytest.raises(ValueError, match="do not hold"):
+        beyond.verify(keys)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.zeros(3),
+        np.zeros((0, 2)),
+        np.array([[1.0, np.nan]]),
+        np.array([["a"]]),
+        np.ones((2, 2), complex),
+        np.zeros((1, 2, 2)),
+    ],
+)
+def test_refused_keys(keys):
+    with pytest.raises(ValueError, match="keys"):
+        ceilings(keys)
+
+
+@pytest.mark.parametrize("d,r", [(2, 3), (4, 3)])
+def test_refused_queries(d, r):
+    with pytest.raises(ValueError, match="expected \\(3,\\)"):
+        ceilings(gaussian(5, 3), QueryEllipsoid(np.zeros(d), np.zeros((d, r))))
+
+
+# The search's own devices
+
+
+@pytest.mark.parametrize("queries", [None, ellipsoid(6)])
+def test_blocks_and_parts_of_products_change_nothing(queries, monkeypatch):
+    keys = gaussian(150, 6)
+    expected = checked(keys, queries)
+    for module in (ceilings_newton, ceilings_bounds):
+        monkeypatch.setattr(module, "_SCORES", 2000)
+    monkeypatch.setattr(ceilings_newton, "_PRODUCTS", 1000)
+    found = checked(keys, queries)
+    np.testing.assert_allclose(found.lower, expected.lower, rtol=1e-7)
+    np.testing.assert_allclose(found.upper, expected.upper, rtol=1e-7)
