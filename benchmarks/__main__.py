@@ -18,6 +18,7 @@ PARTS = {
     "majority.py": "The majority step",
     "language_model.py": "The language model's step",
     "selectability.py": "Verdicts",
+    "ceilings.py": "Ceilings",
     "overhead.py": "Many short jobs",
 }
 TAKE_AUTHORS = ("majority.py", "selectability.py")

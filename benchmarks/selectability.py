@@ -109,7 +109,7 @@ def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
     published.W, published.b = keys, None
 
     def inside(i: int) -> bool:
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
             found = published.class_is_bounded(
                 i,
                 keys.shape,
@@ -118,7 +118,7 @@ def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
                 exact_algorithm="lp_chebyshev",
                 patience=100,
             )["is_bounded"]
-        if "too large" in said.getvalue():
+        if "too large" in printed.getvalue():
             raise Refused
         return found
 

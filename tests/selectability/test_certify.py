@@ -163,6 +163,25 @@ def test_lattice_by_hand():
     assert (verdict[corner] == "selectable").all() and (verdict[~corner] == "unselectable").all()
 
 
+@pytest.mark.parametrize("make,d", [(gaussian, 2), (gaussian, 5), (stream_like, 33)])
+def test_a_bias_leaves_no_key_undecided(make, d):
+    """A query whose component for the bias is not positive proves nothing, and is not to be taken for a proof."""
+    for seed in range(3):
+        bias = gaussian(200, 1, seed)[:, 0]
+        for scale in (0.1, 1.0, 30.0):
+            assert not (checked(make(200, d, seed), scale * bias).verdict == "borderline").any()
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-4])
+def test_close_neighbours_on_a_sphere_get_queries_with_room_to_spare(gap):
+    """Each key can lead by more than 1000 tolerances: a query that wins by less is not enough to stop at."""
+    for seed in range(6):
+        keys = gaussian(60, 3, seed)
+        pairs = np.r_[keys, keys + gap * gaussian(60, 3, seed + 100) * np.linalg.norm(keys, axis=1)[:, None]]
+        certificates = checked(pairs / np.linalg.norm(pairs, axis=1)[:, None])
+        assert certificates.margin.min() > 1000 * certificates.tolerance
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [4, 8, 64])
 def test_layer_norm_output_is_selectable(d, dtype):
@@ -281,11 +300,23 @@ def test_verify_refuses_what_does_not_prove():
         (np.array([["a"]]), "dtype <U1"),
         ([[1.0, 2.0], [3.0]], "not an array"),
         (np.full((2, 2), 1e-310), "column 0"),
+        (
+            np.array([[1], [2**53 + 1]]),
+            r"keys has 9007199254740993 at \(1, 0\): expected integers up to 2\^53",
+        ),
+        (np.array([[-(2**63)]]), "expected integers up to"),
+        (np.array([[2**64 - 1]], np.uint64), "expected integers up to"),
     ],
 )
 def test_refuses_keys(keys, message):
     with pytest.raises(ValueError, match=message):
         certify(keys)
+
+
+def test_integers_are_certified_as_they_are():
+    keys = np.array([[0, 2**53], [0, 2**53 - 1], [-(2**53), 0], [3, 3]])
+    assert checked(keys).duplicates == 0
+    np.testing.assert_array_equal(checked(keys).verdict, checked(keys.astype(float)).verdict)
 
 
 def test_refuses_bias():

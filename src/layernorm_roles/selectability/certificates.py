@@ -7,9 +7,10 @@ from jaxtyping import Bool, Float, Int, Int8
 from scipy.sparse import csr_array
 
 VERDICTS = np.array(["borderline", "selectable", "unselectable"])
+"""The verdicts, in the order of their codes."""
 BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 
-# The distance below which data of a precision cannot tell, relative to the largest magnitude in each column.
+# The distance below which data of a precision cannot tell keys apart, relative to the largest magnitude in a column.
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 _SCORES = 1 << 17  # scores held at once while verifying: 1 MiB, which stays in a core's cache

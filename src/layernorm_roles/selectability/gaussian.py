@@ -34,9 +34,9 @@ def expected_unselectable(n: int, d: int) -> float:
     if n < 1 or d < 1:
         raise ValueError(f"n = {n}, d = {d}: expected at least 1")
     if n <= 60:
-        return 2 * n * sum(_term(n, m) for m in range(d + 1, n, 2))
+        return float(2 * n * sum(_term(n, m) for m in range(d + 1, n, 2)))
     if d <= 16:
-        return n * (1 - 2 * sum(_term(n, m) for m in range(d - 1, -1, -2)))
+        return float(n * (1 - 2 * sum(_term(n, m) for m in range(d - 1, -1, -2))))
     raise ValueError(f"n = {n}, d = {d}: the sum is accurate for n <= 60 or d <= 16")
 
 
@@ -54,17 +54,3 @@ def _inner_angle(m: int) -> float:
 def _outer_angle(k: int, m: int) -> float:
     """g_k(1/(m+1))."""
     return float(_DENSITY @ ndtr(_U / sqrt(m + 1)) ** k)
-
-
-def expected_after(norm: str, n: int, d: int) -> float | None:
-    """As `expected_unselectable`, for Gaussian keys after a norm of `layernorm_roles.norms`; None where not known.
-
-    A projected Gaussian is a Gaussian in d-1 dimensions; points on a sphere are all vertices of their hull.
-    """
-    if norm == "none":
-        return expected_unselectable(n, d)
-    if norm == "projection":
-        return expected_unselectable(n, d - 1) if d > 1 else float(n if n > 1 else 0)
-    if norm in ("layernorm", "layernorm_small", "scale", "scale_released"):
-        return 0.0
-    return None

@@ -5,9 +5,8 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float, Int
 
-NO_WEIGHT = (
-    1e-9  # below this a weight is taken for the rounding of a 0; the exact solution has to do without it
-)
+NO_WEIGHT = 1e-9
+"""Below this a weight is taken for the rounding of a 0; the exact solution has to do without it."""
 _LARGEST = 16  # dimensions; exact elimination beyond takes seconds a key
 
 
@@ -18,10 +17,11 @@ def in_hull_exactly(
     weights: Float[np.ndarray, " m"],
     biased: bool,
 ) -> bool:
-    """Whether row i of `points`, as given, is exactly a convex combination of the rows that `weights` points to.
+    """Whether row i of `points` is exactly a convex combination of the `support` rows with weights above NO_WEIGHT.
 
-    With `biased`, the last column is the bias, and the combination's has to be at least that of row i. False also
-    if there are more than 16 columns, or if the supporting rows do not determine the weights.
+    Only which rows these are is taken from `weights`; the exact ones are computed. With `biased`, the last column is
+    the bias, and the combination's bias has to be at least that of row i. False also if there are more than 16
+    columns, or if the supporting rows do not determine the weights.
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]

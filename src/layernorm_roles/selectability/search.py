@@ -1,6 +1,6 @@
 """The search for certificates, compiled: can a query put key i first, or do other keys average to it?
 
-Everything here happens in whitened coordinates (see `certify`), where each key is a row w of W (n, r).
+Everything here happens in whitened coordinates (see `coordinates`), where each key is a row w of W (n, r).
 
 A query q puts key i strictly first iff w_i lies outside the convex hull of the other keys, so one looks for the
 point of that hull nearest to w_i. If it is w_i itself, the convex weights are the proof that no query exists; if
@@ -17,6 +17,9 @@ not, w_i minus the point is a query. Three well-known parts make this fast:
 A bias b_i per key (score q.k_i + b_i) is one more coordinate with the query's component fixed to 1. Any positive
 component may be rescaled to 1, so what is new is its sign: key i is unselectable iff it lies in the hull of the
 others plus the ray along which the bias decreases. The ray joins the corral as an atom of mass 0.
+
+All that `find_certificates` calls stands in this file, because numba looks at no other to see whether what it has
+cached is still the code.
 """
 
 from typing import NamedTuple
@@ -24,93 +27,45 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-OPEN, SELECTABLE, INSIDE = 0, 1, 2  # INSIDE: in the hull, with room for a push outwards
-ON_EDGE = 3  # in the hull, but the push takes it out
+OPEN = 0
+"""State of a key about which nothing has been shown."""
+SELECTABLE = 1
+"""State of a key with a query that puts it first."""
+INSIDE = 2
+"""State of a key in the hull of the others, where it stays when it is pushed outwards by the tolerance."""
+ON_EDGE = 3
+"""State of a key in the hull of the others, out of which the push outwards takes it."""
 
-_RAY = -2
+_RAY = -2  # name of the atom that stands for the direction in which the bias decreases
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
 _BLOCK = 64  # queries scored at once
-REFLECT = 32  # dimensions from which braid reflect saves more searches than it costs
+_REFLECT = 32  # dimensions from which braid reflect saves more searches than it costs
 
 
-@njit
-def beaten_by(W, Q, who, other, gap):
-    """For each query Q[k], meant for key who[k]: its best rival `other` and the lead `gap` over it (filled in)."""
-    n = len(W)
-    for start in range(0, len(who), _BLOCK):
-        stop = min(start + _BLOCK, len(who))
-        scores = np.dot(
-            W, np.ascontiguousarray(Q[start:stop].T)
-        )  # (n, block): the loop below runs along a row
-        own = np.empty(stop - start)
-        best = np.full(stop - start, -np.inf)
-        at = np.zeros(stop - start, np.int64)
-        for k in range(stop - start):
-            own[k] = scores[who[start + k], k]
-            scores[who[start + k], k] = -np.inf
-        for j in range(n):
-            for k in range(stop - start):
-                if scores[j, k] > best[k]:
-                    best[k] = scores[j, k]
-                    at[k] = j
-        for k in range(stop - start):
-            gap[start + k] = own[k] - best[k]
-            other[start + k] = at[k]
+class Problem(NamedTuple):
+    """One matrix of n keys in r whitened coordinates; the bias, if there is one, is the last coordinate."""
+
+    W: np.ndarray  # (n, r) the keys
+    B: np.ndarray  # (r, d) query q of the whitened keys is q B for the keys of the data
+    outward: np.ndarray  # (n, r) the keys, pushed outwards by the tolerance
+    biased: bool
+    enough: float  # a query with a margin above this is taken at once
 
 
-@njit
-def _accept(Q, who, gap, B, biased, enough, verdict, queries):
-    """Enter the queries whose margin is above `enough`; how many there were."""
-    found = 0
-    for k in range(len(who)):
-        i = who[k]
-        if verdict[i] == OPEN and gap[k] > 0 and (not biased or Q[k, -1] > 0):
-            if gap[k] > enough * _size(Q[k], B):
-                verdict[i] = SELECTABLE
-                queries[i] = Q[k]
-                found += 1
-    return found
+class Found(NamedTuple):
+    """What is known of every key; the search fills it in."""
 
-
-@njit
-def by_direction(W, Q, B, biased, enough, verdict, queries):
-    """Try query Q[i] for every open key i."""
-    who = np.flatnonzero(verdict == OPEN)
-    other, gap = np.empty(len(who), np.int64), np.empty(len(who))
-    chosen = Q[who]
-    beaten_by(W, chosen, who, other, gap)
-    _accept(chosen, who, gap, B, biased, enough, verdict, queries)
-
-
-@njit
-def by_reflection(W, B, biased, enough, verdict, queries):
-    """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
-    r = W.shape[1]
-    who = np.flatnonzero(verdict == OPEN)
-    Q = W[who]
-    lean = 0
-    for _ in range(r):
-        m = len(who)
-        if m == 0:
-            return
-        other, gap = np.empty(m, np.int64), np.empty(m)
-        beaten_by(W, Q, who, other, gap)
-        found = _accept(Q, who, gap, B, biased, enough, verdict, queries)
-        lean += 2 * r * found < m  # a search costs about as much as 2 r tries
-        if lean > 5:
-            return
-        left = np.flatnonzero(verdict[who] == OPEN)
-        who, other, gap, Q = who[left], other[left], gap[left], Q[left]
-        for k in range(len(who)):
-            bisector = W[who[k]] - W[other[k]]
-            length = np.dot(bisector, bisector)
-            if length > 0:
-                Q[k] -= (2 * gap[k] / length) * bisector
+    state: np.ndarray  # (n,) OPEN, SELECTABLE, INSIDE or ON_EDGE
+    queries: (
+        np.ndarray
+    )  # (n, r) of a selectable key the query that puts it first, of an open one the best so far
+    support: np.ndarray  # (n, r + 1) the other keys of which a key in the hull is the weighted mean
+    weights: np.ndarray  # (n, r + 1) their weights; 0 where the support is not used
 
 
 # Sums may be taken in any order (SIMD); NaN and infinity keep their meaning, and none gets here. Always inlined: a
 # process that compiles would else run another copy of these functions, with other roundings, than one that loads
-# `decide` from numba's cache.
+# `find_certificates` from numba's cache.
 _sums = njit(fastmath={"reassoc", "contract"}, forceinline=True)
 
 
@@ -157,6 +112,87 @@ def _lowest(columns, count, y, skip, scores):
     return at, low
 
 
+# Queries that need no search
+
+
+@njit
+def _lead_over_best_rival(W, Q, names, rival, lead):
+    """Of each query Q[k], meant for key names[k], fill in the best other key, `rival`, and the lead over it."""
+    n = len(W)
+    for start in range(0, len(names), _BLOCK):
+        stop = min(start + _BLOCK, len(names))
+        # (n, block), so that the loop over keys runs along a row.
+        scores = np.dot(W, np.ascontiguousarray(Q[start:stop].T))
+        own = np.empty(stop - start)
+        best = np.full(stop - start, -np.inf)
+        at = np.zeros(stop - start, np.int64)
+        for k in range(stop - start):
+            own[k] = scores[names[start + k], k]
+            scores[names[start + k], k] = -np.inf
+        for j in range(n):
+            for k in range(stop - start):
+                if scores[j, k] > best[k]:
+                    best[k] = scores[j, k]
+                    at[k] = j
+        for k in range(stop - start):
+            lead[start + k] = own[k] - best[k]
+            rival[start + k] = at[k]
+
+
+@njit
+def _accept(problem, Q, names, lead, found):
+    """Enter the queries Q[k] that put key names[k] first by more than enough. Returns how many there are."""
+    accepted = 0
+    for k in range(len(names)):
+        i = names[k]
+        if found.state[i] == OPEN and lead[k] > 0 and (not problem.biased or Q[k, -1] > 0):
+            if lead[k] > problem.enough * _size(Q[k], problem.B):
+                found.state[i] = SELECTABLE
+                found.queries[i] = Q[k]
+                accepted += 1
+    return accepted
+
+
+@njit
+def _try_directions(problem, Q, found):
+    """Try query Q[i] for every open key i."""
+    names = np.flatnonzero(found.state == OPEN)
+    rival, lead = np.empty(len(names), np.int64), np.empty(len(names))
+    chosen = Q[names]
+    _lead_over_best_rival(problem.W, chosen, names, rival, lead)
+    _accept(problem, chosen, names, lead, found)
+
+
+@njit
+def _try_reflections(problem, found):
+    """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
+    W = problem.W
+    r = W.shape[1]
+    names = np.flatnonzero(found.state == OPEN)
+    Q = W[names]
+    poor_rounds = 0
+    for _ in range(r):
+        m = len(names)
+        if m == 0:
+            return
+        rival, lead = np.empty(m, np.int64), np.empty(m)
+        _lead_over_best_rival(W, Q, names, rival, lead)
+        accepted = _accept(problem, Q, names, lead, found)
+        poor_rounds += 2 * r * accepted < m  # a search costs about as much as 2 r tries
+        if poor_rounds > 5:
+            return
+        left = np.flatnonzero(found.state[names] == OPEN)
+        names, rival, lead, Q = names[left], rival[left], lead[left], Q[left]
+        for k in range(len(names)):
+            bisector = W[names[k]] - W[rival[k]]
+            length = np.dot(bisector, bisector)
+            if length > 0:
+                Q[k] -= (2 * lead[k] / length) * bisector
+
+
+# Wolfe's corral
+
+
 class Corral(NamedTuple):
     """The atoms whose convex hull is searched, in the first m rows: keys, as seen from the target, or the ray.
 
@@ -190,10 +226,21 @@ def _new_corral(r):
 
 
 @njit
-def _add(c, m, row, mass, name, shift):
-    """Border the corral's inverse by one atom of weight 0. False if it depends affinely on the others."""
-    if m > len(row):
+def _add(c, m, name, W, x, shift):
+    """Border the inverse of a corral of m atoms by key `name`, or the ray, as seen from x, with weight 0.
+
+    Returns False, and leaves the corral as it is, if the atom is there or depends affinely on those that are.
+    """
+    if m > len(x):
         return False
+    for a in range(m):
+        if c.names[a] == name:
+            return False  # only rounding can ask for it again
+    if name == _RAY:
+        mass, row = 0.0, np.zeros(len(x))
+        row[-1] = -1.0
+    else:
+        mass, row = 1.0, W[name] - x
     for a in range(m):
         c.g[a] = _dot(c.rows[a], row) + shift * mass * c.mass[a]
     _combine(c.g, c.H, m, m, c.h)
@@ -217,14 +264,13 @@ def _add(c, m, row, mass, name, shift):
 
 @njit
 def _drop(c, m, k):
-    """Take atom k out; the last atom takes its place."""
+    """Take atom k out of a corral of m atoms; the last atom takes its place."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]
             for b in range(m):
-                c.H[a, b] -= (
-                    factor * c.H[k, b]
-                )  # row k is overwritten below, and column k becomes 0 as it should
+                # Row k is overwritten below, and column k becomes 0 as it should.
+                c.H[a, b] -= factor * c.H[k, b]
             c.u[a] -= factor * c.u[k]
     last = m - 1
     c.H[k, :m] = c.H[last, :m]
@@ -235,14 +281,10 @@ def _drop(c, m, k):
 
 @njit
 def _rebuild(c, m, W, x, shift):
-    """The corral as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
-    row = np.empty(len(x))
+    """Make the corral anew as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
     for k in range(m):
-        row[:] = c.rows[k]
-        if c.names[k] != _RAY:
-            row[:] = W[c.names[k]] - x
         weight = c.weights[k]
-        if not _add(c, k, row, c.mass[k], c.names[k], shift):
+        if not _add(c, k, c.names[k], W, x, shift):
             return 0
         c.weights[k] = weight
     _sharpen(c, m, shift)
@@ -265,9 +307,9 @@ def _sharpen(c, m, shift):
 
 @njit
 def _settle(c, m, y):
-    """Wolfe's minor cycle: towards the nearest point of the affine hull, dropping what turns negative.
+    """Wolfe's minor cycle: walk to the nearest point of the affine hull, dropping atoms whose weight turns negative.
 
-    Leaves that point, as seen from the target, in y; returns the corral's size.
+    Leaves that point, as seen from the target, in y. Returns the number of atoms left.
     """
     while True:
         total = _dot(c.mass[:m], c.u[:m])
@@ -286,52 +328,97 @@ def _settle(c, m, y):
     return m
 
 
-@njit
-def by_search(W, B, biased, enough, outward, verdict, queries, support, weights):
-    """Wolfe's algorithm over Clarkson's pool for every open key.
+# Clarkson's pool
 
-    A key counts as INSIDE only if outward[i], a little further out, is in the hull of the other keys as well, and
-    as ON_EDGE if only w_i is. Fills queries (n, r) and support, weights (n, r + 1): what proves each verdict, or,
-    for a key that stays OPEN, the best query found.
+
+class Pool(NamedTuple):
+    """All keys and, for a quicker first answer, those of them known to be vertices of the hull.
+
+    A key is a column: its r coordinates, and half of its squared length, which serves to find a nearest key.
     """
+
+    everything: np.ndarray  # (r + 1, n)
+    vertices: np.ndarray  # (r + 1, n), of which the first size[0] columns are used
+    names: np.ndarray  # (n,) the key in each column of `vertices`
+    place: np.ndarray  # (n,) the column of `vertices` that a key has, or -1
+    size: np.ndarray  # (1,)
+    spread: float  # no two keys differ by more in the last coordinate; at least 1
+    scores: np.ndarray  # (n,) work space
+
+
+@njit
+def _new_pool(W, state):
+    """A pool of the selectable keys."""
     n, r = W.shape
-    everything = np.empty(
-        (r + 1, n)
-    )  # the last row, half of the squared lengths, serves to find a nearest key
+    everything = np.empty((r + 1, n))
     everything[:r] = W.T
     everything[r] = 0.5 * (everything[:r] ** 2).sum(axis=0)
-    scores = np.empty(n)
-    spread = max(1.0, 2 * np.max(np.abs(everything[r - 1])))
-    pool = np.empty((r + 1, n))
-    names_in_pool = np.empty(n, np.int64)
-    place = np.full(n, -1)
-    pooled = 0
+    pool = Pool(
+        everything,
+        np.empty((r + 1, n)),
+        np.empty(n, np.int64),
+        np.full(n, -1),
+        np.zeros(1, np.int64),
+        max(1.0, 2 * np.max(np.abs(everything[r - 1]))),
+        np.empty(n),
+    )
     for j in range(n):
-        if verdict[j] == SELECTABLE:
-            pooled = _join(j, everything, pool, names_in_pool, place, pooled)
-    x, y, q, near = np.empty(r), np.empty(r), np.empty(r), np.ones(r + 1)
-    ray = np.zeros(r)
-    ray[-1] = -1.0
-    corral = _new_corral(r)
+        if state[j] == SELECTABLE:
+            _join(pool, j)
+    return pool
 
+
+@njit
+def _join(pool, j):
+    """Put key j into the pool, once."""
+    if pool.place[j] < 0:
+        last = pool.size[0]
+        pool.vertices[:, last] = pool.everything[:, j]
+        pool.names[last] = j
+        pool.place[j] = last
+        pool.size[0] = last + 1
+
+
+@njit
+def _lowest_vertex(pool, y, i):
+    """The key of the pool, but for key i, with the smallest y . w, and that value; -1 and infinity if none is left."""
+    at, low = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores)
+    return pool.names[at] if at >= 0 else -1, low
+
+
+@njit
+def _lowest_key(pool, y, i):
+    """The key, but for key i, with the smallest y . w, and that value; -1 and infinity if key i is the only one."""
+    return _lowest(pool.everything, pool.everything.shape[1], y, i, pool.scores)
+
+
+# The search
+
+
+@njit
+def _search(problem, found):
+    """Wolfe's algorithm over Clarkson's pool for every open key.
+
+    It walks to the point of the other keys' hull nearest to the target, the key, until a query or a weighted mean is
+    found. A key in the hull is first ON_EDGE; the walk goes on towards the key pushed outwards, and if that is in the
+    hull as well the key is INSIDE.
+    """
+    W, state = problem.W, found.state
+    n, r = W.shape
+    pool = _new_pool(W, state)
+    corral = _new_corral(r)
+    x, y = np.empty(r), np.empty(r)  # the target, and the corral's nearest point as seen from it
     for i in range(n):
-        if verdict[i] != OPEN:
+        if state[i] != OPEN:
             continue
         x[:] = W[i]
         zero = (_ZERO * max(1.0, np.sqrt(_dot(x, x)))) ** 2
-        best_margin = -np.inf
-        m = 0
+        best_margin, shift = -np.inf, 1.0
+        m = 0  # atoms in the corral
         changes = 0  # of the corral since its inverse was last sharpened
         for _ in range(50 * (r + 2)):
             if m == 0:
-                near[:r] = -x
-                at, _ = _lowest(pool, pooled, near, place[i], scores)
-                name = names_in_pool[at]
-                if at < 0:
-                    name, _ = _lowest(everything, n, near, i, scores)
-                shift = min(1.0, max(1e-6, ((W[name] - x) ** 2).sum()))
-                _add(corral, 0, W[name] - x, 1.0, name, shift)
-                corral.weights[0] = 1.0
+                shift = _begin(corral, x, i, W, pool)
                 m = 1
             before = m
             m = _settle(corral, m, y)
@@ -341,131 +428,115 @@ def by_search(W, B, biased, enough, outward, verdict, queries, support, weights)
                 if changes > 0:
                     _sharpen(corral, m, shift)
                     changes = 0
-                elif verdict[i] == ON_EDGE:
-                    verdict[i] = INSIDE
+                elif state[i] == ON_EDGE:
+                    state[i] = INSIDE
                     break
                 else:
-                    verdict[i] = ON_EDGE
-                    size = 0
-                    for k in range(m):
-                        if corral.names[k] != _RAY and corral.weights[k] > 0:
-                            support[i, size], weights[i, size] = corral.names[k], corral.weights[k]
-                            size += 1
-                    x[:] = outward[i]
+                    _enter_mean(i, corral, m, found)
+                    x[:] = problem.outward[i]
                     m = _rebuild(corral, m, W, x, shift)
                 continue
             level = _dot(y, x)
-            # A little of the wrong sign is mended below, at less than the lead.
-            ray_helps = biased and y[-1] > 0.1 * norm / spread
-            at, low = _lowest(pool, pooled, y, place[i], scores)
-            name = names_in_pool[at]
+            # A smaller component of the wrong sign is mended in _try_query, at less than the lead.
+            ray_helps = problem.biased and y[-1] > 0.1 * norm / pool.spread
+            name, low = _lowest_vertex(pool, y, i)
             if low > level and not ray_helps:
-                # The query -y beats the pool. Does it beat everyone?
-                name, low = _lowest(everything, n, y, i, scores)
-                q[:] = -y
-                if low > level:
-                    if biased:
-                        # The bias counts with a positive factor; this one costs at most half of the lead.
-                        q[-1] = max(q[-1], 0.5 * (low - level) / spread)
-                        _, low = _lowest(everything, n, -q, i, scores)
-                    margin = (_dot(q, x) + low) / _size(q, B)
-                    if verdict[i] == OPEN and margin > best_margin:
-                        best_margin = margin
-                        queries[i] = q
-                        if margin > enough:
-                            verdict[i] = SELECTABLE
-                            break
-                else:
-                    pooled = _join(name, everything, pool, names_in_pool, place, pooled)
-                    if verdict[name] == OPEN and (not biased or q[-1] > 0):
-                        # Whoever wins alone has a certificate too.
-                        lead = -low
-                        _, low = _lowest(everything, n, y, name, scores)
-                        if lead + low > enough * _size(q, B):
-                            verdict[name] = SELECTABLE
-                            queries[name] = q
-                        low = -lead
-            finished = low - level >= norm * (1 - 1e-10) and not ray_helps
-            if not finished:
-                if ray_helps:
-                    name = _RAY
-                if np.any(corral.names[:m] == name):
-                    added = False  # only rounding can ask for it again
-                elif ray_helps:
-                    added = _add(corral, m, ray, 0.0, _RAY, shift)
-                else:
-                    added = _add(corral, m, W[name] - x, 1.0, name, shift)
-                m += added
-                changes += added
-                finished = not added
-            if finished and changes == 0:
+                name, low, best_margin = _try_query(i, x, y, level, best_margin, problem, pool, found)
+                if state[i] == SELECTABLE:
+                    break
+            nearest = low - level >= norm * (1 - 1e-10) and not ray_helps
+            added = not nearest and _add(corral, m, _RAY if ray_helps else name, W, x, shift)
+            m += added
+            changes += added
+            if not added and changes == 0:
                 if shift >= 1:
                     break
                 shift = 1.0  # a last try: rounding may have kept an atom out
-            if finished or changes > 64 + 4 * r:
+            if not added or changes > 64 + 4 * r:
                 m = _rebuild(corral, m, W, x, shift)  # rounding in the inverse may be all that is left to do
                 changes = 0
-        if verdict[i] == SELECTABLE:
-            pooled = _join(i, everything, pool, names_in_pool, place, pooled)
+        if state[i] == SELECTABLE:
+            _join(pool, i)
 
 
 @njit
-def _join(j, everything, pool, names, place, pooled):
-    """Put key j into the pool, once; the pool's new size."""
-    if place[j] >= 0:
-        return pooled
-    pool[:, pooled] = everything[:, j]
-    names[pooled] = j
-    place[j] = pooled
-    return pooled + 1
+def _begin(corral, x, i, W, pool):
+    """Make the key nearest to target x, of the pool if there is one, the corral's only atom. Returns the shift."""
+    near = np.ones(len(x) + 1)
+    near[:-1] = -x
+    name, _ = _lowest_vertex(pool, near, i)
+    if name < 0:
+        name, _ = _lowest_key(pool, near, i)
+    shift = min(1.0, max(1e-6, ((W[name] - x) ** 2).sum()))
+    _add(corral, 0, name, W, x, shift)
+    corral.weights[0] = 1.0
+    return shift
 
 
 @njit
-def twins(bits):
-    """For each row of bits (n, d) of uint64 another row equal to it, or -1."""
-    n, d = bits.shape
-    hashes = np.empty(n, np.uint64)
-    for i in range(n):
-        value = np.uint64(14695981039346656037)  # FNV-1a, on words
-        for c in range(d):
-            value = (value ^ bits[i, c]) * np.uint64(1099511628211)
-            value ^= value >> np.uint64(29)
-        hashes[i] = value
-    order = np.argsort(hashes)
-    twin = np.full(n, -1)
-    start = 0
-    for stop in range(1, n + 1):
-        if stop < n and hashes[order[stop]] == hashes[order[start]]:
-            continue
-        for a in range(start, stop):
-            for b in range(start, stop):
-                if a != b and np.all(bits[order[a]] == bits[order[b]]):
-                    twin[order[a]] = order[b]
-                    break
-        start = stop
-    return twin
+def _enter_mean(i, corral, m, found):
+    """Enter the corral's current point as the proof that key i is in the hull of the others."""
+    found.state[i] = ON_EDGE
+    size = 0
+    for k in range(m):
+        if corral.names[k] != _RAY and corral.weights[k] > 0:
+            found.support[i, size], found.weights[i, size] = corral.names[k], corral.weights[k]
+            size += 1
+
+
+@njit
+def _try_query(i, x, y, level, best_margin, problem, pool, found):
+    """Put query -y, by which target x of key i beats the pool, to all keys; `level` is y . x.
+
+    If the query puts key i first, it is entered where it is the best so far; if not, the key that comes first joins
+    the pool, with a query of its own where it had none. Returns the key with the smallest y . w, that value, and the
+    best margin so far.
+    """
+    name, low = _lowest_key(pool, y, i)
+    q = -y
+    if low > level:
+        if problem.biased:
+            # The bias counts with a positive factor; this one costs at most half of the lead.
+            q[-1] = max(q[-1], 0.5 * (low - level) / pool.spread)
+            _, low = _lowest_key(pool, -q, i)
+        margin = (_dot(q, x) + low) / _size(q, problem.B)
+        if found.state[i] == OPEN and margin > best_margin:
+            best_margin = margin
+            found.queries[i] = q
+            if margin > problem.enough:
+                found.state[i] = SELECTABLE
+    else:
+        _join(pool, name)
+        if found.state[name] == OPEN and (not problem.biased or q[-1] > 0):
+            _, second = _lowest_key(pool, y, name)
+            if second - low > problem.enough * _size(q, problem.B):
+                found.state[name] = SELECTABLE
+                found.queries[name] = q
+    return name, low, best_margin
 
 
 @njit(cache=True)
-def decide(W, B, outward, directions, bits, biased, enough):
-    """All of the above for a stack of matrices W (m, n, r).
+def find_certificates(W, B, outward, directions, twin, biased, enough):
+    """Look for a query or a weighted mean for every key of m matrices.
 
-    Returns state, queries, support, weights and twins, each with the axes (m, n, ...).
+    W and outward (m, n, r), B (m, r, d): see `Problem`. directions (k, m, n, r): queries to try first. twin (m, n): a
+    key equal to this one, or -1. Returns state (m, n), queries (m, n, r), support and weights (m, n, r + 1): see
+    `Found`.
     """
     matrices, n, r = W.shape
     state = np.zeros((matrices, n), np.int8)
     queries = np.zeros((matrices, n, r))
     support = np.zeros((matrices, n, r + 1), np.int32)
     weights = np.zeros((matrices, n, r + 1))
-    twin = np.empty((matrices, n), np.int64)
     for a in range(matrices):
-        twin[a] = twins(bits[a])
+        problem = Problem(W[a], B[a], outward[a], biased, enough)
+        found = Found(state[a], queries[a], support[a], weights[a])
         for i in range(n):
             if twin[a, i] >= 0:
                 state[a, i], support[a, i, 0], weights[a, i, 0] = INSIDE, twin[a, i], 1.0
         for k in range(len(directions)):
-            by_direction(W[a], directions[k, a], B[a], biased, enough, state[a], queries[a])
-        if r >= REFLECT:
-            by_reflection(W[a], B[a], biased, enough, state[a], queries[a])
-        by_search(W[a], B[a], biased, enough, outward[a], state[a], queries[a], support[a], weights[a])
-    return state, queries, support, weights, twin
+            _try_directions(problem, directions[k, a], found)
+        if r >= _REFLECT:
+            _try_reflections(problem, found)
+        _search(problem, found)
+    return state, queries, support, weights

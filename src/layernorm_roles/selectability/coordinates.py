@@ -1,0 +1,110 @@
+"""Coordinates in which the search for certificates is quick: whitened keys, and the way back for queries.
+
+Which keys can win does not depend on the coordinates, since a linear map of the keys is undone by a linear map of the
+queries. Here columns are brought to a common scale by powers of two, keys centred, directions without variation
+dropped, and the rest whitened. A bias becomes one more coordinate.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+# Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
+NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
+
+
+class Coordinates(NamedTuple):
+    """A stack of m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last."""
+
+    W: Float[np.ndarray, "m n r"]
+    """The keys; coordinates beyond the rank of a matrix are 0, so that all matrices share an array."""
+    B: Float[np.ndarray, "m r d"]
+    """Query q of the whitened keys is q B for the columns of the data, each divided by 2**exponent."""
+    exponent: Int[np.ndarray, "m d"]
+    outward: Float[np.ndarray, "m n r"]
+    """The keys, moved away from their mean (and up in bias) by the tolerance."""
+    directions: Float[np.ndarray, "k m n r"]
+    """For every key k queries worth trying first."""
+    rank: Int[np.ndarray, " m"]
+    """Coordinates in which the keys of a matrix vary, a bias not counted."""
+
+
+def whiten(keys: Float[np.ndarray, "m n d"], null: float, tolerance: float) -> Coordinates:
+    """The whitened coordinates of float64 keys; directions with a standard deviation below `null` are dropped."""
+    _, n, d = keys.shape
+    exponent = np.frexp(abs(keys).max(axis=1, keepdims=True))[1]
+    scaled = np.ldexp(keys, -exponent)  # exact
+    centred = scaled - scaled.mean(axis=1, keepdims=True)
+    if n > d:
+        # Eigenvectors of the covariance are accurate where its small eigenvalues are not: measure along them.
+        axes = np.linalg.eigh(centred.swapaxes(1, 2) @ centred)[1][:, :, ::-1]
+    else:
+        axes = np.linalg.svd(centred, full_matrices=False)[2].swapaxes(1, 2)
+    along = centred @ axes
+    spread = np.sqrt((along**2).mean(axis=1, keepdims=True))
+    kept = spread > null
+    rank = kept.sum(axis=(1, 2))
+    used = np.argsort(~kept, axis=2, kind="stable")[:, :, : max(1, rank.max())]
+    axes, along, spread, kept = (np.take_along_axis(part, used, 2) for part in (axes, along, spread, kept))
+    inverse = np.where(kept, 1 / np.where(kept, spread, 1), 0)
+    W = along * inverse
+    reach = abs(centred).max(axis=2, keepdims=True)
+    raw = (scaled * np.exp2(2.0 * (exponent - exponent.max()))) @ axes * np.where(kept, spread, 0)
+    return Coordinates(
+        W=W,
+        B=(axes * inverse).swapaxes(1, 2),
+        exponent=exponent[:, 0],
+        outward=W * (1 + np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0)),
+        directions=np.stack([raw, W]),
+        rank=rank,
+    )
+
+
+def append_bias(
+    at: Coordinates, bias: Float[np.ndarray, "m n"], null: float, tolerance: float
+) -> Coordinates:
+    """`at` with one more coordinate: what the keys do not already say about a float64 bias.
+
+    The part of the bias that is linear in the keys needs no coordinate, since the query may take it up.
+    """
+    exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
+    scaled = np.ldexp(bias, -exponent)
+    scaled = scaled - scaled.mean(axis=1, keepdims=True)
+    slope = at.W.swapaxes(1, 2) @ scaled[:, :, None] / bias.shape[1]  # W has covariance 1, or 0 where dropped
+    rest = scaled[:, :, None] - at.W @ slope
+    spread = np.sqrt((rest**2).mean(axis=1, keepdims=True))
+    inverse = np.where(spread > null, 1 / np.where(spread > null, spread, 1), 0)
+    unit = np.where(spread > null, inverse, 1)
+    last = rest * inverse
+    raised = (rest - (at.outward - at.W) @ slope + tolerance) * inverse
+    r, d = at.B.shape[1:]
+    B = np.zeros((len(bias), r + 1, d + 1))
+    B[:, :r, :d] = at.B
+    B[:, r, :d] = -((slope * unit).swapaxes(1, 2) @ at.B)[:, 0]
+    B[:, r, d] = unit[:, 0, 0]
+    return Coordinates(
+        W=np.concatenate([at.W, last], axis=2),
+        B=B,
+        exponent=np.concatenate([at.exponent, exponent], axis=1),
+        outward=np.concatenate([at.outward, raised], axis=2),
+        directions=np.concatenate([at.W, np.maximum(last, 0.3)], axis=2)[None],
+        rank=at.rank,
+    )
+
+
+def queries_for_data(
+    queries: Float[np.ndarray, "m n r"], at: Coordinates, biased: bool
+) -> Float[np.ndarray, "m n columns"]:
+    """Queries for the columns of the data, of queries for the whitened keys; 0 where there is none.
+
+    With a bias the last coordinate is divided out, so that the score is q.k_i + b_i; without one a query is scaled so
+    that the largest score which entries as large as the data's can make is about 1.
+    """
+    queries, exponent = queries @ at.B, at.exponent
+    if biased:
+        last = queries[:, :, -1:]
+        fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
+        return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
+    size = abs(queries).sum(axis=2, keepdims=True)
+    return np.ldexp(np.divide(queries, size, out=np.zeros_like(queries), where=size > 0), -exponent[:, None])

@@ -1,0 +1,46 @@
+"""Keys that equal another key to the last bit, compiled."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def equal_rows(bits):
+    """For every row of the matrices bits (m, n, d), of unsigned 64-bit words, another row that equals it, or -1.
+
+    Returns an array (m, n) of the rows' numbers.
+    """
+    matrices, n, _ = bits.shape
+    twin = np.full((matrices, n), -1)
+    for a in range(matrices):
+        order, hashes = _by_hash(bits[a])
+        start = 0
+        for stop in range(1, n + 1):
+            if stop == n or hashes[order[stop]] != hashes[order[start]]:
+                if stop - start > 1:
+                    _pair_up(bits[a], order[start:stop], twin[a])
+                start = stop
+    return twin
+
+
+@njit
+def _by_hash(bits):
+    """Rows in the order of their hashes, and the hash of every row (FNV-1a, on words)."""
+    hashes = np.empty(len(bits), np.uint64)
+    for i in range(len(bits)):
+        value = np.uint64(14695981039346656037)
+        for c in range(bits.shape[1]):
+            value = (value ^ bits[i, c]) * np.uint64(1099511628211)
+            value ^= value >> np.uint64(29)
+        hashes[i] = value
+    return np.argsort(hashes), hashes
+
+
+@njit
+def _pair_up(bits, rows, twin):
+    """Of each of `rows`, whose hashes agree, enter in `twin` the first other one that is equal."""
+    for i in rows:
+        for j in rows:
+            if i != j and np.all(bits[i] == bits[j]):
+                twin[i] = j
+                break
