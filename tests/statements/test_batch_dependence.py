@@ -1,17 +1,23 @@
 import numpy as np
 import pytest
+import torch
+from default_settings import example
 
+from layernorm_roles.settings import BatchDependence
 from layernorm_roles.statements import batch_dependence
 
-SETTINGS = {
-    "width": 8,
-    "tokens": 4,
-    "batch_sizes": [1, 2, 64],
-    "padding": [0.5],
-    "updates": 20,
-    "repeats": 20,
-    "seeds": [0, 1],
-}
+SETTINGS = example(
+    BatchDependence,
+    **{
+        "d_model": 8,
+        "tokens": 4,
+        "batch_sizes": [1, 2, 64],
+        "padding": [0.5],
+        "updates": 20,
+        "repeats": 20,
+        "seeds": [0, 1],
+    },
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def test_batchnorms_dependence_falls_as_one_over_the_root_of_the_tokens(table):
     change = table[
         (table.norm == "batchnorm") & (table.effect == "others") & (table.batch_size == 64)
     ].change.mean()
-    n = 64 * SETTINGS["tokens"]
+    n = 64 * SETTINGS.tokens
     assert change == pytest.approx(np.sqrt(3 / n), rel=0.1)
 
 
@@ -41,3 +47,20 @@ def test_padding_moves_batchnorm_by_the_lost_variance(table):
     """Half of the values 0: the variance halves, x grows by sqrt(2), to first order in large batches."""
     part = table[(table.norm == "batchnorm") & (table.effect == "padding") & (table.batch_size == 64)]
     assert part.change.mean() == pytest.approx(np.sqrt(2) - 1, rel=0.1)
+
+
+def test_evaluation_uses_the_statistics_of_earlier_batches():
+    """Earlier batches have mean 5 and deviation 2, the first one 0 and 1: x is x in training, and (x - 5) / 2 after."""
+    rng = np.random.default_rng(0)
+    earlier = [torch.from_numpy(5 + 2 * rng.standard_normal((50, 40, 3))) for _ in range(100)]
+    first, second = (torch.from_numpy(rng.standard_normal((500, 40, 3))) for _ in range(2))
+    changes = {
+        name: {
+            effect: change
+            for effect, _, change in batch_dependence._effects(name, [first, second], earlier, ())
+        }
+        for name in batch_dependence.NORMS
+    }
+    x = first[0, 0]
+    assert changes["batchnorm"]["mode"] == pytest.approx(batch_dependence.rms(x - (x - 5) / 2), rel=0.02)
+    assert changes["layernorm"]["mode"] == 0

@@ -1,16 +1,21 @@
 import numpy as np
 import pytest
+from default_settings import example
 from scipy.special import gammaln
 
+from layernorm_roles.settings import Fusion
 from layernorm_roles.statements import fusion
 
-SETTINGS = {
-    "widths": [8],
-    "head_factors": [0.5, 1, 2],
-    "expansion": 4,
-    "tokens_per_input": 8,
-    "seeds": [0, 1],
-}
+SETTINGS = example(
+    Fusion,
+    **{
+        "d_model": [8],
+        "head_factors": [0.5, 1, 2],
+        "expansion": 4,
+        "tokens_per_input": 8,
+        "seeds": [0, 1],
+    },
+)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +25,7 @@ def table():
 
 def block(rng, tokens, d, w_1=None):
     """Square and orthogonal W_O, so that c W_O is Gaussian with unit variance."""
-    return fusion.Block(
+    return fusion.AttentionBlock(
         stream=rng.standard_normal((tokens, d)),
         heads=rng.standard_normal((tokens, d)),
         w_o=np.linalg.qr(rng.standard_normal((d, d)))[0],
@@ -28,7 +33,7 @@ def block(rng, tokens, d, w_1=None):
         gain=np.ones(d),
         bias=np.zeros(d),
         w_1=np.eye(d) if w_1 is None else w_1,
-        about={"source": "random", "variant": None, "seed": 0, "layer": 1},
+        columns={"source": "random", "variant": None, "seed": 0, "layer": 1},
     )
 
 
@@ -88,3 +93,14 @@ def test_parameters(table):
     row = table[(table.d_heads == 16) & (table.inputs == "heads")].iloc[0]
     assert row.parameters_pair == 16 * 8 + 8 * 32
     assert row.parameters_single == 16 * 32  # wide heads: the pair is the cheaper one
+
+
+def test_errors_are_those_of_tokens_that_were_not_fitted():
+    """The first half is exactly linear in the inputs; in the second each output misses the map by a known amount."""
+    rng = np.random.default_rng(4)
+    inputs, matrix = rng.standard_normal((40, 3)), rng.standard_normal((3, 2))
+    outputs = inputs @ matrix + 7.0
+    outputs[20:] += (missed := rng.standard_normal((20, 2)))
+    held_out = outputs[20:]
+    expected = (missed**2).sum() / ((held_out - held_out.mean(axis=0)) ** 2).sum()
+    assert fusion.linear_errors(inputs, [outputs], 20) == [pytest.approx(expected)]

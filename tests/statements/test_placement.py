@@ -1,22 +1,25 @@
 import numpy as np
 import pytest
 import torch
+from default_settings import example
 from torch import nn
 
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings import Placement
 from layernorm_roles.statements import placement as P
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
-SHAPE = P.Shape("pre", depth=2, width=8, heads=2, context=5, vocabulary=20)
-SETTINGS = {"steps": 6, "batch": 2, "gradients_every": 2}
+SHAPE = P.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
+SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
 
 
 def reference_loss(shape, matrices, windows):
     """The same network for one run, from torch's own modules."""
     weights = iter(m.detach() for m in matrices)
-    d, heads = shape.width, shape.heads
+    d, heads = shape.d_model, shape.heads
     token, position = next(weights), next(weights)
     x = token[windows[:, :-1]] + position
-    mask = nn.Transformer.generate_square_subsequent_mask(shape.context)
+    mask = nn.Transformer.generate_square_subsequent_mask(shape.context_length)
     for _ in range(shape.depth):
         g1, b1, qkv, out, g2, b2, up, down = (next(weights) for _ in range(8))
         layer = nn.TransformerEncoderLayer(
@@ -70,10 +73,10 @@ def test_optimiser_is_adam_with_linear_warmup():
     matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(P.initial(SHAPE, [seed]))]
     adam = torch.optim.Adam(matrices, lr=rate, betas=P.BETAS, eps=P.EPS)
     warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: min(1.0, (step + 1) / warmup))
-    rng = P.generator(seed, P.PLACEMENT_DATA)
+    rng = generator(Stream.PLACEMENT_BATCHES, seed)
     theirs = []
-    for _ in range(SETTINGS["steps"]):
-        windows = torch.from_numpy(P._batch(rng, tokens, SETTINGS["batch"], SHAPE.context))[None]
+    for _ in range(SETTINGS.steps):
+        windows = torch.from_numpy(P._batch(rng, tokens, SETTINGS.batch_size, SHAPE.context_length))[None]
         loss = P.losses(SHAPE, matrices, windows).sum()
         theirs.append(loss.item())
         adam.zero_grad()
@@ -88,7 +91,9 @@ def test_gradient_norm_is_that_of_the_layers_own_parameters():
     rows = P.initial(shape, [0])
     matrices = [m.clone().requires_grad_() for m in shape.matrices(rows)]
     tokens = P.reduce_vocabulary(TOKENS, 20)
-    windows = torch.from_numpy(P._batch(P.generator(0, P.PLACEMENT_DATA), tokens, 2, shape.context))[None]
+    windows = torch.from_numpy(
+        P._batch(generator(Stream.PLACEMENT_BATCHES, 0), tokens, 2, shape.context_length)
+    )[None]
     P.losses(shape, matrices, windows).sum().backward()
     curve = P.train(shape, tokens, [(1e-3, 0, 0)], SETTINGS)
     for layer in range(shape.depth):

@@ -2,10 +2,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from default_settings import example
 
+from layernorm_roles.settings import ScoreScale
 from layernorm_roles.statements import score_scale, trained
 
-SETTINGS = {"d_k": [4, 64, 256], "keys": 200, "contexts": 1, "seeds": [0, 1]}
+SETTINGS = example(
+    ScoreScale,
+    **{"d_k": [4, 64, 256], "keys": 200, "contexts": 1, "seeds": [0, 1]},
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +31,8 @@ def test_components_of_mean_1_have_mean_score_d_k_and_deviation_sqrt_3_d_k(table
 
 
 def head(queries, keys, causal=False):
-    about = {"source": "x", "variant": None, "seed": 0, "layer": 1, "head": 0}
-    return score_scale.Head(np.asarray(queries, float), np.asarray(keys, float), about, causal)
+    columns = {"source": "x", "variant": None, "seed": 0, "layer": 1, "head": 0}
+    return score_scale.QueriesAndKeys(np.asarray(queries, float), np.asarray(keys, float), columns, causal)
 
 
 def test_equal_keys_give_the_largest_entropy_and_gradient():

@@ -1,69 +1,70 @@
-import json
+"""Files of activations, set by hand, come back as blocks and heads with their run, layer and head."""
 
 import numpy as np
 import pytest
 import torch
 
 from layernorm_roles import checkpoint
-from layernorm_roles.language_model import model as language_model
-from layernorm_roles.statements import fusion, score_scale, trained
+from layernorm_roles.statements import trained
 
-SETTINGS = {
-    "layers": 2,
-    "dim": 8,
-    "heads": 4,
-    "context": 12,
-    "eps": 1e-5,
-    "query_key_eps": 1e-6,
-    "dropout": 0.1,
-    "attention_dropout": 0.0,
+LAYERS, HEADS, CONTEXTS = 2, 3, 2
+SHAPES = {
+    "stream": (5, 4),
+    "heads": (5, 6),
+    "w_o": (6, 4),
+    "b_o": (4,),
+    "gain": (4,),
+    "bias": (4,),
+    "w_1": (4, 7),
 }
 
 
 @pytest.fixture
-def weights(tmp_path):
-    network = language_model.build(SETTINGS, "layernorm", "layernorm", vocabulary=30, seed=0)
-    with torch.no_grad():
-        for parameter in network.parameters():  # away from the initial gains and biases
-            parameter += 0.3 * torch.randn_like(parameter)
-    identity = {"variant": "layernorm", "norm": "layernorm", "seed": 0, "settings": SETTINGS}
-    checkpoint.save(network.state_dict(), tmp_path / "final.safetensors", {"identity": identity})
-    return tmp_path / "final.safetensors"
+def activations(tmp_path):
+    """A file in which every tensor is filled with a number of its own."""
+    tensors, number = {}, 0.0
+    for layer in range(1, LAYERS + 1):
+        for name, shape in SHAPES.items():
+            number += 1
+            tensors[f"layer_{layer}.{name}"] = torch.full(shape, number, dtype=torch.float64)
+        for context in range(CONTEXTS):
+            for kind in ("queries", "keys"):
+                heads = torch.arange(HEADS, dtype=torch.float64)[:, None, None] / 10
+                number += 1
+                tensors[f"layer_{layer}.context_{context}.{kind}"] = heads.expand(HEADS, 5, 2) + number
+    facts = {"variant": "layernorm", "seed": 3, "layers": LAYERS, "heads": HEADS, "contexts": CONTEXTS}
+    checkpoint.save(tensors, tmp_path / "activations.safetensors", facts)
+    return tmp_path / "activations.safetensors", tensors
 
 
-def test_blocks_are_what_the_models_feed_forward_part_receives(weights):
-    contexts = [torch.randint(0, 30, (1, n), generator=torch.Generator().manual_seed(n)) for n in (12, 7)]
-    network, about = trained.load(weights)
-    assert about == {"source": "language_model", "variant": "layernorm", "seed": 0}
-    seen = []
-    for layer in network.layers:
-        layer.feed_forward[0].register_forward_hook(lambda module, x, y: seen.append((y - module.bias)[0]))
-    with torch.no_grad():
-        for tokens in contexts:
-            network(tokens)
-    for number, block in enumerate(trained.blocks(weights, contexts)):
-        theirs = torch.cat([seen[number], seen[number + len(network.layers)]]).numpy()
-        ours = fusion.before_nonlinearity(block, "residual_norm")
-        assert np.allclose(ours, theirs, rtol=1e-3, atol=1e-3)  # the model has an eps, the block has none
+def test_blocks_are_those_of_the_file_layer_by_layer(activations):
+    path, tensors = activations
+    found = list(trained.blocks(path))
+    assert [block.columns["layer"] for block in found] == [1, 2]
+    for layer, block in enumerate(found, start=1):
+        assert block.columns == {
+            "source": "language_model",
+            "variant": "layernorm",
+            "seed": 3,
+            "layer": layer,
+        }
+        for name in SHAPES:
+            np.testing.assert_array_equal(getattr(block, name), tensors[f"layer_{layer}.{name}"].numpy())
 
 
-def test_heads_attend_as_the_model_does(weights):
-    tokens = torch.randint(0, 30, (1, 12), generator=torch.Generator().manual_seed(0))
-    heads = list(trained.language_model_heads(weights, [tokens]))
-    assert len(heads) == SETTINGS["layers"] * SETTINGS["heads"]
-    assert {(head.about["layer"], head.about["head"]) for head in heads} == {
-        (layer, head) for layer in (1, 2) for head in range(4)
-    }
-    network, _ = trained.load(weights)
-    with torch.no_grad():
-        x = network.embed(tokens)
-        q, k, _ = network.layers[0].attention.split(network.layers[0].norm(x))
-    p = (q @ k.mT / 2**0.5).masked_fill(torch.ones(12, 12).triu(1).bool(), -torch.inf).softmax(-1)
-    entropy = torch.special.entr(p).sum(-1)[0, 2, 1:].mean()  # head 2; the first query has one key
-    assert score_scale.statistics(heads[2], divided=True)["entropy"] == pytest.approx(entropy.item())
+def test_heads_are_those_of_the_file_and_none_is_skipped(activations):
+    path, tensors = activations
+    found = list(trained.language_model_heads(path))
+    places = [(context, layer, head) for context in range(2) for layer in (1, 2) for head in range(3)]
+    assert len(found) == len(places)
+    for (context, layer, head), one in zip(places, found, strict=True):
+        assert (one.columns["layer"], one.columns["head"], one.causal) == (layer, head, True)
+        for kind in ("queries", "keys"):
+            expected = tensors[f"layer_{layer}.context_{context}.{kind}"][head].numpy()
+            np.testing.assert_array_equal(getattr(one, kind), expected)
 
 
-def test_a_file_that_is_no_model_is_refused_by_name(tmp_path):
-    (tmp_path / "x.safetensors").write_text(json.dumps({}))
+def test_a_file_that_holds_no_activations_is_refused_by_name(tmp_path):
+    (tmp_path / "x.safetensors").write_text("{}")
     with pytest.raises(ValueError, match=r"x\.safetensors"):
-        trained.load(tmp_path / "x.safetensors")
+        list(trained.blocks(tmp_path / "x.safetensors"))

@@ -6,15 +6,18 @@ root mean square is about 1, so a change of 0.1 is a tenth of the output.
 statistics being those of `updates` earlier batches. `padding`: zeros after short sequences, none against some.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from layernorm_roles.statements import BATCH, generator
+from layernorm_roles import store
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings.statements import BatchDependence
 
 NORMS = {"layernorm": nn.LayerNorm, "batchnorm": nn.BatchNorm1d}
 
@@ -25,25 +28,32 @@ def apply(norm: nn.Module, x: Float[Tensor, "batch tokens d"]) -> Float[Tensor, 
 
 
 def rms(x: Tensor) -> float:
+    """The root mean square of the entries of `x`."""
     return float(x.square().mean().sqrt())
 
 
-def measure(settings: Mapping[str, Any]) -> pd.DataFrame:
+def write(settings: BatchDependence, out: str | Path) -> None:
+    """Write the table batch_dependence to the file `out`."""
+    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.BATCH_DEPENDENCE)
+    store.write(measure(settings), "batch_dependence", out, origin)
+
+
+def measure(settings: BatchDependence) -> pd.DataFrame:
     """Table `batch_dependence`: one row a norm, effect, batch size and seed; means over `repeats` draws."""
-    width, tokens = settings["width"], settings["tokens"]
+    width, tokens = settings.d_model, settings.tokens
     rows = []
-    for seed in settings["seeds"]:
-        for batch in settings["batch_sizes"]:
-            rng = generator(seed, BATCH, batch)
+    for seed in settings.seeds:
+        for batch in settings.batch_sizes:
+            rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
 
             def draw(rng=rng, batch=batch) -> Float[Tensor, "batch tokens d"]:
                 return torch.from_numpy(rng.standard_normal((batch, tokens, width)))
 
-            for _ in range(settings["repeats"]):
+            for _ in range(settings.repeats):
                 batches = [draw(), draw()]
-                earlier = [draw() for _ in range(settings["updates"])]
+                earlier = [draw() for _ in range(settings.updates)]
                 for name in NORMS:
-                    for effect, share, change in _effects(name, batches, earlier, settings["padding"]):
+                    for effect, share, change in _effects(name, batches, earlier, settings.padding):
                         rows.append(
                             {
                                 "norm": name,
@@ -59,7 +69,7 @@ def measure(settings: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _effects(
-    name: str, batches: list[Tensor], earlier: list[Tensor], paddings: list[float]
+    name: str, batches: list[Tensor], earlier: list[Tensor], paddings: tuple[float, ...]
 ) -> Iterator[tuple[str, float, float]]:
     """(effect, share of padding, change of the first sequence's first token)."""
     first, second = batches

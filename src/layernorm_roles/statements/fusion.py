@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from layernorm_roles.statements import FUSION, generator
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings.statements import Fusion
 
 ARRANGEMENTS = {
     "plain": (False, False),
@@ -27,7 +28,7 @@ ARRANGEMENTS = {
 """name: (adds the residual stream?, applies LayerNorm?)"""
 
 
-class Block(NamedTuple):
+class AttentionBlock(NamedTuple):
     """What meets between attention and feed-forward part of one layer, over the tokens of a sample (float64)."""
 
     stream: Float[np.ndarray, "tokens d"]
@@ -37,7 +38,7 @@ class Block(NamedTuple):
     gain: Float[np.ndarray, " d"]
     bias: Float[np.ndarray, " d"]
     w_1: Float[np.ndarray, "d d_ff"]
-    about: Mapping[str, Any]
+    columns: Mapping[str, Any]
     """columns `source`, `variant`, `seed`, `layer` of the table"""
 
 
@@ -49,7 +50,7 @@ def layer_norm(
     return x / np.sqrt((x**2).mean(axis=1, keepdims=True)) * gain + bias
 
 
-def before_nonlinearity(block: Block, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
+def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
     """What the feed-forward part's nonlinearity receives (its own bias left out: the intercept takes it up)."""
     residual, norm = ARRANGEMENTS[arrangement]
     y = block.heads @ block.w_o + block.b_o
@@ -78,16 +79,16 @@ def linear_errors(
     ]
 
 
-def random_blocks(settings: Mapping[str, Any]) -> Iterator[Block]:
+def random_blocks(settings: Fusion) -> Iterator[AttentionBlock]:
     """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
-    for d in settings["widths"]:
-        for factor in settings["head_factors"]:
-            for seed in settings["seeds"]:
-                d_heads, d_ff = round(factor * d), settings["expansion"] * d
-                rng = generator(seed, FUSION, d, d_heads)
+    for d in settings.d_model:
+        for factor in settings.head_factors:
+            for seed in settings.seeds:
+                d_heads, d_ff = round(factor * d), settings.expansion * d
+                rng = generator(Stream.FUSION, seed, d, d_heads)
                 # Tokens in proportion to the inputs of the largest map, d + d_heads.
-                tokens = settings["tokens_per_input"] * (d + d_heads) * 2
-                yield Block(
+                tokens = settings.tokens_per_input * (d + d_heads) * 2
+                yield AttentionBlock(
                     stream=rng.standard_normal((tokens, d)),
                     heads=rng.standard_normal((tokens, d_heads)),
                     w_o=rng.standard_normal((d_heads, d)) / np.sqrt(d_heads),
@@ -95,11 +96,11 @@ def random_blocks(settings: Mapping[str, Any]) -> Iterator[Block]:
                     gain=np.ones(d),
                     bias=np.zeros(d),
                     w_1=rng.standard_normal((d, d_ff)) / np.sqrt(d),
-                    about={"source": "random", "variant": None, "seed": seed, "layer": 1},
+                    columns={"source": "random", "variant": None, "seed": seed, "layer": 1},
                 )
 
 
-def measure(blocks: Iterable[Block]) -> pd.DataFrame:
+def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
     """Table `fusion`: for every block, arrangement and choice of inputs the error, ranks and parameters."""
     rows = []
     for block in blocks:
@@ -116,7 +117,7 @@ def measure(blocks: Iterable[Block]) -> pd.DataFrame:
             for arrangement, error in zip(ARRANGEMENTS, linear_errors(inputs, outputs, n_fit), strict=True):
                 rows.append(
                     {
-                        **block.about,
+                        **block.columns,
                         "arrangement": arrangement,
                         "inputs": name,
                         "d": d,

@@ -5,7 +5,8 @@ a sphere of radius sqrt(n) in U, of dimension n - 2; h makes that sphere an elli
 and a gain on the full (n - 1)-sphere. The essay adds eps to the standard deviation, torch to the variance.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from layernorm_roles import store
 from layernorm_roles.norms import affine, project, scale, scale_outside
-from layernorm_roles.statements import CLOUD, GEOMETRY, generator
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings.statements import Geometry
 
 DTYPES = {
     "float16": torch.float16,
@@ -59,15 +63,22 @@ def inputs(
     return torch.from_numpy(x + offset * norm / np.sqrt(n))
 
 
-def measure(settings: Mapping[str, Any]) -> pd.DataFrame:
+def write(settings: Geometry, out: str | Path, out_cloud: str | Path) -> None:
+    """Write the tables geometry and geometry_cloud to the files `out` and `out_cloud`."""
+    plain = settings.model_dump(mode="json")
+    store.write(measure(settings), "geometry", out, provenance(plain, "cpu", Stream.GEOMETRY))
+    store.write(cloud(settings), "geometry_cloud", out_cloud, provenance(plain, "cpu", Stream.GEOMETRY_CLOUD))
+
+
+def measure(settings: Geometry) -> pd.DataFrame:
     """Table `geometry`: equality with torch in every precision, and the shape of the outputs in float64."""
     rows = []
-    for n in settings["dimensions"]:
+    for n in settings.dimensions:
         for norm in ("layernorm", "rmsnorm"):
-            rng = generator(settings["seed"], GEOMETRY, n)
+            rng = generator(Stream.GEOMETRY, settings.seed, n)
             gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(n)))
             bias = torch.from_numpy(rng.standard_normal(n)) * (norm == "layernorm")
-            if n <= settings["axes_up_to"]:
+            if n <= settings.axes_up_to:
                 shape = {
                     "dtype": "float64",
                     "eps_placement": None,
@@ -77,20 +88,22 @@ def measure(settings: Mapping[str, Any]) -> pd.DataFrame:
                 }
                 for quantity, value in _shape(norm, gain, bias, rng):
                     rows.append({"norm": norm, "n": n, **shape, "quantity": quantity, "value": value})
-            for length in settings["input_norms"]:
-                for offset in settings["offsets"]:
-                    x = inputs(rng, settings["samples"], n, length, offset)
-                    for dtype in settings["dtypes"]:
+            for length in settings.input_norms:
+                for offset in settings.offsets:
+                    x = inputs(rng, settings.samples, n, length, offset)
+                    for dtype in settings.dtypes:
                         for case, quantity, value in _precision(
-                            norm, x.to(DTYPES[dtype]), gain, bias, settings["eps"]
+                            norm, x.to(DTYPES[dtype]), gain, bias, settings.eps
                         ):
-                            about = {"dtype": dtype, "input_norm": length, "offset": offset, **case}
-                            rows.append({"norm": norm, "n": n, **about, "quantity": quantity, "value": value})
+                            setting = {"dtype": dtype, "input_norm": length, "offset": offset, **case}
+                            rows.append(
+                                {"norm": norm, "n": n, **setting, "quantity": quantity, "value": value}
+                            )
     return pd.DataFrame(rows)
 
 
 def _precision(
-    norm: str, x: Tensor, gain: Tensor, bias: Tensor, epsilons: list[float]
+    norm: str, x: Tensor, gain: Tensor, bias: Tensor, epsilons: tuple[float, ...]
 ) -> Iterator[tuple[dict[str, Any], str, float]]:
     """h(g(f(x))) in the dtype of x beside torch's norm in that dtype, and beside the formula in float64."""
     n = x.shape[-1]
@@ -150,13 +163,13 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
     yield "axis_ratio", float(predicted.axes[0] / predicted.axes[-1])
 
 
-def cloud(settings: Mapping[str, Any]) -> pd.DataFrame:
+def cloud(settings: Geometry) -> pd.DataFrame:
     """Table `geometry_cloud`: one cloud in three dimensions before and after each of f, g and h."""
-    rng = generator(settings["seed"], CLOUD)
+    rng = generator(Stream.GEOMETRY_CLOUD, settings.seed)
     # Off the origin and stretched, so that each step changes it visibly.
-    x = torch.from_numpy(rng.standard_normal((settings["cloud"], 3)) * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4])
-    gain = torch.tensor(settings["cloud_gain"], dtype=x.dtype)
-    bias = torch.tensor(settings["cloud_bias"], dtype=x.dtype)
+    x = torch.from_numpy(rng.standard_normal((settings.cloud, 3)) * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4])
+    gain = torch.tensor(settings.cloud_gain, dtype=x.dtype)
+    bias = torch.tensor(settings.cloud_bias, dtype=x.dtype)
     stages = {
         ("layernorm", "x"): x,
         ("layernorm", "f"): project(x),

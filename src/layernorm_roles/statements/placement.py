@@ -11,9 +11,10 @@ one over runs. Runs do not mix (a test holds them equal to runs alone).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from layernorm_roles import store
 from layernorm_roles.job import Progress
 from layernorm_roles.norms import project, scale
-from layernorm_roles.statements import PLACEMENT_DATA, generator
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings.statements import Placement
+from layernorm_roles.text.token_streams import read_stream
 
 PLACEMENTS = ("pre", "post")
 BETAS, EPS = (0.9, 0.999), 1e-8
@@ -33,21 +38,21 @@ LEARNT = 0.05
 """Nats per token below the loss of token frequencies, from where on a run counts as trained."""
 
 
-class Shape(NamedTuple):
+class TransformerShape(NamedTuple):
     """Sizes of the transformer; `placement` is one of PLACEMENTS."""
 
     placement: str
     depth: int
-    width: int
+    d_model: int
     heads: int
-    context: int
+    context_length: int
     vocabulary: int
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """(name, (inputs, outputs)) of every matrix, layer by layer; gains and biases are those of width 1."""
-        d = self.width
+        d = self.d_model
         yield "token", (self.vocabulary, d)
-        yield "position", (self.context, d)
+        yield "position", (self.context_length, d)
         for _ in range(self.depth):
             yield from {"gain_1": (1, d), "bias_1": (1, d), "qkv": (d, 3 * d), "out": (d, d)}.items()
             yield from {"gain_2": (1, d), "bias_2": (1, d), "up": (d, 4 * d), "down": (4 * d, d)}.items()
@@ -56,9 +61,10 @@ class Shape(NamedTuple):
         yield "readout", (d, self.vocabulary)
 
     def sizes(self) -> list[int]:
+        """Numbers of entries of the matrices, in the order of `parameters`."""
         return [rows * columns for _, (rows, columns) in self.parameters()]
 
-    def matrices(self, rows: Float[Tensor, "runs p"]) -> list[Float[Tensor, "runs inputs outputs"]]:
+    def matrices(self, rows: Float[Tensor, "runs p"]) -> list[Float[Tensor, "runs _ _"]]:
         """Every matrix of every run, as views of the rows."""
         parts = rows.split(self.sizes(), dim=1)
         return [part.view(-1, *size) for part, (_, size) in zip(parts, self.parameters(), strict=True)]
@@ -69,11 +75,11 @@ class Shape(NamedTuple):
         return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
 
 
-def initial(shape: Shape, seeds: list[int]) -> Float[Tensor, "runs p"]:
+def initial(shape: TransformerShape, seeds: list[int]) -> Float[Tensor, "runs p"]:
     """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
     rows = []
     for seed in seeds:
-        generator_ = torch.Generator().manual_seed(seed)
+        torch_generator = torch.Generator().manual_seed(seed)
         parts = []
         for name, (inputs, outputs) in shape.parameters():
             match name.partition("_")[0]:
@@ -82,10 +88,11 @@ def initial(shape: Shape, seeds: list[int]) -> Float[Tensor, "runs p"]:
                 case "bias":
                     part = torch.zeros(inputs * outputs)
                 case "token" | "position":
-                    part = torch.randn(inputs * outputs, generator=generator_) * 0.5**0.5
+                    part = torch.randn(inputs * outputs, generator=torch_generator) * 0.5**0.5
                 case _:
                     part = (
-                        torch.randn(inputs * outputs, generator=generator_) * (2 / (inputs + outputs)) ** 0.5
+                        torch.randn(inputs * outputs, generator=torch_generator)
+                        * (2 / (inputs + outputs)) ** 0.5
                     )
             parts.append(part)
         rows.append(torch.cat(parts))
@@ -93,12 +100,12 @@ def initial(shape: Shape, seeds: list[int]) -> Float[Tensor, "runs p"]:
 
 
 def losses(
-    shape: Shape,
-    matrices: list[Float[Tensor, "runs inputs outputs"]],
+    shape: TransformerShape,
+    matrices: list[Float[Tensor, "runs _ _"]],
     windows: Int[Tensor, "runs batch tokens"],
 ) -> Float[Tensor, " runs"]:
     """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""
-    runs, batch, context, d = *windows.shape[:2], shape.context, shape.width
+    runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
     tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)
 
@@ -164,19 +171,35 @@ class Curves(NamedTuple):
     """steps of `gradient_norm`"""
 
 
+def write(
+    settings: Placement, placement: str, training: str | Path, out: str | Path, out_gradients: str | Path
+) -> None:
+    """Train every run of one placement on the token stream in the file `training`; write the two tables.
+
+    `out` gets the table placement, `out_gradients` the table placement_gradients. Raises ValueError if the stream is
+    damaged or too short.
+    """
+    torch.set_num_threads(1)  # the processes share the cores, not the threads of one
+    tokens = read_stream(training, 2**32, settings.context_length)  # any vocabulary: rarer tokens become one
+    losses, gradients = measure(tokens, placement, settings)
+    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.PLACEMENT_BATCHES, torch=True)
+    store.write(losses, "placement", out, origin)
+    store.write(gradients, "placement_gradients", out_gradients, origin)
+
+
 def measure(
-    tokens: Int[np.ndarray, " n"], placement: str, settings: Mapping[str, Any]
+    tokens: Int[np.ndarray, " n"], placement: str, settings: Placement
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tables `placement` and `placement_gradients` of one placement, trained on a stream of token ids."""
-    context, vocabulary = settings["context"], settings["vocabulary"]
+    context, vocabulary = settings.context_length, settings.vocabulary
     tokens = reduce_vocabulary(tokens, vocabulary)
     curves, gradients = [], []
-    for depth in settings["depths"]:
-        shape = Shape(placement, depth, settings["width"], settings["heads"], context, vocabulary)
-        runs = list(product(settings["learning_rates"], settings["warmup"], settings["seeds"]))
+    for depth in settings.depths:
+        shape = TransformerShape(placement, depth, settings.d_model, settings.heads, context, vocabulary)
+        runs = list(product(settings.learning_rates, settings.warmup, settings.seeds))
         curve = train(shape, tokens, runs, settings)
         for i, (rate, warmup, seed) in enumerate(runs):
-            about = {
+            run = {
                 "placement": placement,
                 "depth": depth,
                 "learning_rate": rate,
@@ -185,7 +208,7 @@ def measure(
             }
             loss, unigram = curve.loss[:, i], curve.unigram[:, i]
             rows = pd.DataFrame({"step": range(len(loss)), "train_loss": loss, "unigram_loss": unigram})
-            curves.append(rows.assign(**about, status=status(loss, unigram, vocabulary)))
+            curves.append(rows.assign(**run, status=status(loss, unigram, vocabulary)))
             rows = pd.DataFrame(
                 {
                     "step": np.repeat(curve.logged, depth),
@@ -193,22 +216,23 @@ def measure(
                     "gradient_norm": curve.gradient_norm[:, i].ravel(),
                 }
             )
-            gradients.append(rows.assign(**about))
+            gradients.append(rows.assign(**run))
     return pd.concat(curves, ignore_index=True), pd.concat(gradients, ignore_index=True)
 
 
 def train(
-    shape: Shape,
+    shape: TransformerShape,
     tokens: Int[np.ndarray, " n"],
     runs: list[tuple[float, int, int]],
-    settings: Mapping[str, Any],
+    settings: Placement,
 ) -> Curves:
     """Train all `runs`, (learning rate, warm-up steps, seed) each, with Adam. No clipping: it would hide divergence.
 
-    Runs of equal seed share initialisation and batches.
+    Runs of equal seed share initialisation and batches. Adam is written out, because all runs of a depth take their
+    step together, each with a learning rate of its own; a test holds it equal to torch.optim.Adam.
     """
-    steps, batch, every = settings["steps"], settings["batch"], settings["gradients_every"]
-    draws = {seed: generator(seed, PLACEMENT_DATA) for _, _, seed in runs}
+    steps, batch, every = settings.steps, settings.batch_size, settings.gradients_every
+    draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, _, seed in runs}
     parameters = initial(shape, [seed for _, _, seed in runs])
     gradient, mean, square, root = (torch.zeros_like(parameters) for _ in range(4))
     # Leaves that share the rows' memory, and one buffer for all gradients: Adam is then a few long loops.
@@ -218,7 +242,7 @@ def train(
     curve, unigram, norms, logged = [], [], [], []
     progress = Progress(f"placement {shape.placement} depth {shape.depth}", total=steps, unit="steps")
     for step in range(steps):
-        batches = {seed: _batch(rng, tokens, batch, shape.context) for seed, rng in draws.items()}
+        batches = {seed: _batch(rng, tokens, batch, shape.context_length) for seed, rng in draws.items()}
         windows = np.stack([batches[seed] for _, _, seed in runs])
         unigram.append(surprisal[windows[:, :, 1:]].mean(axis=(1, 2)))
         loss = losses(shape, leaves, torch.from_numpy(windows))
@@ -245,7 +269,7 @@ def train(
 
 def _batch(
     rng: np.random.Generator, tokens: Int[np.ndarray, " n"], batch: int, context: int
-) -> Int[np.ndarray, "batch context+1"]:
+) -> Int[np.ndarray, "batch window"]:
     """Windows of context + 1 tokens at random places of the stream."""
     starts = rng.integers(len(tokens) - context, size=batch)
     return tokens[starts[:, None] + np.arange(context + 1)]

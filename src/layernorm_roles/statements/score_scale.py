@@ -12,21 +12,22 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.special import entr, softmax
 
-from layernorm_roles.statements import SCORES, generator
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.settings.statements import ScoreScale
 
 
-class Head(NamedTuple):
+class QueriesAndKeys(NamedTuple):
     """Queries and keys of one attention head in one context."""
 
     queries: Float[np.ndarray, "n_queries d_k"]
     keys: Float[np.ndarray, "n_keys d_k"]
-    about: Mapping[str, Any]
+    columns: Mapping[str, Any]
     """columns `source`, `variant`, `seed`, `layer`, `head` of the table"""
     causal: bool = False
     """query i sees the keys 0..i only; queries and keys are then of the same tokens"""
 
 
-def statistics(head: Head, divided: bool) -> dict[str, float]:
+def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
     """Columns `score_mean`, `score_std`, `entropy`, `entropy_share`, `gradient` of one head, means over its queries.
 
     `gradient` is the trace of the softmax's Jacobian diag(p) - pp', 1 - sum p^2: at most 1 - 1/n, and 0 where one key
@@ -50,27 +51,33 @@ def statistics(head: Head, divided: bool) -> dict[str, float]:
     }
 
 
-def random_heads(settings: Mapping[str, Any]) -> Iterable[Head]:
+def random_heads(settings: ScoreScale) -> Iterable[QueriesAndKeys]:
     """Standard normal queries and keys, and the same with components of mean 1 (the notes' "around 1")."""
-    n = settings["keys"]
+    n = settings.keys
     for source, mean in (("normal", 0.0), ("normal_mean_1", 1.0)):
-        for d_k in settings["d_k"]:
-            for seed in settings["seeds"]:
-                rng = generator(seed, SCORES, d_k)
+        for d_k in settings.d_k:
+            for seed in settings.seeds:
+                rng = generator(Stream.SCORE_SCALE, seed, d_k)
                 queries, keys = mean + rng.standard_normal((2, n, d_k))
-                yield Head(
+                yield QueriesAndKeys(
                     queries, keys, {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
                 )
 
 
-def measure(heads: Iterable[Head]) -> pd.DataFrame:
+def measure(heads: Iterable[QueriesAndKeys]) -> pd.DataFrame:
     """Table `score_scale`: every head with and without the division, means over its contexts."""
     rows = []
     for head in heads:
         n_keys, d_k = head.keys.shape
         for divided in (False, True):
             rows.append(
-                {**head.about, "d_k": d_k, "n_keys": n_keys, "divided": divided, **statistics(head, divided)}
+                {
+                    **head.columns,
+                    "d_k": d_k,
+                    "n_keys": n_keys,
+                    "divided": divided,
+                    **statistics(head, divided),
+                }
             )
     keys = ["source", "variant", "seed", "layer", "head", "d_k", "divided"]
     return pd.DataFrame(rows).groupby(keys, as_index=False, dropna=False, sort=False).mean()

@@ -1,81 +1,94 @@
-"""Blocks and heads of the trained models, in the form in which `fusion` and `score_scale` measure random ones."""
+"""Blocks and heads of trained models, from files, and the tables that hold them beside random ones.
 
-from collections.abc import Iterator
+The language models' files are those of `language_model.activations`; the majority models' heads are the table
+majority_vectors.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Integer
 
-from layernorm_roles import checkpoint
-from layernorm_roles.language_model import model as language_model
-from layernorm_roles.language_model.attention import causal_attention
-from layernorm_roles.statements.fusion import Block
-from layernorm_roles.statements.score_scale import Head
+from layernorm_roles import checkpoint, store
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.settings.statements import Fusion, ScoreScale
+from layernorm_roles.statements import fusion, score_scale
+from layernorm_roles.statements.fusion import AttentionBlock
+from layernorm_roles.statements.score_scale import QueriesAndKeys
 
-
-def load(path: str | Path) -> tuple[language_model.GPT, dict[str, Any]]:
-    """A trained language model in float64, and the columns that say which: `source`, `variant`, `seed`."""
-    weights, about = checkpoint.load(path)
-    run = about["identity"]
-    vocabulary = len(weights["tokens.weight"])
-    network = language_model.build(run["settings"], run["variant"], run["norm"], vocabulary, run["seed"])
-    network.load_state_dict(weights)
-    return network.double().eval(), {
-        "source": "language_model",
-        "variant": run["variant"],
-        "seed": run["seed"],
-    }
+SOURCE = "language_model"
+"""What the tables call the trained language models in their column `source`."""
 
 
-def long_contexts(contexts: pd.DataFrame, number: int) -> list[Integer[torch.Tensor, "1 n"]]:
-    """The first `number` long contexts of table `contexts`."""
-    return [torch.tensor(tokens)[None] for tokens in contexts[contexts.texts == "long"].tokens.iloc[:number]]
+def write_fusion(settings: Fusion, activations: Iterable[str | Path], out: str | Path) -> None:
+    """Write the table fusion: random blocks, and those of the trained models whose activations files are given."""
+    found = chain(fusion.random_blocks(settings), *(blocks(path) for path in activations))
+    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.FUSION)
+    store.write(fusion.measure(found), "fusion", out, origin)
 
 
-@torch.no_grad()
-def blocks(path: str | Path, contexts: list[Integer[torch.Tensor, "1 n"]]) -> Iterator[Block]:
-    """What stands between attention and feed-forward part of each layer, over the tokens of all contexts."""
-    network, about = load(path)
-    streams = [network.embed(tokens) for tokens in contexts]
-    for number, layer in enumerate(network.layers, start=1):
-        heads = [
-            causal_attention(*layer.attention.split(layer.norm(x))).transpose(1, 2).flatten(2)
-            for x in streams
-        ]
-        out, norm, up = layer.attention.out, layer.ln_2, layer.feed_forward[0]
-        yield Block(
-            stream=torch.cat(streams, dim=1)[0].numpy(),
-            heads=torch.cat(heads, dim=1)[0].numpy(),
-            w_o=out.weight.T.numpy(),
-            b_o=out.bias.numpy(),
-            gain=norm.weight.numpy(),
-            bias=norm.bias.numpy(),
-            w_1=up.weight.T.numpy(),
-            about={**about, "layer": number},
-        )
-        streams = [layer(x) for x in streams]
+def write_score_scale(
+    settings: ScoreScale,
+    vectors: str | Path,
+    experiment: str,
+    activations: Iterable[str | Path],
+    out: str | Path,
+) -> None:
+    """Write the table score_scale: random heads, those of a majority experiment, and those of the language models.
+
+    `vectors` is the file of the table majority_vectors, `activations` are the activations files of language models.
+    """
+    heads = chain(
+        score_scale.random_heads(settings),
+        majority_heads(store.read(vectors, "majority_vectors"), experiment),
+        *(language_model_heads(path) for path in activations),
+    )
+    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.SCORE_SCALE)
+    store.write(score_scale.measure(heads), "score_scale", out, origin)
 
 
-@torch.no_grad()
-def language_model_heads(path: str | Path, contexts: list[Integer[torch.Tensor, "1 n"]]) -> Iterator[Head]:
-    """Queries and keys of every layer and head in every context."""
-    network, about = load(path)
-    for tokens in contexts:
-        x = network.embed(tokens)
-        for number, layer in enumerate(network.layers, start=1):
-            queries, keys, _ = layer.attention.split(layer.norm(x))
-            for head, (q, k) in enumerate(zip(queries[0].numpy(), keys[0].numpy(), strict=True)):
-                yield Head(q, k, {**about, "layer": number, "head": head}, causal=True)
-            x = layer(x)
+def blocks(path: str | Path) -> Iterator[AttentionBlock]:
+    """What meets between attention and feed-forward part of each layer of a trained language model, first layer first.
+
+    `path` is an activations file. Raises ValueError if it is missing or damaged.
+    """
+    tensors, facts = checkpoint.load(path)
+    for layer in range(1, facts["layers"] + 1):
+        parts = {
+            name: tensors[f"layer_{layer}.{name}"].numpy()
+            for name in ("stream", "heads", "w_o", "b_o", "gain", "bias", "w_1")
+        }
+        run = {"source": SOURCE, "variant": facts["variant"], "seed": facts["seed"], "layer": layer}
+        yield AttentionBlock(**parts, columns=run)
 
 
-def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[Head]:
-    """The head of every run of table `majority_vectors`, its queries without their division by sqrt(d)."""
+def language_model_heads(path: str | Path) -> Iterator[QueriesAndKeys]:
+    """Queries and keys of a trained language model: context by context, layer by layer, head by head.
+
+    `path` is an activations file. Raises ValueError if it is missing or damaged.
+    """
+    tensors, facts = checkpoint.load(path)
+    for context in range(facts["contexts"]):
+        for layer in range(1, facts["layers"] + 1):
+            queries, keys = (
+                tensors[f"layer_{layer}.context_{context}.{kind}"] for kind in ("queries", "keys")
+            )
+            for head in range(facts["heads"]):
+                run = {"source": SOURCE, "variant": facts["variant"], "seed": facts["seed"]}
+                columns = {**run, "layer": layer, "head": head}
+                yield QueriesAndKeys(queries[head].numpy(), keys[head].numpy(), columns, causal=True)
+
+
+def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAndKeys]:
+    """The attention head of every run of an experiment in table majority_vectors.
+
+    The queries there are divided by sqrt(d); here they are not, as in the other sources.
+    """
     of_experiment = vectors[vectors.experiment == experiment]
     for (variant, seed), run in of_experiment.groupby(["variant", "seed"]):
         kinds = {kind: np.stack(part.sort_values("token").vector) for kind, part in run.groupby("kind")}
-        about = {"source": "majority", "variant": variant, "seed": seed, "layer": 1, "head": 0}
-        yield Head(kinds["query"] * np.sqrt(kinds["query"].shape[1]), kinds["key"], about)
+        columns = {"source": "majority", "variant": variant, "seed": seed, "layer": 1, "head": 0}
+        yield QueriesAndKeys(kinds["query"] * np.sqrt(kinds["query"].shape[1]), kinds["key"], columns)

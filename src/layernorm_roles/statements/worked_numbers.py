@@ -12,9 +12,13 @@ half unit, it `follows`: the step is right and an earlier rounding or mistake is
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+
+from layernorm_roles import store
+from layernorm_roles.provenance import provenance
 
 Number = Fraction | float | int
 SLACK = 1e-9
@@ -32,6 +36,11 @@ class Check(NamedTuple):
     from_stated: float | None
     tolerance: float
     verdict: str
+
+
+def write(out: str | Path) -> None:
+    """Write the table worked_numbers to the file `out`."""
+    store.write(measure(), "worked_numbers", out, provenance({}, "cpu"))
 
 
 def measure() -> pd.DataFrame:
@@ -54,14 +63,17 @@ def numbers(text: str) -> list[Fraction]:
 
 
 def dot(a: Sequence[Number], b: Sequence[Number]) -> Number:
+    """The inner product; exact for fractions."""
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def mean(x: Sequence[Number]) -> Number:
+    """The arithmetic mean; exact for fractions."""
     return sum(x) / Fraction(len(x))
 
 
 def softmax(scores: Sequence[Number]) -> list[float]:
+    """The weights exp(score) / sum of exp(scores), without a shift: the notes' scores are small."""
     weights = [math.exp(score) for score in scores]
     return [weight / sum(weights) for weight in weights]
 
@@ -217,6 +229,7 @@ class Normalisation(NamedTuple):
     output: tuple[int, str]
 
     def checks(self) -> Iterator[Check]:
+        """Check every number that the notes write down on the way from `x` to `output`."""
         x = numbers(self.x)
         centre, stated_centre = mean(x), Fraction(self.mean[2])
         deviations, from_centre = [v - centre for v in x], [v - stated_centre for v in x]
@@ -300,7 +313,7 @@ def _normalisations() -> Iterator[Check]:
 
 
 def _batchnorm() -> Iterator[Check]:
-    """The same three tokens, normalised down the columns."""
+    """BatchNorm of the three tokens that the notes give to LayerNorm before: each feature, over the tokens."""
     for normalisation in (
         Normalisation(
             "BatchNorm, feature 1", "1.0 3.0 2.0", (748, "6.0", "2.0"), None,

@@ -1,0 +1,131 @@
+"""How often does a matrix of Gaussian keys have one that no query selects, after each norm and in each precision?
+
+Source of the question: Brody et al. 2023, section 3.2 and Figures 1c and 1d. Certificates and the exact expectation
+without a norm come from `selectability`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+
+from layernorm_roles import norms as norm_modules
+from layernorm_roles import random_streams, store
+from layernorm_roles.job import Progress
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.selectability.certify import certify_many
+from layernorm_roles.selectability.gaussian import expected_unselectable
+from layernorm_roles.settings.random_keys import RandomKeys
+
+Report = Callable[[int], None]
+"""Gets the number of sizes (n, d) that are done."""
+
+
+def measure(
+    settings: RandomKeys, norms: Mapping[str, str], out_norms: str | Path, out_precision: str | Path
+) -> None:
+    """Write the tables `random_keys` and `random_keys_precision` to the two paths.
+
+    `norms` maps the name of a norm in the table to what `norms.build` takes.
+    """
+    about = provenance(settings.model_dump(mode="json"), "cpu", Stream.RANDOM_KEYS)
+    progress = Progress("random keys", len(sizes(settings, settings.dimensions)), "sizes")
+    store.write(table(settings, norms, progress), "random_keys", out_norms, about)
+    number = len(sizes(settings, settings.precision.dimensions))
+    progress = Progress("random keys, precision", number, "sizes")
+    store.write(precision_table(settings, progress), "random_keys_precision", out_precision, about)
+
+
+def table(
+    settings: RandomKeys, norms: Mapping[str, str], report: Report = lambda sizes_done: None
+) -> pd.DataFrame:
+    """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
+
+    `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in norms have eps = 0. Every
+    certificate is verified.
+    """
+    for norm in norms.values():
+        norm_modules.build(norm, settings.dimensions[0])  # an unusable one is refused before the work
+    rows = []
+    for done, (n, d, keys) in enumerate(_matrices(settings, settings.dimensions), start=1):
+        for name, norm in norms.items():
+            row = _row(_normalise(norm_modules.build(norm, d), keys))
+            rows.append(
+                {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d), **row}
+            )
+        report(done)
+    return pd.DataFrame(rows).astype({"expected_unselectable": float})
+
+
+def precision_table(settings: RandomKeys, report: Report = lambda sizes_done: None) -> pd.DataFrame:
+    """Table `random_keys_precision`: the matrices of `table` after LayerNorm with each eps, in each precision.
+
+    With eps > 0 LayerNorm's output is not on a sphere: the smaller a key's variance, the shorter its image.
+    """
+    precision, rows = settings.precision, []
+    for done, (n, d, keys) in enumerate(_matrices(settings, precision.dimensions), start=1):
+        for dtype in precision.dtypes:
+            for eps in precision.eps:
+                row = _row(_normalise(norm_modules.build("layernorm", d, eps), keys.astype(dtype)))
+                del row["std_unselectable"], row["max_residual"]
+                rows.append({"dtype": dtype, "eps": eps, "n": n, "d": d, **row})
+        report(done)
+    return pd.DataFrame(rows)
+
+
+def sizes(settings: RandomKeys, dimensions: tuple[int, int]) -> list[tuple[int, int]]:
+    """Every size (n, d) for n in `settings.keys` and d in `dimensions`, each a first and a last value."""
+    (n_first, n_last), (d_first, d_last) = settings.keys, dimensions
+    return [(n, d) for d in range(d_first, d_last + 1) for n in range(n_first, n_last + 1)]
+
+
+def expected_after(norm: str, n: int, d: int) -> float | None:
+    """The expected number of unselectable keys among n standard Gaussian keys in R^d after a built-in norm.
+
+    None where no formula is known. A projected Gaussian is a Gaussian in d-1 dimensions; points on a sphere are all
+    vertices of their hull.
+    """
+    if norm == "none":
+        return expected_unselectable(n, d)
+    if norm == "projection":
+        return expected_unselectable(n, d - 1) if d > 1 else float(n if n > 1 else 0)
+    if norm in ("layernorm", "layernorm_small", "scale", "scale_released"):
+        return 0.0
+    return None
+
+
+def _matrices(
+    settings: RandomKeys, dimensions: tuple[int, int]
+) -> Iterator[tuple[int, int, Float[np.ndarray, "matrices n d"]]]:
+    for n, d in sizes(settings, dimensions):
+        rng = random_streams.generator(Stream.RANDOM_KEYS, settings.seed, n, d)
+        yield n, d, rng.standard_normal((settings.matrices, n, d))
+
+
+def _normalise(
+    norm: torch.nn.Module, keys: Float[np.ndarray, "matrices n d"]
+) -> Float[np.ndarray, "matrices n d"]:
+    with torch.no_grad():
+        return norm.to(torch.from_numpy(keys).dtype)(torch.from_numpy(keys)).numpy()
+
+
+def _row(keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
+    """The columns of `random_keys` that are measured on the matrices of one size; NaN for a margin of no key."""
+    certificates = certify_many(keys)
+    margin, residual = certificates.verify(keys)
+    unselectable = certificates.count("unselectable")
+    margins = margin[(certificates.verdict == "selectable") & np.isfinite(margin)]
+    residuals = residual[certificates.verdict == "unselectable"]
+    return {
+        "matrices": len(keys),
+        "any_unselectable": (unselectable > 0).mean(),
+        "mean_unselectable": unselectable.mean(),
+        "std_unselectable": unselectable.std(ddof=1),
+        "n_borderline": int(certificates.count("borderline").sum()),
+        "min_margin": margins.min() if len(margins) else np.nan,
+        "max_residual": residuals.max() if len(residuals) else np.nan,
+    }

@@ -1,0 +1,116 @@
+"""The random-keys experiment: its tables, and what they say about LayerNorm."""
+
+import numpy as np
+import pytest
+from default_settings import example
+
+from layernorm_roles import store
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_keys import measure
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.selectability import certify, certify_many, expected_unselectable
+from layernorm_roles.settings import RandomKeys
+
+SIZES = {
+    "keys": [3, 12],
+    "dimensions": [3, 4],
+    "matrices": 20,
+    "seed": 0,
+    "precision": {"dimensions": [3, 3], "eps": [0, 1e-5], "dtypes": ["float64", "float32"]},
+}
+SETTINGS = example(RandomKeys, **SIZES)
+NORMS = {name: name for name in ("none", "layernorm", "projection", "scale")}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return measure.table(SETTINGS, NORMS)
+
+
+@pytest.fixture(scope="module")
+def precision():
+    return measure.precision_table(example(RandomKeys, **SIZES | {"keys": [50, 60], "matrices": 50}))
+
+
+def test_the_tables_have_their_schemas_and_repeat_byte_for_byte(table, precision, tmp_path):
+    origin = provenance(SETTINGS.model_dump(mode="json"), "cpu", Stream.RANDOM_KEYS)
+    again = measure.table(SETTINGS, NORMS)
+    for name, frame in [("a", table), ("b", again)]:
+        store.write(frame, "random_keys", tmp_path / name, origin)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    store.write(precision, "random_keys_precision", tmp_path / "c", origin)
+    assert len(table) == 2 * 10 * 4
+
+
+def test_rows_are_what_single_matrices_give(table):
+    row = table[(table.norm == "none") & (table.n == 12) & (table.d == 3)].iloc[0]
+    keys = generator(Stream.RANDOM_KEYS, 0, 12, 3).standard_normal((20, 12, 3))
+    counts = np.array([(certify(matrix).verdict == "unselectable").sum() for matrix in keys])
+    assert row.any_unselectable == (counts > 0).mean()
+    assert row.mean_unselectable == counts.mean()
+    assert row.expected_unselectable == expected_unselectable(12, 3)
+
+
+def test_scaling_leaves_no_key_unselectable(table):
+    by_norm = table.groupby("norm").mean_unselectable.max()
+    assert by_norm["layernorm"] == by_norm["scale"] == 0
+    assert by_norm["projection"] > by_norm["none"] > 0
+    assert table[table.norm == "none"].min_margin.min() > 1e-9
+    assert table.max_residual.max() < 1e-12
+
+
+def test_eps_moves_keys_off_the_sphere(precision):
+    by_eps = precision[precision.dtype == "float64"].groupby("eps").any_unselectable.mean()
+    assert by_eps[0.0] == 0 and by_eps[1e-5] > 0.3
+    assert precision[precision.eps == 0].any_unselectable.max() == 0
+
+
+def test_an_unknown_norm_is_refused():
+    with pytest.raises(ValueError, match="unknown norm 'batchnorm'"):
+        measure.table(SETTINGS, {"batchnorm": "batchnorm"})
+
+
+def test_deviations_over_matrices_are_those_of_a_sample(table):
+    """The standard deviation with n - 1, which z-scores divide by the root of the number of matrices."""
+    row = table[(table.norm == "none") & (table.n == 12) & (table.d == 3)].iloc[0]
+    keys = generator(Stream.RANDOM_KEYS, 0, 12, 3).standard_normal((20, 12, 3))
+    counts = [(certify(matrix).verdict == "unselectable").sum() for matrix in keys]
+    assert row.std_unselectable == np.std(counts, ddof=1) != np.std(counts)
+
+
+def test_float32_keys_are_certified_as_float32(precision):
+    """With float32's coarser tolerance some keys are undecided that float64 decides."""
+    borderline = precision.groupby("dtype").n_borderline.sum()
+    assert borderline["float32"] > borderline["float64"] == 0
+
+
+@pytest.mark.parametrize(
+    ("norm", "n", "d", "expected"),
+    [
+        ("none", 20, 5, expected_unselectable(20, 5)),
+        ("projection", 20, 6, expected_unselectable(20, 5)),
+        ("projection", 4, 1, 4.0),
+        ("layernorm", 20, 5, 0.0),
+        ("scale_released", 20, 5, 0.0),
+        ("examples.dynamic_tanh:DynamicTanh", 20, 5, None),
+    ],
+)
+def test_expectations_after_each_norm(norm, n, d, expected):
+    assert measure.expected_after(norm, n, d) == expected
+
+
+def test_every_norm_gets_the_same_matrices(table):
+    keys = generator(Stream.RANDOM_KEYS, 0, 12, 4).standard_normal((20, 12, 4))
+    centred = keys - keys.mean(axis=2, keepdims=True)
+    after = {
+        "none": keys,
+        "projection": centred,
+        "layernorm": 2 * centred / np.linalg.norm(centred, axis=2, keepdims=True),
+        "scale": 2 * keys / np.linalg.norm(keys, axis=2, keepdims=True),
+    }
+    rows = table[(table.n == 12) & (table.d == 4)].set_index("norm")
+    for norm, normed in after.items():
+        expected = certify_many(normed)
+        margins = expected.margin[expected.verdict == "selectable"]
+        assert rows.min_margin[norm] == pytest.approx(margins.min(), rel=1e-6)
+        assert rows.mean_unselectable[norm] == expected.count("unselectable").mean()
