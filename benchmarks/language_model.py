@@ -1,8 +1,9 @@
-"""The language model's step, with logits and without: time and memory at equal model, in one process.
+"""The time and memory of a training step of the language model, with logits and without, on one thread.
 
     python benchmarks/language_model.py [--vocabulary 50257] [--batch 8] [--context 256] [--steps 5]
 
-One thread. Prints the median of each way, and the peak memory of the cross-entropy alone as its process sees it.
+For every implementation of the cross-entropy it prints the median time of a step, what a step adds to the memory of a
+process of its own, and the largest memory of that process.
 """
 
 import argparse
@@ -14,25 +15,25 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+import yaml
 
 from layernorm_roles.language_model import cross_entropy, model
+from layernorm_roles.settings import GPTSettings
 
-SETTINGS = {
-    "layers": 4,
-    "dim": 8,
-    "heads": 4,
-    "context": 1024,
-    "eps": 1e-5,
-    "dropout": 0.1,
-    "attention_dropout": 0.0,
-}
+ROOT = Path(__file__).parents[1]
+SETTINGS = GPTSettings.model_validate(
+    yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["language_model"]["gpt"]
+)
+"""The settings of the default run."""
 
 
 def materialised(hidden, weight, targets):
+    """Cross-entropy from the matrix of all logits."""
     return F.cross_entropy(hidden @ weight.T, targets)
 
 
 def chunked(hidden, weight, targets):
+    """Cross-entropy from a few tokens' logits at a time, by matrix products."""
     choose, cross_entropy.choose = cross_entropy.choose, lambda hidden: cross_entropy.chunked
     try:
         return cross_entropy.linear_cross_entropy(hidden, weight, targets)
@@ -40,7 +41,7 @@ def chunked(hidden, weight, targets):
         cross_entropy.choose = choose
 
 
-WAYS = {
+IMPLEMENTATIONS = {
     "materialised": materialised,
     "chunked": chunked,
     "fused": cross_entropy.linear_cross_entropy,
@@ -48,6 +49,7 @@ WAYS = {
 
 
 def step(network, optimiser, window, loss_of):
+    """Take one training step with an implementation of the cross-entropy."""
     hidden, targets = network(window[:, :-1]), window[:, 1:].flatten()
     loss = loss_of(hidden.flatten(0, 1), network.tokens.weight, targets)
     optimiser.zero_grad()
@@ -57,15 +59,15 @@ def step(network, optimiser, window, loss_of):
 
 
 def prepare(options):
+    """The model, its optimiser and a batch of random windows."""
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    network = model.GPT({**SETTINGS, "vocabulary": options.vocabulary}, "layernorm")
+    network = model.build(SETTINGS, "layernorm", "layernorm", options.vocabulary, seed=0)
     optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
     return network, optimiser, torch.randint(options.vocabulary, (options.batch, options.context + 1))
 
 
 def peak():
-    """This process's largest memory so far, in KiB (Linux); unlike getrusage's, not that of its parent."""
+    """The largest memory of this process so far, in KiB (Linux); getrusage would count its parent's too."""
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
@@ -78,21 +80,21 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--memory-of", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--memory-of", choices=IMPLEMENTATIONS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     run = prepare(options)
     if options.memory_of:
-        # A tiny step first: what libraries and compilers take is not the step's.
+        # A tiny step comes first, so that what libraries and compilers take does not count.
         small = prepare(argparse.Namespace(vocabulary=300, batch=1, context=16))
-        step(*small, WAYS[options.memory_of])
+        step(*small, IMPLEMENTATIONS[options.memory_of])
         before = peak()
-        step(*run, WAYS[options.memory_of])
+        step(*run, IMPLEMENTATIONS[options.memory_of])
         after = peak()
         print(f"{(after - before) / 1024:.0f} {after / 1024:.0f}")
         return
-    times = {name: [] for name in WAYS}
+    times = {name: [] for name in IMPLEMENTATIONS}
     for _ in range(options.steps + 1):
-        for name, loss_of in WAYS.items():
+        for name, loss_of in IMPLEMENTATIONS.items():
             began = time.perf_counter()
             step(*run, loss_of)
             times[name].append(time.perf_counter() - began)

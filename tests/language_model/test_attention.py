@@ -54,8 +54,26 @@ def test_widened_heads_have_the_same_values_and_gradients(d, kind):
 
 
 def test_a_gpu_gets_the_widened_heads(monkeypatch):
-    monkeypatch.setattr(attention, "widened_attention", lambda *tensors, **options: (tensors, options))
+    calls = []
+
+    def widened(*tensors, **options):
+        calls.append((tensors, options))
+        return tensors[2]
+
+    monkeypatch.setattr(attention, "widened_attention", widened)
     with FakeTensorMode():  # a CUDA tensor without a GPU
         q, k, v = (torch.empty(2, 3, 9, 2, device="cuda") for _ in range(3))
-    assert causal_attention(q, k, v, 0.1) == ((q, k, v), {"dropout_p": 0.1, "is_causal": True})
-    assert attention.attention(q, k, v, attn_mask=None) == ((q, k, v), {"attn_mask": None})
+    causal_attention(q, k, v, 0.1)
+    attention.attention(q, k, v, attn_mask=None)
+    assert calls == [((q, k, v), {"dropout_p": 0.1, "is_causal": True}), ((q, k, v), {"attn_mask": None})]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"dtype": torch.float64}, {"d": attention.WIDEST_HEAD + 1}, {"dropout": 0.5}]
+)
+def test_what_the_compiled_kernel_does_not_take_goes_to_torch(changes, monkeypatch):
+    monkeypatch.setattr(attention._CausalAttention, "apply", lambda *tensors: pytest.fail("the kernel ran"))
+    shape = (1, 1, 5, changes.get("d", 2))
+    q, k, v = (torch.ones(shape, dtype=changes.get("dtype", torch.float32)) for _ in range(3))
+    out = causal_attention(q, k, v, changes.get("dropout", 0.0))
+    assert torch.equal(out, v) == ("dropout" not in changes)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layernorm_roles.language_model import cross_entropy
-from layernorm_roles.language_model.compiled import SAFE_SHIFT, exp, jit
+from layernorm_roles.language_model.kernels import SAFE_SHIFT, exp, jit
 
 
 def draw(seed, tokens=37, entries=211, d=8, size=1.0, dtype=torch.float64):

@@ -1,28 +1,38 @@
-"""Key verdicts of whole models, against a linear programme and against geometry."""
+"""Verdicts of keys: of hand-made keys, against a linear programme, and of whole runs with weights set by hand."""
+
+import runpy
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from default_settings import ROOT
+from hand_made import (
+    GPT,
+    SMALL_BERT,
+    SMALL_GPT,
+    VOCABULARY,
+    changed,
+    contexts,
+    prepared_text,
+    randomise,
+    run_of,
+    snakemake,
+    tokenizer,
+)
 from scipy.optimize import linprog
-from test_models import SETTINGS, VOCABULARY, randomise
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from torch import nn
 
-from layernorm_roles.language_model import keys, model
+from layernorm_roles import checkpoint, store
+from layernorm_roles.language_model import keys, model, tasks
+from layernorm_roles.language_model.model import LayerKeys
+from layernorm_roles.language_model.runs import refuse_misfits
 
-TOKENIZER = Tokenizer(WordLevel({str(i): i for i in range(VOCABULARY)}, unk_token="0"))
-
-
-def contexts(*lengths, texts="sentences"):
-    rng = np.random.default_rng(0)
-    rows = [(texts, i, 0, rng.integers(VOCABULARY, size=n)) for i, n in enumerate(lengths)]
-    return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
+TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 
 
 def collect(variant, frame):
-    network = randomise(model.build(SETTINGS, variant, variant, VOCABULARY, 0))
-    return network, keys.collect(network, frame, TOKENIZER, model.scaled_sites(variant, variant))
+    network = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
+    return network, keys.collect(network, frame, tokenizer(), keys.scaled_sites(variant, variant))
 
 
 def inside(points, i):
@@ -35,7 +45,7 @@ def inside(points, i):
 
 @pytest.mark.parametrize("variant", ["layernorm", "projection", "none"])
 def test_verdicts_agree_with_a_linear_programme(variant):
-    frame = contexts(40)
+    frame = contexts(("sentences", TOKENS[:40]))
     network, verdicts = collect(variant, frame)
     layers = network.double().keys(torch.tensor(frame.tokens[0])[None])
     table = verdicts.selectability
@@ -47,40 +57,223 @@ def test_verdicts_agree_with_a_linear_programme(variant):
         assert row.n_keys == 40
 
 
-def test_rows_are_complete_and_say_which_site():
-    _, verdicts = collect("layernorm_qk", contexts(30, 50))
+def test_rows_are_complete_and_name_their_site():
+    _, verdicts = collect("layernorm_qk", contexts(("sentences", TOKENS[:30]), ("sentences", TOKENS[:50])))
     table = verdicts.selectability
     assert table.groupby(["context", "layer"]).site.value_counts().unstack().drop_duplicates().to_dict(
         "records"
     ) == [{"after_norm": 1, "after_norm_exact": 1, "before_norm": 1, "head": 4, "head_exact": 4}]
     assert table[table.site.str.startswith("head")]["head"].notna().all()
     assert table[~table.site.str.startswith("head")]["head"].isna().all()
-    assert len(verdicts.tokens) == 4 * (30 + 50)
-    assert set(verdicts.tokens.token) <= set(map(str, range(VOCABULARY)))
 
 
 def test_scaled_keys_are_all_selectable_and_eps_matters():
-    """On a sphere nothing is inside; a short key that eps shortens further is."""
-    _, verdicts = collect("layernorm_qk", contexts(64))
+    """On a sphere no key is inside; a short key that eps shortens further is."""
+    frame = contexts(("sentences", TOKENS[:64]))
+    _, verdicts = collect("layernorm_qk", frame)
     table = verdicts.selectability.groupby("site").n_unselectable.sum()
     assert table["after_norm_exact"] == 0
     assert table["head_exact"] == 0
-    network = model.build({**SETTINGS, "query_key_eps": 1e-3}, "layernorm_qk", "layernorm_qk", VOCABULARY, 0)
-    shrunk = keys.collect(network, contexts(64), TOKENIZER, ("head",)).selectability
+    settings = changed(GPT, query_key_eps=1e-3)
+    network = model.build(settings, "layernorm_qk", "layernorm_qk", VOCABULARY, 0)
+    shrunk = keys.collect(network, frame, tokenizer(), ("head",)).selectability
     assert shrunk[shrunk.site == "head"].n_unselectable.sum() > 0
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
 
 
 @pytest.mark.parametrize(
-    ("frame", "message"),
+    ("variant", "sites"),
     [
-        (contexts(65, texts="long"), "context 0 of the long texts has 65 tokens; the model reads at most 64"),
-        (
-            contexts(9).assign(tokens=[np.full(9, VOCABULARY)]),
-            f"has token {VOCABULARY}; the model knows {VOCABULARY}",
-        ),
+        ("layernorm", ("after_norm",)),
+        ("scale", ("after_norm",)),
+        ("projection", ()),
+        ("none", ()),
+        ("layernorm_qk", ("after_norm", "head")),
+        ("own.module:Norm", ()),
     ],
 )
-def test_contexts_that_do_not_fit_are_refused(frame, message):
-    with pytest.raises(ValueError, match=message):
-        keys.refuse_misfits(frame, 64, VOCABULARY)
+def test_where_keys_come_out_of_a_scaling(variant, sites):
+    assert keys.scaled_sites(variant, variant) == sites
+
+
+INTERIOR = {
+    ("before_norm", 1): [4],
+    ("after_norm", 1): [1, 5],
+    ("head", 1, 0): [1, 2, 3],
+    ("head", 1, 1): [1, 3, 5, 6],
+    ("before_norm", 2): [1, 2, 4, 5, 6],
+    ("after_norm", 2): [3, 5, 6],
+    ("head", 2, 0): [],
+    ("head", 2, 1): [2, 6],
+}
+"""The keys of a hand-made model that lie within the hull of the others: site, layer and head, and the keys."""
+
+
+class HandMade(nn.Module):
+    """A model of two layers with two heads whose nine keys are known; the number of a token is that of its key.
+
+    The keys lie on a circle, but for those of INTERIOR, which lie near its centre. Key 8 lies outside the chord
+    between its neighbours by so little that only float64 can tell. Dropout comes after the keys.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.one = nn.Dropout(0.5), nn.Parameter(torch.ones(()))
+
+    def place(self, ids, *place):
+        """The keys (n, 2) of the tokens at one place of the model."""
+        angles = torch.arange(9).double() * 2 * torch.pi / 9
+        found = torch.stack([angles.cos(), angles.sin()], dim=1)
+        found[8] = (0.5 + 1e-7) * (found[7] + found[0])
+        found[INTERIOR[place]] *= 0.1
+        return self.dropout(found.to(self.one.dtype)[ids] * self.one)
+
+    @torch.no_grad()
+    def keys(self, ids):
+        return [
+            LayerKeys(
+                self.place(ids, "before_norm", layer),
+                self.place(ids, "after_norm", layer),
+                torch.stack([self.place(ids[0], "head", layer, head) for head in (0, 1)])[None],
+            )
+            for layer in (1, 2)
+        ]
+
+
+def test_hand_made_keys_have_the_verdicts_of_their_places():
+    order = [3, 8, 0, 5, 1, 7, 2, 6, 4]
+    frame = contexts(("long", range(9)), ("sentences", order))
+    verdicts = keys.collect(HandMade().train(), frame, tokenizer())
+    table = verdicts.selectability
+    assert len(table) == 2 * len(INTERIOR)
+    for row in table.itertuples():
+        place = (row.site, row.layer) if row.site != "head" else (row.site, row.layer, row.head)
+        assert row.n_unselectable == len(INTERIOR[place]), place
+        assert row.n_borderline == 0
+    tokens = verdicts.tokens
+    assert set(tokens.context) == {0}
+    for layer, part in tokens.groupby("layer"):
+        inner = INTERIOR["after_norm", layer]
+        assert part.position.tolist() == list(range(9))
+        assert part.token.tolist() == [f"w{i}" for i in order]
+        assert part.verdict.tolist() == ["unselectable" if i in inner else "selectable" for i in order]
+
+
+def test_what_the_model_reads_first_is_part_of_its_keys():
+    """BERT's class token has the number that follows the tokenizer's entries."""
+    frame = contexts(("sentences", range(8)))
+    table, tokens = keys.collect(HandMade(), frame, tokenizer(8), prefix=(8,))
+    assert set(table.n_keys) == {9}
+    for _, part in tokens.groupby("layer"):
+        assert part.token.tolist() == ["[CLS]", *(f"w{i}" for i in range(8))]
+
+
+STREAM = range(100)
+SENTENCE = [0, 3, 1, 4, 2, 5]
+
+
+def set_by_hand(network, embedding):
+    """A GPT whose residual stream stays the embedding in all layers, with known keys in every head.
+
+    The tokens' vectors are (x, y, 0, ...). The heads' keys are (x, y), (x, 0), (0, 0) and (y, 100 x).
+    """
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.tokens.weight[: len(embedding), :2] = torch.tensor(embedding)
+        for layer in network.layers:
+            w_k = layer.attention.qkv.weight[8:16]
+            w_k[0, 0], w_k[1, 1], w_k[2, 0], w_k[6, 1], w_k[7, 0] = 1, 1, 1, 1, 100
+    return network
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A run and its weights before and after training, set by hand.
+
+    Before, the six tokens are corners of a hexagon; after, tokens 4 and 5 lie in the rectangle of the others.
+    """
+    frame = contexts(("long", SENTENCE), ("sentences", SENTENCE))
+    run = run_of(prepared_text(tmp_path / "text", STREAM, STREAM, frame), variant="none", seed=7)
+    hexagon = [(2, 0.1), (1, 2), (-1, 2.1), (-2.2, 0), (-1, -2), (1.3, -2)]
+    collapsed = [(2, 1.5), (-2, 1), (-2.2, -1), (2.4, -1), (0.3, 0.2), (-0.2, 0.1)]
+    files = {}
+    for name, embedding in (("initial", hexagon), ("final", collapsed)):
+        files[name] = tmp_path / f"{name}.safetensors"
+        network = set_by_hand(run.build_model(), embedding)
+        checkpoint.save(network.state_dict(), files[name], {"identity": run.identity})
+    return run, files
+
+
+def verify_hand_set_run(folder):
+    table = store.read(folder / "keys.parquet", "key_selectability")
+    assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("gpt", "none", 7)}
+    expected = {}
+    # On a line all but the two ends are unselectable; of equal keys every one is.
+    for name, inner in (("initial", 0), ("final", 2)):
+        heads = dict(enumerate((inner, 4, 6, inner)))
+        expected |= {(name, "before_norm", None): inner, (name, "after_norm", None): inner}
+        expected |= {(name, "head", head): number for head, number in heads.items()}
+    assert len(table) == 2 * 2 * len(expected)  # texts, layers
+    for row in table.itertuples():
+        head = None if row.site != "head" else int(row.head)
+        assert row.n_unselectable == expected[row.checkpoint, row.site, head], row
+        assert row.n_keys == 6
+    tokens = store.read(folder / "tokens.parquet", "sentence_tokens")
+    for (name, _), part in tokens.groupby(["checkpoint", "layer"]):
+        assert part.token.tolist() == [f"w{i}" for i in SENTENCE]
+        unselectable = part.token[part.verdict == "unselectable"].tolist()
+        assert unselectable == {"initial": [], "final": ["w4", "w5"]}[name]
+    assert tokens.groupby(["checkpoint", "layer"]).ngroups == 4
+    rule = store.read_provenance(folder / "keys.parquet")["seed_rule"]
+    assert all(f"Stream.{name}" in rule for name in ("LANGUAGE_MODEL_BATCHES", "TEXT_SELECTION"))
+
+
+def test_a_run_with_weights_set_by_hand_has_known_tables(weights, tmp_path):
+    run, files = weights
+    out = {"selectability": tmp_path / "keys.parquet", "tokens": tmp_path / "tokens.parquet"}
+    keys.collect_run(run, files, out, 1)
+    verify_hand_set_run(tmp_path)
+
+
+def test_the_rules_script_writes_the_known_tables(weights, tmp_path):
+    run, files = weights
+    out = {"verdicts": str(tmp_path / "keys.parquet"), "tokens": str(tmp_path / "tokens.parquet")}
+    inputs = {name: str(path) for name, path in files.items()}
+    job = snakemake(run, tmp_path / "log", input=inputs, output=out)
+    runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
+    verify_hand_set_run(tmp_path)
+
+
+def test_weights_of_another_run_are_refused(weights):
+    run, files = weights
+    other = run_of(run.text, changed(SMALL_GPT, steps=41), "none", 7)
+    with pytest.raises(
+        ValueError, match=r"final\.safetensors: weights of another configuration; delete them"
+    ):
+        other.restore_model(files["final"])
+
+
+def test_contexts_that_do_not_fit_are_refused():
+    with pytest.raises(
+        ValueError, match="context 0 of the long texts has 65 tokens; the model reads at most 64"
+    ):
+        refuse_misfits(contexts(("long", TOKENS[:65])), 64, VOCABULARY)
+    with pytest.raises(
+        ValueError, match="context 1 of the sentences texts has token 300; the model knows 300"
+    ):
+        refuse_misfits(contexts(("sentences", TOKENS[:9]), ("sentences", [300])), 64, VOCABULARY)
+
+
+def test_keys_are_those_of_texts_as_training_reads_them(text):
+    run = run_of(text, SMALL_BERT)
+    tokens, _, _ = tasks.build(run.settings, text, run.tokenizer, seed=0).batch(0)
+    assert run.prefix == tuple(tokens[0, :1])
+    assert run_of(text).prefix == ()
+
+
+def test_bert_reads_sentences_alone_with_room_for_the_class_token(text):
+    frame = run_of(text, SMALL_BERT).contexts()
+    assert set(frame.texts) == {"sentences"}
+    with pytest.raises(ValueError, match="has 16 tokens; the model reads at most 15"):
+        run_of(text, changed(SMALL_BERT, context_length=16)).contexts()

@@ -2,31 +2,14 @@
 
 import pytest
 import torch
+from default_settings import example
+from hand_made import GPT, SMALL_BERT, SMALL_GPT, VOCABULARY, changed, randomise, run_of
+from torch import nn
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model
-
-SETTINGS = {
-    "layers": 4,
-    "dim": 8,
-    "heads": 4,
-    "context": 64,
-    "eps": 1e-5,
-    "query_key_eps": 1e-6,
-    "dropout": 0.1,
-    "attention_dropout": 0.0,
-}
-VOCABULARY = 300
-
-
-def randomise(network, seed=0):
-    """Weights far from the initial ones, gains and biases included, so that nothing cancels."""
-    g = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in network.parameters():
-            p.normal_(0, 0.5, generator=g)
-    return network.eval()
+from layernorm_roles.settings import BERTSettings
 
 
 def gpt2_of(ours):
@@ -34,7 +17,7 @@ def gpt2_of(ours):
     theirs = GPT2LMHeadModel(
         GPT2Config(
             vocab_size=VOCABULARY,
-            n_positions=SETTINGS["context"],
+            n_positions=GPT.context_length,
             n_embd=8,
             n_layer=4,
             n_head=4,
@@ -63,7 +46,7 @@ def gpt2_of(ours):
 
 
 def test_logits_and_loss_equal_transformers_gpt2():
-    ours = randomise(model.build(SETTINGS, "layernorm", "layernorm", VOCABULARY, 0))
+    ours = randomise(model.build(GPT, "layernorm", "layernorm", VOCABULARY, 0))
     theirs = gpt2_of(ours)
     window = torch.randint(VOCABULARY, (3, 65), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -74,7 +57,7 @@ def test_logits_and_loss_equal_transformers_gpt2():
 
 
 def test_initial_weights_have_gpt2s_spread():
-    ours = model.build({**SETTINGS, "dim": 64}, "layernorm", "layernorm", 3000, 0)
+    ours = model.build(changed(GPT, d_model=64), "layernorm", "layernorm", 3000, 0)
     assert ours.tokens.weight.std().item() == pytest.approx(0.02, rel=0.02)
     assert ours.layers[0].attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert ours.layers[0].feed_forward[2].weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
@@ -82,17 +65,17 @@ def test_initial_weights_have_gpt2s_spread():
 
 
 def test_variants_of_a_seed_start_from_the_same_weights():
-    first = model.build(SETTINGS, "layernorm", "layernorm", VOCABULARY, 3).state_dict()
+    first = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 3).state_dict()
     for variant in ("projection", "none", "scale", "layernorm_qk"):
-        other = model.build(SETTINGS, variant, variant, VOCABULARY, 3).state_dict()
+        other = model.build(GPT, variant, variant, VOCABULARY, 3).state_dict()
         assert all(torch.equal(first[name], other[name]) for name in first)
-    different = model.build(SETTINGS, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
+    different = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
     assert not torch.equal(first["tokens.weight"], different["tokens.weight"])
 
 
 @pytest.mark.parametrize("variant", ["layernorm", "projection", "none", "scale", "layernorm_qk"])
 def test_keys_are_where_they_should_be(variant):
-    ours = randomise(model.build(SETTINGS, variant, variant, VOCABULARY, 0)).double()
+    ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0)).double()
     window = torch.randint(VOCABULARY, (2, 64), generator=torch.Generator().manual_seed(1))
     x = ours.tokens(window) + ours.positions.weight
     for layer, keys in zip(ours.layers, ours.keys(window), strict=True):
@@ -109,12 +92,42 @@ def test_keys_are_where_they_should_be(variant):
         x = layer(x)
 
 
-def test_a_head_size_that_does_not_divide_is_refused():
-    with pytest.raises(ValueError, match="heads = 3: expected a divisor of dim = 8"):
-        model.build({**SETTINGS, "heads": 3}, "layernorm", "layernorm", VOCABULARY, 0)
+@pytest.mark.parametrize("variant", ["layernorm", "projection", "none", "scale", "layernorm_qk"])
+def test_a_run_of_gpt_has_the_norm_of_its_variant(text, variant):
+    """The mean of x = (3, 1, 1, ...) is 5/4, so the projection is (7, -1, -1, ...) / 4; |x| is 4."""
+    network = run_of(text, SMALL_GPT, variant).build_model()
+    x, projected = torch.tensor([[3.0, *(7 * [1.0])]]), torch.tensor([[7.0, *(7 * [-1.0])]]) / 4
+    layernorm = projected / 3.5**0.5 * 8**0.5
+    expected = {"none": x, "projection": projected, "scale": x / 4 * 8**0.5}.get(variant, layernorm)
+    q = torch.tensor([[3.0, 4.0]])
+    for layer in network.layers:
+        torch.testing.assert_close(layer.norm(x), expected, rtol=1e-4, atol=1e-5)
+        scaled = q / 5 * 2**0.5 if variant == "layernorm_qk" else q
+        torch.testing.assert_close(layer.attention.query_key_norm(q), scaled)
 
 
-BERT = {"layers": 4, "dim": 8, "heads": 4, "feed_forward": 32, "context": 33, "dropout": 0.1}
+@pytest.mark.parametrize(("variant", "number"), [("none", 0), ("layernorm", 2 * 2 + 2)])
+def test_a_run_of_bert_has_the_norms_of_its_variant(text, variant, number):
+    """Two in each of the two layers, one after the embedding and one in the readout."""
+    network = run_of(text, SMALL_BERT, variant).build_model()
+    assert sum(isinstance(module, nn.LayerNorm) for module in network.modules()) == number
+
+
+def test_bert_has_no_other_variant(text):
+    with pytest.raises(ValueError, match="BERT has no variant 'projection': expected one of none, layernorm"):
+        run_of(text, SMALL_BERT, "projection").build_model()
+
+
+@pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
+def test_runs_of_a_seed_start_from_equal_weights_and_other_seeds_from_others(text, settings):
+    first, again, other = (
+        run_of(text, settings, "none", seed).build_model().state_dict() for seed in (3, 3, 4)
+    )
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["tokens.weight"], other["tokens.weight"])
+
+
+BERT = example(BERTSettings, d_ff=32, context_length=33)
 
 
 @pytest.mark.parametrize("normed", [True, False])
@@ -138,18 +151,18 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
     put(body.embeddings.position_embeddings, ours.positions)
     put(body.embeddings.token_type_embeddings, ours.segment)
     pairs = [(body.embeddings, "LayerNorm", ours.norm_0), (head.transform, "LayerNorm", ours.readout_norm)]
-    for layer, mine in zip(body.encoder.layer, ours.layers, strict=True):
+    for layer, counterpart in zip(body.encoder.layer, ours.layers, strict=True):
         parts = layer.attention.self
         for i, linear in enumerate((parts.query, parts.key, parts.value)):
             with torch.no_grad():
-                linear.weight.copy_(mine.qkv.weight[8 * i : 8 * i + 8])
-                linear.bias.copy_(mine.qkv.bias[8 * i : 8 * i + 8])
-        put(layer.attention.output.dense, mine.out)
-        put(layer.intermediate.dense, mine.feed_forward[0])
-        put(layer.output.dense, mine.feed_forward[2])
+                linear.weight.copy_(counterpart.qkv.weight[8 * i : 8 * i + 8])
+                linear.bias.copy_(counterpart.qkv.bias[8 * i : 8 * i + 8])
+        put(layer.attention.output.dense, counterpart.out)
+        put(layer.intermediate.dense, counterpart.feed_forward[0])
+        put(layer.output.dense, counterpart.feed_forward[2])
         pairs += [
-            (layer.attention.output, "LayerNorm", mine.norm_1),
-            (layer.output, "LayerNorm", mine.norm_2),
+            (layer.attention.output, "LayerNorm", counterpart.norm_1),
+            (layer.output, "LayerNorm", counterpart.norm_2),
         ]
     for owner, name, norm in pairs:
         if normed:
@@ -169,8 +182,13 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         out = theirs(tokens, labels=labels, output_hidden_states=True)
         torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
-        for keys, hidden in zip(ours.keys(tokens), out.hidden_states, strict=False):
+        norms = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)]
+        layers = zip(ours.keys(tokens), norms, out.hidden_states, body.encoder.layer, strict=False)
+        for keys, norm, hidden, layer in layers:
             torch.testing.assert_close(keys.after_norm, hidden, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(norm(keys.before_norm), hidden, rtol=1e-9, atol=1e-9)
+            heads = layer.attention.self.key(hidden).unflatten(-1, (4, 2)).transpose(1, 2)
+            torch.testing.assert_close(keys.heads, heads, rtol=1e-9, atol=1e-9)
 
 
 def test_padding_does_not_change_a_sentences_loss():

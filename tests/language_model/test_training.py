@@ -1,7 +1,7 @@
-"""Training: resumed runs to the byte, checkpoints that do not fit, batches, and the two tasks of BERT."""
+"""Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
-import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -11,47 +11,100 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from default_settings import ROOT
+from hand_made import SMALL_BERT, SMALL_GPT, changed, run_of, snakemake
+from torch import nn
 
-from layernorm_roles import checkpoint, store
-from layernorm_roles.language_model import bert, train
-from layernorm_roles.language_model.runs import Run
-from layernorm_roles.text import contexts, tokenizer
+from layernorm_roles import checkpoint, random_streams, store
+from layernorm_roles.language_model import train
+from layernorm_roles.language_model.keys import collect_run
+from layernorm_roles.language_model.train import Outputs, train_run
 
-GPT = {
-    "layers": 2, "dim": 8, "heads": 4, "context": 16, "eps": 1e-5, "query_key_eps": 1e-6, "dropout": 0.1,
-    "attention_dropout": 0.0, "batch": 4, "steps": 40, "learning_rate": 0.01, "weight_decay": 0.0, "clip": 1.0,
-    "evaluate_every": 7, "validation_windows": 3, "checkpoint_every": 9,
-}  # fmt: skip
-BERT = {
-    "layers": 2, "dim": 8, "heads": 4, "feed_forward": 16, "context": 17, "dropout": 0.1, "task": "masked",
-    "training": None, "validation": None, "batch": 4, "steps": 12, "learning_rate": 0.01, "weight_decay": 0.0,
-    "clip": 1.0, "evaluate_every": 6, "validation_batches": 2, "checkpoint_every": 5,
-}  # fmt: skip
+SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    rng = np.random.default_rng(0)
-    for i in range(30):
-        sentences = [
-            " ".join(rng.choice(["alpha", "beta", "gamma", "delta", "of", "the"], 6)) for _ in range(30)
-        ]
-        (folder / f"{i}.txt").write_text(". ".join(s.capitalize() for s in sentences) + ".")
-    settings = {
-        "corpus": {"kind": "files", "paths": [str(folder / "*.txt")]},
-        "split": {"training": 0.6, "validation": 0.2, "held_out": 0.2},
-        "tokenizer": "trained",
-        "vocabulary": 280,
-        "long": {"source": None, "shortest": 12, "longest": 16, "contexts": 3},
-        "sentences": {"source": None, "shortest": 4, "longest": 16, "contexts": 4},
-    }
-    contexts.prepare(settings, folder / "text")
-    return contexts.Prepared(folder / "text")
+class ToyTask:
+    """A training batch holds numbers that the step gives; the validation batches are two, of different sizes."""
+
+    streams, tokens_per_step = (), 64
+
+    def __init__(self, number=lambda step: step):
+        self.number = number
+
+    def batch(self, step):
+        return (np.full(3, self.number(step)),)
+
+    def validation(self):
+        yield (np.full(3, 1000),)
+        yield (np.full(1, 3000),)
+
+
+class ToyModel(nn.Module):
+    """One parameter; `loss_of` computes the loss from it and from a batch of numbers."""
+
+    def __init__(self, loss_of, start=2.0):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(start))
+        self.dropout = nn.Dropout(0.5)
+        self.loss_of = loss_of
+
+    def loss(self, numbers):
+        return self.loss_of(self, numbers.double())
+
+
+def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_loss():
+    """The loss of a training batch is its step, that of the validation text the mean over its four rows."""
+    model = ToyModel(lambda model, numbers: numbers.mean() + 0 * model.w)
+    metrics = train.train(model, ToyTask(), SCHEDULE, seed=0).metrics
+    assert metrics.step.tolist() == [0, 4, 8, 10]
+    assert metrics.train_loss.tolist() == [0, np.mean([0, 1, 2, 3]), np.mean([4, 5, 6, 7]), np.mean([8, 9])]
+    assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
+    assert metrics.tokens.tolist() == [0, 256, 512, 640]
+    assert metrics.learning_rate.tolist() == pytest.approx([0.1, 0.06, 0.02, 0.0])
+
+
+def test_dropout_is_on_in_training_and_off_in_validation():
+    """A dropped 1 is 0 or 2: its square has the mean 2 with dropout and 1 without."""
+    ones = torch.ones(10_000)
+    model = ToyModel(lambda model, numbers: model.dropout(ones).square().mean() + 0 * model.w)
+    metrics = train.train(model, ToyTask(), SCHEDULE, seed=0).metrics
+    assert metrics.valid_loss.tolist() == [1.0] * 4
+    assert metrics.train_loss.tolist() == pytest.approx([2.0] * 4, abs=0.1)
+
+
+def adamw(start, gradients, rates, clip, decay, betas=(0.9, 0.999), eps=1e-8):
+    """AdamW on one parameter (Loshchilov and Hutter 2019), with gradients shortened to `clip`."""
+    w, m, v = start, 0.0, 0.0
+    for t, (g, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
+        g *= min(1, clip / abs(g))
+        m, v = betas[0] * m + (1 - betas[0]) * g, betas[1] * v + (1 - betas[1]) * g * g
+        w -= rate * decay * w
+        w -= rate * m / (1 - betas[0] ** t) / ((v / (1 - betas[1] ** t)) ** 0.5 + eps)
+    return w
+
+
+@pytest.mark.parametrize("clip", [1.0, 3.0, 1e6])
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, decay):
+    """The loss is a number times the parameter, so the number is its gradient."""
+    gradients = [2, -40, 1, 5, -1, 600, 3, 2, -7, 1]
+    settings = changed(SCHEDULE, gradient_clip=clip, weight_decay=decay)
+    model = ToyModel(lambda model, numbers: numbers.mean() * model.w)
+    result = train.train(model, ToyTask(gradients.__getitem__), settings, seed=0)
+    rates = [0.1 * (1 - step / 10) for step in range(10)]
+    assert result.final["w"].item() == pytest.approx(adamw(2.0, gradients, rates, clip, decay), abs=1e-5)
+
+
+def test_initial_weights_are_those_before_training():
+    model = ToyModel(lambda model, numbers: numbers.mean() * model.w)
+    result = train.train(model, ToyTask(lambda step: 1 + step), SCHEDULE, seed=0)
+    assert result.initial["w"].item() == 2.0
+    assert result.final["w"].item() < 1.9
 
 
 def outputs(folder):
-    return train.Outputs(*(Path(folder) / name for name in ("initial", "final", "metrics", "checkpoint")))
+    return Outputs(*(Path(folder) / name for name in ("initial", "final", "metrics", "checkpoint")))
 
 
 def everything(out):
@@ -60,32 +113,35 @@ def everything(out):
     return out.initial.read_bytes(), out.final.read_bytes(), metrics.to_csv()
 
 
-@pytest.mark.parametrize("kind", ["gpt", "bert"])
-def test_a_killed_run_resumes_to_the_same_bytes(corpus, tmp_path, kind):
-    settings = GPT if kind == "gpt" else BERT
-    run = Run(kind, "layernorm", 1, "layernorm", settings, corpus)
-    run.train(outputs(tmp_path / "whole"), "cpu", 1)
+@pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
+def test_a_killed_run_resumes_to_the_same_bytes(text, tmp_path, settings):
+    run = run_of(text, settings, seed=1)
+    train_run(run, outputs(tmp_path / "whole"), "cpu", 1)
     program = (
-        "import json, sys, time\n"
-        "from pathlib import Path\n"
+        "import pickle, sys, time\n"
         "from layernorm_roles import checkpoint\n"
-        "from layernorm_roles.language_model import train\n"
-        "from layernorm_roles.language_model.runs import Run\n"
-        "from layernorm_roles.text.contexts import Prepared\n"
-        "kind, settings, folder, out = sys.argv[1:]\n"
+        "from layernorm_roles.language_model.train import train_run\n"
         "save = checkpoint.Checkpoint.save\n"
         "def save_and_wait(*args):\n"
         "    save(*args)\n"
         "    print('saved', flush=True)\n"
         "    time.sleep(0.2)\n"
         "checkpoint.Checkpoint.save = save_and_wait\n"
-        "files = [Path(out) / name for name in ('initial', 'final', 'metrics', 'checkpoint')]\n"
-        "run = Run(kind, 'layernorm', 1, 'layernorm', json.loads(settings), Prepared(Path(folder)))\n"
-        "run.train(train.Outputs(*files), 'cpu', 1)\n"
+        "from pathlib import Path\n"
+        "sys.path[:0] = sys.argv[3:]\n"
+        "import hand_made\n"
+        "from test_training import outputs\n"
+        "from layernorm_roles.text.prepared import PreparedText\n"
+        "folder, name = Path(sys.argv[1]), sys.argv[2]\n"
+        "run = hand_made.run_of(PreparedText(folder / 'text'), getattr(hand_made, name), seed=1)\n"
+        "train_run(run, outputs(folder / 'killed'), 'cpu', 1)\n"
     )
-    arguments = [kind, json.dumps(settings), str(corpus.folder), str(tmp_path / "killed")]
-    child = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
-    for _ in range(2 if kind == "gpt" else 1):
+    (tmp_path / "text").symlink_to(text.folder)
+    name = "SMALL_GPT" if settings is SMALL_GPT else "SMALL_BERT"
+    tests = [str(Path(__file__).parent), str(ROOT / "tests")]
+    arguments = [sys.executable, "-c", program, str(tmp_path), name, *tests]
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    for _ in range(2 if settings is SMALL_GPT else 1):
         assert child.stdout.readline() == "saved\n"
     time.sleep(0.21)  # some steps beyond the checkpoint
     os.kill(child.pid, signal.SIGKILL)
@@ -93,13 +149,13 @@ def test_a_killed_run_resumes_to_the_same_bytes(corpus, tmp_path, kind):
     killed = outputs(tmp_path / "killed")
     assert killed.checkpoint.exists()
     assert not killed.final.exists()
-    run.train(killed, "cpu", 1)
+    train_run(run, killed, "cpu", 1)
     assert everything(killed) == everything(outputs(tmp_path / "whole"))
     assert not killed.checkpoint.exists()
 
 
-def stopped(corpus, out, monkeypatch, settings=GPT):
-    """A run that ends at its first checkpoint, as if killed there."""
+def stopped(run, out, monkeypatch):
+    """The files of a run that ended at its first checkpoint, as if killed there."""
 
     class Stop(Exception):
         pass
@@ -113,119 +169,118 @@ def stopped(corpus, out, monkeypatch, settings=GPT):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoint, "save", save_and_stop)
         with pytest.raises(Stop):
-            Run("gpt", "projection", 0, "projection", settings, corpus).train(out, "cpu", 1)
+            train_run(run, out, "cpu", 1)
 
 
-def test_a_foreign_or_damaged_checkpoint_is_said_and_not_used(corpus, tmp_path, monkeypatch, capsys):
-    run = Run("gpt", "projection", 0, "projection", GPT, corpus)
-    run.train(outputs(tmp_path / "whole"), "cpu", 1)
+def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, monkeypatch, capsys):
+    run = run_of(text, variant="projection")
+    train_run(run, outputs(tmp_path / "whole"), "cpu", 1)
     whole = everything(outputs(tmp_path / "whole"))
     out = outputs(tmp_path)
 
-    stopped(corpus, out, monkeypatch, GPT | {"learning_rate": 0.02})
-    run.train(out, "cpu", 1)
+    stopped(run_of(text, changed(SMALL_GPT, learning_rate=0.02), "projection"), out, monkeypatch)
+    train_run(run, out, "cpu", 1)
     assert "checkpoint of another run (different: settings)" in capsys.readouterr().err
     assert everything(out) == whole
 
-    stopped(corpus, out, monkeypatch)
-    run.train(out, "cpu", 1, code="edited")
+    stopped(run, out, monkeypatch)
+    train_run(run, out, "cpu", 1, code="edited")
     assert "checkpoint of another run (different: code)" in capsys.readouterr().err
     assert everything(out) == whole
 
-    stopped(corpus, out, monkeypatch)
+    stopped(run, out, monkeypatch)
     out.checkpoint.write_bytes(out.checkpoint.read_bytes()[:-1])
-    run.train(out, "cpu", 1)
+    train_run(run, out, "cpu", 1)
     assert "checkpoint: damaged" in capsys.readouterr().err
     assert everything(out) == whole
     assert not out.checkpoint.exists()
 
 
-def test_metrics_and_learning(corpus, tmp_path):
+def test_the_number_of_seeds_does_not_make_a_run_another_one(text):
+    more = changed(SMALL_GPT, seeds={"layernorm": 30})
+    assert run_of(text, more).identity == run_of(text).identity
+    assert run_of(text, changed(SMALL_GPT, dropout=0.2)).identity != run_of(text).identity
+
+
+@pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
+def test_metrics_and_learning(text, tmp_path, settings):
     out = outputs(tmp_path)
-    Run("gpt", "layernorm", 0, "layernorm", GPT, corpus).train(out, "cpu", 1)
+    train_run(run_of(text, settings), out, "cpu", 1)
     metrics = store.read(out.metrics, "language_model_metrics")
-    assert metrics.step.tolist() == [0, 7, 14, 21, 28, 35, 40]
-    assert metrics.tokens.tolist() == [step * 64 for step in metrics.step]
-    assert metrics.valid_loss[0] == pytest.approx(np.log(280), abs=0.1)
-    assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - 0.5
+    gpt = settings is SMALL_GPT
+    assert metrics.step.tolist() == ([0, 7, 14, 21, 28, 35, 40] if gpt else [0, 6, 12])
+    assert metrics.tokens.tolist() == [step * (64 if gpt else 68) for step in metrics.step]
+    assert metrics.valid_loss[0] == pytest.approx(np.log(300), abs=0.1)
+    assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - (0.5 if gpt else 0.1)
     assert metrics.learning_rate.iloc[-1] == 0
-    assert store.about(out.metrics)["seed_rule"] == train.SEED_RULE
+    streams = ["LANGUAGE_MODEL_BATCHES"] if gpt else ["MASKED_BATCHES", "MASKED_VALIDATION"]
+    rule = store.read_provenance(out.metrics)["seed_rule"]
+    assert all(f"Stream.{name}" in rule for name in streams)
+    assert rule.count("Stream.") == len(streams)
+    assert random_streams.TORCH in rule
 
 
-def test_a_diverging_run_says_so(corpus, tmp_path):
-    run = Run("gpt", "none", 0, "none", {**GPT, "learning_rate": 1e30}, corpus)
-    with pytest.raises(ValueError, match="no longer finite at step"):
-        run.train(outputs(tmp_path), "cpu", 1)
-    assert not list(tmp_path.iterdir())
+def test_validation_text_is_not_what_training_learns(disjoint_text, tmp_path):
+    """Training and validation have no token in common: what is learnt of one, ln(100), is not known of the other."""
+    out = outputs(tmp_path)
+    train_run(run_of(disjoint_text, changed(SMALL_GPT, steps=150)), out, "cpu", 1)
+    metrics = store.read(out.metrics, "language_model_metrics")
+    assert metrics.train_loss.iloc[-1] == pytest.approx(np.log(100), abs=0.1)
+    assert metrics.valid_loss.iloc[-1] > metrics.train_loss.iloc[-1] + 0.5
 
 
-def test_an_epoch_reads_each_window_once(tmp_path):
-    np.save(tmp_path / "t.npy", np.arange(1000, dtype=np.uint16))
-    settings = {"context": 16, "batch": 3, "validation_windows": 4}
-    task = train.NextToken(tmp_path / "t.npy", tmp_path / "t.npy", 1000, settings, seed=5)
-    steps = task.windows // 3
-    first = np.concatenate([task.batch(step)[0] for step in range(steps)])
-    assert (np.diff(first, axis=1) == 1).all()
-    starts = first[:, 0]
-    assert len(set(starts)) == len(starts)
-    assert len(set(starts % 16)) == 1
-    second = np.concatenate([task.batch(step)[0] for step in range(steps, 2 * steps)])
-    assert not np.array_equal(first, second)
-    again = train.NextToken(tmp_path / "t.npy", tmp_path / "t.npy", 1000, settings, seed=5)
-    assert np.array_equal(again.batch(steps + 1)[0], task.batch(steps + 1)[0])
-
-
-def test_a_context_longer_than_the_corpus_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match=r"training\.npy: \d+ tokens; expected more than one window"):
-        Run("gpt", "none", 0, "none", {**GPT, "context": 10**6}, corpus).train(outputs(tmp_path), "cpu", 1)
-
-
-def test_contexts_longer_than_the_model_show_before_training(corpus, tmp_path):
+@pytest.mark.parametrize(("diverges_at", "shows_at"), [(0, 0), (5, 8)])
+def test_a_diverging_run_is_refused(diverges_at, shows_at):
+    model = ToyModel(lambda model, numbers: 1 / (numbers.mean() - diverges_at) + 0 * model.w)
     with pytest.raises(
-        ValueError, match=r"context \d of the long texts has \d+ tokens; the model reads at most 8"
+        ValueError, match=f"title: the loss is no longer finite at step {shows_at}; lower learn"
     ):
-        Run("gpt", "none", 0, "none", {**GPT, "context": 8}, corpus).train(outputs(tmp_path), "cpu", 1)
-    assert not list(tmp_path.iterdir())
+        train.train(model, ToyTask(), SCHEDULE, 0, title="title")
 
 
-def test_masking_follows_bert(tmp_path):
-    np.save(tmp_path / "t.npy", np.arange(50_000, dtype=np.uint16) % 500)
-    settings = {"context": 129, "batch": 200, "validation_batches": 1}
-    task = bert.Masked(tmp_path / "t.npy", tmp_path / "t.npy", 500, settings, seed=0)
-    tokens, where, targets = task.batch(0)
-    assert (tokens[:, 0] == 500 + bert.CLASS).all()
-    assert where.shape == (200, round(0.15 * 128))
-    assert all(len(set(row)) == len(row) and row.min() > 0 for row in where)
-    shown = np.take_along_axis(tokens, where, axis=1)
-    assert np.mean(shown == 500 + bert.MASK) == pytest.approx(0.8, abs=0.02)
-    assert np.mean(shown == targets) == pytest.approx(0.1, abs=0.02)
-    restored = tokens.copy()
-    np.put_along_axis(restored, where, targets, axis=1)
-    assert (np.diff(restored[:, 1:], axis=1) % 500 == 1).all()
-    assert all(np.array_equal(a, b) for a, b in zip(task.batch(0), (tokens, where, targets), strict=True))
+def test_what_does_not_fit_shows_before_training(text, tmp_path):
+    for context_length, message in (
+        (8, r"context \d of the long texts has \d+ tokens; the model reads at most 8"),
+        (4000, r"training\.npy: \d+ tokens; expected more than one window of 4000"),
+    ):
+        run = run_of(text, changed(SMALL_GPT, context_length=context_length))
+        with pytest.raises(ValueError, match=message):
+            train_run(run, outputs(tmp_path), "cpu", 1)
+        assert not list(tmp_path.iterdir())
 
 
-def test_sentences_with_labels_train(corpus, tmp_path):
+def test_sentences_with_labels_train(text, tmp_path):
     folder = tmp_path / "sst2"
     folder.mkdir()
-    rows = pd.DataFrame({"sentence": ["alpha beta", "gamma the of delta"] * 12, "label": [0, 1] * 12})
+    rows = pd.DataFrame({"sentence": ["w7 w8", "w9 w1 w2 w11"] * 12, "label": [0, 1] * 12})
     for split in ("train", "validation"):
         rows.to_parquet(folder / f"{split}.parquet")
-    source = {"dataset": str(folder), "column": "sentence", "label_column": "label"}
-    settings = BERT | {
-        "task": "labelled",
-        "steps": 60,
-        "training": source | {"split": "train"},
-        "validation": source | {"split": "validation"},
-    }
-    run = Run("bert", "layernorm", 0, "layernorm", settings, corpus)
-    run.train(outputs(tmp_path / "run"), "cpu", 1)
-    metrics = store.read(tmp_path / "run" / "metrics", "language_model_metrics")
+    source = {"kind": "hub", "dataset": str(folder), "column": "sentence", "label_column": "label"}
+    settings = changed(
+        SMALL_BERT,
+        task="labelled",
+        steps=60,
+        training=source | {"split": "train"},
+        validation=source | {"split": "validation"},
+    )
+    run, out = run_of(text, settings), outputs(tmp_path / "run")
+    train_run(run, out, "cpu", 1)
+    metrics = store.read(out.metrics, "language_model_metrics")
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
     assert metrics.valid_loss.iloc[-1] < 0.5
-    assert len(run.keys({"final": tmp_path / "run" / "final"}, 1).tokens)
-    words = tokenizer.load(corpus.tokenizer)
-    with pytest.raises(ValueError, match="without a label"):
-        bert.Labelled([("a", -1)] * 4, [("a", 0)] * 4, words, BERT, 0)
-    with pytest.raises(ValueError, match="1 sentences; expected at least batch = 4"):
-        bert.Labelled([("a", 1)], [("a", 0)] * 4, words, BERT, 0)
+    assert "Stream.LABELLED_BATCHES" in store.read_provenance(out.metrics)["seed_rule"]
+    tables = {name: tmp_path / name for name in ("selectability", "tokens")}
+    collect_run(run, {"final": out.final}, tables, 1)
+    assert len(store.read(tables["tokens"], "sentence_tokens"))
+
+
+def test_the_rules_script_trains_the_run_of_its_wildcards(text, tmp_path):
+    run = run_of(text, SMALL_BERT, variant="none", seed=3)
+    train_run(run, outputs(tmp_path / "called"), "cpu", 1)
+    files = {name: str(tmp_path / "script" / name) for name in ("initial", "final", "metrics")}
+    job = snakemake(run, tmp_path / "log", output=files)
+    runpy.run_path(str(ROOT / "workflow/scripts/train_language_model.py"), {"snakemake": job})
+    assert everything(outputs(tmp_path / "script")) == everything(outputs(tmp_path / "called"))
+    metrics = store.read(files["metrics"], "language_model_metrics")
+    assert set(metrics.variant) == {"none"}
+    assert set(metrics.seed) == {3}

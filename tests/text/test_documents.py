@@ -1,15 +1,18 @@
 """Sources of text: the sample, files, Parquet, and Hugging Face layouts on disk."""
 
+import bz2
 import sys
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from layernorm_roles.settings import Source
 from layernorm_roles.text import documents
 
 
 def read(**source):
-    return list(documents.read(source))
+    return list(documents.read(Source(**source)))
 
 
 def test_sample_is_clean_text_and_gensim_is_not_imported():
@@ -20,6 +23,27 @@ def test_sample_is_clean_text_and_gensim_is_not_imported():
     for markup in ("{{", "<ref", "''", "{|", "Category:"):
         assert markup not in joined
     assert texts[0].startswith("Anarchism is a political philosophy")
+
+
+def test_only_articles_of_a_wikipedia_dump_are_read(tmp_path, monkeypatch):
+    """Not talk pages or categories (other namespaces), not redirects, and nothing without text."""
+
+    def page(namespace, text, redirect=""):
+        return f"<page><title>t</title><ns>{namespace}</ns>{redirect}<revision><text>{text}</text></revision></page>"
+
+    pages = [
+        page(0, "First article."),
+        page(1, "Talk about the first article."),
+        page(0, "#REDIRECT [[First]]", '<redirect title="First" />'),
+        page(14, "A category."),
+        page(0, ""),
+        page(0, "Second article."),
+    ]
+    dump = tmp_path / "dump.bz2"
+    dump.write_bytes(bz2.compress(f"<mediawiki>{''.join(pages)}</mediawiki>".encode()))
+    package = SimpleNamespace(locate_file=lambda name: dump)
+    monkeypatch.setattr(documents, "metadata", SimpleNamespace(distribution=lambda name: package))
+    assert read(kind="wikipedia_sample") == ["First article.", "Second article."]
 
 
 def test_cleaning_keeps_words_and_drops_the_rest():
@@ -111,16 +135,18 @@ def test_hub_layouts(hub, name):
 
 
 def test_labelled_sentences(hub):
-    source = {
-        "dataset": hub("glue"),
-        "config": "sst2",
-        "split": "train",
-        "column": "sentence",
-        "label_column": "label",
-    }
+    keys = {"kind": "hub", "dataset": hub("glue"), "config": "sst2", "split": "train", "column": "sentence"}
+    source = Source(**keys, label_column="label")
     assert list(documents.labelled(source)) == [("good", 1), ("bad", 0)]
+    assert list(documents.labelled(source.model_copy(update={"limit": 1}))) == [("good", 1)]
     with pytest.raises(ValueError, match="no column"):
-        list(documents.labelled(source | {"label_column": "stars"}))
+        list(documents.labelled(Source(**keys, label_column="stars")))
+
+
+def test_licence_of_the_sample_is_known_and_of_others_as_configured():
+    assert "CC BY-SA" in documents.licence(Source(kind="wikipedia_sample"))
+    assert documents.licence(Source(kind="files", paths=["a"], licence="public domain")) == "public domain"
+    assert documents.licence(Source(kind="files", paths=["a"])) == "not stated"
 
 
 def test_a_hub_that_does_not_answer_says_what_to_do(monkeypatch):

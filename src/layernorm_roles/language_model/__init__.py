@@ -1,1 +1,1 @@
-"""The paper's language models, with and without the norm's scaling: training, and the keys of every layer."""
+"""The paper's language models, GPT-2 and BERT, with variants of the norm: training, and the keys of every layer."""

@@ -1,10 +1,11 @@
-"""Which keys can attention select? Every layer of a trained model, at every place where the question makes sense.
+"""Which keys attention can select: certified verdicts for every layer of a model, trained and untrained.
 
-The network is run in float64 with its float32 weights: normalised keys then lie on their sphere to 16 digits, and
-rounding does not decide who is inside.
+The network runs in float64 with its float32 weights: normalised keys then lie on their sphere to 16 digits, and
+rounding does not decide which key is inside the convex hull of the others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,19 +15,60 @@ from jaxtyping import Float
 from tokenizers import Tokenizer
 from torch import nn
 
-from layernorm_roles import norms
+from layernorm_roles import norms, store
 from layernorm_roles.job import Progress
-from layernorm_roles.language_model.model import Keys
-from layernorm_roles.selectability import Certificates, certify_many
+from layernorm_roles.language_model.model import LayerKeys
+from layernorm_roles.language_model.runs import LanguageModelRun
+from layernorm_roles.language_model.tasks import task_type
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.selectability.certificates import Certificates
+from layernorm_roles.selectability.certify import certify_many
+from layernorm_roles.variants import QUERY_KEY_VARIANT, VARIANTS
 
 SITES = ("before_norm", "after_norm", "head", "after_norm_exact", "head_exact")
-"""The residual stream; the attention input; a head's keys as it uses them; and the last two with eps = 0, where they
-come out of a scaling: what the scaling itself does, and what its eps takes away."""
+"""Where keys are looked at: the residual stream; the input of attention; the keys of a head, as the head uses them;
+and the last two scaled once more with eps = 0, where they come out of a scaling. The first three say what a model
+does, the last two what its scaling would do without the eps."""
 
 
 class Verdicts(NamedTuple):
-    selectability: pd.DataFrame  # table key_selectability
-    tokens: pd.DataFrame  # table sentence_tokens
+    """Which keys are selectable, in two tables."""
+
+    selectability: pd.DataFrame
+    """Table key_selectability: the number of unselectable keys of each context, layer, site and head."""
+    tokens: pd.DataFrame
+    """Table sentence_tokens: the verdict of every token of the sentences, at the input of attention."""
+
+
+def collect_run(
+    run: LanguageModelRun, weights: Mapping[str, Path], out: Mapping[str, Path], threads: int
+) -> None:
+    """Write the verdicts of one run's checkpoints.
+
+    `weights` has a file for each name of a checkpoint (initial, final), `out` one for each table (selectability,
+    tokens). Raises ValueError if a file is damaged or the weights are of another run.
+    """
+    torch.set_num_threads(threads)
+    contexts = run.contexts()
+    scaled = scaled_sites(run.variant, run.norm) if run.model == "gpt" else ()
+    parts = []
+    for name, path in weights.items():
+        part = collect(run.restore_model(path), contexts, run.tokenizer, scaled, run.prefix)
+        columns = {"model": run.model, "variant": run.variant, "seed": run.seed, "checkpoint": name}
+        parts.append([frame.assign(**columns) for frame in part])
+    verdicts = Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))
+    streams = (*task_type(run.settings).streams, Stream.TEXT_SELECTION)
+    metadata = provenance(run.identity, "cpu", *streams, torch=True)
+    store.write(verdicts.tokens, "sentence_tokens", out["tokens"], metadata)
+    store.write(verdicts.selectability, "key_selectability", out["selectability"], metadata)
+
+
+def scaled_sites(variant: str, norm: str) -> tuple[str, ...]:
+    """The sites where the keys of a GPT come out of a scaling; a norm of one's own counts as none."""
+    if variant == QUERY_KEY_VARIANT:
+        return ("after_norm", "head")
+    return ("after_norm",) if norm in VARIANTS and VARIANTS[norm].scales else ()
 
 
 def collect(
@@ -36,10 +78,10 @@ def collect(
     scaled: tuple[str, ...] = (),
     prefix: tuple[int, ...] = (),
 ) -> Verdicts:
-    """Certified verdicts for the keys of each row of `contexts` (table `contexts`).
+    """Certified verdicts for the keys of each row of table `contexts`.
 
-    `scaled` are the sites whose keys come out of a scaling, `prefix` are tokens put before each text. The frames lack
-    the columns that say which model this is.
+    `scaled` names the sites whose keys come out of a scaling, `prefix` holds tokens that stand before each text. The
+    frames lack the columns that name the model.
     """
     model = model.double().eval()
     progress = Progress("key verdicts", len(contexts), "contexts")
@@ -66,9 +108,9 @@ def collect(
     return Verdicts(table, words)
 
 
-def _sites(keys: Keys, scaled: tuple[str, ...]) -> Iterator[tuple[str, Float[np.ndarray, "stack n d"]]]:
+def _sites(keys: LayerKeys, scaled: tuple[str, ...]) -> Iterator[tuple[str, Float[np.ndarray, "stack n d"]]]:
     at = {"before_norm": keys.before_norm, "after_norm": keys.after_norm, "head": keys.heads[0]}
-    # The eps changed lengths only, so scaling once more, without one, is scaling without one.
+    # The eps changed lengths only: scaling once more without an eps gives what scaling without an eps would have.
     at |= {f"{site}_exact": norms.scale(at[site]) for site in scaled}
     for site, stack in at.items():
         yield site, stack.numpy()
@@ -78,6 +120,7 @@ _SUMMARY = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_resid
 
 
 def _summaries(certificates: Certificates) -> Iterator[tuple]:
+    """The values of the columns _SUMMARY for each matrix of keys."""
     for verdict, margin, residual in zip(
         certificates.verdict, certificates.margin, certificates.residual, strict=True
     ):
@@ -91,20 +134,10 @@ def _summaries(certificates: Certificates) -> Iterator[tuple]:
         )
 
 
-def _extreme(pick: Callable, values: np.ndarray) -> float | None:
+def _extreme(pick: Callable, values: Float[np.ndarray, " keys"]) -> float | None:
     return float(pick(values)) if len(values) else None
 
 
 def _spelling(tokenizer: Tokenizer) -> Callable[[int], str]:
-    """A token's text; one that is a part of a character shows as the replacement character."""
+    """A function from a token to its text; a part of a character shows as the replacement character."""
     return lambda token: tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
-
-
-def refuse_misfits(contexts: pd.DataFrame, longest: int, vocabulary: int) -> None:
-    """ValueError if a row of `contexts` has more than `longest` tokens or one beyond the vocabulary."""
-    for context in contexts.itertuples():
-        where = f"context {context.context} of the {context.texts} texts"
-        if len(context.tokens) > longest:
-            raise ValueError(f"{where} has {len(context.tokens)} tokens; the model reads at most {longest}")
-        if max(context.tokens) >= vocabulary:
-            raise ValueError(f"{where} has token {max(context.tokens)}; the model knows {vocabulary}")

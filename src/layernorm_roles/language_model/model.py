@@ -4,157 +4,159 @@
     x = x + attention(norm(x));   x = x + feed_forward(ln_2(x))        in each layer
     logits = ln_f(x) E'
 
-`norm` is a variant of layernorm_roles.norms, without gain and bias and, with it, W_Q, W_K, W_V have no bias: so
-released. ln_2 and ln_f stay ordinary LayerNorms. In `layernorm_qk` each head's queries and keys are scaled once
-more, to norm sqrt(d_head), after W_Q and W_K (RMSNorm without gain, as in OLMo 2 and Qwen 3). ViT-22B's QK-norm
-projects too; with two dimensions a head that would leave two points.
+`norm` is a variant of layernorm_roles.norms, without gain and bias; W_Q, W_K and W_V have no bias, as in the released
+code. ln_2 and ln_f stay ordinary LayerNorms. In `layernorm_qk` each head's queries and keys are scaled once more, to
+norm sqrt(d_head), after W_Q and W_K (RMSNorm without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects
+too, which with two dimensions a head would leave two points.
 
 Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radford et al. 2019.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from layernorm_roles import norms
+from layernorm_roles import norms, random_streams
 from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-
-QUERY_KEY_VARIANT = "layernorm_qk"
-
-
-def scaled_sites(variant: str, norm: str) -> tuple[str, ...]:
-    """Where keys come out of a scaling: at the attention input, in the heads. A norm of one's own counts as none."""
-    if variant == QUERY_KEY_VARIANT:
-        return ("after_norm", "head")
-    return ("after_norm",) if norm in norms.VARIANTS and norms.VARIANTS[norm].scales else ()
+from layernorm_roles.settings.language_model import GPTSettings
+from layernorm_roles.variants import QUERY_KEY_VARIANT
 
 
-class Keys(NamedTuple):
-    """What attention can select from, in one layer."""
+class LayerKeys(NamedTuple):
+    """What attention can select from in one layer, at the three places where it can be looked at."""
 
     before_norm: Float[Tensor, "batch n d"]
+    """The residual stream."""
     after_norm: Float[Tensor, "batch n d"]
+    """The input of attention."""
     heads: Float[Tensor, "batch heads n d_head"]
+    """The keys of every head, after W_K and what is done to them there."""
 
 
-class Attention(nn.Module):
-    """Causal attention. `query_key_norm` acts on each head's queries and keys; the identity unless it is set."""
+class CausalSelfAttention(nn.Module):
+    """Causal attention of several heads. `query_key_norm`, at first the identity, acts on queries and keys."""
 
-    def __init__(self, dim: int, heads: int, dropout: float):
+    def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
-        self.out = nn.Linear(dim, dim)
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.out = nn.Linear(d_model, d_model)
         self.query_key_norm: nn.Module = nn.Identity()
 
-    def split(self, x: Float[Tensor, "batch n d"]) -> list[Float[Tensor, "batch heads n d_head"]]:
+    def split(self, x: Float[Tensor, "batch n d"]) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
         """Queries, keys and values of every head."""
         q, k, v = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1)
         )
-        return [self.query_key_norm(q), self.query_key_norm(k), v]
+        return self.query_key_norm(q), self.query_key_norm(k), v
 
-    def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
+    def attended(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
+        """The outputs of all heads, concatenated, before W_O."""
         q, k, v = self.split(x)
         dropout = self.dropout if self.training else 0.0
-        y = causal_attention(q, k, v, dropout)
-        return self.out(y.transpose(1, 2).flatten(2))
-
-
-class Layer(nn.Module):
-    """Attention after `norm` (the identity unless it is set), then the feed-forward part after ln_2."""
-
-    def __init__(self, settings: Mapping[str, Any]):
-        super().__init__()
-        dim, dropout = settings["dim"], settings["dropout"]
-        self.norm: nn.Module = nn.Identity()
-        self.attention = Attention(dim, settings["heads"], settings["attention_dropout"])
-        self.ln_2 = nn.LayerNorm(dim, eps=settings["eps"])
-        self.feed_forward = nn.Sequential(
-            nn.Linear(dim, 4 * dim), nn.GELU(approximate="tanh"), nn.Linear(4 * dim, dim)
-        )
-        self.dropout = nn.Dropout(dropout)
+        return causal_attention(q, k, v, dropout).transpose(1, 2).flatten(2)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
+        """What attention adds to the residual stream."""
+        return self.out(self.attended(x))
+
+
+class GPTLayer(nn.Module):
+    """Attention after `norm`, which is at first the identity, and the feed-forward part after ln_2."""
+
+    def __init__(self, settings: GPTSettings):
+        super().__init__()
+        d_model = settings.d_model
+        self.norm: nn.Module = nn.Identity()
+        self.attention = CausalSelfAttention(d_model, settings.heads, settings.attention_dropout)
+        self.ln_2 = nn.LayerNorm(d_model, eps=settings.eps)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(d_model, 4 * d_model), nn.GELU(approximate="tanh"), nn.Linear(4 * d_model, d_model)
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
+        """The residual stream after the layer."""
         x = x + self.dropout(self.attention(self.norm(x)))
         return x + self.dropout(self.feed_forward(self.ln_2(x)))
 
 
 class GPT(nn.Module):
-    """`norm` is what norms.build takes; `settings` has layers, dim, heads, context, vocabulary, eps, the dropouts.
+    """A GPT-2 with `vocabulary` entries whose norm before attention is what `norms.build` takes for `norm`.
 
-    `query_key_eps` None leaves queries and keys as they are; a number scales them, with that eps.
+    With a `query_key_eps` queries and keys are scaled, with that eps; with None they stay as they are.
     """
 
-    def __init__(self, settings: Mapping[str, Any], norm: str, query_key_eps: float | None = None):
+    def __init__(self, settings: GPTSettings, vocabulary: int, norm: str, query_key_eps: float | None = None):
         super().__init__()
-        dim, heads, eps = settings["dim"], settings["heads"], settings["eps"]
-        if dim % heads:
-            raise ValueError(f"language_model.heads = {heads}: expected a divisor of dim = {dim}")
-
-        self.tokens = nn.Embedding(settings["vocabulary"], dim)
-        self.positions = nn.Embedding(settings["context"], dim)
-        self.dropout = nn.Dropout(settings["dropout"])
-        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings["layers"]))
-        self.ln_f = nn.LayerNorm(dim, eps=eps)
+        d_model = settings.d_model
+        self.tokens = nn.Embedding(vocabulary, d_model)
+        self.positions = nn.Embedding(settings.context_length, d_model)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.layers = nn.ModuleList(GPTLayer(settings) for _ in range(settings.layers))
+        self.ln_f = nn.LayerNorm(d_model, eps=settings.eps)
         self.apply(initialise)
-        for block in self.layers:
-            # GPT-2: what adds to the residual stream starts smaller, by its number of additions.
-            for linear in (block.attention.out, block.feed_forward[2]):
+        for layer in self.layers:
+            # GPT-2: what adds to the residual stream starts smaller, by the number of additions.
+            for linear in (layer.attention.out, layer.feed_forward[2]):
                 nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * len(self.layers)))
-        # The norms come last: one with parameters of its own then changes no draw of the others.
-        for block in self.layers:
-            block.norm = norms.build(norm, dim, eps)
+        # The norms come last: a norm that draws parameters then changes no other draw.
+        for layer in self.layers:
+            layer.norm = norms.build(norm, d_model, settings.eps)
             if query_key_eps is not None:
-                block.attention.query_key_norm = norms.build("scale", dim // heads, query_key_eps)
+                layer.attention.query_key_norm = norms.build(
+                    "scale", d_model // settings.heads, query_key_eps
+                )
 
     def forward(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The final hidden states; the readout is `tokens.weight`, see `loss` and `logits`."""
+        """The final hidden states, which the readout `tokens.weight` turns into logits."""
         x = self.embed(tokens)
         for layer in self.layers:
             x = layer(x)
         return self.ln_f(x)
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
+        """The residual stream before the first layer."""
         return self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
 
     def logits(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n vocabulary"]:
+        """The score of every entry of the vocabulary as the next token, at every position."""
         return self(tokens) @ self.tokens.weight.T
 
-    def loss(self, window: Integer[Tensor, "batch n+1"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy of the next token, in nats."""
+    def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:
+        """Mean cross-entropy of the next token, in nats, over all but the last position of the windows."""
         hidden, targets = self(window[:, :-1]), window[:, 1:]
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
 
     @torch.no_grad()
-    def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[Keys]:
-        """The keys of every layer, first layer first; without dropout (call eval())."""
-        x, found = self.embed(tokens), []
+    def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[LayerKeys]:
+        """The keys of every layer, first layer first. Call eval() before, or dropout changes them."""
+        x, layers = self.embed(tokens), []
         for layer in self.layers:
             y = layer.norm(x)
-            found.append(Keys(x, y, layer.attention.split(y)[1]))
+            layers.append(LayerKeys(x, y, layer.attention.split(y)[1]))
             x = layer(x)
-        return found
+        return layers
 
 
 def initialise(module: nn.Module) -> None:
+    """Draw the parameters of a module as GPT-2 and BERT do: weights of standard deviation 0.02, biases 0."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
 
 
-def build(settings: Mapping[str, Any], variant: str, norm: str, vocabulary: int, seed: int) -> GPT:
-    """The model of one run, freshly drawn. `variant` names it, `norm` is what norms.build takes for it."""
-    torch.manual_seed(seed)
-    scaled = variant == QUERY_KEY_VARIANT
-    return GPT(
-        {**settings, "vocabulary": vocabulary},
-        "layernorm" if scaled else norm,
-        settings["query_key_eps"] if scaled else None,
-    )
+def build(settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int) -> GPT:
+    """A GPT-2 with freshly drawn parameters, equal for all variants of a seed.
+
+    `variant` is its name in the configuration, `norm` what `norms.build` takes for that variant.
+    """
+    random_streams.seed_torch(seed)
+    if variant == QUERY_KEY_VARIANT:
+        return GPT(settings, vocabulary, "layernorm", settings.query_key_eps)
+    return GPT(settings, vocabulary, norm)

@@ -1,4 +1,4 @@
-"""One run from a configuration's values to its files: which model, which task, which keys."""
+"""One training run of a language model: what the configuration says about it, its model and its contexts."""
 
 import json
 from collections.abc import Mapping
@@ -8,104 +8,105 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from tokenizers import Tokenizer
-from torch import nn
 
-from layernorm_roles import store
-from layernorm_roles.checkpoint import load as load_weights
-from layernorm_roles.language_model import bert, keys, model
-from layernorm_roles.language_model import train as training
-from layernorm_roles.text import documents, manifest, tokenizer
-from layernorm_roles.text.contexts import Prepared
+from layernorm_roles import checkpoint, store
+from layernorm_roles.language_model import bert, model
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.text import tokenizer as tokenizers
+from layernorm_roles.text.prepared import PreparedText
+
+SETTINGS = {"gpt": GPTSettings, "bert": BERTSettings}
+"""The class of the settings of each model, by the model's name."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """`kind` is gpt or bert; `norm` what norms.build takes for `variant`; `settings` the kind's configuration."""
+class LanguageModelRun:
+    """One training run of a language model: all that its result depends on but the code."""
 
-    kind: str
+    model: str
+    """The name of the model, gpt or bert."""
     variant: str
-    seed: int
+    """The name of the norm's variant in the configuration."""
     norm: str
-    settings: Mapping[str, Any]
-    corpus: Prepared
+    """What `norms.build` takes for that variant."""
+    seed: int
+    settings: GPTSettings | BERTSettings
+    text: PreparedText
+
+    @classmethod
+    def of_rule(
+        cls, wildcards: Any, norm: str, settings: Mapping[str, Any], manifest: str
+    ) -> "LanguageModelRun":
+        """The run of a workflow rule whose wildcards have a model, a variant and a seed.
+
+        `settings` are the model's, as the configuration has them, with or without the seeds; the files of the text
+        lie beside `manifest`.
+        """
+        checked = SETTINGS[wildcards.model].model_validate({**settings, "seeds": {}})
+        text = PreparedText(Path(manifest).parent)
+        return cls(wildcards.model, wildcards.variant, norm, int(wildcards.seed), checked, text)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the run's result depends on, for its files and for recognising its own checkpoint."""
+        """What the result of the run depends on, in values that JSON has; how many other seeds there are does not."""
         return {
-            "model": self.kind,
+            "model": self.model,
             "variant": self.variant,
             "norm": self.norm,
             "seed": self.seed,
-            "settings": dict(self.settings),
-            "text": manifest.read(self.corpus.manifest)["checksum"],
+            "settings": self.settings.model_dump(mode="json", exclude={"seeds"}),
+            "text": self.text.content_hash(),
         }
 
-    def train(self, out: training.Outputs, device: str, threads: int, code: Any = None) -> None:
-        """Train, and write the files of `out`; `code` is the code's version, for the checkpoint."""
-        self._contexts()  # what does not fit should show now, not after hours of training
-        task = self._task()
-        network = self._model(getattr(task, "classes", None))
-        training.train(network, task, self.settings, self.identity, out, device, threads, code)
-
-    def keys(self, weights: Mapping[str, Path], threads: int) -> keys.Verdicts:
-        """Verdicts for every checkpoint of `weights` (its name, its file), in the tables' columns."""
-        torch.set_num_threads(threads)
-        contexts = self._contexts()
-        scaled = model.scaled_sites(self.variant, self.norm) if self.kind == "gpt" else ()
-        parts = []
-        for checkpoint, path in weights.items():
-            part = keys.collect(self._restore(path), contexts, self._tokenizer, scaled, self._prefix)
-            about = {"model": self.kind, "variant": self.variant, "seed": self.seed, "checkpoint": checkpoint}
-            parts.append([frame.assign(**about) for frame in part])
-        return keys.Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))
-
     @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        return tokenizer.load(self.corpus.tokenizer)
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the text."""
+        return tokenizers.load(self.text.tokenizer)
 
     @property
-    def _prefix(self) -> tuple[int, ...]:
-        """What the model reads before every text."""
-        return (self._tokenizer.get_vocab_size() + bert.CLASS,) if self.kind == "bert" else ()
+    def vocabulary(self) -> int:
+        """Entries of the tokenizer."""
+        return self.tokenizer.get_vocab_size()
 
-    def _contexts(self) -> pd.DataFrame:
-        """The contexts whose keys are tested; BERT reads no long ones. ValueError if one does not fit the model."""
-        contexts = store.read(self.corpus.contexts, "contexts")
-        if self.kind == "bert":
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The tokens that the model reads before every text: BERT's class token."""
+        return (self.vocabulary + bert.CLASS,) if self.model == "bert" else ()
+
+    def contexts(self) -> pd.DataFrame:
+        """The rows of table `contexts` whose keys are tested in this model: BERT reads sentences only.
+
+        Raises ValueError if a context has more tokens than the model reads, or one that it does not know.
+        """
+        contexts = store.read(self.text.contexts, "contexts")
+        if self.model == "bert":
             contexts = contexts[contexts.texts == "sentences"]
-        longest = self.settings["context"] - len(self._prefix)
-        keys.refuse_misfits(contexts, longest, self._tokenizer.get_vocab_size())
+        refuse_misfits(contexts, self.settings.context_length - len(self.prefix), self.vocabulary)
         return contexts
 
-    def _model(self, classes: int | None = None) -> nn.Module:
-        vocabulary = self._tokenizer.get_vocab_size()
-        if self.kind == "gpt":
-            return model.build(self.settings, self.variant, self.norm, vocabulary, self.seed)
-        if self.variant not in ("none", "layernorm"):
-            raise ValueError(
-                f"language_model.bert.seeds: variant {self.variant!r}; expected none or layernorm"
-            )
-        torch.manual_seed(self.seed)
-        return bert.BERT(self.settings, self.variant == "layernorm", vocabulary, classes)
+    def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
+        """The model with its parameters as they are before training; `classes` is for BERT on labelled sentences."""
+        if self.model == "gpt":
+            return model.build(self.settings, self.variant, self.norm, self.vocabulary, self.seed)
+        return bert.build(self.settings, self.variant, self.vocabulary, classes, self.seed)
 
-    def _task(self) -> training.Task:
-        streams = [self.corpus.tokens(part) for part in ("training", "validation")]
-        streams.append(self._tokenizer.get_vocab_size())
-        if self.kind == "gpt":
-            return training.NextToken(*streams, self.settings, self.seed)
-        if self.settings["task"] == "masked":
-            return bert.Masked(*streams, self.settings, self.seed)
-        parts = (documents.labelled(self.settings[part]) for part in ("training", "validation"))
-        return bert.Labelled(*parts, self._tokenizer, self.settings, self.seed)
-
-    def _restore(self, path: Path) -> nn.Module:
-        weights, about = load_weights(path)
-        if about.get("identity") != json.loads(json.dumps(self.identity)):
-            raise ValueError(f"{path}: weights of another configuration; delete them and run again")
-        classes = len(weights["classify.weight"]) if "classify.weight" in weights else None
-        network = self._model(classes)
-        network.load_state_dict(weights)
+    def restore_model(self, weights: str | Path) -> model.GPT | bert.BERT:
+        """The model with parameters that training has written. Raises ValueError if they are of another run."""
+        parameters, facts = checkpoint.load(weights)
+        if facts.get("identity") != json.loads(json.dumps(self.identity)):
+            raise ValueError(f"{weights}: weights of another configuration; delete them and run again")
+        classes = len(parameters["classify.weight"]) if "classify.weight" in parameters else None
+        network = self.build_model(classes)
+        network.load_state_dict(parameters)
         return network
+
+
+def refuse_misfits(contexts: pd.DataFrame, longest: int, vocabulary: int) -> None:
+    """Raise ValueError if a row of table `contexts` has more than `longest` tokens or one beyond the vocabulary."""
+    for context in contexts.itertuples():
+        where = f"context {context.context} of the {context.texts} texts"
+        if len(context.tokens) > longest:
+            raise ValueError(f"{where} has {len(context.tokens)} tokens; the model reads at most {longest}")
+        if max(context.tokens) >= vocabulary:
+            raise ValueError(f"{where} has token {max(context.tokens)}; the model knows {vocabulary}")

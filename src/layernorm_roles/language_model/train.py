@@ -1,202 +1,228 @@
-"""Training: AdamW, a learning rate that falls linearly to 0, clipped gradients; resumable to the byte.
+"""Training: AdamW, a learning rate that falls linearly to 0, clipped gradients; a killed run goes on to the byte.
 
-Two variants with the same seed start from the same draw of the weights, read the same batches in the same order
-and drop out the same units: their difference is the norm.
+Two variants with equal seeds start from equal weights, read equal batches in equal order and drop the same units: the
+norm is their only difference.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from layernorm_roles import checkpoint, store
+from layernorm_roles import checkpoint, random_streams, store
+from layernorm_roles.checkpoint import Checkpoint
 from layernorm_roles.gpu import be_deterministic, recorded
 from layernorm_roles.job import Progress
-from layernorm_roles.text import contexts
-
-BATCHES = 11
-"""Stream of np.random.default_rng([seed, stream, epoch]) that orders the training windows."""
-
-SEED_RULE = (
-    "torch.manual_seed(seed) for weights and dropout; batches by default_rng([seed, BATCHES = 11, epoch])"
-)
-
-Batch = tuple[np.ndarray, ...]
-"""What a model's `loss` takes; the shapes are the same at every step."""
-
-
-class Task(Protocol):
-    """What to train on. `tokens_per_step` is for the metrics."""
-
-    tokens_per_step: int
-
-    def batch(self, step: int) -> Batch:
-        """The batch of step `step`, from 0; depends on nothing but the step, so resuming needs no position."""
-
-    def validation(self) -> Iterator[Batch]:
-        """The batches of the validation loss, always the same."""
-
-
-class NextToken:
-    """Next-token prediction on disjoint windows of `context` tokens, each epoch in an order and offset of its own."""
-
-    def __init__(
-        self, training: Path, validation: Path, vocabulary: int, settings: Mapping[str, Any], seed: int
-    ):
-        self.context, self.size, self.seed = settings["context"], settings["batch"], seed
-        self.tokens_per_step = self.size * self.context
-        self.training = contexts.stream(training, vocabulary, self.context)
-        held_back = contexts.stream(validation, vocabulary, self.context)
-        # One window less than fit leaves room for an offset.
-        self.windows = (len(self.training) - 1) // self.context - 1
-        if self.windows < self.size:
-            raise ValueError(
-                f"{training}: {self.windows} windows of language_model.context = {self.context} tokens; "
-                f"expected at least language_model.batch = {self.size}"
-            )
-        possible = (len(held_back) - 1) // self.context
-        chosen = np.unique(np.linspace(0, possible - 1, settings["validation_windows"]).astype(int))
-        self.held_back = np.stack([_window(held_back, i * self.context, self.context) for i in chosen])
-
-    def batch(self, step: int) -> Batch:
-        epoch, position = divmod(step, self.windows // self.size)
-        rng = np.random.default_rng([self.seed, BATCHES, epoch])
-        offset = rng.integers(self.context)
-        chosen = rng.permutation(self.windows)[position * self.size :][: self.size]
-        return (np.stack([_window(self.training, offset + i * self.context, self.context) for i in chosen]),)
-
-    def validation(self) -> Iterator[Batch]:
-        for start in range(0, len(self.held_back), self.size):
-            yield (self.held_back[start : start + self.size],)
-
-
-def _window(stream: np.ndarray, start: int, length: int) -> np.ndarray:
-    """`length` tokens and the one after them."""
-    return stream[start : start + length + 1].astype(np.int64)
+from layernorm_roles.language_model import tasks
+from layernorm_roles.language_model.runs import LanguageModelRun
+from layernorm_roles.language_model.tasks import Batch, Task
+from layernorm_roles.optimiser import linear_decay
+from layernorm_roles.provenance import provenance
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class Outputs(NamedTuple):
-    """The files of one run; all of them appear at its end, `checkpoint` only while it lasts."""
+    """The files of one run. They appear when it ends, but for `checkpoint`, which is there only until then."""
 
     initial: Path
+    """The weights before training."""
     final: Path
+    """The weights after training."""
     metrics: Path
+    """Table language_model_metrics."""
     checkpoint: Path
+    """What a killed run goes on from."""
+
+
+class TrainingResult(NamedTuple):
+    """What training leaves behind."""
+
+    initial: dict[str, Tensor]
+    """The weights before training."""
+    final: dict[str, Tensor]
+    """The weights after training."""
+    metrics: pd.DataFrame
+    """Table language_model_metrics without the columns that name the run."""
+
+
+def train_run(run: LanguageModelRun, out: Outputs, device: str, threads: int, code: Any = None) -> None:
+    """Train the model of one run and write its files.
+
+    `code` is the version of the code, anything that JSON can hold: a checkpoint of other code is not used. Raises
+    ValueError if the text or a context does not fit the model, or the loss is no longer finite.
+    """
+    torch.set_num_threads(threads)
+    be_deterministic(device)
+    run.contexts()  # a context that does not fit shows now, not after hours of training
+    task = tasks.build(run.settings, run.text, run.tokenizer, run.seed)
+    model = run.build_model(getattr(task, "classes", None))
+    kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
+    title = f"language model {run.model} {run.variant} seed {run.seed}"
+    result = train(model, task, run.settings, run.seed, device, kept, title)
+    write(result, run.identity, out, provenance(run.identity, device, *task.streams, torch=True))
+    kept.remove()
 
 
 def train(
     model: nn.Module,
     task: Task,
-    settings: Mapping[str, Any],
-    identity: Mapping[str, Any],
-    out: Outputs,
+    settings: GPTSettings | BERTSettings,
+    seed: int,
     device: str = "cpu",
-    threads: int = 1,
-    code: Any = None,
-) -> None:
-    """Train `model` on `task`; write its weights before and after, and the metrics.
+    kept: Checkpoint | None = None,
+    title: str = "language model",
+) -> TrainingResult:
+    """Train `model` on `task`; `seed` is for dropout, since model and task are drawn already.
 
-    `identity` says which run this is (variant, seed and all settings) and goes with the outputs. Resumed from its
-    checkpoint, a run gives the bytes of one that never stopped; a checkpoint of another identity, device or `code`
-    is not used. ValueError: a loss that is no longer finite.
+    The run goes on from the checkpoint `kept`, if it is given and is there, and writes it every
+    settings.checkpoint_every steps: the result has the bytes of a run that never stopped. Raises ValueError if the
+    loss is no longer finite.
     """
-    torch.set_num_threads(threads)
-    be_deterministic(device)
-    initial = {name: p.clone() for name, p in model.state_dict().items()}
+    initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.to(device)
-    torch.manual_seed(identity["seed"])
-    on_gpu = device != "cpu"
-    optimiser = torch.optim.AdamW(
-        model.parameters(),
-        # For a CUDA graph the rate must be a place in memory.
-        lr=torch.tensor(settings["learning_rate"], device=device) if on_gpu else settings["learning_rate"],
-        weight_decay=settings["weight_decay"],
-        fused=True,
-        capturable=on_gpu,
-    )
-    saved = checkpoint.Checkpoint(out.checkpoint, {**identity, "device": device, "code": code})
-    reached = saved.load(model, optimiser) or {"step": 0, "rows": [], "loss": 0.0, "seconds": 0.0}
-    step, rows = reached["step"], reached["rows"]
-    # Summed on the device: to read the loss at every step would make the GPU wait.
-    loss_sum = torch.tensor(reached["loss"], dtype=torch.float64, device=device)
-    steps, every = settings["steps"], settings["evaluate_every"]
-    title = f"language model {identity['model']} {identity['variant']} seed {identity['seed']}"
-    progress, began = Progress(title, steps, "steps", step), time.monotonic() - reached["seconds"]
-
-    def rate(step: int) -> float:
-        return settings["learning_rate"] * (1 - step / steps)
-
-    def measure(step: int, train_loss: float, valid_loss: float) -> None:
-        row = {
-            "step": step,
-            "tokens": step * task.tokens_per_step,
-            "train_loss": train_loss,
-            "valid_loss": valid_loss,
-            "learning_rate": rate(step),
-            "seconds": time.monotonic() - began,
-        }
-        if not np.isfinite([row["train_loss"], row["valid_loss"]]).all():
-            raise ValueError(f"{title}: the loss is no longer finite at step {step}; lower learning_rate")
-        rows.append(row)
-
-    batch = _to(device, task.batch(step))
-
-    def take() -> None:
-        loss = model.loss(*batch)
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
-        optimiser.step()
-        loss_sum.add_(loss.detach())
-
-    take_step = recorded(take, device)
-    untrained = _validate(model, task, device) if step == 0 else None
+    random_streams.seed_torch(seed)
+    training = _Training(model, task, settings, device, title)
+    if kept:
+        training.go_on_from(kept)
+    progress = Progress(title, settings.steps, "steps", training.step)
     model.train()
-    while step < steps:
-        for place, array in zip(batch, task.batch(step), strict=True):
-            place.copy_(torch.from_numpy(array))
-        for group in optimiser.param_groups:
-            if on_gpu:
-                group["lr"].fill_(rate(step))
-            else:
-                group["lr"] = rate(step)
-        take_step()
-        if step == 0:
-            measure(0, loss_sum.item(), untrained)
-        step += 1
-        if step % every == 0 or step == steps:
-            mean = loss_sum.item() / (step - rows[-1]["step"])
-            measure(step, mean, _validate(model, task, device))
-            loss_sum.zero_()
-            progress(step, f"train {rows[-1]['train_loss']:.3f}, valid {rows[-1]['valid_loss']:.3f}")
-        if step % settings["checkpoint_every"] == 0 and step < steps:
-            seconds = time.monotonic() - began
-            saved.save(
-                model, optimiser, {"step": step, "rows": rows, "loss": loss_sum.item(), "seconds": seconds}
-            )
+    while training.step < settings.steps:
+        training.take_step()
+        if training.step % settings.evaluate_every == 0 or training.step == settings.steps:
+            row = training.measure()
+            progress(row["step"], f"train {row['train_loss']:.3f}, valid {row['valid_loss']:.3f}")
+        if kept and training.step % settings.checkpoint_every == 0 and training.step < settings.steps:
+            training.keep(kept)
+    return TrainingResult(initial, model.state_dict(), pd.DataFrame(training.rows))
 
-    about = store.provenance(dict(identity), device, SEED_RULE)
-    metrics = pd.DataFrame(rows).assign(variant=identity["variant"], seed=identity["seed"])
-    checkpoint.save(initial, out.initial, {"identity": identity})
-    checkpoint.save(model.state_dict(), out.final, {"identity": identity})
-    store.write(metrics, "language_model_metrics", out.metrics, about)
-    saved.remove()
+
+def write(
+    result: TrainingResult, identity: Mapping[str, Any], out: Outputs, metadata: Mapping[str, str]
+) -> None:
+    """Write the weights and metrics of the run that `identity` describes; `metadata` is their provenance."""
+    checkpoint.save(result.initial, out.initial, {"identity": identity})
+    checkpoint.save(result.final, out.final, {"identity": identity})
+    metrics = result.metrics.assign(variant=identity["variant"], seed=identity["seed"])
+    store.write(metrics, "language_model_metrics", out.metrics, metadata)
+
+
+class _Training:
+    """A model on its way through training: the optimiser, the steps taken, and the rows of the metrics so far."""
+
+    def __init__(
+        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
+    ):
+        self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
+        self.step, self.rows, self.began = 0, [], time.monotonic()
+        # Summed on the device: to read the loss at every step would make a GPU wait.
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.optimiser = _adamw(model, settings, device)
+        # Every step reads its batch from this memory, as a CUDA graph demands.
+        self.batch = _on_device(task.batch(0), device)
+        self.update = recorded(self._update, device)
+
+    def go_on_from(self, kept: Checkpoint) -> None:
+        """Take over the state that a checkpoint has kept, if there is one."""
+        if reached := kept.load(self.model, self.optimiser):
+            self.step, self.rows = reached["step"], reached["rows"]
+            self.began -= reached["seconds"]
+            self.loss_sum.fill_(reached["loss"])
+
+    def keep(self, kept: Checkpoint) -> None:
+        """Write the checkpoint."""
+        progress = {
+            "step": self.step,
+            "rows": self.rows,
+            "loss": self.loss_sum.item(),
+            "seconds": self._seconds(),
+        }
+        kept.save(self.model, self.optimiser, progress)
+
+    def take_step(self) -> None:
+        """Train on the next batch; around the first step, measure the untrained model."""
+        untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
+        for place, array in zip(self.batch, self.task.batch(self.step), strict=True):
+            place.copy_(torch.from_numpy(array))
+        _set_learning_rate(self.optimiser, self._learning_rate())
+        self.update()
+        if self.step == 0:
+            self._add_row(self.loss_sum.item(), untrained)
+        self.step += 1
+
+    def measure(self) -> dict[str, float | int]:
+        """Add a row of the metrics: the mean training loss since the last row, and the validation loss."""
+        train_loss = self.loss_sum.item() / (self.step - self.rows[-1]["step"])
+        self._add_row(train_loss, validation_loss(self.model, self.task, self.device))
+        self.loss_sum.zero_()
+        return self.rows[-1]
+
+    def _update(self) -> None:
+        loss = self.model.loss(*self.batch)
+        self.optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
+        self.optimiser.step()
+        self.loss_sum.add_(loss.detach())
+
+    def _add_row(self, train_loss: float, valid_loss: float) -> None:
+        if not np.isfinite([train_loss, valid_loss]).all():
+            raise ValueError(
+                f"{self.title}: the loss is no longer finite at step {self.step}; lower learning_rate"
+            )
+        self.rows.append(
+            {
+                "step": self.step,
+                "tokens": self.step * self.task.tokens_per_step,
+                "train_loss": train_loss,
+                "valid_loss": valid_loss,
+                "learning_rate": self._learning_rate(),
+                "seconds": self._seconds(),
+            }
+        )
+
+    def _learning_rate(self) -> float:
+        return linear_decay(self.settings.learning_rate, self.step, self.settings.steps)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.began
 
 
 @torch.no_grad()
-def _validate(model: nn.Module, task: Task, device: str) -> float:
+def validation_loss(model: nn.Module, task: Task, device: str) -> float:
+    """The model's mean loss over the task's validation batches, without dropout."""
     model.eval()
     losses, sizes = zip(
-        *((model.loss(*_to(device, batch)).item(), len(batch[0])) for batch in task.validation()), strict=True
+        *((model.loss(*_on_device(batch, device)).item(), len(batch[0])) for batch in task.validation()),
+        strict=True,
     )
     model.train()
     return float(np.average(losses, weights=sizes))
 
 
-def _to(device: str, batch: Batch) -> tuple[Tensor, ...]:
+def _adamw(model: nn.Module, settings: GPTSettings | BERTSettings, device: str) -> torch.optim.AdamW:
+    on_gpu = device != "cpu"
+    return torch.optim.AdamW(
+        model.parameters(),
+        # A CUDA graph reads the rate from a place in memory.
+        lr=torch.tensor(settings.learning_rate, device=device) if on_gpu else settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        fused=True,
+        capturable=on_gpu,
+    )
+
+
+def _set_learning_rate(optimiser: torch.optim.AdamW, rate: float) -> None:
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def _on_device(batch: Batch, device: str) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(array).to(device) for array in batch)

@@ -1,40 +1,46 @@
-"""The same cross-entropy on a GPU, in Triton: no logit leaves the registers.
+"""Cross-entropy of a linear readout on a GPU, in Triton: no logit leaves the registers.
 
-Two passes over all (token, entry) pairs. In the first, a program owns a block of tokens and walks over the
-vocabulary with a running maximum, for the log-sum-exp and the hidden states' gradient; in the second, it owns a block
-of the vocabulary and walks over the tokens, for the weight's gradient, which with the log-sum-exp known is
+The kernels take two passes over all pairs of a token and an entry of the vocabulary. In the first, a program owns a
+block of tokens and walks over the vocabulary with a running maximum, for the log-sum-exp and the hidden states'
+gradient; in the second, it owns a block of the vocabulary and walks over the tokens, for the weight's gradient, which
+with the log-sum-exp known is
 
     d loss / d w_v = sum_t (exp(h_t.w_v - lse_t) - [v = target_t]) h_t.
 
 Tensor cores would round the logits to TF32's ten bits: these are plain float32 multiply-adds. A thread owns its
 tokens (or entries) alone, so that its sums stay in its registers. To fill the GPU a walk is cut into shares, whose
-sums are added in a fixed order, without atomics: the same input gives the same bytes.
-Nothing waits for the host, so that a CUDA graph can hold it.
+sums are added in a fixed order, without atomics: equal inputs give equal bytes. Nothing waits for the host, so that a
+CUDA graph can hold the kernels.
 
-Tested in Triton's interpreter and compiled for an H100, but not yet run on a GPU: its speed is not measured.
+They are tested in Triton's interpreter and compiled for an H100, but have not run on a GPU: their speed is unknown.
 """
 
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from jaxtyping import Float, Integer
 from torch import Tensor
 
-from layernorm_roles.language_model.cross_entropy import Result
+from layernorm_roles.language_model.cross_entropy import LossAndGradients
 
 WIDEST = 9
-"""Largest hidden size: a thread holds that many features of each of its tokens, and as many sums. With more, the
-compiler for an H100 (sm_90) runs out of registers; BERT's is 8 and one for the readout's bias."""
+"""Largest hidden size: a thread holds that many features of each token that it owns, and as many sums. With more, the
+compiler for an H100 (sm_90) runs out of registers; BERT needs 8, and one for the readout's bias."""
 OWN, OTHER = 64, 16
-"""Tokens (or entries) that a program owns, two a thread; entries (or tokens) that it takes at a time."""
+"""Tokens (or entries) that a program owns, two a thread, and entries (or tokens) that it takes at a time."""
 PROGRAMS = 4096
-"""About as many one-warp programs as keep an H100 at work. A constant: the bytes depend on no GPU's size."""
+"""About as many one-warp programs as keep an H100 at work. It is a constant, so that the bytes depend on no GPU."""
 LOWEST = tl.constexpr(-3.0e38)
-"""Below every finite logit, and unlike -inf it can be subtracted from itself."""
+"""A number below every finite logit that, unlike -inf, can be subtracted from itself."""
 
 
-def blocked(hidden: Tensor, weight: Tensor, targets: Tensor) -> Result:
-    """`cross_entropy.chunked` for float32 CUDA tensors with at most `WIDEST` dimensions."""
+def blocked(
+    hidden: Float[Tensor, "tokens d"],
+    weight: Float[Tensor, "entries d"],
+    targets: Integer[Tensor, " tokens"],
+) -> LossAndGradients:
+    """The loss and its gradients, for float32 CUDA tensors with at most `WIDEST` features."""
     (tokens, d), entries = hidden.shape, len(weight)
     h, w = _whole_blocks(hidden.T), _whole_blocks(weight.T)
     constants = {"D": d, "OWN": OWN, "OTHER": OTHER, "num_warps": 1}
@@ -52,7 +58,7 @@ def blocked(hidden: Tensor, weight: Tensor, targets: Tensor) -> Result:
 
     grid, share = _shares(w.shape[1], h.shape[1])
     parts = hidden.new_empty(grid[1], d, w.shape[1])
-    # Behind the last token every probability is exp(-inf) = 0.
+    # For what fills up the last block of tokens every probability is exp(-inf) = 0.
     rest = (_whole_blocks(log_total, torch.inf), _whole_blocks(targets.int(), -1))
     _over_tokens[grid](w, h, *rest, parts, w.shape[1], h.shape[1], share, **constants)
     weight_grad = parts.sum(dim=0)[:, :entries].T
@@ -60,12 +66,12 @@ def blocked(hidden: Tensor, weight: Tensor, targets: Tensor) -> Result:
 
 
 def _whole_blocks(columns: Tensor, value: float = 0.0) -> Tensor:
-    """The last axis filled up to whole blocks: loads and stores then need no mask and move 16 bytes at a time."""
+    """`columns` with the last axis filled up to whole blocks: loads need no mask and move 16 bytes at a time."""
     return F.pad(columns, (0, -columns.shape[-1] % OWN), value=value).contiguous()
 
 
 def _shares(own: int, other: int) -> tuple[tuple[int, int], int]:
-    """The grid (blocks of what is owned, shares of the rest) and the length of a share."""
+    """The grid, (blocks of the `own` columns, shares of the `other` ones), and the length of a share."""
     blocks = own // OWN
     share = OTHER * triton.cdiv(other, OTHER * triton.cdiv(PROGRAMS, blocks))
     return (blocks, triton.cdiv(other, share)), share
@@ -84,22 +90,27 @@ def _over_entries(
     OWN: tl.constexpr,
     OTHER: tl.constexpr,
 ):
-    """parts (shares, D + 2, tokens): a share's largest logit, then with e = exp(logit - largest) sum e, sum e w."""
+    """First pass: write to `parts` (shares, D + 2, tokens) what every share of the vocabulary adds for a token.
+
+    The rows are the largest logit and, with e = exp(logit - largest), the sums of e and of e w.
+    """
     own = tl.program_id(0) * OWN + tl.arange(0, OWN)
-    mine = _features(h, own, tokens, D)
+    own_features = _features(h, own, tokens, D)
     largest = tl.full([OWN], LOWEST, tl.float32)
     total = tl.zeros([OWN], tl.float32)
     sums = _zeros(D, OWN)
     first = tl.program_id(1) * share
     for start in range(first, min(first + share, entries), OTHER):
         other = start + tl.arange(0, OTHER)
-        theirs = _features(w, other, entries, D)
-        logits = tl.where((other < real_entries)[:, None], _products(theirs, mine, D), float("-inf"))
+        other_features = _features(w, other, entries, D)
+        logits = tl.where(
+            (other < real_entries)[:, None], _products(other_features, own_features, D), float("-inf")
+        )
         higher = tl.maximum(largest, tl.max(logits, axis=0))
         kept = tl.exp(largest - higher)
         e = tl.exp(logits - higher[None, :])
         total = total * kept + tl.sum(e, axis=0)
-        sums = _add(sums, kept, e, theirs, D)
+        sums = _add(sums, kept, e, other_features, D)
         largest = higher
     row = parts + tl.program_id(1) * (D + 2) * tokens + own
     tl.store(row, largest)
@@ -122,17 +133,20 @@ def _over_tokens(
     OWN: tl.constexpr,
     OTHER: tl.constexpr,
 ):
-    """parts (shares, D, entries): the sum over a share's tokens of (probability - [entry = target]) h."""
+    """Second pass: write to `parts` (shares, D, entries) what every share of the tokens adds for an entry.
+
+    The rows are the sum over the tokens of (probability - [entry = target]) h.
+    """
     own = tl.program_id(0) * OWN + tl.arange(0, OWN)
-    mine = _features(w, own, entries, D)
+    own_features = _features(w, own, entries, D)
     sums = _zeros(D, OWN)
     first = tl.program_id(1) * share
     for start in range(first, min(first + share, tokens), OTHER):
         other = start + tl.arange(0, OTHER)
-        theirs = _features(h, other, tokens, D)
-        e = tl.exp(_products(theirs, mine, D) - tl.load(log_total + other)[:, None])
+        other_features = _features(h, other, tokens, D)
+        e = tl.exp(_products(other_features, own_features, D) - tl.load(log_total + other)[:, None])
         e -= (tl.load(targets + other)[:, None] == own[None, :]).to(tl.float32)
-        sums = _add(sums, 1.0, e, theirs, D)
+        sums = _add(sums, 1.0, e, other_features, D)
     row = parts + tl.program_id(1) * D * entries + own
     for j in tl.static_range(D):
         tl.store(row + j * entries, sums[j])
@@ -140,7 +154,7 @@ def _over_tokens(
 
 @triton.jit
 def _features(matrix, columns, size, D: tl.constexpr):
-    """`columns` of a (D, size) matrix, as D vectors."""
+    """The columns numbered `columns` of a (D, size) matrix, as D vectors."""
     found = ()
     for j in tl.static_range(D):
         found += (tl.load(matrix + j * size + columns),)
@@ -149,6 +163,7 @@ def _features(matrix, columns, size, D: tl.constexpr):
 
 @triton.jit
 def _zeros(D: tl.constexpr, OWN: tl.constexpr):
+    """D vectors of OWN zeros."""
     zeros = ()
     for _ in tl.static_range(D):
         zeros += (tl.zeros([OWN], tl.float32),)
@@ -156,18 +171,18 @@ def _zeros(D: tl.constexpr, OWN: tl.constexpr):
 
 
 @triton.jit
-def _products(theirs, mine, D: tl.constexpr):
-    """Scalar products of all pairs, (OTHER, OWN)."""
-    products = theirs[0][:, None] * mine[0][None, :]
+def _products(other_features, own_features, D: tl.constexpr):
+    """The scalar products (OTHER, OWN) of all pairs of columns."""
+    products = other_features[0][:, None] * own_features[0][None, :]
     for j in tl.static_range(1, D):
-        products += theirs[j][:, None] * mine[j][None, :]
+        products += other_features[j][:, None] * own_features[j][None, :]
     return products
 
 
 @triton.jit
-def _add(sums, kept, e, theirs, D: tl.constexpr):
-    """sums * kept + the sum over the others of e times their features."""
+def _add(sums, kept, e, other_features, D: tl.constexpr):
+    """`sums` times `kept`, plus the sum over the other columns of their features times e."""
     added = ()
     for j in tl.static_range(D):
-        added += (sums[j] * kept + tl.sum(e * theirs[j][:, None], axis=0),)
+        added += (sums[j] * kept + tl.sum(e * other_features[j][:, None], axis=0),)
     return added

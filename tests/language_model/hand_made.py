@@ -1,0 +1,106 @@
+"""Texts and models made by hand for the tests of the language models: their right answers are known beforehand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import torch
+from default_settings import example
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
+
+from layernorm_roles import files, store
+from layernorm_roles.language_model.runs import LanguageModelRun
+from layernorm_roles.provenance import provenance
+from layernorm_roles.settings import BERTSettings, GPTSettings
+from layernorm_roles.text.prepared import PreparedText
+
+VOCABULARY = 300
+
+GPT = example(GPTSettings, context_length=64)
+"""The paper's GPT-2, for contexts of at most 64 tokens."""
+
+SMALL_GPT = example(
+    GPTSettings, layers=2, context_length=16, batch_size=4, steps=40, evaluate_every=7, validation_windows=3,
+    checkpoint_every=9,
+)  # fmt: skip
+SMALL_BERT = example(
+    BERTSettings, layers=2, d_ff=16, context_length=17, batch_size=4, steps=12, evaluate_every=6,
+    validation_batches=2, checkpoint_every=5,
+)  # fmt: skip
+
+
+def changed(settings, **changes):
+    """Settings with other values for some keys, checked."""
+    return type(settings).model_validate(settings.model_dump() | changes)
+
+
+def tokenizer(vocabulary=VOCABULARY):
+    """A tokenizer that knows the words w0, w1, ... and gives each its number."""
+    words = Tokenizer(WordLevel({f"w{i}": i for i in range(vocabulary)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return words
+
+
+def contexts(*texts_and_tokens):
+    """Table `contexts` with one row for each pair (long or sentences, token ids)."""
+    numbers = {"long": 0, "sentences": 0}
+    rows = []
+    for texts, tokens in texts_and_tokens:
+        rows.append((texts, numbers[texts], 0, np.asarray(tokens)))
+        numbers[texts] += 1
+    return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
+
+
+def prepared_text(folder, training, validation, frame, vocabulary=VOCABULARY):
+    """The files of a prepared text with the given token streams and contexts."""
+    text = PreparedText(folder)
+    for part, stream in (("training", training), ("validation", validation)):
+        with files.atomic_write(text.tokens(part)) as partial:
+            np.save(partial, np.asarray(stream, np.uint16))
+    with files.atomic_write(text.tokenizer) as partial:
+        tokenizer(vocabulary).save(str(partial))
+    store.write(frame, "contexts", text.contexts, provenance({}, "cpu"))
+    files.write_text(text.manifest, '{"content_hash": "made by hand"}')
+    return text
+
+
+def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0):
+    """A run of the model that the settings are of."""
+    model = "gpt" if isinstance(settings, GPTSettings) else "bert"
+    return LanguageModelRun(model, variant, variant, seed, settings, text)
+
+
+def snakemake(run, log, **parts):
+    """What Snakemake gives to the script of a rule of `run`."""
+    settings = run.settings.model_dump(mode="json", exclude={"seeds"})
+    params = {"norm": run.norm, "settings": settings, "code": "a", "norm_code": None, "device": "cpu"}
+    names = {"model": run.model, "variant": run.variant, "seed": str(run.seed)}
+    inputs = {"manifest": str(run.text.manifest)} | parts.pop("input", {})
+    return SimpleNamespace(
+        log=[str(log)],
+        threads=1,
+        wildcards=SimpleNamespace(**names),
+        params=SimpleNamespace(**params | parts.pop("params", {})),
+        input=Files(inputs),
+        output=Files(parts["output"]),
+    )
+
+
+class Files(dict):
+    """Named files as Snakemake gives them: by attribute, by key, and the first one by 0."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+    def __missing__(self, number):
+        return list(self.values())[number]
+
+
+def randomise(network, seed=0):
+    """Weights far from the initial ones, gains and biases included, so that nothing cancels."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in network.parameters():
+            p.normal_(0, 0.5, generator=g)
+    return network.eval()

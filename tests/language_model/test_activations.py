@@ -1,0 +1,96 @@
+"""Recorded activations: what the model's own modules receive, its attention, and its keys."""
+
+import runpy
+
+import numpy as np
+import pytest
+import torch
+from default_settings import ROOT
+from hand_made import SMALL_GPT, contexts, prepared_text, randomise, run_of, snakemake
+
+from layernorm_roles import checkpoint
+from layernorm_roles.language_model.activations import record_run
+
+LONG = [np.random.default_rng(n).integers(30, size=n) for n in (12, 7, 16)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with random weights, saved as if it had trained, and the file of these weights."""
+    folder = tmp_path_factory.mktemp("trained")
+    frame = contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
+    run = run_of(prepared_text(folder / "text", range(30), range(30), frame))
+    weights = folder / "final.safetensors"
+    checkpoint.save(randomise(run.build_model()).state_dict(), weights, {"identity": run.identity})
+    return run, weights
+
+
+@pytest.fixture(scope="module")
+def recorded(trained):
+    """The tensors and facts of the file, with two contexts for blocks and three for heads."""
+    run, weights = trained
+    path = weights.with_name("activations.safetensors")
+    record_run(run, weights, path, block_contexts=2, head_contexts=3, threads=1)
+    return checkpoint.load(path)
+
+
+def inputs_of(network, module, texts):
+    """What `module` receives when the network reads the texts, one after another."""
+    seen = []
+    handle = module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0][0]))
+    with torch.no_grad():
+        for tokens in texts:
+            network(torch.tensor(tokens)[None])
+    handle.remove()
+    return torch.cat(seen)
+
+
+def test_blocks_are_what_the_modules_of_the_model_receive(trained, recorded):
+    network, (tensors, _) = trained[0].restore_model(trained[1]).double().eval(), recorded
+    for number, layer in enumerate(network.layers, start=1):
+        names = ("stream", "heads", "w_o", "b_o", "gain", "bias", "w_1")
+        block = {name: tensors[f"layer_{number}.{name}"] for name in names}
+        torch.testing.assert_close(block["stream"], inputs_of(network, layer.norm, LONG[:2]))
+        torch.testing.assert_close(block["heads"], inputs_of(network, layer.attention.out, LONG[:2]))
+        after_attention = block["stream"] + block["heads"] @ block["w_o"] + block["b_o"]
+        torch.testing.assert_close(after_attention, inputs_of(network, layer.ln_2, LONG[:2]))
+        x = after_attention - after_attention.mean(dim=1, keepdim=True)
+        normed = x / (x.square().mean(dim=1, keepdim=True) + SMALL_GPT.eps).sqrt()
+        up = (normed * block["gain"] + block["bias"]) @ block["w_1"] + layer.feed_forward[0].bias
+        torch.testing.assert_close(up, inputs_of(network, layer.feed_forward[1], LONG[:2]))
+
+
+def test_queries_and_keys_attend_as_the_model_does(trained, recorded):
+    network, (tensors, _) = trained[0].restore_model(trained[1]).double().eval(), recorded
+    for context, tokens in enumerate(LONG):
+        for number, layer in enumerate(network.layers, start=1):
+            at = f"layer_{number}.context_{context}"
+            q, k = tensors[f"{at}.queries"], tensors[f"{at}.keys"]
+            assert q.shape == k.shape == (4, len(tokens), 2)
+            x = inputs_of(network, layer.attention, [tokens])
+            v = x @ layer.attention.qkv.weight[16:].T
+            future = torch.ones(len(tokens), len(tokens)).triu(1).bool()
+            p = (q @ k.mT / 2**0.5).masked_fill(future, -torch.inf).softmax(-1)
+            heads = (p @ v.unflatten(1, (4, 2)).transpose(0, 1)).transpose(0, 1).flatten(1)
+            torch.testing.assert_close(heads, inputs_of(network, layer.attention.out, [tokens]))
+
+
+def test_the_file_has_the_facts_and_float64_tensors_of_every_layer(recorded):
+    tensors, facts = recorded
+    assert facts == {"variant": "layernorm", "seed": 0, "layers": 2, "heads": 4, "contexts": 3}
+    assert len(tensors) == 2 * (7 + 3 * 2)
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float64}
+
+
+def test_the_rules_script_writes_the_file(trained, recorded, tmp_path):
+    run, weights = trained
+    out = tmp_path / "activations.safetensors"
+    numbers = {"block_contexts": 2, "head_contexts": 3}
+    job = snakemake(
+        run, tmp_path / "log", input={"final": str(weights)}, output={"activations": str(out)}, params=numbers
+    )
+    runpy.run_path(str(ROOT / "workflow/scripts/record_activations.py"), {"snakemake": job})
+    tensors, facts = checkpoint.load(out)
+    assert facts == recorded[1]
+    assert tensors.keys() == recorded[0].keys()
+    assert all(torch.equal(tensors[name], recorded[0][name]) for name in tensors)

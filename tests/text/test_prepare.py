@@ -1,0 +1,231 @@
+"""The prepared text, in a world where every token says which part of the corpus it comes from.
+
+Training documents are written in the letters a to f, validation documents in g to l, held-out documents in m to r, so
+that a leak between the parts shows as a foreign letter.
+"""
+
+import hashlib
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from default_settings import ROOT, example
+
+from layernorm_roles import random_streams, store
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.settings import Text
+from layernorm_roles.text import tokenizer
+from layernorm_roles.text.prepare import prepare
+from layernorm_roles.text.prepared import PreparedText, read_manifest
+from layernorm_roles.text.token_streams import read_stream
+
+SPLIT = {"training": 0.6, "validation": 0.2, "held_out": 0.2}
+LETTERS = {"training": "abcdef", "validation": "ghijkl", "held_out": "mnopqr"}
+DOCUMENTS = {"training": 20, "validation": 8, "held_out": 12}
+
+
+def part_by_hash(text):
+    """The part of a document: where its SHA-256, read as a number from 0 to 1, lies among the shares."""
+    position = int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 16**16
+    return "training" if position < 0.6 else "validation" if position < 0.8 else "held_out"
+
+
+def document(part, rng):
+    """A document of 30 sentences in the letters of a part, drawn until its hash belongs to that part."""
+    while True:
+        words = ["".join(rng.choice(list(LETTERS[part]), 4)) for _ in range(180)]
+        text = ". ".join(" ".join(words[i : i + 6]).capitalize() for i in range(0, 180, 6)) + "."
+        if part_by_hash(text) == part:
+            return text
+
+
+def letters(text):
+    return set(text.lower()) - set(" .")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """The texts of each part in the order of their files, and the settings that read them."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("world")
+    names = rng.permutation([part for part, number in DOCUMENTS.items() for _ in range(number)])
+    texts = {part: [] for part in LETTERS}
+    for i, part in enumerate(names):
+        texts[part].append(document(part, rng))
+        (folder / f"{i:02}.txt").write_text(texts[part][-1])
+    settings = example(
+        Text,
+        corpus={"kind": "files", "paths": [str(folder / "*.txt")], "licence": "none"},
+        split=SPLIT,
+        vocabulary=300,
+        long={"source": None, "shortest": 48, "longest": 64, "contexts": 25},
+        sentences={"source": None, "shortest": 4, "longest": 60, "contexts": 40},
+    )
+    return texts, settings
+
+
+@pytest.fixture(scope="module")
+def prepared(world, tmp_path_factory):
+    text = PreparedText(tmp_path_factory.mktemp("prepared"))
+    prepare(world[1], text.folder)
+    return text
+
+
+def changed(settings, **changes):
+    return Text.model_validate(settings.model_dump() | changes)
+
+
+def test_streams_hold_the_documents_of_their_part_and_no_others(world, prepared):
+    texts, _ = world
+    bpe = tokenizer.load(prepared.tokenizer)
+    for part in ("training", "validation"):
+        stream = read_stream(prepared.tokens(part), 300, 64)
+        assert stream.dtype == np.uint16
+        assert stream.tolist() == [i for text in texts[part] for i in bpe.encode(text).ids]
+        assert letters(bpe.decode(stream.tolist())) == set(LETTERS[part])
+
+
+def test_the_tokenizer_has_seen_training_documents_alone(prepared):
+    entries = tokenizer.load(prepared.tokenizer).get_vocab()
+    merged = [entry for entry in entries if len(entry) > 1 and entry.isascii()]
+    assert len(merged) > 10
+    assert set("".join(merged).lower()) <= set(LETTERS["training"]) | {"."}
+
+
+def test_contexts_are_held_out_text_of_the_right_length(world, prepared):
+    bpe, frame = tokenizer.load(prepared.tokenizer), store.read(prepared.contexts, "contexts")
+    assert frame.groupby("texts").size().to_dict() == {"long": 25, "sentences": 40}
+    for row in frame.itertuples():
+        text = bpe.decode(row.tokens.tolist()).strip()
+        assert text in world[0]["held_out"][row.document]
+        assert letters(text) <= set(LETTERS["held_out"])
+    assert frame[frame.texts == "long"].tokens.map(len).between(48, 64).all()
+    sentences = frame[frame.texts == "sentences"].tokens.map(list).map(bpe.decode)
+    assert sentences.str.count(r"\.").eq(1).all()
+
+
+def test_contexts_are_a_random_choice_in_the_order_of_the_documents(world, prepared):
+    bpe, frame = tokenizer.load(prepared.tokenizer), store.read(prepared.contexts, "contexts")
+    candidates = [s + "." for text in world[0]["held_out"] for s in text[:-1].split(". ")]
+    candidates = [s for s in candidates if 4 <= len(bpe.encode(s).ids) <= 60]
+    order = random_streams.generator(Stream.TEXT_SELECTION, 1).permutation(len(candidates))
+    chosen = [bpe.decode(list(t)) for t in frame[frame.texts == "sentences"].tokens]
+    assert chosen == [candidates[i] for i in sorted(order[:40])]
+    assert chosen != candidates[:40]
+    long = frame[frame.texts == "long"]
+    assert long.document.is_monotonic_increasing
+    assert long.document.max() > 8  # the first 25 windows are those of fewer documents
+    assert long.context.tolist() == list(range(25))
+
+
+def test_the_manifest_describes_the_text(world, prepared):
+    manifest = read_manifest(prepared.manifest)
+    assert manifest["documents"] == DOCUMENTS
+    assert manifest["split"] == SPLIT
+    assert manifest["corpus"]["licence"] == "none"
+    for part in ("training", "validation"):
+        assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
+    frame = store.read(prepared.contexts, "contexts")
+    assert manifest["contexts"]["long"] == {
+        "number": 25,
+        "tokens": int(frame[frame.texts == "long"].tokens.map(len).sum()),
+    }
+    assert manifest["tokenizer"] == {"kind": "trained", "vocabulary": 300}
+
+
+def test_every_file_has_its_checksum_and_its_streams_are_plain_npy_files(prepared, tmp_path):
+    for path in (prepared.tokenizer, prepared.contexts, prepared.manifest, prepared.tokens("training")):
+        digest, name = (path.parent / ".sha256" / path.name).read_text().split()
+        assert (digest, name) == (hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
+    np.save(tmp_path / "again.npy", np.load(prepared.tokens("training")))
+    assert (tmp_path / "again.npy").read_bytes() == prepared.tokens("training").read_bytes()
+
+
+def test_preparing_twice_gives_equal_bytes_and_equal_identity(world, prepared, tmp_path):
+    prepare(world[1], tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in prepared.folder.iterdir()}
+    for path in tmp_path.glob("*.*"):
+        if path.is_file():
+            assert path.read_bytes() == (prepared.folder / path.name).read_bytes(), path.name
+    assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vocabulary": 301},
+        {"split": {"training": 0.5, "validation": 0.3, "held_out": 0.2}},
+        {"split": {"training": 0.6, "validation": 0.15, "held_out": 0.25}},
+    ],
+)
+def test_another_tokenizer_or_stream_is_another_identity(world, prepared, tmp_path, change):
+    prepare(changed(world[1], **change), tmp_path)
+    assert PreparedText(tmp_path).content_hash() != prepared.content_hash()
+
+
+def test_other_contexts_leave_the_identity_of_the_training_text(world, prepared, tmp_path):
+    sentences = world[1].sentences.model_dump() | {"contexts": 3}
+    prepare(changed(world[1], sentences=sentences), tmp_path)
+    assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"corpus": "one document", "vocabulary": 260},
+            "too small for text.split: 0 of its 1 documents are for",
+        ),
+        (
+            {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 10**6}},
+            "text.long.contexts = 1000000: the held-out texts give",
+        ),
+        ({"vocabulary": 10**6}, "text.vocabulary = 1000000: the training documents give"),
+    ],
+)
+def test_too_small_a_corpus_is_refused_and_outputs_stay(world, tmp_path, change, message):
+    texts, settings = world
+    if "corpus" in change:
+        (tmp_path / "one.txt").write_text(texts["training"][0])
+        change = change | {"corpus": {"kind": "files", "paths": [str(tmp_path / "one.txt")]}}
+    out = tmp_path / "out"
+    prepare(settings, out)
+    before = {path.name: path.read_bytes() for path in out.glob("*.*") if path.is_file()}
+    with pytest.raises(ValueError, match=message):
+        prepare(changed(settings, **change), out)
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+
+
+def test_contexts_from_other_sources(world, tmp_path):
+    passages = [document("held_out", np.random.default_rng(seed)) for seed in range(50, 53)]
+    (tmp_path / "passages").mkdir()
+    (tmp_path / "sentences").mkdir()
+    for i, passage in enumerate(passages):
+        (tmp_path / "passages" / f"{i}.txt").write_text(passage)
+        (tmp_path / "sentences" / f"{i}.txt").write_text(passage.split(". ")[i])
+    long, sentences = (
+        {"source": {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]}, "shortest": 4, "longest": 64}
+        for name in ("passages", "sentences")
+    )
+    settings = changed(world[1], long=long | {"contexts": 5}, sentences=sentences | {"contexts": 3})
+    prepare(settings, tmp_path / "out")
+    text = PreparedText(tmp_path / "out")
+    bpe, frame = tokenizer.load(text.tokenizer), store.read(text.contexts, "contexts")
+    for row in frame[frame.texts == "long"].itertuples():
+        assert bpe.decode(row.tokens.tolist()) in passages[row.document]
+    found = [bpe.decode(tokens.tolist()) for tokens in frame[frame.texts == "sentences"].tokens]
+    assert found == [passage.split(". ")[i] for i, passage in enumerate(passages)]
+
+
+def test_the_rules_script_writes_the_same_text(world, prepared, tmp_path):
+    job = SimpleNamespace(
+        log=[str(tmp_path / "log")],
+        params=SimpleNamespace(settings=world[1].model_dump(mode="json")),
+        output=SimpleNamespace(manifest=str(tmp_path / "text" / "manifest.json")),
+    )
+    runpy.run_path(str(ROOT / "workflow/scripts/prepare_text.py"), {"snakemake": job})
+    for path in prepared.folder.glob("*.*"):
+        if path.is_file():
+            assert (tmp_path / "text" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert Path(tmp_path / "log").read_text().rstrip().endswith("done")

@@ -1,0 +1,73 @@
+"""Token streams and tokenizers on disk: what does not fit, or has changed since it was written, is refused."""
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from layernorm_roles import files
+from layernorm_roles.text import tokenizer
+from layernorm_roles.text.prepared import read_manifest
+from layernorm_roles.text.token_streams import TokenStreamWriter, read_stream
+
+
+def words(entries):
+    return Tokenizer(WordLevel({str(i): i for i in range(entries)}, unk_token="0"))
+
+
+@pytest.mark.parametrize(("entries", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
+def test_tokens_take_16_bits_where_they_fit(tmp_path, entries, dtype):
+    with TokenStreamWriter(words(entries), tmp_path) as writer:
+        texts = [str(i) for i in (*range(600), entries - 1)]  # more than are encoded together
+        for text in texts:
+            writer.add(text)
+        assert writer.size() == len(texts)
+        writer.save(tmp_path / "training.npy")
+    stream = read_stream(tmp_path / "training.npy", entries, 10)
+    assert stream.dtype == dtype
+    assert stream.tolist() == [int(text) for text in texts]
+    assert {path.name for path in tmp_path.iterdir()} == {"training.npy", ".sha256"}
+
+
+def test_streams_that_do_not_fit_are_refused(tmp_path):
+    path = tmp_path / "training.npy"
+    with files.atomic_write(path) as partial:
+        np.save(partial, np.arange(100, dtype=np.uint16))
+    with pytest.raises(ValueError, match="token 99 does not fit a model with 50 entries"):
+        read_stream(path, 50, 10)
+    with pytest.raises(ValueError, match="expected more than one window of 100"):
+        read_stream(path, 100, 100)
+    files.write_text(path, "no array")
+    with pytest.raises(ValueError, match=r"training\.npy: no token stream"):
+        read_stream(path, 100, 10)
+
+
+def test_a_file_that_changed_since_it_was_written_is_never_read(tmp_path):
+    """Whatever bit is flipped: a token, a merge or a number would still load."""
+    stream, bpe, manifest = (tmp_path / name for name in ("training.npy", "tokenizer.json", "manifest.json"))
+    with files.atomic_write(stream) as partial:
+        np.save(partial, np.arange(100, dtype=np.uint16))
+    with files.atomic_write(bpe) as partial:
+        words(300).save(str(partial))
+    files.write_text(manifest, '{"content_hash": "abc"}')
+    readers = {stream: lambda path: read_stream(path, 300, 10), bpe: tokenizer.load, manifest: read_manifest}
+    rng = np.random.default_rng(0)
+    for path, read in readers.items():
+        content = path.read_bytes()
+        read(path)
+        for position in rng.integers(len(content), size=20):
+            flipped = bytes([content[position] ^ 1 << rng.integers(7)])
+            path.write_bytes(content[:position] + flipped + content[position + 1 :])
+            with pytest.raises(ValueError, match=rf"{path.name}: damaged.*delete it and run again"):
+                read(path)
+        path.unlink()
+        with pytest.raises(ValueError, match=rf"{path.name}: no such file"):
+            read(path)
+
+
+def test_gpt2_vocabulary():
+    bpe = tokenizer.gpt2()
+    assert bpe.encode("Hello world").ids == [15496, 995]
+    assert bpe.get_vocab_size() == 50257
+    text = "naïve — 北京 🙂\n\n  two spaces"
+    assert bpe.decode(bpe.encode(text).ids) == text
