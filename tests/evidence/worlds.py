@@ -1,9 +1,11 @@
 """Tables whose truth is known, because they are made from it."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
-from layernorm_roles import store
+from layernorm_roles.schemas import SCHEMAS
 
 VARIANTS = ("layernorm", "scale_released", "scale", "layernorm_small")
 
@@ -86,7 +88,7 @@ def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> 
                 share = low if d < 13 else high
                 mean = None if norm != "none" else share
                 rows.append((norm, n, d, matrices, share, share, 0.5 * share, mean, 0, 1e-3, 1e-12))
-    return pd.DataFrame(rows, columns=store.SCHEMAS["random_keys"].names)
+    return pd.DataFrame(rows, columns=SCHEMAS["random_keys"].names)
 
 
 def keys(
@@ -116,7 +118,7 @@ def keys(
                                 0,
                             )
                         )
-    frame = pd.DataFrame(rows, columns=store.SCHEMAS["key_selectability"].names[:-2])
+    frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names[:-2])
     return frame.assign(head=frame["head"].astype("Int64"), min_margin=1e-3, max_residual=1e-12)
 
 
@@ -130,82 +132,144 @@ def losses(gap: float, seeds: int = 3, spread: float = 0.001) -> pd.DataFrame:
                 if step and variant == "projection":
                     loss += gap + spread * noise(8, seed).standard_normal()
                 rows.append((variant, seed, step, step * 100, loss, loss, 0.0, 1.0))
-    return pd.DataFrame(rows, columns=store.SCHEMAS["language_model_metrics"].names)
+    return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
 
 
-def geometry(difference: float = 1e-14, rank_lost: int = 1) -> pd.DataFrame:
+def geometry(
+    difference: float = 1e-14,
+    rank_lost: int = 1,
+    rms_rank_lost: int = 0,
+    deviation: float = 1e-15,
+    near: dict[str, float] | None = None,
+    away: dict[str, float] | None = None,
+) -> pd.DataFrame:
+    """LayerNorm and RMSNorm in 4 and 16 dimensions.
+
+    `near` and `away`: the radius over its root for inputs of a root mean square of 1e-5 and 1, for each place of eps.
+    """
     rows = []
-    for n in (3, 8):
-        about = ("layernorm", n, "float64", "inside", 1e-5, 1.0, 0.0)
-        rows.append((*about, "difference_from_torch", difference))
-        for norm, lost in (("layernorm", rank_lost), ("rmsnorm", 0)):
+    for n in (4, 16):
+        for dtype, factor in (("float64", 1.0), ("float32", 1e8)):
+            inside = ("layernorm", n, dtype, "inside", 1e-5, 1.0, 0.0)
+            rows.append((*inside, "difference_from_torch", difference * factor))
+        for size, radii in ((1e-5, near or {}), (1.0, away or {})):
+            for place, radius in ({"inside": 1.0, "outside": 1.0} | radii).items():
+                key = ("layernorm", n, "float64", place, 1e-5, size * np.sqrt(n), 0.0)
+                rows.append((*key, "radius_mean", radius))
+        for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
             shape = {
                 "rank": n - lost,
-                "axes_deviation": 1e-15,
-                "axes_cosine": 1e-15,
-                "centre_deviation": 1e-15,
+                "axes_deviation": deviation,
+                "axes_cosine": 0.0,
+                "centre_deviation": 0.0,
             }
             rows += [
                 (norm, n, "float64", None, 0.0, np.nan, 0.0, name, float(v)) for name, v in shape.items()
             ]
-    return pd.DataFrame(rows, columns=store.SCHEMAS["geometry"].names)
+    return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
 
 
-def fusion(errors: dict[str, float], seeds: int = 5) -> pd.DataFrame:
-    """Share of the variance that a single map of the heads misses, for each arrangement."""
-    rows = [
-        ("random", None, seed, 1, name, "heads", 32, 32, 128, 1000, 1000, e * (1 + 0.01 * seed), 32, 32, 9, 5)
-        for name, e in errors.items()
-        for seed in range(seeds)
-    ]
-    return pd.DataFrame(rows, columns=store.SCHEMAS["fusion"].names)
+def fusion(
+    errors: dict[str, float],
+    seeds: int = 5,
+    widths: dict[int, float] | None = None,
+    heads: tuple[float, ...] = (1,),
+) -> pd.DataFrame:
+    """Share of the variance that a single map of the heads misses, for each arrangement.
 
-
-def placement(gap: dict[float, float], seeds: int = 3) -> pd.DataFrame:
-    """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones."""
+    `widths`: of the stream, each with a factor on the errors. `heads`: widths of the heads relative to the stream.
+    """
     rows = []
-    for name in ("pre", "post"):
-        for depth in (2, 24):
-            for rate, difference in gap.items():
-                for seed in range(seeds):
-                    more = difference * (1 + 0.05 * seed) if name == "post" and depth == 24 else 0.001 * seed
-                    rows += [
-                        (name, depth, rate, 0, seed, step, 4.0 + more, 5.0, "trained") for step in range(20)
-                    ]
-    return pd.DataFrame(rows, columns=store.SCHEMAS["placement"].names)
+    for (d, factor), share, name, seed in product((widths or {32: 1.0}).items(), heads, errors, range(seeds)):
+        error = errors[name] * factor * (1 + 0.01 * seed)
+        sizes = (d, int(d * share), 4 * d, 1000, 1000)
+        rows.append(("random", None, seed, 1, name, "heads", *sizes, error, d, d, 9, 5))
+    return pd.DataFrame(rows, columns=SCHEMAS["fusion"].names)
 
 
-def gradients(decades: dict[str, tuple[float, float]], seeds: int = 3) -> pd.DataFrame:
+def placement(
+    gap: dict[float, float],
+    seeds: int = 3,
+    gains: dict[int, float] | None = None,
+    stuck: tuple[int, ...] = (),
+) -> pd.DataFrame:
+    """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
+
+    `gains`: by how much a warm-up lowers post-norm's loss at each depth; without, there is no warm-up. `stuck`:
+    depths at which no post-norm run trains.
+    """
+    rows = []
+    for name, depth, rate, seed in product(("pre", "post"), (2, 24), gap, range(seeds)):
+        more = gap[rate] * (1 + 0.05 * seed) if name == "post" and depth == 24 else 0.001 * seed
+        status = "stuck" if name == "post" and depth in stuck else "trained"
+        for warmup in (0, 50) if gains else (0,):
+            less = gains[depth] * (1 + 0.01 * seed) if warmup and name == "post" else 0.0
+            key = (name, depth, rate, warmup, seed)
+            rows += [(*key, step, 4.0 + more - less, 5.0, status) for step in range(20)]
+    return pd.DataFrame(rows, columns=SCHEMAS["placement"].names)
+
+
+def gradients(decades: dict[str, tuple[float, float]], seeds: int = 3, spread: float = 0.02) -> pd.DataFrame:
     """Logarithm of the first layer's gradient over the last layer's, at the first and the last step."""
     rows = []
     for name, ends in decades.items():
         for step, size in zip((0, 100), ends, strict=True):
             for seed in range(seeds):
-                for layer, norm in ((1, 10 ** (size + 0.02 * seed)), (24, 1.0)):
+                for layer, norm in ((1, 10 ** (size + spread * seed)), (24, 1.0)):
                     rows.append((name, 24, 0.001, 0, seed, step, layer, norm))
-    return pd.DataFrame(rows, columns=store.SCHEMAS["placement_gradients"].names)
+    return pd.DataFrame(rows, columns=SCHEMAS["placement_gradients"].names)
 
 
-def batch_dependence(layernorm: float, exponent: float, seeds: int = 3) -> pd.DataFrame:
+def batch_dependence(
+    layernorm: float, exponent: float, padding: float = 0.5, seeds: int = 3, spread: float = 0.01
+) -> pd.DataFrame:
+    """Changes of a token's output: LayerNorm's, BatchNorm's as a power of the batch size, and that by padding."""
     rows = []
-    for seed in range(seeds):
-        for size in (1, 4, 16, 64):
-            rows.append(("layernorm", "others", size, 0.0, seed, layernorm))
-            rows.append(("batchnorm", "others", size, 0.0, seed, 0.5 * size**exponent * (1 + 0.01 * seed)))
-    return pd.DataFrame(rows, columns=store.SCHEMAS["batch_dependence"].names)
+    for seed, size in product(range(seeds), (1, 4, 16, 64)):
+        power = exponent + spread * noise(4, seed).standard_normal()
+        rows += [
+            ("layernorm", "others", size, 0.0, seed, layernorm),
+            ("layernorm", "padding", size, 0.75, seed, layernorm),
+            ("batchnorm", "others", size, 0.0, seed, 0.5 * size**power),
+            ("batchnorm", "padding", size, 0.75, seed, padding * (1 + 0.1 * seed)),
+        ]
+    return pd.DataFrame(rows, columns=SCHEMAS["batch_dependence"].names)
 
 
-def score_scale(exponent: float, spread: float = 0.001, seeds: int = 5) -> pd.DataFrame:
+def score_scale(
+    exponent: float,
+    spread: float = 0.001,
+    seeds: int = 5,
+    kept: tuple[float, float] = (0.1, 0.9),
+    gradient: tuple[float, float] = (0.1, 0.9),
+    grows: tuple[float, float] = (1.0, 0.5),
+) -> pd.DataFrame:
+    """Scores of random queries and keys; the standard deviation of those of mean 0 grows with `exponent`.
+
+    `kept` and `gradient`: entropy share and trace of the Jacobian without the division and with it. `grows`:
+    exponents of mean and standard deviation for vectors of mean 1.
+    """
     rows = []
-    for seed in range(seeds):
-        for d_k in (4, 16, 64, 256):
-            for divided in (False, True):
-                power = (exponent - 0.5 * divided) + spread * noise(3, seed).standard_normal()
-                std = d_k**power
-                rows.append(("normal", None, seed, 1, 0, d_k, 128.0, divided, 0.0, std, 1.0, 0.5, 0.5))
-    return pd.DataFrame(rows, columns=store.SCHEMAS["score_scale"].names)
+    for seed, d_k, divided in product(range(seeds), (4, 16, 64, 256), (False, True)):
+        random = spread * noise(3, seed).standard_normal()
+        half = 0.5 * divided
+        std, level, wide = (d_k ** (power - half + random) for power in (exponent, *grows))
+        ends = [pair[divided] + 10 * random for pair in (kept, gradient)]
+        rows.append(("normal", None, seed, 1, 0, d_k, 128.0, divided, 0.0, std, 1.0, *ends))
+        rows.append(("normal_mean_1", None, seed, 1, 0, d_k, 128.0, divided, level, wide, 1.0, *ends))
+    return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
+
+
+def trained_scores(source: str, *sizes: float, seeds: int = 3) -> pd.DataFrame:
+    """Divided scores of trained models: the standard deviation of each head, in every run."""
+    rows = [
+        (source, "layernorm", seed, 1, head, 8, 20.0, True, 0.0, size * (1 + 0.001 * seed), 1.0, 0.5, 0.5)
+        for seed, (head, size) in product(range(seeds), enumerate(sizes))
+    ]
+    return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
 
 
 def worked_numbers(*verdicts: str) -> pd.DataFrame:
+    """Worked numbers with these verdicts: "right", "follows" or "not right"."""
     rows = [("softmax", line, "weight", "0.25", 0.25, None, 0.005, v) for line, v in enumerate(verdicts)]
-    return pd.DataFrame(rows, columns=store.SCHEMAS["worked_numbers"].names)
+    return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)

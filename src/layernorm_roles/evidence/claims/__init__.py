@@ -1,7 +1,8 @@
-"""Every claim, its test and its verdict, from Parquet alone.
+"""The judge: every claim, its test and its verdict, from the tables of a reproduction alone.
 
-claims.yaml says what is claimed and how it is tested; `rules` has the thresholds and how a verdict is reached;
-`projection`, `scaling` and `documents` have the tests.
+claims.yaml says in words what is claimed and how it is tested. `rules` has the thresholds and says how a verdict is
+reached. The tests themselves stand in `projection` and `scaling` (the paper's claims) and, for the statements of
+other documents, in a module for each experiment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,45 +14,73 @@ import pandas as pd
 import yaml
 
 from layernorm_roles import store
-from layernorm_roles.evidence.claims import documents, projection, rules, scaling
-from layernorm_roles.evidence.claims.rules import Claim, Outcome, Verdict
+from layernorm_roles.evidence.claims import (
+    batch_dependence,
+    fusion,
+    geometry,
+    placement,
+    projection,
+    rules,
+    scaling,
+    score_scale,
+    sizes,
+    worked_numbers,
+)
+from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Outcome, Tables, Verdict
+from layernorm_roles.provenance import joined
 
-AGAIN = " Again, on uniformly drawn partitions, none of them in both training and test."
-_LISTS = ("tables", "figures", "shown")
+OTHER_DATA = " Again, on uniformly drawn partitions, none of them in both training and test."
+TESTS: dict[str, Callable[..., Outcome]] = (
+    projection.TESTS
+    | scaling.TESTS
+    | geometry.TESTS
+    | fusion.TESTS
+    | placement.TESTS
+    | batch_dependence.TESTS
+    | score_scale.TESTS
+    | worked_numbers.TESTS
+)
+"""The test of each claim by its name; those of `projection` take the name of an experiment first."""
+_TUPLES = ("tables", "figures", "shown")
 
 
 def _claims() -> Iterator[Claim]:
-    tests = scaling.TESTS | documents.TESTS
     for entry in yaml.safe_load((Path(__file__).parent / "claims.yaml").read_text()):
-        experiment, again = entry.pop("experiment", None), entry.pop("again", None)
+        test = TESTS[entry["name"]]
+        again = entry.pop("again", None)
         if again is None:
-            yield _claim(entry, tests[entry["name"]])
+            yield _claim(entry, test)
             continue
-        test = projection.TESTS[entry["name"]]
-        yield _claim(entry, partial(test, experiment))
+        yield _claim(entry, partial(test, entry["experiment"]))
         changed = {
             "name": entry["name"] + "_uniform",
             "source": entry["source"] + "; on other data",
-            "statement": entry["statement"] + AGAIN,
+            "statement": entry["statement"] + OTHER_DATA,
         }
         yield _claim(entry | changed | again, partial(test, again["experiment"]))
 
 
-def _claim(entry: Mapping[str, Any], test: Callable[..., Outcome]) -> Claim:
-    """With the thresholds filled in, and without the key that only the test needs."""
-    texts = {key: text and text.format_map(vars(rules)) for key, text in entry.items() if key not in _LISTS}
-    texts.pop("experiment", None)
-    return Claim(**texts, **{key: tuple(entry[key]) for key in _LISTS}, test=test)
+def _claim(entry: Mapping[str, Any], test: Callable[[Tables], Outcome]) -> Claim:
+    """The claim of an entry of claims.yaml, with the thresholds filled in."""
+    texts = {key: text and text.format_map(vars(rules)) for key, text in entry.items() if key not in _TUPLES}
+    experiment, describe = texts.pop("experiment", None), sizes.SIZES[texts.pop("sizes", "none")]
+    return Claim(
+        **texts,
+        **{key: tuple(entry[key]) for key in _TUPLES},
+        test=test,
+        sizes=partial(describe, experiment) if experiment else describe,
+    )
 
 
 CLAIMS: tuple[Claim, ...] = tuple(_claims())
+"""All claims, in the order of the page."""
 
 TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables] + ["random_keys_precision"]))
-"""Of a run's parquet folder: what the tests may read."""
+"""Names of the tables that the tests may read."""
 
 
-def judge(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Table `claims`: one row for every claim, from those of the run's tables that are there."""
+def judge(tables: Tables) -> pd.DataFrame:
+    """Table `claims`: one row for every claim, from those of the reproduction's tables that are there."""
     rows = []
     for claim in CLAIMS:
         outcome = claim.judge(tables)
@@ -60,31 +89,42 @@ def judge(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                 "claim": claim.name,
                 "source": claim.source,
                 "statement": claim.statement,
+                "setting": " ".join(filter(None, (claim.setting, claim.sizes(tables)))),
                 "paper_value": claim.paper_value,
                 "statistic": claim.statistic,
-                "measured": outcome.measured.mean,
-                "ci_low": outcome.measured.low,
-                "ci_high": outcome.measured.high,
-                "n_seeds": outcome.n_seeds,
+                **_numbers(outcome),
                 "control": claim.control,
                 "verdict": str(outcome.verdict),
                 "reason": outcome.reason,
+                "rule_fixed": claim.rule_fixed,
             }
         )
     return pd.DataFrame(rows)
 
 
-def judge_files(paths: Iterable[Path], out: str | Path) -> None:
-    """Write table `claims` to `out`, from those of the Parquet files that the tests read.
+def _numbers(outcome: Outcome) -> dict[str, float | int]:
+    measured, control = outcome.measured, outcome.control
+    return {
+        "measured": measured.mean,
+        "ci_low": measured.low,
+        "ci_high": measured.high,
+        "control_measured": control.mean,
+        "control_low": control.low,
+        "control_high": control.high,
+        "n_seeds": outcome.n_seeds,
+    }
 
-    Its provenance is that of these files, joined: judging computes nothing random, and so the same files and the
-    same code give the same bytes.
+
+def judge_files(paths: Iterable[str | Path], out: str | Path) -> None:
+    """Write table `claims` to `out`, from those of the Parquet files `paths` that the tests read.
+
+    The name of a file, without its suffix, is that of its table. The provenance of `out` is that of these files,
+    joined: judging draws nothing at random, so equal files and equal code give equal bytes.
     """
-    chosen = {path.stem: path for path in paths if path.stem in TABLES}
-    sources = [store.about(path) for path in chosen.values()]
-    keys = dict.fromkeys(key for source in sources for key in source if key not in ("table", "config"))
-    about = {key: ", ".join(sorted({source[key] for source in sources if key in source})) for key in keys}
-    store.write(judge({name: store.read(path, name) for name, path in chosen.items()}), "claims", out, about)
+    chosen = {Path(path).stem: path for path in paths if Path(path).stem in TABLES}
+    provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
+    tables = {name: store.read(path, name) for name, path in chosen.items()}
+    store.write(judge(tables), "claims", out, provenance)
 
 
-__all__ = ["CLAIMS", "TABLES", "Claim", "Verdict", "judge", "judge_files"]
+__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Verdict", "judge", "judge_files"]

@@ -1,0 +1,38 @@
+"""Where the time of a reproduction went, from the benchmark file that Snakemake writes for every job."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+FOLDER = "benchmarks"
+"""Folder of the benchmark files: <rule>.tsv, or <rule>/.../<job>.tsv where a rule has several jobs."""
+
+
+def durations(files: Iterable[str | Path]) -> pd.DataFrame:
+    """Columns rule, jobs, wall_minutes (of all jobs together) and largest_memory_mb (of one job), longest rule first.
+
+    `files` are benchmark files under a folder named `benchmarks`; ValueError if there is none, or one lies
+    elsewhere. The processor time in them is not used: Snakemake looks every 30 s and misses what came after.
+    """
+    rows = []
+    for file in sorted(map(Path, files)):
+        if FOLDER not in file.parts[:-1]:
+            raise ValueError(f"{file}: expected a benchmark file, in a folder named {FOLDER}")
+        rule = file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv")
+        jobs = pd.read_csv(file, sep="\t", na_values="-")
+        rows.append({"rule": rule, "wall": jobs.s.sum(), "memory": jobs.max_rss.max()})
+    if not rows:
+        raise ValueError(
+            "no benchmark files; expected those that Snakemake wrote for the jobs of a reproduction"
+        )
+    table = (
+        pd.DataFrame(rows)
+        .groupby("rule")
+        .agg(
+            jobs=("wall", "size"),
+            wall_minutes=("wall", lambda seconds: seconds.sum() / 60),
+            largest_memory_mb=("memory", "max"),
+        )
+    )
+    return table.sort_values("wall_minutes", ascending=False).reset_index()

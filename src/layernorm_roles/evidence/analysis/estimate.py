@@ -1,0 +1,82 @@
+"""Means over seeds with 95 % intervals.
+
+A seed is the unit of every interval: steps, layers and contexts of one run are not independent of each other.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Shaped
+from scipy import stats
+
+from layernorm_roles.random_streams import Stream, generator
+
+Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
+
+
+def t_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
+    """Ends of Student's interval for the mean of independent values; a single value is returned as both ends."""
+    values = np.asarray(values, dtype=float)
+    mean = values.mean()
+    if len(values) < 2:
+        return mean, mean
+    half = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return mean - half, mean + half
+
+
+def bootstrap_interval(values: Values, level: float = 0.95, resamples: int = 10_000) -> tuple[float, float]:
+    """Ends of the percentile bootstrap's interval for the mean, NaN for fewer than two values.
+
+    The resamples come from a fixed seed, so that equal values have equal intervals.
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return np.nan, np.nan
+    draws = generator(Stream.BOOTSTRAP).choice(values, size=(resamples, len(values)))
+    low, high = np.quantile(draws.mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds and the ends of its 95 % interval; formatted as "mean [low, high]"."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Values) -> "Estimate":
+        """The mean of one value a seed with Student's interval; NaN if a value is NaN.
+
+        Infinite values stand for diverged runs, which are worse by an amount that nobody knows. With them the mean
+        is infinite, and the interval is the limit of Student's as all infinite values grow together: its lower end
+        becomes infinite too if nearly all runs diverged, and else says nothing (minus infinity).
+        """
+        values = np.asarray(values, dtype=float)
+        if np.isinf(values).any() and not np.isnan(values).any():
+            infinite = np.where(np.isinf(values), np.sign(values), 0.0)
+            return cls.of(infinite).map(lambda end: end * np.inf)
+        return cls(float(values.mean()), *map(float, t_interval(values)))
+
+    def map(self, function: Callable[[float], float]) -> "Estimate":
+        """The increasing `function` of the mean and of both ends."""
+        return Estimate(*map(float, map(function, self)))
+
+    def below(self, reference: float) -> "Estimate":
+        """How far the estimate lies below a reference value that is known exactly."""
+        return Estimate(reference - self.mean, reference - self.high, reference - self.low)
+
+    def __format__(self, form: str) -> str:
+        """The text "mean [low, high]" with every number in the format `form`."""
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+def power_law(x: str, y: str, table: pd.DataFrame) -> Estimate:
+    """The exponent p of y ~ x^p: for each seed the slope of log y over log x, then their mean and interval.
+
+    `x` and `y` are columns of `table`, with positive values.
+    """
+    slopes = [stats.linregress(np.log(part[x]), np.log(part[y])).slope for _, part in table.groupby("seed")]
+    return Estimate.of(slopes)

@@ -1,0 +1,58 @@
+"""What lecture notes say about LayerNorm, BatchNorm and the batch."""
+
+from layernorm_roles.evidence.analysis.estimate import power_law
+from layernorm_roles.evidence.claims import rules
+from layernorm_roles.evidence.claims.rules import (
+    Outcome,
+    Tables,
+    Untestable,
+    above,
+    if_any,
+    over_seeds,
+    statement,
+    true,
+)
+
+
+def independent(tables: Tables) -> Outcome:
+    """Whether LayerNorm's output never changes with the batch, and BatchNorm's changes less in larger batches."""
+    table = tables["batch_dependence"]
+    layernorm = table[table.norm == "layernorm"]
+    others = table[(table.norm == "batchnorm") & (table.effect == "others")]
+    if layernorm.empty or others.batch_size.nunique() < 2:
+        raise Untestable("The run lacks a norm, or has a single batch size.")
+    if others.seed.nunique() < 2:
+        raise Untestable("The run has only 1 seed: no interval over seeds.")
+    exponent = power_law("batch_size", "change", others)
+    sizes = others.groupby("batch_size").change.mean()
+    parts = [true(layernorm.change.max() == 0), above(exponent.below(0.0), 0.0)]
+    reason = (
+        f"LayerNorm's output changes by exactly {layernorm.change.max():g} when the other sequences, the mode or "
+        f"the padding change. BatchNorm's changes by {sizes.iloc[0]:.2f} of its size with {sizes.index[0]} "
+        f"sequences and {sizes.iloc[-1]:.3f} with {sizes.index[-1]}: as the batch size to the power "
+        f"{exponent:.2f}."
+    )
+    return statement(parts, exponent, others.seed.nunique(), reason)
+
+
+def padding(tables: Tables) -> Outcome:
+    """Whether padding in the statistics changes BatchNorm's output of real tokens, and not LayerNorm's."""
+    table = tables["batch_dependence"]
+    padded = table[table.effect == "padding"]
+    padded = padded[padded.padding == padded.padding.max()]
+    change = {
+        norm: 100 * padded[padded.norm == norm].groupby("seed").change.mean()
+        for norm in ("batchnorm", "layernorm")
+    }
+    measured, control = over_seeds(change["batchnorm"], "BatchNorm with padding"), if_any(change["layernorm"])
+    sizes = padded[padded.norm == "batchnorm"].groupby("batch_size").change.mean()
+    reason = (
+        f"With {padded.padding.max():.0%} of padding in the statistics, BatchNorm's output of a real token changes "
+        f"by {measured:.0f} % of its size, in large batches too ({100 * sizes.iloc[-1]:.0f} % with {sizes.index[-1]} "
+        f"sequences); LayerNorm's by {control.mean:.0f} %."
+    )
+    parts = [above(measured, rules.ZERO)]
+    return statement(parts, measured, len(change["batchnorm"]), reason, control)
+
+
+TESTS = {"batch_dependence": independent, "batch_padding": padding}

@@ -1,0 +1,176 @@
+"""Losses, angles and accuracies of the majority task against the steps (the paper's Figures 2a, 2b and 3)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+from layernorm_roles.evidence.analysis.majority import random_angle
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.figures import colours, style
+
+PAPER_VARIANTS = ("layernorm", "scale_released")
+"""The two variants of the paper's Figures 2a, 2b and 3."""
+
+PAPER_LAST_STEP = 6000
+"""The step where the paper's Figures 2a and 3 end, read off them."""
+
+ENOUGH_SEEDS = 5
+"""Number of seeds from which on the interval of a mean is drawn; the interval of fewer would cover the figure."""
+
+AXES = {
+    "train_loss": "training loss (nats per token)",
+    "test_loss": "test loss (nats per token)",
+    "test_accuracy": "test accuracy (share of tokens)",
+    "query_angle_mean": "angle of queries to\nones vector (degrees)",
+}
+"""Label of the y axis for each column of majority_metrics that is drawn."""
+
+
+def paper_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> Figure:
+    """Draw a column of majority_metrics for the paper's two variants, as far as the paper's figure goes.
+
+    `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
+    """
+    runs = _of(metrics, setting, PAPER_VARIANTS)
+    if column != "query_angle_mean":
+        runs = runs[runs.step <= PAPER_LAST_STEP]
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.9))
+    _draw_curves(axes, runs, column, setting)
+    if column == "train_loss":
+        axes.set_ylim(0, 2.5)
+    style.legend_below(figure, _legend(runs, column, setting), columns=1)
+    return figure
+
+
+def all_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> Figure:
+    """Draw a column of majority_metrics for all variants of an experiment, a loss on a logarithmic axis.
+
+    `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
+    """
+    runs = _of(metrics, setting)
+    figure, axes = plt.subplots(figsize=(style.PAGE, 3.6))
+    _draw_curves(axes, runs, column, setting)
+    if column.endswith("loss"):
+        _logarithmic(axes)
+    style.legend_below(figure, _legend(runs, column, setting), columns=3)
+    return figure
+
+
+def samplings(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw test loss and query angle of two experiments side by side, for the variants and steps they share."""
+    parts = [_of(metrics, setting) for setting in settings]
+    shared = set.intersection(*(set(part.variant) for part in parts))
+    last = min(part.step.max() for part in parts)
+    parts = [part[part.variant.isin(shared) & (part.step <= last)] for part in parts]
+    figure, grid = plt.subplots(2, 2, figsize=(style.PAGE, 4.6), sharex=True, sharey="row")
+    for (above, below), part, setting in zip(grid.T, parts, settings, strict=True):
+        _draw_curves(above, part, "test_loss", setting | {"as_in_the_paper": False})
+        _draw_curves(below, part, "query_angle_mean", setting | {"as_in_the_paper": False})
+        above.set_xlabel("")
+        below.set_title("")
+    _logarithmic(*grid[0])
+    for axes in grid[:, 1]:
+        axes.set_ylabel("")
+    style.legend_below(figure, _legend(pd.concat(parts), "test_loss", {"as_in_the_paper": False}), columns=3)
+    return figure
+
+
+def _of(metrics: pd.DataFrame, setting: Mapping[str, Any], variants: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the rows of an experiment, of `variants` if any are given; raise ValueError if there are none."""
+    runs = metrics[metrics.experiment == setting["experiment"]]
+    if variants:
+        runs = runs[runs.variant.isin(variants)]
+    if runs.empty:
+        raise ValueError(f"majority_metrics: no runs of experiment {setting['experiment']!r} to draw")
+    return runs
+
+
+def _draw_curves(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> None:
+    """Draw lines and the paper's values; set title, labels, ticks and limits of the axes."""
+    palette = colours.palette(runs.variant)
+    for variant in legend_order(runs.variant):
+        part = runs[runs.variant == variant]
+        if part.seed.nunique() >= ENOUGH_SEEDS:
+            style.mean_line(axes, part, "step", column, color=palette[variant])
+        else:
+            seeds = part.pivot(index="step", columns="seed", values=column)
+            axes.plot(seeds.index, seeds, color=palette[variant], lw=0.6, alpha=0.45)
+            axes.plot(seeds.index, seeds.mean(axis=1), color=palette[variant])
+    last = max(runs.step.max(), 1)
+    marks = _paper_values(runs, column, setting)
+    for variant, step, value in marks:
+        look = {"marker": "D", "ms": 4.5, "mfc": "white", "mec": colours.COLOURS[variant], "mew": 1.1}
+        axes.plot(step, value, ls="", zorder=5, clip_on=False, **look)
+    axes.set(xlabel="optimiser steps", ylabel=AXES[column])
+    axes.set_title(setting["title"], fontsize=7)
+    axes.set_xlim(0, max([last, *(1.01 * step for _, step, _ in marks if step > last)]))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    style.thousands(axes)
+    if column == "query_angle_mean":
+        axes.set(ylim=(0, 90), yticks=range(0, 91, 15))
+        _mark_random(axes, setting["d_model"])
+    elif column == "test_accuracy":
+        axes.set_ylim(top=1.0)
+
+
+def _paper_values(
+    runs: pd.DataFrame, column: str, setting: Mapping[str, Any]
+) -> list[tuple[str, int, float]]:
+    """Return (variant, step, value) for what the paper reports of an experiment in the paper's setting.
+
+    A value up to a third beyond the last step of the runs is among them; the axis then reaches as far.
+    """
+    if not setting["as_in_the_paper"]:
+        return []
+    last = 4 / 3 * runs.step.max()
+    return [
+        (variant, step, float(value))
+        for variant in PAPER_VARIANTS
+        if variant in set(runs.variant)
+        for step, value in reported()["majority"][variant].get(column, {}).items()
+        if step <= last
+    ]
+
+
+def _legend(runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> list:
+    """Return the entries of the legend: variants with their number of seeds, and only the marks that are drawn."""
+    palette, seeds = colours.palette(runs.variant), runs.groupby("variant").seed.nunique()
+    handles = [
+        style.mark(
+            f"{colours.label(variant)}, {seeds[variant]} seed{'s' if seeds[variant] > 1 else ''}",
+            color=palette[variant],
+        )
+        for variant in legend_order(runs.variant)
+    ]
+    if (seeds < ENOUGH_SEEDS).any():
+        label = f"single run, where fewer than {ENOUGH_SEEDS} seeds"
+        handles.append(style.mark(label, color=style.GREY, lw=0.6, alpha=0.6))
+    if _paper_values(runs, column, setting):
+        look = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mec": style.GREY}
+        handles.append(style.mark("paper, read off its figure", **look))
+    return handles
+
+
+def _logarithmic(*axes: Axes) -> None:
+    """Give axes that share their y axis a logarithmic one, with limits around what is drawn in any of them."""
+    drawn = pd.concat([pd.Series(line.get_ydata(), dtype=float) for each in axes for line in each.lines])
+    for each in axes:
+        each.set_yscale("log")
+        each.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
+        each.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
+        each.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
+        each.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _mark_random(axes: Axes, d_model: int) -> None:
+    """Draw the mean angle between a random direction and a fixed one in d_model dimensions as a dotted line."""
+    angle = random_angle(d_model)
+    axes.axhline(angle, color="#999999", lw=0.8, ls=":", zorder=0)
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "top"}
+    axes.annotate("random direction", (0.99, angle - 1), fontsize=6, color="#777777", **place)

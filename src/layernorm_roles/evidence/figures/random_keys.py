@@ -1,0 +1,153 @@
+"""How often Gaussian keys are unselectable after each norm (the paper's Figures 1c and 1d and their companions)."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.random_keys import EXPECTED_KEYS, z_scores
+from layernorm_roles.evidence.figures import colours, style
+
+CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
+"""Shares of unselectable keys at which the exact expectation is drawn as a line."""
+
+
+def share(cells: pd.DataFrame, norms: Sequence[str] | None = None) -> Figure:
+    """Draw the share of matrices with an unselectable key over n and d, a panel for each norm, all if None."""
+    shown = legend_order(set(cells.norm) & set(cells.norm if norms is None else norms))
+    if not shown:
+        raise ValueError(f"random_keys: none of the norms {norms} to draw")
+    columns = min(2, len(shown))
+    rows = -(-len(shown) // columns)
+    width = style.COLUMN if columns == 1 else style.PAGE
+    figure, grid = plt.subplots(rows, columns, figsize=(width, 1.9 * rows + 0.35), squeeze=False)
+    for axes in grid.flat[len(shown) :]:
+        axes.set_axis_off()
+    for axes, norm in zip(grid.flat, shown, strict=False):
+        part = cells[cells.norm == norm]
+        mesh = _heat(axes, part, "any_unselectable", cmap="rocket_r", vmin=0, vmax=1)
+        borderline = part.n_borderline.sum()
+        note = f"; {borderline} of {(part.n * part.matrices).sum():,} keys borderline" if borderline else ""
+        none = "" if part.any_unselectable.any() else f": none in {part.matrices.sum():,} matrices"
+        axes.set_title(f"{colours.label(norm)}{none}{note}", loc="left", fontsize=7 if none or note else 8)
+    label = "share of matrices with\nan unselectable key"
+    figure.colorbar(mesh, ax=grid, label=label, shrink=0.9 if rows == 1 else 0.5)
+    return figure
+
+
+def exact(cells: pd.DataFrame) -> Figure:
+    """Draw simulated shares under lines of the exact ones, and below them the z-score of every cell."""
+    scored = z_scores(cells)
+    positive = scored[scored.expected_unselectable > 0]
+    shown = legend_order(positive.norm)
+    if not shown:
+        raise ValueError("random_keys: no norm with a positive exact expectation to draw")
+    width = style.PAGE if len(shown) > 1 else style.COLUMN
+    figure, grid = plt.subplots(2, len(shown), figsize=(width, 4.4), squeeze=False)
+    for (above, below), norm in zip(grid.T, shown, strict=True):
+        part = scored[scored.norm == norm]
+        part = part.assign(
+            simulated=part.mean_unselectable / part.n,
+            exact=part.expected_unselectable / part.n,
+        )
+        mesh = _heat(above, part, "simulated", cmap="rocket_r", vmin=0, vmax=1)
+        _contours(above, part)
+        above.set_title(f"{colours.label(norm)}: simulated, lines exact", loc="left")
+        scores = _z_panel(below, part)
+    figure.colorbar(mesh, ax=grid[0], label="share of keys\nunselectable")
+    figure.colorbar(scores, ax=grid[1], label="z, simulated − exact\n(standard errors)")
+    return figure
+
+
+def _z_panel(axes: Axes, part: pd.DataFrame) -> ScalarMappable:
+    """Draw z-scores of the comparable cells of one norm; the others are grey and summed up in the legend."""
+    rare = part[~part.comparable]
+    observed, expected = (
+        (rare[c] * rare.matrices).sum() for c in ("mean_unselectable", "expected_unselectable")
+    )
+    part = part.assign(z=part.z.where(part.comparable))
+    axes.set_facecolor("0.88")
+    scores = _heat(axes, part, "z", cmap="vlag", vmin=-4, vmax=4)
+    z = part.z.dropna()
+    facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, max {z.abs().max():.1f}" if len(z) > 1 else "-"
+    axes.set_title(f"z of {len(z)} cells: {facts}", loc="left")
+    label = f"under {EXPECTED_KEYS:.0f} keys expected in a cell;\n"
+    label += f"together {expected:.0f} expected, {observed:.0f} seen"
+    axes.legend(handles=[Patch(color="0.88", label=label)], loc="upper left", borderaxespad=0.2)
+    return scores
+
+
+def finite_precision(cells: pd.DataFrame) -> Figure:
+    """Draw what eps and float32 do to "no key is unselectable after LayerNorm", by n in the smallest d and by d."""
+    cells = cells.assign(
+        unselectable=cells.any_unselectable * cells.matrices,
+        borderline=cells.n_borderline / (cells.n * cells.matrices),
+    )
+    smallest = cells.d.min()
+    in_smallest = cells[cells.d == smallest]
+    by_d = cells.groupby(["d", "dtype", "eps"], as_index=False)[["unselectable", "matrices"]].sum()
+    by_d["any_unselectable"] = by_d.unselectable / by_d.matrices
+    few, most = cells.n.min(), cells.n.max()
+    matrices, keys = "share of matrices with\nan unselectable key", "share of borderline keys"
+    panels = [
+        (in_smallest, "n", "any_unselectable", f"d = {smallest}", matrices),
+        (by_d, "d", "any_unselectable", f"n = {few} to {most} together", matrices),
+        (in_smallest, "n", "borderline", f"d = {smallest}", keys),
+    ]
+    figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
+    colour = dict(zip(sorted(set(cells.eps)), sns.color_palette("colorblind"), strict=False))
+    # Lines that coincide show both, because the one below is wide and pale.
+    looks = dict(zip(sorted(set(cells.dtype), reverse=True), _PRECISIONS, strict=False))
+    for axes, (table, x, y, title, label) in zip(grid, panels, strict=True):
+        for (dtype, eps), part in table.groupby(["dtype", "eps"]):
+            part = part.sort_values(x)
+            axes.plot(part[x], part[y], color=colour[eps], clip_on=False, **looks[dtype])
+        axes.set(title=title, xlabel="keys n" if x == "n" else "dimension d", ylabel=label)
+        axes.set_ylim(0, max(1.05 * table[y].max(), 0.01))
+    handles = [
+        style.mark(f"{dtype}, ε = {eps:g}", color=colour[eps], **looks[dtype])
+        for dtype in looks
+        for eps in colour
+    ]
+    style.legend_below(figure, handles, columns=4)
+    return figure
+
+
+_PRECISIONS = ({"lw": 4.0, "alpha": 0.35, "ls": "-"}, {"lw": 1.1, "ls": "--"}, {"lw": 1.1, "ls": ":"})
+
+
+def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a column of cells as a table with a row for each d and a column for each n, both rising."""
+    return part.pivot(index="d", columns="n", values=column).sort_index().sort_index(axis=1)
+
+
+def _heat(axes: Axes, part: pd.DataFrame, column: str, **look) -> ScalarMappable:
+    """Draw a column of cells as a heat map over n and d."""
+    grid = _grid(part, column)
+    mesh = axes.pcolormesh(
+        grid.columns, grid.index, grid.to_numpy(), shading="nearest", rasterized=True, **look
+    )
+    axes.set(xlabel="keys n", ylabel="dimension d")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    return mesh
+
+
+def _contours(axes: Axes, part: pd.DataFrame) -> None:
+    """Draw lines of equal exact share; nothing where the grid has a single n or d."""
+    grid = _grid(part, "exact")
+    # Between whole n and d the exact share is interpolated on a log scale, where it is nearly straight.
+    height = np.log10(np.maximum(grid.to_numpy(), 1e-12))
+    levels = [np.log10(level) for level in CONTOURS if height.min() < np.log10(level) < height.max()]
+    if min(height.shape) < 2 or not levels:
+        return
+    tones = ["white" if level > np.log10(0.3) else "0.15" for level in levels]
+    look = {"levels": levels, "colors": tones, "linewidths": 0.8, "linestyles": "solid"}
+    lines = axes.contour(grid.columns, grid.index, height, **look)
+    axes.clabel(lines, fmt=lambda value: f"{10**value:g}", fontsize=6)

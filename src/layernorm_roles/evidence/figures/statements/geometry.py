@@ -1,0 +1,165 @@
+"""LayerNorm as projection, scaling, gain and bias: its difference from torch's own, and one cloud of points."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.axes3d import Axes3D
+
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.figures.vectors import box, name_axes, plane_and_ones
+
+DTYPES = {"float16": "#D55E00", "bfloat16": "#E69F00", "float32": "#0072B2", "float64": "#009E73"}
+"""Colour of each precision."""
+
+PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
+"""Colour of each place of eps: inside the root as in torch, or outside it."""
+
+CEILING = 1e6
+"""Where the axis of differences ends; results that are not finite are marked there."""
+
+STAGES = {
+    "x": "inputs x",
+    "f": "projection f",
+    "g": "scaling g to length $\\sqrt{3}$",
+    "h": "gain and bias h",
+}
+"""Title of each stage of the cloud."""
+
+CLOUD_LIMIT = 3.2
+"""Half the side of the box around the cloud."""
+
+
+def geometry(table: pd.DataFrame) -> Figure:
+    """Draw the difference from torch in each precision, and what the place of eps does to the radius."""
+    figure, grid = plt.subplots(2, 3, figsize=(style.PAGE, 3.0), height_ratios=[1, 0.3])
+    measured = table[(table.norm == "layernorm") & table.input_norm.notna()]
+    # One dimension is enough for the radius: the largest up to 64.
+    n = max((n for n in measured.n.unique() if n <= 64), default=measured.n.min())
+    centred = measured[(measured.dtype == "float64") & (measured.offset == 0) & (measured.n == n)]
+    centred = centred.assign(size=centred.input_norm / np.sqrt(n)).sort_values("size")
+    panels = (_difference_from_torch, measured), (_radius, centred), (_difference_of_placements, centred)
+    for above, below, (panel, rows) in zip(*grid, panels, strict=True):
+        handles = panel(above, rows)
+        below.set_axis_off()
+        look = {"fontsize": 6, "ncols": 2, "columnspacing": 0.8, "borderaxespad": 0}
+        legend = below.legend(handles=handles, loc="upper center", **look)
+        legend.set_in_layout(False)  # so that the three panels keep one height
+    return figure
+
+
+def _difference_from_torch(axes: Axes, measured: pd.DataFrame) -> Sequence[Artist]:
+    """Draw the largest difference over all dimensions by the inputs' length; return the legend's entries."""
+    rows = measured[
+        (measured.eps == measured.eps.max())
+        & (measured.eps_placement == "inside")
+        & (measured.quantity == "difference_from_torch")
+    ]
+    lines = dict(zip(sorted(rows.offset.unique()), ("-", ":", "--"), strict=False))
+    infinite = False
+    for (dtype, offset), part in rows.groupby(["dtype", "offset"]):
+        largest = part.groupby("input_norm").value.max()
+        finite = np.isfinite(largest)
+        axes.plot(largest.index[finite], largest[finite], lines[offset], color=DTYPES[dtype], lw=1.2)
+        if not finite.all():  # an empty line that is not clipped would confuse the layout
+            beyond = largest.index[~finite]
+            axes.plot(beyond, np.full(len(beyond), CEILING), "x", color=DTYPES[dtype], ms=4, clip_on=False)
+            infinite = True
+    axes.set(xscale="log", yscale="log", xlabel="length of the inputs", ylim=(1e-17, CEILING))
+    axes.set(title="difference from torch", ylabel="largest difference")
+    handles = [
+        style.mark(dtype, color=colour) for dtype, colour in DTYPES.items() if (rows.dtype == dtype).any()
+    ]
+    for offset, line in lines.items():
+        handles.append(
+            style.mark(f"mean {offset:g} × length" if offset else "mean near 0", color=style.GREY, ls=line)
+        )
+    if infinite:
+        handles.append(style.mark("not finite", color=style.GREY, ls="", marker="x", ms=4))
+    return handles
+
+
+def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
+    """Draw the radius after scaling, measured and by the formula; return the legend's entries."""
+    grid = np.geomspace(centred["size"].min(), centred["size"].max(), 300)
+    handles = []
+    for placement, colour in PLACEMENTS.items():
+        for eps, line in _lines_of_eps(centred):
+            exact = 1 / np.sqrt(1 + eps / grid**2) if placement == "inside" else 1 / (1 + eps / grid)
+            axes.plot(grid, exact, line, color=colour)
+            part = centred[(centred.eps_placement == placement) & (centred.eps == eps)]
+            part = part[part.quantity == "radius_mean"]
+            axes.plot(part["size"], part.value, "o", color=colour, ms=2.5)
+            handles.append(style.mark(f"{placement}, ε = {eps:.0e}", color=colour, ls=line))
+    axes.set(xscale="log", xlabel="root mean square of f(x)", ylim=(0, 1.05), xlim=(grid[0], 1))
+    axes.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$")
+    return handles
+
+
+def _difference_of_placements(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
+    """Draw the difference between eps outside the root and torch; return the legend's entries."""
+    handles = []
+    for eps, line in _lines_of_eps(centred):
+        part = centred[(centred.eps_placement == "outside") & (centred.eps == eps)]
+        part = part[part.quantity == "difference_from_torch"]
+        look = {"ls": line, "marker": "o", "ms": 2.5, "color": PLACEMENTS["outside"]}
+        axes.plot(part["size"], part.value, **look)
+        handles.append(style.mark(f"ε = {eps:.0e}", **look))
+    axes.set(xscale="log", yscale="log", xlabel="root mean square of f(x)")
+    axes.set(title="ε outside against inside", ylabel="largest difference")
+    return handles
+
+
+def _lines_of_eps(rows: pd.DataFrame) -> list[tuple[float, str]]:
+    """Pair every eps, the largest first, with a line style."""
+    return list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--", ":"), strict=False))
+
+
+def geometry_cloud(cloud: pd.DataFrame) -> Figure:
+    """Draw one cloud of points before and after each step, LayerNorm above and RMSNorm below."""
+    figure = plt.figure(figsize=(style.PAGE, 4.0))
+    norms = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}
+    for row, (norm, name) in enumerate(norms.items()):
+        of_norm = cloud[cloud.norm == norm].sort_values("point")
+        height = of_norm[of_norm.stage == "x"].x3.rank(pct=True).to_numpy()
+        for column, (stage, label) in enumerate(STAGES.items()):
+            points = of_norm[of_norm.stage == stage][["x1", "x2", "x3"]].to_numpy()
+            axes = figure.add_subplot(2, 4, 4 * row + column + 1, projection="3d")
+            if not len(points):
+                axes.set_axis_off()
+                axes.text2D(0.5, 0.5, f"no {label}", ha="center", transform=axes.transAxes, color=style.GREY)
+                continue
+            _cloud(axes, points, height)
+            if (norm, stage) == ("rmsnorm", "h"):
+                label = "gain"
+            axes.set_title(f"{name}: {label}" if column == 0 else label, y=0.98)
+    key = ScalarMappable(Normalize(0, 1), "viridis")
+    place = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
+    figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **place)
+    handles = [
+        style.mark("ones vector", ls="--", lw=0.9, color="#333333"),
+        style.mark("plane orthogonal to it", ls="", marker="s", ms=7, color="#BBBBBB", alpha=0.6, mec="none"),
+    ]
+    style.legend_below(figure, handles, columns=2)
+    figure.get_layout_engine().set(w_pad=0.05, h_pad=0.02, wspace=0.02, hspace=0.08)
+    return figure
+
+
+def _cloud(axes: Axes3D, points: Float[np.ndarray, "points 3"], height: Float[np.ndarray, " points"]) -> None:
+    """Draw points coloured by `height` with the plane and the ones vector, on axes that are equal in every panel."""
+    plane_and_ones(axes, radius=2.6, reach=2.0)
+    look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
+    axes.scatter(*points.T, depthshade=False, **look)
+    box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2))
+    name_axes(axes, labelpad=-11, fontsize=6)
+    axes.tick_params(pad=-4, labelsize=5)
+    axes.set_box_aspect((1, 1, 1), zoom=1.0)
+    # The view lies between the plane's edge and its normal, so that a circle in the plane shows as one.
+    axes.view_init(elev=24, azim=8)

@@ -1,0 +1,27 @@
+"""Texts of the page: mathematics, data for its script, and the commands it prints."""
+
+import json
+import re
+from typing import Any
+
+from markupsafe import Markup, escape
+
+
+def command(target: str, options: str) -> str:
+    """The command that makes `target`; snakemake wants targets before the options that take several values.
+
+    >>> command("majority", "--configfile mine.yaml")
+    'snakemake --cores all majority --configfile mine.yaml'
+    """
+    return " ".join(word for word in ("snakemake --cores all", target, options.strip()) if word)
+
+
+def mathematics(text: str) -> Markup:
+    """The text escaped for HTML, with the subscripts of W_O and d_k and the like set as such."""
+    return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
+
+
+def script_json(value: Any) -> Markup:
+    """The value as JSON that may stand inside a script element, whatever names it holds."""
+    text = json.dumps(value, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,0 +1,70 @@
+"""Keys and queries of the experiments in three dimensions, for the view that readers turn."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from layernorm_roles.evidence.analysis.majority import geometry_of_runs, random_angle
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.claims.rules import FLAT
+from layernorm_roles.evidence.figures.colours import label, palette
+from layernorm_roles.evidence.figures.vectors import LIMIT, VIEW
+
+BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["elev"]}}
+"""Half the side of the box, and the point of view in degrees of the printed figures, with which the view starts."""
+
+KINDS = {"key": "keys", "query": "queries"}
+
+
+def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """What the page's script shows: an entry for each variant of each experiment whose vectors have three dimensions.
+
+    `vectors` is the table majority_vectors, or None if the reproduction has none.
+    """
+    if vectors is None:
+        return []
+    three = vectors[vectors.vector.map(len) == 3]
+    several = three.experiment.nunique() > 1
+    found = []
+    for experiment, part in three.groupby("experiment", sort=False):
+        colours = palette(part.variant)
+        for variant in legend_order(part.variant):
+            title = f"{experiment}, {label(variant)}" if several else label(variant)
+            runs = part[part.variant == variant]
+            found.append(
+                {
+                    "name": f"{experiment} {variant}",
+                    "label": title,
+                    "colour": colours[variant],
+                    "text": describe(title, geometry_of_runs(runs)),
+                    "runs": _runs(runs),
+                }
+            )
+    return found
+
+
+def _runs(vectors: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {"seed": int(seed), **{KINDS[kind]: _rounded(part) for kind, part in run.groupby("kind")}}
+        for seed, run in vectors.groupby("seed")
+    ]
+
+
+def describe(title: str, geometry: pd.DataFrame) -> str:
+    """One sentence on how flat the keys lie and where the queries point, from the result of `geometry_of_runs`."""
+    flat = (
+        "all keys lie on one plane through the origin"
+        if geometry.flatness.max() <= FLAT
+        else f"the keys do not lie on a plane (smallest singular value {geometry.flatness.mean():.2f} of the largest)"
+    )
+    angle = geometry.angle
+    return (
+        f"{title}, {len(geometry)} runs: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ "
+        f"best plane on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; a random direction: "
+        f"{random_angle(3):.0f}°)."
+    )
+
+
+def _rounded(vectors: pd.DataFrame) -> list[list[float]]:
+    return np.stack(vectors.sort_values("token").vector.to_numpy()).round(3).tolist()

@@ -1,0 +1,58 @@
+"""Which readable tables a reproduction has, and for each one what it is made from and its title.
+
+Snakemake imports this module while it plans the jobs, so it holds strings only and imports neither pandas nor
+pyarrow; `make` imports the module that makes a table when it is called.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """One readable table of a reproduction."""
+
+    name: str
+    """Name of the files without their ending, e.g. table_1."""
+    module: str
+    """Module of layernorm_roles.evidence.tables that makes the table; its function has the name of the table."""
+    inputs: tuple[str, ...]
+    """Parquet tables that the function takes, in this order, named as in layernorm_roles.schemas.SCHEMAS."""
+    title: str
+    """Heading on the page."""
+    kinds: tuple[str, ...] = ("csv", "md")
+    """Endings of the files: csv has the numbers in full precision, md is Markdown to read."""
+
+
+DURATIONS = Table("durations", "durations", ("durations",), "Time taken")
+"""The one table that is not made from Parquet files but from the benchmark files of the jobs."""
+
+_KEYS = ("key_selectability",)
+
+TABLES = {
+    table.name: table
+    for table in (
+        Table("convergence", "majority", ("majority_metrics",), "Steps to each test loss"),
+        Table("convergence_runs", "majority", ("majority_metrics",), "Steps of every run", kinds=("csv",)),
+        Table("table_1", "language_model", _KEYS, "Table 1"),
+        Table("table_2", "language_model", _KEYS, "Table 2"),
+        Table("table_3", "language_model", (*_KEYS, "sentence_tokens"), "Table 3"),
+        Table("table_4", "language_model", _KEYS, "Table 4"),
+        Table("statements", "statements", ("claims",), "Statements of other sources, and what was found"),
+        Table("worked_numbers", "statements", ("worked_numbers",), "The worked numbers, recomputed"),
+    )
+}
+"""The readable tables that are made from Parquet files, by name."""
+
+
+def files(table: Table) -> list[str]:
+    """The names of the files that `write` makes for a table, in the folder tables/ of a reproduction."""
+    return [f"{table.name}.{kind}" for kind in table.kinds]
+
+
+def make(table: Table, frames: Mapping[str, Any]) -> Any:
+    """The `structure.Readable` of a table, from pandas data frames given by the names of their Parquet tables."""
+    module = import_module(f"layernorm_roles.evidence.tables.{table.module}")
+    return getattr(module, table.name)(*(frames[name] for name in table.inputs))

@@ -1,0 +1,63 @@
+"""Numbers and texts as a reader writes them: digits, minus signs, powers of ten, units."""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+
+def number(value: float) -> str:
+    """Three significant digits, as a reader writes them; empty for NaN.
+
+    >>> number(1234.5), number(-0.0456), number(3.2e-16), number(float("inf")), number(1.0)
+    ('1,230', '−0.0456', '3.2\\xa0×\\xa010⁻¹⁶', '∞', '1.00')
+    """
+    if pd.isna(value):
+        return ""
+    sign = "−" if value < 0 else ""
+    size = abs(value)
+    if np.isinf(size):
+        return sign + "∞"
+    if size == 0:
+        return "0"
+    if 1e-3 <= size < 1e6:
+        return sign + (f"{float(f'{size:.3g}'):,.0f}" if size >= 99.95 else f"{size:#.3g}")
+    return sign + _power_of_ten(*f"{size:.1e}".split("e"))
+
+
+def interval(low: float, high: float) -> str:
+    """The two ends of an interval in brackets; empty if one of them is NaN."""
+    return "" if pd.isna(low) or pd.isna(high) else f"[{number(low)}, {number(high)}]"
+
+
+def with_unit(value: float, unit: str) -> str:
+    """A number followed by its unit, which brings the space before it along if there is one; empty for NaN."""
+    return number(value) + typeset(unit) if pd.notna(value) else ""
+
+
+def duration(minutes: float) -> str:
+    """A time in seconds, minutes or hours, whichever a reader would choose.
+
+    >>> duration(1.5), duration(64.37), duration(150.2)
+    ('90.0 s', '64 min', '2 h 30 min')
+    """
+    if minutes < 2:
+        return f"{60 * minutes:.1f} s"
+    rounded = round(minutes)
+    return f"{rounded} min" if rounded < 120 else f"{rounded // 60} h {rounded % 60:02d} min"
+
+
+def typeset(text: str) -> str:
+    """Minus signs, powers of ten, apostrophes, and no line break inside a difference or before a per cent sign.
+
+    >>> typeset("LayerNorm's share is -2.5 % [-3e-05, n - 1]")
+    'LayerNorm’s share is −2.5\\xa0% [−3\\xa0×\\xa010⁻⁵, n\\xa0−\\xa01]'
+    """
+    text = re.sub(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)", lambda found: _power_of_ten(*found.groups()), text)
+    text = text.replace("'", "’").replace(" %", "\u00a0%").replace(" - ", "\u00a0−\u00a0")
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
+
+
+def _power_of_ten(digits: str, power: str) -> str:
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{digits}\u00a0×\u00a010{raised}"

@@ -1,0 +1,14 @@
+"""The verdict on one claim, and the words of verdicts, for the tests of this folder."""
+
+import pandas as pd
+
+from layernorm_roles.evidence import claims
+
+REPRODUCED, NOT_REPRODUCED, CONFOUNDED, HOLDS, PARTIAL, DOES_NOT_HOLD, NOT_TESTED = map(str, claims.Verdict)
+CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
+
+
+def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
+    """The verdict on the claim `name`, and the claim's row of table `claims`."""
+    row = claims.judge(tables).set_index("claim").loc[name]
+    return row.verdict, row

@@ -1,0 +1,8 @@
+import pytest
+import tiny_world
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> tiny_world.World:
+    """The tiny reproduction, with a page in its folder."""
+    return tiny_world.make(tmp_path_factory.mktemp("results") / "tiny")

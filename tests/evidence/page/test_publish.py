@@ -1,0 +1,50 @@
+"""The kept reproduction is a whole one and nothing older."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from layernorm_roles.evidence.page import publish
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def names(world) -> list[str]:
+    shown = [
+        *world.reproduction.tables.values(),
+        *world.reproduction.figures.values(),
+        world.reproduction.durations,
+    ]
+    return [str(path.relative_to(world.folder)) for path in shown]
+
+
+def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_path):
+    kept = tmp_path / "published"
+    (kept / "figures").mkdir(parents=True)
+    (kept / "figures/figure_of_last_year.png").write_bytes(b"old")
+    publish.publish(world.folder, kept, names, world.reproduction)
+    found = contents(kept)
+    assert {name for name in found if ".sha256" not in name} == {*names, "report.html"}
+    assert {name.replace(".sha256/", "") for name in found if ".sha256" in name} == {*names, "report.html"}
+    assert all(found[name] == (world.folder / name).read_bytes() for name in names)
+    page = found["report.html"].decode()
+    assert "Reproduction “published”" in page and "--configfile" not in page
+
+
+def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays(world, names, tmp_path):
+    kept = tmp_path / "published"
+    publish.publish(world.folder, kept, names, world.reproduction)
+    before = contents(kept)
+    with pytest.raises(ValueError, match=re.escape("lacks figures/figure_99.png; run snakemake")):
+        publish.publish(world.folder, kept, [*names, "figures/figure_99.png"], world.reproduction)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(world.folder, damaged)
+    (damaged / names[0]).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"claims\.parquet: damaged"):
+        publish.publish(damaged, kept, names, world.reproduction)
+    assert before == contents(kept)

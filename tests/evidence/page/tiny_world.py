@@ -1,0 +1,135 @@
+"""A tiny reproduction with names that try to become markup."""
+
+import itertools
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from layernorm_roles import files, store
+from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.claims.rules import Verdict
+from layernorm_roles.evidence.figures import registry as figures
+from layernorm_roles.evidence.page import page as report
+from layernorm_roles.schemas import SCHEMAS
+
+HOSTILE = "<script>alert('1')</script>"
+OPTIONS = "--configfile workflow/presets/smoke.yaml"
+
+
+@dataclass(frozen=True)
+class World:
+    """A finished reproduction: its folder, what its page is made from, and the page's text."""
+
+    folder: Path
+    reproduction: report.Reproduction
+    page: str
+
+
+def png(width: int, height: int) -> bytes:
+    """A white picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\xff" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def vectors() -> pd.DataFrame:
+    """Three runs of each variant in three dimensions, flat with LayerNorm only, and one run in four dimensions."""
+    random = np.random.default_rng(0)
+    rows = []
+    for experiment, variant, size, seeds in [
+        ("three", "layernorm", 3, 3),
+        ("three", "scale", 3, 3),
+        ("three", HOSTILE, 3, 3),
+        ("d3", "layernorm", 4, 1),
+    ]:
+        for seed, kind in itertools.product(range(seeds), ("key", "query")):
+            points = random.standard_normal((10, size)) * (3 if kind == "query" else 1)
+            if kind == "key" and variant == "layernorm":
+                points -= points.mean(axis=1, keepdims=True)
+            rows += [(experiment, variant, seed, token, kind, point) for token, point in enumerate(points)]
+    return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
+
+
+def metrics() -> pd.DataFrame:
+    rows = [
+        {"experiment": "three", "variant": variant, "seed": seed, "step": step, "test_loss": 2 - step / 1000}
+        for variant, seed, step in itertools.product(("layernorm", HOSTILE), (0, 1), (0, 2000))
+    ]
+    frame = pd.DataFrame(rows).reindex(columns=SCHEMAS["majority_metrics"].names, fill_value=0.0)
+    return frame
+
+
+def claims() -> pd.DataFrame:
+    """A row for each claim with numbers, a control and a hostile reason; the verdicts take turns."""
+    frame = pd.DataFrame(
+        {
+            "claim": claim.name,
+            "source": claim.source,
+            "statement": claim.statement,
+            "setting": "twice as many seeds",
+            "paper_value": claim.paper_value,
+            "statistic": claim.statistic,
+            "measured": 3.25,
+            "ci_low": 2.5,
+            "ci_high": 4.0,
+            "control": claim.control,
+            "control_measured": 1.125,
+            "control_low": -0.875,
+            "control_high": 1.375,
+            "n_seeds": 3,
+            "verdict": str(verdict),
+            "reason": f"It is so {HOSTILE} & \"quoted\" 'too'.",
+            "rule_fixed": "before",
+        }
+        for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)
+    )
+    numbers = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
+    frame.loc[frame.verdict == Verdict.NOT_TESTED, numbers] = np.nan
+    return frame
+
+
+def settings() -> dict:
+    """One experiment in three dimensions whose name tries to become markup in the captions."""
+    experiment = {
+        "d_model": 3,
+        "sampling": "uniform",
+        "split": "rows",
+        "sequence_length": 30,
+        "classes": 10,
+        "steps": 2000,
+        "seeds": {"layernorm": 3, "scale": 3},
+    }
+    return {"majority": {"three": experiment, HOSTILE: experiment}}
+
+
+def make(folder: Path) -> World:
+    """Write the tiny reproduction to `folder`, with its page in report.html."""
+    source = {"config": '{"note": "</pre>&amp;"}', "device": HOSTILE, "git_commit": "0123456789abcdef"}
+    frames = {"claims": claims(), "majority_metrics": metrics(), "majority_vectors": vectors()}
+    for name, frame in frames.items():
+        store.write(frame, name, folder / f"parquet/{name}.parquet", source)
+    pictures = {}
+    for number, name in enumerate(figures.figures(settings()["majority"])):
+        pictures[name] = folder / f"figures/{number}.png"
+        with files.atomic_write(pictures[name]) as path:
+            path.write_bytes(png(700, 400))
+    durations = folder / "tables/durations.csv"
+    files.write_text(durations, "rule,jobs,wall_minutes,largest_memory_mb\ntrain,7,90.0,512.0\n")
+    reproduction = report.Reproduction(
+        name=HOSTILE,
+        tables={name: folder / f"parquet/{name}.parquet" for name in frames},
+        figures=pictures,
+        settings=settings(),
+        durations=durations,
+        options=OPTIONS,
+    )
+    report.write(reproduction, folder / "report.html")
+    return World(folder, reproduction, (folder / "report.html").read_text(encoding="utf-8"))

@@ -1,0 +1,118 @@
+"""Sentences and tokens as readers see them, and their rendering as Markdown."""
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from layernorm_roles.evidence.tables import output, structure, typography
+from layernorm_roles.evidence.tables.structure import Column, Grid, Sentences, Span, sentence, token_text
+
+AWKWARD = [
+    "a | b",
+    "2 * 3 * 4",
+    "**bold** and _not_ d_k",
+    "<script>alert(1)</script> <b>",
+    "&lt; &amp;",
+    "[link](address) and [1.0, 2.0]",
+    "back\\slash \\| and `code`",
+    "~~gone~~",
+    "# no heading",
+    "1. no list",
+    "- no list",
+    "> no quotation",
+    "[ ] no task",
+    "two\nlines",
+]
+
+
+def visible(markdown: str) -> list[str]:
+    """The text of every cell, paragraph and bullet that a reader of the Markdown sees."""
+    found = []
+    for token in MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(markdown):
+        if token.type == "inline":
+            assert {child.type for child in token.children} <= {
+                "text",
+                "strong_open",
+                "strong_close",
+                "html_inline",
+            }
+            found.append("".join(child.content for child in token.children if child.type == "text"))
+    return found
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_awkward_text_reads_in_markdown_as_it_is(text):
+    shown = text.replace("\n", " ")
+    parts = [text, Grid((Column(text), Column("n", right=True)), [[text, "1"], ["x", text]])]
+    assert visible(output.markdown(parts)) == [shown, shown, "n", shown, "1", "x", shown]
+    (bullet,) = visible(output.markdown([Sentences([sentence([(text, False)])])]))
+    assert bullet == shown
+
+
+def test_numbers_are_aligned_to_the_right():
+    table = Grid((Column("name"), Column("share", right=True)), [["a", "1.0"]])
+    assert (
+        output.markdown([table, "After it."])
+        == "| name | share |\n| --- | ---: |\n| a | 1.0 |\n\nAfter it.\n"
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab(*.− \ufffd|_", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=8
+    )
+)
+def test_markdown_shows_a_sentence_whole_with_its_marked_characters_bold(tokens):
+    spans = sentence(tokens)
+    plain = "".join(text for text, _ in spans).strip()
+    shown = visible(output.markdown([Sentences([spans])]))
+    assert "".join(shown) == plain
+    bold, inside = "", 0
+    for token in MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(
+        output.markdown([Sentences([spans])])
+    ):
+        for child in token.children or []:
+            inside += child.type == "strong_open" or child.content == "<b>"
+            inside -= child.type == "strong_close" or child.content == "</b>"
+            bold += child.content if inside and child.type == "text" else ""
+    assert bold == "".join(span.text for span in spans if span.marked)
+
+
+def test_bullets_stand_one_a_line():
+    spans = [[Span("one ", False), Span("two", True)], [Span("1. three", False)]]
+    assert output.markdown([Sentences(spans)]) == "- one **two**\n- 1\\. three\n"
+
+
+def test_a_character_split_among_tokens_has_one_sign_and_is_marked_if_a_part_is():
+    tokens = [
+        ("Bronis", False),
+        ("\ufffd", False),
+        ("\ufffda", True),
+        ("w", False),
+        (" \ufffd", False),
+        ("\ufffd", False),
+    ]
+    assert sentence(tokens) == [Span("Bronis", False), Span("□a", True), Span("w □", False)]
+
+
+def test_spaces_and_line_breaks_are_not_marked():
+    assert sentence([(" al", True), (" or", True), ("\n", True)]) == [
+        Span(" ", False),
+        Span("al", True),
+        Span(" ", False),
+        Span("or", True),
+        Span(" ", False),
+    ]
+
+
+def test_tokens_that_differ_by_a_space_look_different():
+    assert len({token_text(token) for token in ("al", " al", "  al", "al ")}) == 4
+
+
+@pytest.mark.parametrize("module", [output, structure, typography])
+def test_examples_in_the_docstrings(module):
+    done = doctest.testmod(module)
+    assert done.attempted and not done.failed
