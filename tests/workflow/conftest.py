@@ -26,7 +26,7 @@ class Checkout:
         (self.folder / "tiny.yaml").write_text(yaml.safe_dump(settings))
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
-        """Run it with two cores and the test's settings; the copy's package comes before the installed one."""
+        """Run snakemake in the copy, on two cores and with the test's settings; its package hides the installed one."""
         command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments, "--configfile", "tiny.yaml"]
         environment = os.environ | {"PYTHONPATH": str(self.folder / "src")}
         return subprocess.run(

@@ -29,14 +29,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from layernorm_roles import checkpoint, store
-from layernorm_roles.text import manifest
+from layernorm_roles import checkpoint, files
 
 ROOT = Path(__file__).parents[2]
 DAMAGED = {
     "Parquet": ("*.parquet",),
     "weights": ("initial.safetensors", "final.safetensors", "weights.safetensors"),
     "checkpoint": ("checkpoint.safetensors",),
+    "checksum": (f"{files.CHECKSUMS}/*",),
     "dataset": ("training.npy", "validation.npy", "tokenizer.json", "manifest.json", "data/**/*.parquet"),
 }
 MOST_STARTS = 6
@@ -48,7 +48,7 @@ class Missed(Exception):
 
 
 class Run:
-    """One `snakemake` command in `folder`, a checkout with the configuration tiny.yaml, of the run called `name`."""
+    """One `snakemake` command in `folder`, a checkout with the configuration tiny.yaml, of the reproduction `name`."""
 
     def __init__(self, folder: Path, name: str, targets: tuple[str, ...] = ()):
         self.folder, self.targets = folder, targets
@@ -60,7 +60,7 @@ class Run:
         return (self.folder / "output.txt").read_text()
 
     def start(self, *arguments: str) -> None:
-        """Start it, in a session of its own, so that nothing else is ever signalled."""
+        """Start the command in a new session, so that no other process is ever signalled."""
         command = [sys.executable, "-m", "snakemake", *(arguments or self.targets)]
         command += ["--cores", "2", "--configfile", "tiny.yaml"]
         path = os.pathsep.join(str(self.folder / name) for name in ("site", "src"))
@@ -75,7 +75,7 @@ class Run:
             )
 
     def end(self) -> bool:
-        """Wait for its end; was it successful?"""
+        """Wait for the end of the command, and return whether it was successful."""
         return self.process.wait(timeout=900) == 0
 
     def do(self, *arguments: str) -> bool:
@@ -83,7 +83,7 @@ class Run:
         return self.end()
 
     def processes(self, script: str = "") -> list[int]:
-        """Living processes of the run's session whose command has `script` in it."""
+        """Ids of the living processes of the run's session whose command has `script` in it."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -106,7 +106,8 @@ class Run:
     def files(self, *patterns: str) -> list[Path]:
         """Finished files of the results."""
         found = {file for pattern in patterns for file in self.results.rglob(pattern) if file.is_file()}
-        return sorted(file for file in found if not file.name.startswith("."))
+        hidden = {file for file in found if file.name.startswith(".") or file.parent.name == files.CHECKSUMS}
+        return sorted(found - hidden if patterns != DAMAGED["checksum"] else found)
 
     def clear(self) -> None:
         if (self.folder / "results").is_mount():
@@ -121,7 +122,7 @@ class Run:
             if self.do():
                 return did
             named = re.findall(r"^error: (\S+): .*?delete (?:it|them) and run again", self.output, re.M)
-            if "`snakemake --unlock`, then the same command again" in self.output:
+            if "It can be removed with the --unlock argument" in self.output:
                 assert self.do("--unlock"), self.output
                 did.append("unlocked")
             elif named:
@@ -194,10 +195,10 @@ def damage(what: str, how: str) -> Fault:
         run.end()
         while run.processes():
             time.sleep(0.1)
-        files = [file for file in run.files(*DAMAGED[what]) if file.stat().st_size]
-        if not files:  # a checkpoint, removed between the two looks
+        candidates = [file for file in run.files(*DAMAGED[what]) if file.stat().st_size]
+        if not candidates:  # a checkpoint, removed between the two looks
             raise Missed
-        file = rng.choice(files)
+        file = rng.choice(candidates)
         before, content = file.stat(), bytearray(file.read_bytes())
         position = rng.randrange(len(content))
         if how == "cut":
@@ -206,7 +207,11 @@ def damage(what: str, how: str) -> Fault:
             content[position] ^= 1 << rng.randrange(8)
         file.write_bytes(content)
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        return Done(f"{file.relative_to(run.results)}, byte {position} of {before.st_size}", file)
+        what_happened = f"{file.relative_to(run.results)}, byte {position} of {before.st_size}"
+        # A reader names the file whose checksum it cannot confirm.
+        return Done(
+            what_happened, file.parent.parent / file.name if file.parent.name == files.CHECKSUMS else file
+        )
 
     return Fault(f"{what} {how}", do)
 
@@ -310,7 +315,7 @@ class Trials:
             paths = [str((self.run.results / name).relative_to(self.run.folder)) for name in lost]
             assert self.run.do(*paths), self.run.output[-3000:]
             different = differences(self.reference, self.run.results)
-        partial = [file for file in self.run.results.rglob(".*") if file.is_file()]
+        partial = [file for file in self.run.results.rglob(".*.partial*") if file.is_file()]
         return Outcome(done, [*did, *(["temporary files left"] if partial else [])], different)
 
 
@@ -319,8 +324,9 @@ def differences(one: Path, other: Path) -> dict[Path, str]:
     found = {}
     for file in sorted(file for file in one.rglob("*") if file.is_file()):
         name = file.relative_to(one)
-        if name.parts[0] in ("logs", "benchmarks", "report.html") or file.stem == "durations":
-            continue  # what tells the time
+        timed = name.parts[0] in ("logs", "benchmarks", "report.html") or file.stem == "durations"
+        if timed or file.parent.name == files.CHECKSUMS:
+            continue  # what tells the time, and checksums of files that hold it
         if not (other / name).exists():
             found[name] = "missing"
         elif content(file) != content(other / name):
@@ -332,16 +338,16 @@ def content(file: Path) -> bytes:
     """A file's bytes; of weights the tensors, of a Parquet file the columns but for `seconds`; none if damaged."""
     if file.suffix == ".safetensors":
         try:
-            tensors, about = checkpoint.load(file)
+            tensors, facts = checkpoint.load(file)
         except ValueError:
             return b""
         listed = {name: (str(tensor.dtype), tensor.tolist()) for name, tensor in tensors.items()}
-        return json.dumps([listed, about], sort_keys=True).encode()
+        return json.dumps([listed, facts], sort_keys=True).encode()
     if file.suffix != ".parquet":
         return file.read_bytes()
     try:
-        table = pq.ParquetFile(file, page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError):
+        table = pq.ParquetFile(pa.BufferReader(files.read_bytes(file))).read()
+    except (pa.ArrowException, OSError, ValueError):
         return b""
     columns = {name: table[name] for name in table.column_names if name != "seconds"}
     sink, bare = pa.BufferOutputStream(), pa.table(columns).combine_chunks()
@@ -351,17 +357,10 @@ def content(file: Path) -> bytes:
 
 
 def is_damaged(file: Path) -> bool:
-    """Does the reader of this kind of file refuse it?"""
+    """Whether the reader of this kind of file refuses `file`."""
     try:
-        if file.suffix == ".parquet":
-            store.read(file, store.about(file)["table"])
-        elif file.suffix == ".safetensors":
-            checkpoint.load(file)
-        elif file.name == manifest.NAME:
-            manifest.read(file)
-        else:
-            manifest.verify(file)
-    except (ValueError, KeyError):
+        files.verify(file)
+    except ValueError:
         return True
     return False
 
@@ -373,11 +372,11 @@ def configuration() -> dict:
     majority, model = smoke["majority"], smoke["language_model"]
     for experiment in majority.values():
         experiment["seeds"] = few | {"layernorm": 1}
-    majority["d8"] |= {"steps": 1500, "metrics_every": 100, "checkpoint_every": 50}
+    majority["d8"] |= {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50}
     majority["d8"]["seeds"] |= {"layernorm": 2, "scale_released": 1}
     majority["d3"]["seeds"] = {"layernorm": 1, "scale_released": 0, "scale": 0, "none": 1}
     majority["d8_uniform"]["seeds"] = {"layernorm": 1, "scale_released": 0, "scale": 0}
-    model["gpt"] |= {"context": 256, "steps": 60, "checkpoint_every": 5}
+    model["gpt"] |= {"context_length": 256, "steps": 60, "checkpoint_every": 5}
     model["gpt"]["seeds"] = {"layernorm": 1, "projection": 1, "none": 0, "scale": 0, "layernorm_qk": 0}
     model["bert"] |= {"checkpoint_every": 5, "seeds": {"none": 1, "layernorm": 0}}
     smoke["text"]["long"] |= {"shortest": 192, "longest": 256}

@@ -5,7 +5,13 @@ import random
 import faults
 import pytest
 
-FEW = {"sequences": 300, "batch": 100, "schedule_steps": 6000, "metrics_every": 500, "checkpoint_every": 25}
+FEW = {
+    "sequences": 300,
+    "batch_size": 100,
+    "schedule_steps": 6000,
+    "evaluate_every": 500,
+    "checkpoint_every": 25,
+}
 TINY = {
     "name": "tiny",
     "device": "cpu",

@@ -1,153 +1,107 @@
-# Shared by all stages, the checked configuration, the run's folder, and what an edit of the code makes again.
-import ast
-import atexit
-import hashlib
-import importlib.util
+# Shared by all stages: the checked settings, the plan made of them, and the versions of the code behind a result.
 import sys
 from functools import cache
 from pathlib import Path
 
-import layernorm_roles
-from layernorm_roles.config import check, gpus, norm_class
+from layernorm_roles import planning, provenance
+from layernorm_roles.evidence.tables import registry as tables_registry
 
-SOURCE = Path(layernorm_roles.__file__).parent
+# The folder workflow/ of this repository. It is not below the working directory with `snakemake -s .../Snakefile
+# -d elsewhere`, or when another workflow uses this one as a module.
+WORKFLOW = Path(str(workflow.current_basedir)).parent
+SOURCE = Path(planning.__file__).parent
 
 try:
-    check(config, Path(workflow.basedir) / "workflow/schemas/config.schema.yaml")
+    PLAN = planning.Plan(planning.configured(WORKFLOW.parent / "config.yaml", config))
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
 
-if workflow.is_main_process and "--unlock" not in sys.argv and any(Path(".snakemake/locks").glob("*")):
-    # Below Snakemake's own, longer words.
-    atexit.register(
-        print,
-        "\na run in this folder goes on, or was killed: if it was, `snakemake --unlock`, then the same command again",
-        file=sys.stderr,
-    )
-
-RUN = f"results/{config['name']}"
-
-
-def without_docstrings(tree):
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-            and ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:]
-    return tree
+RUN = PLAN.folder
+PLAIN = PLAN.plain
 
 
 @cache
-def hash_of(*files):
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(ast.dump(without_docstrings(ast.parse(file.read_text()))).encode())
-    return digest.hexdigest()[:16]
+def code(script, *modules):
+    """A hash of the code that a script in workflow/scripts/ reaches by its imports, and of that of `modules`.
 
-
-def code(*modules):
-    """A hash of what the named modules or packages of src/layernorm_roles compute.
-
-    Given to a step as a parameter, so that an edit makes its outputs again; comments and docstrings do not count.
+    `modules` are paths below src/layernorm_roles of modules that the script imports only by a name made at run time.
     """
-    paths = [SOURCE / module for module in modules]
-    return hash_of(
-        *(f for p in paths for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p.with_suffix(".py")]))
-    )
-
-
-def files_hash(*patterns):
-    """The same for the package's files that are not Python."""
-    files = [file for pattern in patterns for file in sorted(SOURCE.glob(pattern))]
-    return [hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files]
-
-
-def command_options(wildcards):
-    """What a `snakemake` command needs to mean this run, as far as its name tells: the file of its configuration."""
-    if wildcards.run in ("default", "published"):
-        return ""
-    preset = f"workflow/presets/{wildcards.run}.yaml"
-    return f" --configfile {preset if Path(preset).exists() else 'FILE'}"
-
-
-def norm_code(variant):
-    """The same for the module of a normalisation of one's own; None for the built-in ones."""
-    if variant not in config["norms"]:
-        return None
-    source, _, _ = config["norms"][variant].partition(":")
-    return hash_of(Path(importlib.util.find_spec(source).origin))
-
-
-def device():
-    return "cuda" if gpus(config) else "cpu"
+    return provenance.code_version(WORKFLOW / "scripts" / script, *(SOURCE / module for module in modules))
 
 
 def memory(megabytes, beside_gpu=None):
-    """What a job asks of a cluster, in MB: `beside_gpu` where it uses a GPU; each retry asks for twice as much."""
-    first = beside_gpu if beside_gpu and gpus(config) else megabytes
+    """A function that gives Snakemake the memory that a job asks of a cluster, in MB; each retry asks for twice as much.
+
+    The job asks for `beside_gpu` instead of `megabytes` where training uses a GPU.
+    """
+    first = beside_gpu if beside_gpu and PLAN.gpus else megabytes
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 
-def runs(part, file, *groups):
-    """`file` of every run of the experiments or models `groups` (all, if none are named) of a part of the configuration."""
-    return [
-        f"{RUN}/runs/{part}/{group}/{variant}/seed_{seed}/{file}"
-        for group in groups or config[part]
-        for variant, seeds in config[part][group]["seeds"].items()
-        for seed in range(seeds)
-    ]
+def job_files(kind, rule, runs=()):
+    """The paths of the logs or benchmarks (`kind`) of a rule: one for each of `runs`, or a single one without runs."""
+    ending = {"logs": "log", "benchmarks": "tsv"}[kind]
+    names = [f"{rule}/{run}" for run in runs] if runs else [rule]
+    return [f"{RUN}/{kind}/{name}.{ending}" for name in names]
 
 
-def drawings(category, *names, caption="{name}"):
-    """Figures of any run, as PNG, which `snakemake --report` shows with its caption, and as PDF; in pairs.
+def parquet(folder, tables):
+    """The Parquet files of tables in the folder of a reproduction, by the name of the table."""
+    return {table: f"{folder}/parquet/{table}.parquet" for table in tables}
 
-    `caption` is a file of report/; Snakemake takes no wildcards there, but renders the file with the job's params.
-    """
+
+def figure_files(folder, names):
+    """The PNG and PDF files of the figures called `names`, in the folder of a reproduction."""
+    return expand(f"{folder}/figures/{{name}}.{{kind}}", name=names, kind=["png", "pdf"])
+
+
+def drawn(folder, figures):
+    """The files of figures as outputs of a rule, PNG and PDF in turn; `snakemake --report` shows the PNG and its caption."""
     files = []
-    for name in names:
-        png, pdf = f"results/{{run}}/figures/{name}.png", f"results/{{run}}/figures/{name}.pdf"
-        labels = {"figure": name}
-        text = f"../report/{caption.format(name=name)}.rst"
-        files += [report(png, caption=text, category=category, labels=labels), pdf]
+    for name, figure in figures.items():
+        png, pdf = figure_files(folder, [name])
+        labels = {"figure": name, "caption": figure.caption}
+        files += [report(png, category=figure.category, labels=labels), pdf]
     return files
 
 
-def jobs_of_many_runs():
-    """(name, experiment, runs) of the majority jobs that train several runs, each a (variant, seed).
-
-    It takes many runs to fill a GPU, which gets an experiment's all at once. On a CPU, starting a process takes longer
-    than a short run, so `seeds_per_job` seeds of a variant may share one. Every run has its own files, as if alone;
-    but whatever is added to a job trains all of its runs again.
-    """
-    jobs = []
-    for experiment, task in config["majority"].items():
-        size, variants = task["seeds_per_job"], task["seeds"].items()
-        if device() != "cpu":
-            jobs.append(
-                (experiment, experiment, [(v, seed) for v, seeds in variants for seed in range(seeds)])
-            )
-        elif size > 1:
-            for variant, seeds in variants:
-                for first in range(0, seeds, size):
-                    share = range(first, min(first + size, seeds))
-                    jobs.append(
-                        (f"{experiment}_{variant}_{first}", experiment, [(variant, s) for s in share])
-                    )
-    return [job for job in jobs if job[2]]
+def by_module(entries):
+    """The entries of a registry of figures or tables, grouped by the module that makes them."""
+    modules = {entry.module: {} for entry in entries.values()}
+    for name, entry in entries.items():
+        modules[entry.module][name] = entry
+    return modules
 
 
-def settings(part, wildcard):
-    """What one run computes: not who else is compared with it, so that more seeds keep the runs that are there."""
-    return lambda wildcards: {
-        key: value
-        for key, value in config[part][wildcards[wildcard]].items()
-        if key not in ("seeds", "seeds_per_job")
-    }
+def readable(folder, tables):
+    """The files of readable tables: CSV for programs and Markdown for readers."""
+    return [f"{folder}/tables/{file}" for table in tables.values() for file in tables_registry.files(table)]
+
+
+def of_category(category):
+    """The PNG and PDF files of this reproduction's figures of one category."""
+    return figure_files(RUN, [name for name, figure in PLAN.figures().items() if figure.category == category])
+
+
+def of_module(*modules):
+    """The files of this reproduction's readable tables that `modules` of evidence/tables make."""
+    tables = {name: table for name, table in tables_registry.TABLES.items() if table.module in modules}
+    return readable(RUN, tables)
+
+
+# The benchmark files of all jobs that compute a result, from which the durations are tabulated.
+BENCHMARKS = []
 
 
 wildcard_constraints:
-    run=r"[A-Za-z0-9][A-Za-z0-9_-]*",
     experiment=r"[a-z][a-z0-9_]*",
     variant=r"[a-z][a-z0-9_]*",
     seed=r"\d+",
+
+
+onstart:
+    # Snakemake's limit of jobs a second leaves a timer behind every finished job; each wakes the scheduler once a
+    # second for the rest of the run, a tenth of a core after a hundred jobs. Only clusters need the limit. The
+    # attribute is not public: pyproject.toml pins Snakemake's major version, and a test looks for it.
+    if workflow.local_exec:
+        workflow.scheduler.job_rate_limiter = None

@@ -1,113 +1,185 @@
-# The verdict on every claim, the page that shows them, and the kept run in results/published/.
-RUN_TABLES = [
+# Verdicts, figures, readable tables and the page: for this reproduction, and again for the kept one, results/published/,
+# of whose Parquet tables the rules make claims.parquet alone.
+RESULT_TABLES = [
     "majority_metrics",
     "majority_vectors",
     "random_keys",
     "random_keys_precision",
     *LANGUAGE_MODEL_TABLES,
-    *STATEMENTS,
+    *STATEMENT_TABLES,
 ]
-RUN_FIGURES = [
-    *(f"figure_{name}" for name in [*MAJORITY_FIGURES, *RANDOM_KEYS_FIGURES, *LANGUAGE_MODEL_FIGURES]),
-    *(f"statement_{name}" for name in STATEMENTS),
+KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
+
+# Modules that write_page.py imports by a name made at run time: the page sets the readable tables in HTML.
+TABLE_MODULES = [
+    f"evidence/tables/{module}.py"
+    for module in [*by_module(tables_registry.TABLES), tables_registry.DURATIONS.module]
 ]
-READABLE_TABLES = [
-    "convergence",
-    *(f"table_{number}" for number in [1, 2, 3, 4]),
-    "statements",
-    "worked_numbers",
+
+# For each of the two reproductions: its folder, the prefix of its rules' names, its figures, Parquet tables and settings.
+REPRODUCTIONS = [
+    (RUN, "", PLAN.figures(), RESULT_TABLES, PLAIN),
+    (KEPT.folder, "published_", KEPT.figures(), KEPT.tables(), KEPT.plain),
 ]
-DRAWN = [
-    *expand("figures/{name}.{kind}", name=RUN_FIGURES, kind=["png", "pdf"]),
-    *expand("tables/{name}.{kind}", name=READABLE_TABLES, kind=["csv", "md"]),
-    "tables/convergence_runs.csv",
-]
-CAPTIONS = "workflow/report"
+
+for FOLDER, PREFIX, FIGURES, TABLES, SETTINGS in REPRODUCTIONS:
+
+    rule:
+        name:
+            f"{PREFIX}claims"
+        input:
+            **parquet(FOLDER, TABLES),
+        output:
+            f"{FOLDER}/parquet/claims.parquet",
+        log:
+            f"{FOLDER}/logs/claims.log",
+        benchmark:
+            f"{FOLDER}/benchmarks/claims.tsv"
+        params:
+            code=code("judge_claims.py"),
+        script:
+            "../scripts/judge_claims.py"
+
+    for MODULE, ENTRIES in by_module(FIGURES).items():
+
+        rule:
+            name:
+                f"{PREFIX}figures_{MODULE.replace('.', '_')}"
+            input:
+                **parquet(FOLDER, sorted({table for entry in ENTRIES.values() for table in entry.tables})),
+            output:
+                drawn(FOLDER, ENTRIES),
+            log:
+                f"{FOLDER}/logs/figures/{MODULE}.log",
+            benchmark:
+                f"{FOLDER}/benchmarks/figures/{MODULE}.tsv"
+            params:
+                settings={part: SETTINGS[part] for part in ("majority", "language_model", "random_keys")},
+                code=code("draw_figures.py", f"evidence/figures/{MODULE.replace('.', '/')}.py"),
+            script:
+                "../scripts/draw_figures.py"
+
+    for MODULE, ENTRIES in by_module(tables_registry.TABLES).items():
+
+        rule:
+            name:
+                f"{PREFIX}tables_{MODULE}"
+            input:
+                **parquet(FOLDER, sorted({table for entry in ENTRIES.values() for table in entry.inputs})),
+            output:
+                readable(FOLDER, ENTRIES),
+            log:
+                f"{FOLDER}/logs/tables/{MODULE}.log",
+            benchmark:
+                f"{FOLDER}/benchmarks/tables/{MODULE}.tsv"
+            params:
+                code=code("write_tables.py", f"evidence/tables/{MODULE}.py"),
+            script:
+                "../scripts/write_tables.py"
+
+    rule:
+        name:
+            f"{PREFIX}page"
+        input:
+            **parquet(FOLDER, ["claims", *TABLES]),
+            figures=[f"{FOLDER}/figures/{name}.png" for name in FIGURES],
+            durations=f"{FOLDER}/tables/durations.csv",
+        output:
+            f"{FOLDER}/report.html",
+        log:
+            f"{FOLDER}/logs/page.log",
+        benchmark:
+            f"{FOLDER}/benchmarks/page.tsv"
+        params:
+            tables=["claims", *TABLES],
+            figures=[*FIGURES],
+            settings=SETTINGS,
+            options=planning.command_options(Path(FOLDER).name, WORKFLOW / "presets"),
+            code=code("write_page.py", *TABLE_MODULES),
+        script:
+            "../scripts/write_page.py"
 
 
-rule claims:
+rule durations:
     input:
-        # Of a kept run those tables that it has: a claim without its table is not tested.
-        lambda wildcards: [
-            path
-            for path in expand("results/{run}/parquet/{table}.parquet", run=wildcards.run, table=RUN_TABLES)
-            if wildcards.run == config["name"] or Path(path).exists()
-        ],
+        # When these tables are made, so are the benchmark files of all jobs that compute.
+        **parquet(RUN, RESULT_TABLES),
     output:
-        "results/{run}/parquet/claims.parquet",
+        csv=f"{RUN}/tables/durations.csv",
+        md=f"{RUN}/tables/durations.md",
+        png=f"{RUN}/figures/durations.png",
+        pdf=f"{RUN}/figures/durations.pdf",
     log:
-        "results/{run}/logs/claims.log",
-    benchmark:
-        "results/{run}/benchmarks/claims.tsv"
+        f"{RUN}/logs/durations.log",
     params:
-        code=code(
-            "evidence/claims", "evidence/majority", "evidence/statistics", "evidence/statement_findings"
-        ),
-        words=files_hash("evidence/claims/*.yaml", "evidence/*.yaml"),
+        benchmarks=BENCHMARKS,
+        code=code("write_durations.py", "evidence/figures/durations.py", "evidence/tables/durations.py"),
     script:
-        "../scripts/judge_claims.py"
+        "../scripts/write_durations.py"
 
 
-rule page:
-    input:
-        expand("results/{{run}}/figures/{name}.png", name=RUN_FIGURES),
-        expand("results/{{run}}/tables/{name}.md", name=READABLE_TABLES),
-        claims="results/{run}/parquet/claims.parquet",
-        captions=expand(f"{CAPTIONS}/{{name}}.rst", name=RUN_FIGURES),
+rule settings:
     output:
-        "results/{run}/report.html",
+        f"{RUN}/settings.json",
     log:
-        "results/{run}/logs/page.log",
+        f"{RUN}/logs/settings.log",
     params:
-        options=command_options,
-        code=code("evidence/report", "evidence/claims", "evidence/durations", "evidence/style"),
-        page=files_hash("evidence/page/*", "evidence/claims/*.yaml"),
+        settings=PLAIN,
+        code=code("write_settings.py"),
     script:
-        "../scripts/write_page.py"
+        "../scripts/write_settings.py"
 
 
-rule evidence:
-    input:
-        f"{RUN}/report.html",
-
-
-# The kept run. Nothing here trains: its Parquet tables are files that no rule makes.
-rule published_figures:
-    input:
-        expand("results/published/{file}", file=DRAWN),
-
-
-rule published_report:
-    input:
-        "results/published/report.html",
-
-
-localrules:
-    publish,
-    readme,
-
-
-# No inputs, so that an unfinished run is refused instead of finished.
+# `publish` has no inputs, so that an unfinished reproduction is refused instead of finished.
 rule publish:
+    """Replace results/published/ by this reproduction, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
     params:
         run=RUN,
+        kept=KEPT.folder,
+        settings=PLAIN,
+        tables=["claims", *RESULT_TABLES],
+        figures=[*PLAN.figures()],
         files=[
-            *expand("parquet/{table}.parquet", table=[*RUN_TABLES, "claims"]),
-            *DRAWN,
+            "settings.json",
+            *expand("parquet/{table}.parquet", table=["claims", *RESULT_TABLES]),
+            *expand("figures/{name}.{kind}", name=[*PLAN.figures(), "durations"], kind=["png", "pdf"]),
+            *expand(
+                "tables/{file}",
+                file=[f for t in tables_registry.TABLES.values() for f in tables_registry.files(t)],
+            ),
             *multiext("tables/durations", ".csv", ".md"),
-            *multiext("figures/durations", ".png", ".pdf"),
         ],
-        captions=CAPTIONS,
     script:
         "../scripts/publish.py"
 
 
-rule readme:
-    input:
-        "results/published/parquet/claims.parquet",
+rule check:
+    """Compare every file of this reproduction with its checksum, and name those to delete."""
     log:
-        "results/published/logs/readme.log",
+        f"{RUN}/logs/check.log",
+    params:
+        run=RUN,
+    script:
+        "../scripts/check_files.py"
+
+
+rule readme:
+    """Put the verdicts of results/published/, and the tree of the package, into README.md."""
+    input:
+        f"{KEPT.folder}/parquet/claims.parquet",
+    log:
+        f"{KEPT.folder}/logs/readme.log",
+    params:
+        package=str(SOURCE),
+        code=code("update_readme.py"),
     script:
         "../scripts/update_readme.py"
+
+
+localrules:
+    settings,
+    publish,
+    check,
+    readme,

@@ -1,8 +1,7 @@
-# The language models (Figure 4, Tables 1 to 4): training, key verdicts, aggregation, figures and tables.
+# The language models (Figure 4, Tables 1 to 4): training, verdicts on their keys, activations, aggregation.
 LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{{model}}/{{variant}}/seed_{{seed}}"
 
-
-# Each table of the whole run, and the files and models it is made of.
+# For each table that is collected from runs: its schema, the file in the folder of a run, and the models whose runs count.
 LANGUAGE_MODEL_TABLES = {
     "language_model_metrics": ("language_model_metrics", "metrics.parquet", "gpt"),
     "bert_metrics": ("language_model_metrics", "metrics.parquet", "bert"),
@@ -17,10 +16,11 @@ wildcard_constraints:
 
 rule language_model_train:
     input:
-        **{
-            name: rules.text.output[name]
-            for name in ("tokenizer", "training", "validation", "contexts", "manifest")
-        },
+        tokenizer=rules.text.output.tokenizer,
+        training=rules.text.output.training,
+        validation=rules.text.output.validation,
+        contexts=rules.text.output.contexts,
+        manifest=rules.text.output.manifest,
     output:
         initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
         final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",
@@ -31,23 +31,23 @@ rule language_model_train:
         f"{RUN}/benchmarks/language_model_train/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        gpu=gpus(config),
+        gpu=PLAN.gpus,
         mem_mb=memory(1500, beside_gpu=4000),
         runtime="6h",
     params:
-        settings=settings("language_model", "model"),
-        norm=lambda wildcards: norm_class(config, wildcards.variant),
-        norm_code=lambda wildcards: norm_code(wildcards.variant),
-        device=device(),
-        code=code("language_model", "checkpoint", "gpu", "norms", "text"),
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
+        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
+        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
+        device=PLAN.device,
+        code=code("train_language_model.py"),
     script:
         "../scripts/train_language_model.py"
 
 
 rule language_model_keys:
     input:
-        initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
-        final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",
+        initial=rules.language_model_train.output.initial,
+        final=rules.language_model_train.output.final,
         tokenizer=rules.text.output.tokenizer,
         contexts=rules.text.output.contexts,
         manifest=rules.text.output.manifest,
@@ -63,17 +63,43 @@ rule language_model_keys:
         mem_mb=memory(1500),
         runtime="2h",
     params:
-        settings=settings("language_model", "model"),
-        norm=lambda wildcards: norm_class(config, wildcards.variant),
-        norm_code=lambda wildcards: norm_code(wildcards.variant),
-        code=code("language_model", "checkpoint", "gpu", "norms", "text", "selectability"),
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
+        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
+        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
+        code=code("collect_keys.py"),
     script:
         "../scripts/collect_keys.py"
 
 
+rule language_model_activations:
+    input:
+        final=rules.language_model_train.output.final,
+        tokenizer=rules.text.output.tokenizer,
+        contexts=rules.text.output.contexts,
+        manifest=rules.text.output.manifest,
+    output:
+        f"{LANGUAGE_MODEL_RUN}/activations.safetensors",
+    log:
+        f"{RUN}/logs/language_model_activations/{{model}}/{{variant}}/seed_{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/language_model_activations/{{model}}/{{variant}}/seed_{{seed}}.tsv"
+    threads: 1
+    resources:
+        mem_mb=memory(2000),
+    params:
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
+        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
+        block_contexts=PLAIN["statements"]["fusion"]["contexts"],
+        head_contexts=PLAIN["statements"]["score_scale"]["contexts"],
+        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
+        code=code("record_activations.py"),
+    script:
+        "../scripts/record_activations.py"
+
+
 rule language_model_tables:
     input:
-        lambda wildcards: runs("language_model", *LANGUAGE_MODEL_TABLES[wildcards.file][1:]),
+        lambda wildcards: PLAN.run_files("language_model", *LANGUAGE_MODEL_TABLES[wildcards.file][1:]),
     output:
         f"{RUN}/parquet/{{file}}.parquet",
     log:
@@ -84,52 +110,13 @@ rule language_model_tables:
         file="|".join(LANGUAGE_MODEL_TABLES),
     params:
         table=lambda wildcards: LANGUAGE_MODEL_TABLES[wildcards.file][0],
-        settings=config["language_model"],
+        settings=PLAIN["language_model"],
+        code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"
 
 
-# Drawn from the Parquet of any run, so that a kept one can be drawn again without training.
-LANGUAGE_MODEL_FIGURES = ["4a", "4b", "4_difference", "heads", "bert_loss"]
-
-
-rule language_model_figures:
-    input:
-        metrics="results/{run}/parquet/language_model_metrics.parquet",
-        bert_metrics="results/{run}/parquet/bert_metrics.parquet",
-        verdicts="results/{run}/parquet/key_selectability.parquet",
-    output:
-        drawings("Language models", *(f"figure_{name}" for name in LANGUAGE_MODEL_FIGURES)),
-    log:
-        "results/{run}/logs/language_model_figures.log",
-    benchmark:
-        "results/{run}/benchmarks/language_model_figures.tsv"
-    params:
-        figures=LANGUAGE_MODEL_FIGURES,
-        code=code("evidence/language_model", "evidence/style"),
-    script:
-        "../scripts/draw_language_model.py"
-
-
-rule language_model_reports:
-    input:
-        verdicts="results/{run}/parquet/key_selectability.parquet",
-        tokens="results/{run}/parquet/sentence_tokens.parquet",
-    output:
-        expand("results/{{run}}/tables/table_{table}.{kind}", table=[1, 2, 3, 4], kind=["csv", "md"]),
-    log:
-        "results/{run}/logs/language_model_reports.log",
-    benchmark:
-        "results/{run}/benchmarks/language_model_reports.tsv"
-    params:
-        code=code("evidence/language_model"),
-    script:
-        "../scripts/tabulate_language_model.py"
-
-
-rule language_model:
-    input:
-        expand(
-            f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=LANGUAGE_MODEL_FIGURES, kind=["png", "pdf"]
-        ),
-        expand(f"{RUN}/tables/table_{{table}}.{{kind}}", table=[1, 2, 3, 4], kind=["csv", "md"]),
+LANGUAGE_MODEL_RUNS = [run.folder for run in PLAN.runs("language_model")]
+BENCHMARKS += job_files("benchmarks", "language_model_train", LANGUAGE_MODEL_RUNS)
+BENCHMARKS += job_files("benchmarks", "language_model_keys", LANGUAGE_MODEL_RUNS)
+BENCHMARKS += job_files("benchmarks", "language_model_tables", LANGUAGE_MODEL_TABLES)

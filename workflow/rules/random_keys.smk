@@ -1,7 +1,4 @@
-# Random keys (Figures 1c, 1d): which Gaussian keys can be selected, after each norm, against the exact expectation.
-RANDOM_KEYS_FIGURES = ["1c", "1d", "random_keys_norms", "random_keys_exact", "random_keys_precision"]
-
-
+# Random keys (Figures 1c and 1d): how many of them no query selects, beside the exact expectation.
 rule random_keys_table:
     output:
         norms=f"{RUN}/parquet/random_keys.parquet",
@@ -13,32 +10,13 @@ rule random_keys_table:
     threads: 1
     resources:
         mem_mb=memory(1000),
-        runtime="30m",
     params:
-        settings=config["random_keys"],
-        norms={name: norm_class(config, name) for name in config["random_keys"]["norms"]},
-        code=code("selectability", "norms"),
+        settings=PLAIN["random_keys"],
+        norms={norm: PLAN.norm_class(norm) for norm in PLAIN["random_keys"]["norms"]},
+        norm_code={norm: PLAN.norm_version(norm) for norm in PLAIN["random_keys"]["norms"]},
+        code=code("measure_random_keys.py"),
     script:
-        "../scripts/random_keys.py"
+        "../scripts/measure_random_keys.py"
 
 
-rule random_keys_figures:
-    input:
-        norms="results/{run}/parquet/random_keys.parquet",
-        precision="results/{run}/parquet/random_keys_precision.parquet",
-    output:
-        drawings("Random keys", *(f"figure_{name}" for name in RANDOM_KEYS_FIGURES)),
-    log:
-        "results/{run}/logs/random_keys_figures.log",
-    benchmark:
-        "results/{run}/benchmarks/random_keys_figures.tsv"
-    params:
-        figures=RANDOM_KEYS_FIGURES,
-        code=code("evidence/random_keys", "evidence/style"),
-    script:
-        "../scripts/draw_random_keys.py"
-
-
-rule random_keys:
-    input:
-        expand(f"{RUN}/figures/figure_{{figure}}.{{kind}}", figure=RANDOM_KEYS_FIGURES, kind=["png", "pdf"]),
+BENCHMARKS += job_files("benchmarks", "random_keys_table")

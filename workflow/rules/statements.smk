@@ -1,5 +1,5 @@
-# What the documents beside the paper say about LayerNorm, measured: one table and figure an experiment.
-STATEMENTS = [
+# What other documents than the paper say about LayerNorm: small experiments, each with one or two tables.
+STATEMENT_TABLES = [
     "geometry",
     "geometry_cloud",
     "fusion",
@@ -9,10 +9,8 @@ STATEMENTS = [
     "score_scale",
     "worked_numbers",
 ]
-LAYERNORM_MODELS = [
-    f"{RUN}/runs/language_model/gpt/layernorm/seed_{seed}/final.safetensors"
-    for seed in range(config["language_model"]["gpt"]["seeds"].get("layernorm", 0))
-]
+LAYERNORM_RUNS = [run.folder for run in PLAN.runs("language_model", "gpt") if run.variant == "layernorm"]
+ACTIVATIONS = [f"{RUN}/runs/language_model/{run}/activations.safetensors" for run in LAYERNORM_RUNS]
 
 
 rule geometry:
@@ -24,16 +22,15 @@ rule geometry:
     benchmark:
         f"{RUN}/benchmarks/geometry.tsv"
     params:
-        settings=config["statements"]["geometry"],
-        code=code("statements/geometry", "norms"),
+        settings=PLAIN["statements"]["geometry"],
+        code=code("measure_geometry.py"),
     script:
         "../scripts/measure_geometry.py"
 
 
 rule fusion:
     input:
-        models=LAYERNORM_MODELS,
-        contexts=rules.text.output.contexts,
+        activations=ACTIVATIONS,
     output:
         f"{RUN}/parquet/fusion.parquet",
     log:
@@ -41,8 +38,8 @@ rule fusion:
     benchmark:
         f"{RUN}/benchmarks/fusion.tsv"
     params:
-        settings=config["statements"]["fusion"],
-        code=code("statements/fusion", "statements/trained", "language_model", "checkpoint", "norms"),
+        settings=PLAIN["statements"]["fusion"],
+        code=code("measure_fusion.py"),
     script:
         "../scripts/measure_fusion.py"
 
@@ -64,8 +61,8 @@ rule placement_train:
         mem_mb=memory(2000),
         runtime="2h",
     params:
-        settings=config["statements"]["placement"],
-        code=code("statements/placement", "norms"),
+        settings=PLAIN["statements"]["placement"],
+        code=code("train_placement.py"),
     script:
         "../scripts/train_placement.py"
 
@@ -74,7 +71,7 @@ rule placement_tables:
     input:
         expand(
             f"{RUN}/runs/placement/{{placement}}/{{{{table}}}}.parquet",
-            placement=config["statements"]["placement"]["placements"],
+            placement=PLAIN["statements"]["placement"]["placements"],
         ),
     output:
         f"{RUN}/parquet/{{table}}.parquet",
@@ -86,7 +83,8 @@ rule placement_tables:
         table="placement|placement_gradients",
     params:
         table="{table}",
-        settings=config["statements"]["placement"],
+        settings=PLAIN["statements"]["placement"],
+        code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"
 
@@ -99,16 +97,15 @@ rule batch_dependence:
     benchmark:
         f"{RUN}/benchmarks/batch_dependence.tsv"
     params:
-        settings=config["statements"]["batch_dependence"],
-        code=code("statements/batch_dependence"),
+        settings=PLAIN["statements"]["batch_dependence"],
+        code=code("measure_batch_dependence.py"),
     script:
         "../scripts/measure_batch_dependence.py"
 
 
 rule score_scale:
     input:
-        models=LAYERNORM_MODELS,
-        contexts=rules.text.output.contexts,
+        activations=ACTIVATIONS,
         vectors=f"{RUN}/parquet/majority_vectors.parquet",
     output:
         f"{RUN}/parquet/score_scale.parquet",
@@ -117,8 +114,10 @@ rule score_scale:
     benchmark:
         f"{RUN}/benchmarks/score_scale.tsv"
     params:
-        settings=config["statements"]["score_scale"],
-        code=code("statements/score_scale", "statements/trained", "language_model", "checkpoint", "norms"),
+        settings=PLAIN["statements"]["score_scale"],
+        # Of the majority task, the models with the largest d_model are measured; of several such experiments the first.
+        experiment=max(PLAIN["majority"], key=lambda name: PLAIN["majority"][name]["d_model"]),
+        code=code("measure_score_scale.py"),
     script:
         "../scripts/measure_score_scale.py"
 
@@ -131,50 +130,13 @@ rule worked_numbers:
     benchmark:
         f"{RUN}/benchmarks/worked_numbers.tsv"
     params:
-        code=code("statements/worked_numbers"),
+        code=code("measure_worked_numbers.py"),
     script:
         "../scripts/measure_worked_numbers.py"
 
 
-# Drawn from the Parquet of any run, so that a kept one can be drawn again without computing.
-rule statement_figure:
-    input:
-        "results/{run}/parquet/{statement}.parquet",
-    output:
-        drawings("Statements", "statement_{statement}", caption="statement"),
-    log:
-        "results/{run}/logs/statement_figure/{statement}.log",
-    benchmark:
-        "results/{run}/benchmarks/statement_figure/{statement}.tsv"
-    wildcard_constraints:
-        statement="|".join(STATEMENTS),
-    params:
-        caption=lambda wildcards: Path(f"{CAPTIONS}/statement_{wildcards.statement}.rst").read_text(),
-        code=code("evidence/statements", "evidence/style", "evidence/statistics"),
-    script:
-        "../scripts/draw_statement.py"
-
-
-rule statement_findings:
-    input:
-        expand("results/{{run}}/parquet/{table}.parquet", table=STATEMENTS),
-    output:
-        csv="results/{run}/tables/statements.csv",
-        md="results/{run}/tables/statements.md",
-        numbers_csv="results/{run}/tables/worked_numbers.csv",
-        numbers_md="results/{run}/tables/worked_numbers.md",
-    log:
-        "results/{run}/logs/statement_findings.log",
-    benchmark:
-        "results/{run}/benchmarks/statement_findings.tsv"
-    params:
-        tables=STATEMENTS,
-        code=code("evidence/statement_findings", "evidence/statistics", "evidence/tables"),
-    script:
-        "../scripts/tabulate_statements.py"
-
-
-rule statements:
-    input:
-        expand(f"{RUN}/figures/statement_{{statement}}.{{kind}}", statement=STATEMENTS, kind=["png", "pdf"]),
-        f"{RUN}/tables/statements.md",
+for NAME in ("geometry", "fusion", "batch_dependence", "score_scale", "worked_numbers"):
+    BENCHMARKS += job_files("benchmarks", NAME)
+BENCHMARKS += job_files("benchmarks", "language_model_activations", LAYERNORM_RUNS)
+BENCHMARKS += job_files("benchmarks", "placement_train", PLAIN["statements"]["placement"]["placements"])
+BENCHMARKS += job_files("benchmarks", "placement_tables", ["placement", "placement_gradients"])

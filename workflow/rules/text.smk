@@ -1,8 +1,11 @@
-# The corpus: token streams for training and validation, held-out contexts, and what exactly was used.
+# The text of the language models: its tokenizer, token streams for training and validation, the contexts whose keys are
+# tested, and a manifest of what was used.
 TEXT = f"{RUN}/data/text"
 
 
 rule text:
+    input:
+        PLAN.corpus_files(),
     output:
         tokenizer=f"{TEXT}/tokenizer.json",
         training=f"{TEXT}/training.npy",
@@ -17,7 +20,10 @@ rule text:
         mem_mb=memory(1500),
         runtime="2h",
     params:
-        settings=config["text"],
-        code=code("text"),
+        settings=PLAIN["text"],
+        code=code("prepare_text.py"),
     script:
         "../scripts/prepare_text.py"
+
+
+BENCHMARKS += job_files("benchmarks", "text")

@@ -1,9 +1,8 @@
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles import store
-    from layernorm_roles.statements import SEED_RULE, batch_dependence
+    from layernorm_roles.settings.statements import BatchDependence
+    from layernorm_roles.statements import batch_dependence
 
-    settings = snakemake.params.settings
-    about = store.provenance(settings, "cpu", SEED_RULE)
-    store.write(batch_dependence.measure(settings), "batch_dependence", snakemake.output[0], about)
+    settings = BatchDependence.model_validate(snakemake.params.settings)
+    batch_dependence.write(settings, snakemake.output[0])

@@ -1,15 +1,8 @@
-from itertools import chain
-
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles import store
-    from layernorm_roles.statements import SEED_RULE, fusion, trained
+    from layernorm_roles.settings.statements import Fusion
+    from layernorm_roles.statements import trained
 
-    settings = snakemake.params.settings
-    contexts = trained.long_contexts(store.read(snakemake.input.contexts, "contexts"), settings["contexts"])
-    blocks = chain(
-        fusion.random_blocks(settings), *(trained.blocks(path, contexts) for path in snakemake.input.models)
-    )
-    about = store.provenance(settings, "cpu", SEED_RULE)
-    store.write(fusion.measure(blocks), "fusion", snakemake.output[0], about)
+    settings = Fusion.model_validate(snakemake.params.settings)
+    trained.write_fusion(settings, snakemake.input.activations, snakemake.output[0])

@@ -3,6 +3,7 @@ from pathlib import Path
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles.text import contexts
+    from layernorm_roles.settings import Text
+    from layernorm_roles.text.prepare import prepare
 
-    contexts.prepare(snakemake.params.settings, Path(snakemake.output.manifest).parent)
+    prepare(Text.model_validate(snakemake.params.settings), Path(snakemake.output.manifest).parent)

@@ -3,8 +3,14 @@ from pathlib import Path
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles.evidence import published
+    from layernorm_roles.evidence.page import page, publish
 
-    params = snakemake.params
-    captions = published.captions(Path(params.captions))
-    published.publish(Path(params.run), Path("results/published"), params.files, captions)
+    params, run = snakemake.params, Path(snakemake.params.run)
+    reproduction = page.Reproduction(
+        name=Path(params.kept).name,
+        tables={name: run / f"parquet/{name}.parquet" for name in params.tables},
+        figures={name: run / f"figures/{name}.png" for name in params.figures},
+        settings=params.settings,
+        durations=run / "tables/durations.csv",
+    )
+    publish.publish(run, params.kept, params.files, reproduction)

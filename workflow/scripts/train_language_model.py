@@ -3,14 +3,11 @@ from pathlib import Path
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles.language_model.runs import Run
-    from layernorm_roles.language_model.train import Outputs
-    from layernorm_roles.text.contexts import Prepared
+    from layernorm_roles.language_model.runs import LanguageModelRun
+    from layernorm_roles.language_model.train import Outputs, train_run
 
-    run, corpus = snakemake.wildcards, Prepared(Path(snakemake.input.manifest).parent)
+    params, manifest = snakemake.params, snakemake.input.manifest
+    run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
     files = [Path(snakemake.output[name]) for name in ("initial", "final", "metrics")]
     out = Outputs(*files, files[0].with_name("checkpoint.safetensors"))
-    code = [snakemake.params.code, snakemake.params.norm_code]
-    Run(
-        run.model, run.variant, int(run.seed), snakemake.params.norm, snakemake.params.settings, corpus
-    ).train(out, snakemake.params.device, snakemake.threads, code)
+    train_run(run, out, params.device, snakemake.threads, [params.code, params.norm_code])

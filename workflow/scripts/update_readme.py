@@ -1,12 +1,6 @@
-from pathlib import Path
-
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles import store
-    from layernorm_roles.evidence import published
+    from layernorm_roles.evidence.page import readme
 
-    readme = Path("README.md")
-    text = published.with_verdicts(readme.read_text(), store.read(snakemake.input[0], "claims"))
-    with store.whole(readme) as partial:
-        partial.write_text(text)
+    readme.update("README.md", snakemake.input[0], snakemake.params.package)

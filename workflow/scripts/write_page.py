@@ -3,8 +3,15 @@ from pathlib import Path
 from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
-    from layernorm_roles.evidence import published, report
+    from layernorm_roles.evidence.page import page
 
-    page = Path(snakemake.output[0])
-    captions = published.captions(Path(snakemake.input.captions[0]).parent)
-    report.write(page.parent, page, captions, snakemake.params.options)
+    given, params, out = snakemake.input, snakemake.params, Path(snakemake.output[0])
+    reproduction = page.Reproduction(
+        name=out.parent.name,
+        tables={name: Path(given[name]) for name in params.tables},
+        figures={name: Path(path) for name, path in zip(params.figures, given.figures, strict=True)},
+        settings=params.settings,
+        durations=Path(given.durations),
+        options=params.options,
+    )
+    page.write(reproduction, out)

@@ -1,0 +1,45 @@
+# What a user can ask for, beside `all`: `snakemake --cores all TARGET`, with the options after the target.
+rule majority:
+    """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and the table of convergence."""
+    input:
+        of_category("Majority task"),
+        of_module("majority"),
+
+
+rule random_keys:
+    """Random keys: Figures 1c and 1d, and the comparison with the exact expectation."""
+    input:
+        of_category("Random keys"),
+
+
+rule language_model:
+    """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
+    input:
+        of_category("Language models"),
+        of_module("language_model"),
+
+
+rule statements:
+    """What other documents say about LayerNorm: a figure for each statement that was measured."""
+    input:
+        of_category("Statements"),
+        of_module("statements"),
+
+
+rule evidence:
+    """Every verdict, and the page that shows them: results/<name>/report.html."""
+    input:
+        f"{RUN}/report.html",
+
+
+rule published_figures:
+    """The figures and tables of the kept reproduction, drawn again from its Parquet files without training."""
+    input:
+        figure_files(KEPT.folder, KEPT.figures()),
+        readable(KEPT.folder, tables_registry.TABLES),
+
+
+rule published_report:
+    """The page of the kept reproduction, written again from its Parquet files."""
+    input:
+        f"{KEPT.folder}/report.html",
