@@ -14,12 +14,13 @@ class _Notice(event.Listener):
         self.what, self.seconds = what, seconds
 
     def on_start(self, event):
+        """Print the line, at the first compilation."""
         if self.what not in _announced:
             print(f"compiling {self.what}, once (about {self.seconds} s)", file=sys.stderr, flush=True)
             _announced.add(self.what)
 
     def on_end(self, event):
-        pass
+        """Nothing is to be said when numba is done."""
 
 
 @contextmanager

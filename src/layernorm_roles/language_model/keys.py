@@ -22,7 +22,7 @@ from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.selectability.certificates import Certificates
+from layernorm_roles.selectability.certificates import Summary, summaries
 from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.variants import QUERY_KEY_VARIANT, VARIANTS
 
@@ -91,7 +91,7 @@ def collect(
         for layer, keys in enumerate(model.keys(ids), start=1):
             for site, stack in _sites(keys, scaled):
                 certificates = certify_many(stack)
-                for i, row in enumerate(_summaries(certificates)):
+                for i, row in enumerate(summaries(certificates)):
                     head = i if site.startswith("head") else None
                     rows.append((context.texts, context.context, layer, site, head, *row))
                 if site == "after_norm" and context.texts == "sentences":
@@ -101,7 +101,7 @@ def collect(
                         for position, (token, verdict) in enumerate(zip(ids[0], verdicts, strict=True))
                     ]
         progress(done)
-    table = pd.DataFrame(rows, columns=["texts", "context", "layer", "site", "head", *_SUMMARY])
+    table = pd.DataFrame(rows, columns=["texts", "context", "layer", "site", "head", *Summary._fields])
     table["head"] = table["head"].astype("Int64")
     words = pd.DataFrame(tokens, columns=["context", "layer", "position", "token", "verdict"])
     words["token"] = words["token"].map(_spelling(tokenizer))
@@ -114,28 +114,6 @@ def _sites(keys: LayerKeys, scaled: tuple[str, ...]) -> Iterator[tuple[str, Floa
     at |= {f"{site}_exact": norms.scale(at[site]) for site in scaled}
     for site, stack in at.items():
         yield site, stack.numpy()
-
-
-_SUMMARY = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]
-
-
-def _summaries(certificates: Certificates) -> Iterator[tuple]:
-    """The values of the columns _SUMMARY for each matrix of keys."""
-    for verdict, margin, residual in zip(
-        certificates.verdict, certificates.margin, certificates.residual, strict=True
-    ):
-        selectable, unselectable = verdict == "selectable", verdict == "unselectable"
-        yield (
-            len(verdict),
-            int(unselectable.sum()),
-            int((verdict == "borderline").sum()),
-            _extreme(np.min, margin[selectable]),
-            _extreme(np.max, residual[unselectable & np.isfinite(residual)]),
-        )
-
-
-def _extreme(pick: Callable, values: Float[np.ndarray, " keys"]) -> float | None:
-    return float(pick(values)) if len(values) else None
 
 
 def _spelling(tokenizer: Tokenizer) -> Callable[[int], str]:

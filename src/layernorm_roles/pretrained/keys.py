@@ -10,7 +10,7 @@ from layernorm_roles.job import Progress
 from layernorm_roles.pretrained.contexts import contexts, encoder
 from layernorm_roles.pretrained.recording import RecordedLayer, RecordingModel, load
 from layernorm_roles.pretrained.source import locate
-from layernorm_roles.selectability.certificates import Certificates
+from layernorm_roles.selectability.certificates import Summary, summaries
 from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.settings.pretrained import PretrainedModel
 
@@ -48,11 +48,14 @@ def table(model: RecordingModel, chosen: Mapping[int, Sequence[int]], name: str)
     for done, (number, tokens) in enumerate(chosen.items(), start=1):
         for layer in model.record(tokens):
             for site, stack in _sites(layer):
-                for head, summary in enumerate(_summaries(certify_many(stack))):
+                for head, summary in enumerate(summaries(certify_many(stack))):
                     of_head = head if site.startswith("head") else None
-                    rows.append((name, number, layer.layer, site, of_head, *stack.shape[1:], *summary))
+                    rows.append((name, number, layer.layer, site, of_head, stack.shape[2], *summary))
         progress(done)
-    frame = pd.DataFrame(rows, columns=["model", "context", "layer", "site", "head", *_SUMMARY])
+    frame = pd.DataFrame(
+        rows, columns=["model", "context", "layer", "site", "head", "dimensions", *Summary._fields]
+    )
+    frame.insert(5, "n_keys", frame.pop("n_keys"))
     return frame.astype({"head": "Int64", "min_margin": "float64", "max_residual": "float64"})
 
 
@@ -79,21 +82,3 @@ def _sites(layer: RecordedLayer) -> Iterator[tuple[str, Float[np.ndarray, "stack
     yield "head", layer.keys
     if (keys := keys_without_norm(layer)) is not None:
         yield "head_without_norm", keys
-
-
-_SUMMARY = ["n_keys", "dimensions", "n_unselectable", "n_borderline", "min_margin", "max_residual"]
-
-
-def _summaries(certificates: Certificates) -> Iterator[tuple[int, int, float | None, float | None]]:
-    """For each matrix of keys: how many are unselectable and borderline, smallest margin, largest residual."""
-    for verdict, margin, residual in zip(
-        certificates.verdict, certificates.margin, certificates.residual, strict=True
-    ):
-        margins = margin[verdict == "selectable"]
-        residuals = residual[(verdict == "unselectable") & np.isfinite(residual)]
-        yield (
-            int((verdict == "unselectable").sum()),
-            int((verdict == "borderline").sum()),
-            float(margins.min()) if len(margins) else None,
-            float(residuals.max()) if len(residuals) else None,
-        )

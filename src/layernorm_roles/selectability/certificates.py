@@ -1,6 +1,8 @@
 """Verdicts with their proofs, and the check of the proofs, which knows nothing of how they were found."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
@@ -103,6 +105,34 @@ class Certificates:
                 f"tolerance {self.tolerance:g}"
             )
         return margin, residual
+
+
+class Summary(NamedTuple):
+    """What the certificates of one matrix of keys add up to."""
+
+    n_keys: int
+    n_unselectable: int
+    n_borderline: int
+    min_margin: float | None
+    """Smallest margin of a selectable key; None if there is none."""
+    max_residual: float | None
+    """Largest finite residual of an unselectable key; None if there is none."""
+
+
+def summaries(certificates: Certificates) -> Iterator[Summary]:
+    """The summary of each matrix in a stack of certificates, as `certify_many` returns them."""
+    for verdict, margin, residual in zip(
+        certificates.verdict, certificates.margin, certificates.residual, strict=True
+    ):
+        unselectable = verdict == "unselectable"
+        margins, residuals = margin[verdict == "selectable"], residual[unselectable & np.isfinite(residual)]
+        yield Summary(
+            len(verdict),
+            int(unselectable.sum()),
+            int((verdict == "borderline").sum()),
+            float(margins.min()) if len(margins) else None,
+            float(residuals.max()) if len(residuals) else None,
+        )
 
 
 def evaluate(keys, bias, queries, support, weights) -> tuple[np.ndarray, np.ndarray]:
