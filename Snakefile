@@ -14,6 +14,7 @@ include: "workflow/rules/majority.smk"
 include: "workflow/rules/random_keys.smk"
 include: "workflow/rules/language_model.smk"
 include: "workflow/rules/statements.smk"
+include: "workflow/rules/pretrained.smk"
 include: "workflow/rules/evidence.smk"
 include: "workflow/rules/targets.smk"
 

@@ -77,7 +77,7 @@ def authors_model(clone: Path, settings: MajorityExperiment) -> nn.Module:
         spec.loader.exec_module(module)
     except ImportError as error:
         raise SystemExit(f"{path} cannot be imported: {error}") from None
-    return module.Model(settings.classes, settings.d_model, 1, module.LAYER_NORM.WITH_PROJ)
+    return module.Model(settings.classes, settings.d_model[0], 1, module.LAYER_NORM.WITH_PROJ)
 
 
 def batch_of(settings: MajorityExperiment, seed: int) -> data.Sequences:
@@ -92,7 +92,10 @@ def training_seconds(settings: MajorityExperiment, sequences: data.Sequences, st
     both = {"train": sequences, "test": sequences}
     settings = settings.model_copy(update={"batch_size": BATCH, "steps": steps, "evaluate_every": steps})
     start = time.perf_counter()
-    train(settings, MajorityRun("benchmark", "layernorm", "layernorm", seed=0), both)
+    run = MajorityRun(
+        "benchmark", "layernorm", "layernorm", 0, settings.d_model[0], settings.learning_rate[0]
+    )
+    train(settings, run, both)
     return time.perf_counter() - start
 
 
@@ -124,7 +127,7 @@ def ways(settings: MajorityExperiment, seed: int, authors: Path | None) -> dict[
 
     def model() -> MajorityTransformer:
         torch.manual_seed(0)
-        return MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, "layernorm")
+        return MajorityTransformer(settings.classes, settings.d_model[0], settings.d_ff, "layernorm")
 
     def once(function, *arguments, repeat=1) -> Callable[[], float]:
         """A function that returns the seconds of one call of `function`."""

@@ -41,7 +41,7 @@ def configuration(runs: int, steps: int, seeds_per_job: int) -> dict:
         "seeds": dict(zip(VARIANTS, seeds, strict=True)),
         "seeds_per_job": seeds_per_job,
     }
-    return {"name": "overhead", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}
+    return {"name": "overhead", "device": "cpu", "first_seed": 0, "majority": {"only": ["d8"], "d8": d8}}
 
 
 def snakemake(folder: Path, cores: int, *targets: str) -> float:
@@ -75,7 +75,7 @@ def work(folder: Path, settings: MajorityExperiment, sample: int) -> float:
         seed, norm = number // len(VARIANTS), VARIANTS[number % len(VARIANTS)]
         written = (folder / name for name in ("metrics.parquet", "vectors.parquet", "weights.safetensors"))
         files = train.RunFiles(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet", *written)
-        run = train.MajorityRun("d8", norm, norm, seed)
+        run = train.MajorityRun("d8", norm, norm, seed, settings.d_model[0], settings.learning_rate[0])
         result = train.train(settings, run, data.load(files.data))
         train.write(result, settings, run, "cpu", files)
     return (time.monotonic() - began) / sample

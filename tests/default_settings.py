@@ -11,6 +11,7 @@ from layernorm_roles.settings import (
     Geometry,
     GPTSettings,
     MajorityExperiment,
+    MajorityTraining,
     Placement,
     RandomKeys,
     ScoreScale,
@@ -23,13 +24,14 @@ DEFAULT = resolve(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-
 
 _SECTIONS = {
     MajorityExperiment: DEFAULT["majority"]["d8"],
+    MajorityTraining: {key: DEFAULT["majority"]["d8"][key] for key in MajorityTraining.model_fields},
     RandomKeys: DEFAULT["random_keys"],
     Geometry: DEFAULT["statements"]["geometry"],
     Fusion: DEFAULT["statements"]["fusion"],
     Placement: DEFAULT["statements"]["placement"],
     BatchDependence: DEFAULT["statements"]["batch_dependence"],
     ScoreScale: DEFAULT["statements"]["score_scale"],
-    Text: DEFAULT["text"],
+    Text: DEFAULT["text"]["words"],
     GPTSettings: DEFAULT["language_model"]["gpt"],
     BERTSettings: DEFAULT["language_model"]["bert"],
 }

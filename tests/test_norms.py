@@ -41,6 +41,43 @@ def test_projection_keeps_the_size_within_the_plane_and_none_keeps_everything(x)
     assert norms.build("none", DIM)(x) is x
 
 
+def test_the_large_projection_gives_the_streams_of_an_untrained_gpt2_layernorms_size():
+    embeddings = 0.02 * torch.randn(2, 4000, 64, generator=torch.Generator().manual_seed(0)).double()
+    stream = embeddings[0] + embeddings[1]
+    large = norms.build("projection_large", 64)(stream)
+    assert large.square().mean() == pytest.approx(63 / 64, rel=0.01)
+    torch.testing.assert_close(large, 50 / 2**0.5 * norms.project(stream))
+
+
+def test_the_affine_variant_starts_as_layernorm_and_has_its_gain_and_bias(x):
+    norm = norms.build("layernorm_affine", DIM).double()
+    torch.testing.assert_close(norm(x), norms.build("layernorm", DIM)(x))
+    gain, bias = torch.rand(2, DIM, dtype=torch.float64)
+    norm.load_state_dict({"weight": gain, "bias": bias})
+    torch.testing.assert_close(norm(x), torch.nn.functional.layer_norm(x, (DIM,), gain, bias, eps=0.0))
+    assert [name for name in norms.VARIANTS if list(norms.build(name, DIM).parameters())] == [
+        "layernorm_affine"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "queries_keys", "values"),
+    [("projected_qk", "layernorm", "scale"), ("projected_v", "scale", "layernorm")],
+)
+def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(name, queries_keys, values, x):
+    norm_qk, norm_v = norms.build_pair(name, DIM, eps=1e-3)
+    assert torch.equal(norm_qk(x), norms.build(queries_keys, DIM, eps=1e-3)(x))
+    assert torch.equal(norm_v(x), norms.build(values, DIM, eps=1e-3)(x))
+    with pytest.raises(ValueError, match=f"unknown norm '{name}'"):
+        norms.build(name, DIM)
+
+
+@pytest.mark.parametrize("name", norms.VARIANTS)
+def test_both_norms_of_a_variant_that_is_one_map_are_one_module(name):
+    norm_qk, norm_v = norms.build_pair(name, DIM)
+    assert norm_qk is norm_v
+
+
 OWN = """
 from torch import nn
 class Good(nn.Module):

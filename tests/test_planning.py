@@ -6,16 +6,24 @@ import pytest
 
 from layernorm_roles import planning
 from layernorm_roles.planning import KeptReproduction, Plan, Run
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
 ROOT = Path(__file__).parents[1]
+GPT_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT]
 OVERLAY = {
     "name": "mine",
     "device": "cpu",
+    "first_seed": 7,
     "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
     "majority": {
         "only": ["mine", "alone"],
         "mine": {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2},
-        "alone": {"like": "d3", "seeds": {"layernorm": 1}},
+        "alone": {
+            "like": "d3",
+            "d_model": [3, 5],
+            "learning_rate": ["1e-3", 0.1],
+            "seeds": {"layernorm": 2, "projected_qk": 1},
+        },
     },
     "language_model": {"gpt": {"seeds": {"layernorm": 1, "projection": 0}}, "bert": {"seeds": {"none": 2}}},
 }
@@ -38,27 +46,49 @@ def test_an_overlay_changes_what_it_names_at_every_depth():
 
 
 def test_runs_are_counted_variant_by_variant(plan):
-    expected = [("mine", "scale", 0), ("mine", "scale", 1), ("mine", "scale", 2), ("mine", "dynamic_tanh", 0)]
-    expected += [("alone", "layernorm", 0)]
-    assert plan.runs("majority") == [Run(*run) for run in expected]
-    assert plan.run_files("majority", "metrics.parquet", "alone") == [
-        "results/mine/runs/majority/alone/layernorm/seed_0/metrics.parquet"
+    released = (("d_model", 8), ("learning_rate", 0.001))
+    mine = [("scale", 7), ("scale", 8), ("scale", 9), ("dynamic_tanh", 7)]
+    assert plan.runs("majority", "mine") == [Run("mine", *run, released) for run in mine]
+    alone = [
+        Run("alone", variant, seed, (("d_model", width), ("learning_rate", rate)))
+        for width in (3, 5)
+        for rate in (0.001, 0.1)
+        for variant, seed in (("layernorm", 7), ("layernorm", 8), ("projected_qk", 7))
     ]
+    assert plan.runs("majority", "alone") == alone
+    assert plan.runs("majority") == plan.runs("majority", "mine") + alone
+    assert plan.run_files("majority", "metrics.parquet", "alone")[4] == (
+        "results/mine/runs/majority/alone/layernorm/d_model_3/learning_rate_0.1/seed_8/metrics.parquet"
+    )
+    assert len({run.folder for run in plan.runs("majority")}) == 4 + 12
     assert len(plan.runs("language_model", "bert")) == 2 + 3  # layernorm keeps the default's three
 
 
 def test_seeds_share_jobs_in_order_and_no_run_is_left_out(plan):
     jobs = plan.shared_jobs()
-    assert [(job.name, [run.seed for run in job.runs]) for job in jobs] == [
-        ("mine_scale_0", [0, 1]),
-        ("mine_scale_2", [2]),
-        ("mine_dynamic_tanh_0", [0]),
+    assert [job.name for job in jobs] == [
+        "mine/scale/d_model_8/learning_rate_0.001/seeds_7_to_8",
+        "mine/scale/d_model_8/learning_rate_0.001/seeds_9_to_9",
+        "mine/dynamic_tanh/d_model_8/learning_rate_0.001/seeds_7_to_7",
     ]
+    assert [run for job in jobs for run in job.runs] == plan.runs("majority", "mine")
+
+
+def test_only_runs_that_differ_in_the_seed_share_a_job():
+    overlay = {
+        "majority": {**OVERLAY["majority"], "alone": OVERLAY["majority"]["alone"] | {"seeds_per_job": 9}}
+    }
+    plan = Plan(planning.configured(ROOT / "config.yaml", overlay | {"norms": OVERLAY["norms"]}))
+    jobs = [job for job in plan.shared_jobs() if job.group == "alone"]
+    assert [len(job.runs) for job in jobs] == [2, 1] * 4
+    assert all(len({(run.variant, run.point) for run in job.runs}) == 1 for job in jobs)
+    assert [run for job in jobs for run in job.runs] == plan.runs("majority", "alone")
 
 
 def test_what_a_run_computes_does_not_depend_on_who_else_is_trained(plan):
     settings = plan.run_settings("majority", "mine")
-    assert "seeds" not in settings and "seeds_per_job" not in settings and settings["d_model"] == 8
+    assert settings["d_ff"] == 8 and settings["batch_size"] == 6000
+    assert not {"seeds", "seeds_per_job", "d_model", "learning_rate"} & {*settings}
 
 
 def test_a_norm_of_one_s_own_has_a_version_and_built_in_ones_have_none(plan):
@@ -78,9 +108,43 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     for name in ("b.txt", "a.txt", "c.md"):
         (tmp_path / "books" / name).write_text("text")
     monkeypatch.chdir(tmp_path)
-    overlay = {"text": {"corpus": {"kind": "files", "paths": ["books/*.txt"]}}}
+    books = {"kind": "files", "paths": ["books/*.txt"]}
+    overlay = {"text": {"words": {"corpus": books}, "bytes": {"corpus": {"kind": "wikipedia_sample"}}}}
     plan = Plan(planning.configured(ROOT / "config.yaml", overlay))
-    assert plan.corpus_files() == ["books/a.txt", "books/b.txt"]
+    assert plan.corpus_files("words") == ["books/a.txt", "books/b.txt"]
+    assert plan.corpus_files("bytes") == []
+
+
+def planned(text, language_model):
+    overlay = {"text": text, "language_model": language_model}
+    return Plan(planning.configured(ROOT / "config.yaml", overlay))
+
+
+MODELS = {
+    "only": ["bert", "gpt_bytes", "gpt"],
+    "bert": {"seeds": {"none": 1, "layernorm": 0}},
+    "gpt_bytes": {"seeds": dict.fromkeys(GPT_VARIANTS) | {"layernorm": 2, "no_attention": 2}},
+    "gpt": {"seeds": dict.fromkeys(GPT_VARIANTS) | {"layernorm": 1}},
+}
+
+
+def test_models_without_attention_have_no_keys_and_the_first_gpt_is_recorded():
+    plan = planned({}, MODELS)
+    names = [f"{run.group}/{run.variant}" for run in plan.runs("language_model")]
+    layernorm = ["gpt_bytes/layernorm"] * 2
+    assert names == ["bert/none", *layernorm, *["gpt_bytes/no_attention"] * 2, "gpt/layernorm"]
+    with_attention = [f"{run.group}/{run.variant}" for run in plan.runs_with_attention()]
+    assert with_attention == ["bert/none", *layernorm, "gpt/layernorm"]
+    assert [f"{run.group}/{run.variant}" for run in plan.recorded_runs()] == layernorm
+
+
+def test_a_text_is_read_where_a_run_reads_it():
+    more = {"spare": {"like": "words"}, "lone": {"like": "bytes"}}
+    assert planned(more, MODELS).texts() == ["bytes", "words"]
+    lone = MODELS | {"gpt_bytes": MODELS["gpt_bytes"] | {"text": "lone"}}
+    assert planned(more, lone).texts() == ["lone", "words"]
+    idle = MODELS | {"gpt_bytes": {"seeds": dict.fromkeys(GPT_VARIANTS)}}
+    assert planned(more, idle).texts() == ["words"]
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):

@@ -13,7 +13,7 @@ import yaml
 
 from layernorm_roles.planning import merged
 from layernorm_roles.settings import load, resolve
-from layernorm_roles.settings.json_schema import for_editors, json_schema
+from layernorm_roles.settings.json_schema import NAMED, for_editors, json_schema
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = json_schema()
@@ -38,18 +38,26 @@ def schema_of(path):
             del schema["$ref"]
         return schema
 
-    schema = SCHEMA
+    def of_its_kind(schema, value):
+        kind = schema["discriminator"]
+        return resolved({"$ref": kind["mapping"][value[kind["propertyName"]]]})
+
+    schema, value = SCHEMA, DEFAULT
     for step in path:
         schema = resolved(schema)
+        if "discriminator" in schema:
+            schema = of_its_kind(schema, value)
+        value = value[step]
         entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
         entry = next((entry for entry in entries if isinstance(entry, dict)), {})
         schema = schema.get("properties", {}).get(step, entry)
-    return resolved(schema)
+    schema = resolved(schema)
+    return of_its_kind(schema, value) if "discriminator" in schema else schema
 
 
 def may_be_null(path):
-    """null leaves an experiment or a variant out."""
-    return (path[0] == "majority" and len(path) == 2) or (len(path) > 1 and path[-2] == "seeds")
+    """null leaves an experiment, a text, a model or a variant out."""
+    return (path[0] in NAMED and len(path) == 2) or (len(path) > 1 and path[-2] == "seeds")
 
 
 def spoilt(value, schema):
@@ -65,7 +73,15 @@ def spoilt(value, schema):
     ):
         yield None
     if "anyOf" in schema:
-        yield from ("none of these", 7)
+        if not any(option.keys() & {"minLength", "pattern"} for option in schema["anyOf"]):
+            yield "none of these"
+        options = [
+            option for option in schema["anyOf"] if option.get("type") in ("integer", "number", "array")
+        ]
+        if not options:
+            yield 7
+        for option in options:
+            yield from (wrong for wrong in spoilt(value, option) if wrong is not None)
     if kinds & {"integer", "number"}:
         yield "many"
         if "integer" in kinds and "number" not in kinds:
@@ -200,6 +216,31 @@ def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
             "majority.d8.steps = 200000: expected at most schedule_steps",
         ),
         ({"majority": {"d8": {"labellings": 1}}}, "each of the 69,413 admissible partitions"),
+        (
+            {"majority": {"d8": {"learning_rate": [0.1, "1e-1"]}}},
+            "majority.d8.learning_rate = [0.1, '1e-1']: expected different values",
+        ),
+        (
+            {"majority": {"d8": {"learning_rate": [0.1, -1]}}},
+            "majority.d8.learning_rate = -1: expected number above 0 and at most 10",
+        ),
+        (
+            {"majority": {"d8": {"d_model": [8, 8]}}},
+            "majority.d8.d_model = [8, 8]: expected different values",
+        ),
+        (
+            {"majority": {"d8": {"d_model": []}}},
+            "majority.d8.d_model = []: expected integer at least 2 and at most 1024 or a list of length at least 1",
+        ),
+        (
+            {"majority": {"d8": {"evaluate_every": "linear"}}},
+            "majority.d8.evaluate_every = 'linear': expected integer at least 1 and at most 100000000 or 'logarithmic'",
+        ),
+        (
+            {"majority": {"d8": {"seeds": {"no_attention": 1}}}},
+            "majority.d8.seeds = 'no_attention': expected one of layernorm",
+        ),
+        ({"norms": {"projected_qk": "a:B"}}, "norms.projected_qk = 'a:B': expected another name"),
         ({"majority": {"d8": {"steps": -5}}}, "majority.d8.steps = -5: expected integer at least 1"),
         (
             {"majority": {"d8": {"seeds": {"layer_norm": 3}}}},
@@ -220,14 +261,57 @@ def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
         ),
         (
             {"language_model": {"gpt": {"context_length": 64}}},
-            "text.long.longest = 1024: expected at most language_model.gpt.context_length = 64",
+            "text.words.long.longest = 1024: expected at most 64, what language_model.gpt reads",
         ),
-        ({"text": {"split": {"training": 0.9}}}, "expected shares that add up to 1"),
         (
-            {"text": {"long": {"shortest": 2000}}},
-            "text.long.shortest = 2000: expected at most longest = 1024",
+            {"language_model": {"bert": {"context_length": 128}}},
+            "text.words.sentences.longest = 128: expected at most 127, what language_model.bert reads",
         ),
-        ({"text": {"corpus": {"kind": "parquet"}}}, "text.corpus.paths = None: expected a value"),
+        (
+            {"language_model": {"bert": {"text": "letters"}}},
+            "language_model.bert.text = 'letters': expected one of words, bytes",
+        ),
+        (
+            {"text": {"words": None, "bytes": {"like": None, **DEFAULT["text"]["bytes"]}}},
+            "language_model.gpt.text = 'words': expected one of bytes",
+        ),
+        (
+            {"statements": {"placement": {"text": "letters"}}},
+            "statements.placement.text = 'letters': expected one of words, bytes",
+        ),
+        (
+            {"language_model": {"gpt": {"architecture": "lstm"}}},
+            "language_model.gpt.architecture = 'lstm': expected one of 'bert', 'gpt'",
+        ),
+        (
+            {"language_model": {"mine": {"like": "bert", "task": "labelled"}}},
+            "language_model.mine.training = None: expected a source of kind hub",
+        ),
+        (
+            {"language_model": {"gpt": {"seeds": {"projected_kq": 1}}}},
+            "language_model.gpt.seeds = 'projected_kq': expected one of layernorm",
+        ),
+        (
+            {"majority": {"d8": {"seeds": {"no_attention": 1}}}},
+            "majority.d8.seeds = 'no_attention': expected one of layernorm",
+        ),
+        (
+            {"random_keys": {"norms": ["projected_qk"]}},
+            "random_keys.norms = 'projected_qk': expected one of layernorm",
+        ),
+        (
+            {"norms": {"no_attention": "a:B"}},
+            "norms.no_attention = 'a:B': expected another name: this one is built in",
+        ),
+        ({"text": {"words": {"split": {"training": 0.9}}}}, "expected shares that add up to 1"),
+        (
+            {"text": {"words": {"long": {"shortest": 2000}}}},
+            "text.words.long.shortest = 2000: expected at most longest = 1024",
+        ),
+        (
+            {"text": {"words": {"corpus": {"kind": "parquet"}}}},
+            "text.words.corpus.paths = None: expected a value",
+        ),
         ({"random_keys": {"keys": [9, 3]}}, "random_keys.keys = [9, 3]: expected [first, last]"),
         (
             {"random_keys": {"norms": ["none", "none"]}},
@@ -247,6 +331,15 @@ def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
             "majority.only = ['d9']: expected a list of experiments, some of d8",
         ),
         ({"majority": {"mine": {"like": "d9"}}}, "majority.mine.like = 'd9': expected another experiment"),
+        ({"text": {"bytes": {"like": "chars"}}}, "text.bytes.like = 'chars': expected another text"),
+        (
+            {"language_model": {"gpt": {"like": "gpt"}}},
+            "language_model.gpt.like = 'gpt': expected another model",
+        ),
+        (
+            {"language_model": {"only": "gpt2"}},
+            "language_model.only = 'gpt2': expected a list of models, some",
+        ),
         ({"majority": {"d8": {"like": "d3"}}}, "majority.d3.like = 'd8': expected another experiment"),
         ({"majority": {"d8": None}}, "majority.d3.like = 'd8': expected another experiment"),
     ],
@@ -259,19 +352,40 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
 
 
 def test_an_experiment_names_only_what_differs():
-    overlay = {"majority": {"mine": {"like": "d8", "sampling": "uniform", "seeds": {"scale": 2}}, "d3": None}}
+    overlay = {"majority": {"mine": {"like": "d8", "sampling": "uniform", "seeds": {"scale": 2}}}}
+    overlay["majority"] |= {"d3": None, "d3_uniform": None}
     settings = load(merged(WRITTEN, overlay))
-    assert [*settings.majority] == ["d8", "d8_uniform", "mine"]
+    assert [*settings.majority] == ["d8", "d8_uniform", "rates", "widths", "mine"]
     mine, base = settings.majority["mine"], settings.majority["d8"]
     assert mine.seeds == {"scale": 2}, "seeds are taken over as a whole or not at all"
     assert mine == base.model_copy(update={"sampling": "uniform", "seeds": {"scale": 2}})
+
+
+def test_a_text_or_a_model_names_only_what_differs():
+    """A key that holds keys of its own is taken as a whole."""
+    overlay = {
+        "text": {"short": {"like": "words", "long": {**DEFAULT["text"]["words"]["long"], "longest": 800}}},
+        "language_model": {
+            "only": ["mine", "bert"],
+            "mine": {"like": "gpt", "text": "short", "d_model": 16, "seeds": {"scale": 2, "none": None}},
+        },
+    }
+    settings = load(merged(WRITTEN, overlay))
+    words, short = settings.text["words"], settings.text["short"]
+    assert short == words.model_copy(update={"long": words.long.model_copy(update={"longest": 800})})
+    assert [*settings.language_model] == ["mine", "bert"]
+    gpt = load(WRITTEN).language_model["gpt"]
+    changes = {"text": "short", "d_model": 16, "seeds": {"scale": 2}}
+    assert settings.language_model["mine"] == gpt.model_copy(update=changes)
 
 
 def test_only_some_experiments_and_variants_are_kept():
     overlay = {"majority": {"only": ["d3"], "d3": {"seeds": {"none": None}}}}
     settings = load(merged(WRITTEN, overlay))
     assert [*settings.majority] == ["d3"]
-    assert settings.majority["d3"].seeds == {"layernorm": 10, "scale_released": 10, "scale": 5}
+    assert settings.majority["d3"].seeds == {
+        variant: seeds for variant, seeds in DEFAULT["majority"]["d3"]["seeds"].items() if variant != "none"
+    }
     assert settings.majority["d3"].steps == 10000 and settings.majority["d3"].sequence_length == 30
 
 
@@ -279,7 +393,14 @@ def test_only_some_experiments_and_variants_are_kept():
 def test_numbers_are_read_as_their_writer_meant_them(written):
     overlay = yaml.safe_load(f"majority: {{d8: {{steps: {written}, learning_rate: 1e-3}}}}")
     d8 = load(merged(WRITTEN, overlay)).majority["d8"]
-    assert d8.steps == 1000 and isinstance(d8.steps, int) and d8.learning_rate == 0.001
+    assert d8.steps == 1000 and isinstance(d8.steps, int) and d8.learning_rate == (0.001,)
+
+
+def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():
+    written = {"like": "d8", "d_model": 6, "learning_rate": ["1e-3", 1], "d_ff": None}
+    mine = load(merged(WRITTEN, {"majority": {"mine": written}})).majority["mine"]
+    assert mine.d_model == (6,) and mine.learning_rate == (0.001, 1.0) and mine.d_ff is None
+    assert all(isinstance(rate, float) for rate in mine.learning_rate)
 
 
 def test_settings_cannot_be_changed():

@@ -1,7 +1,7 @@
 """The normalisations before attention: LayerNorm taken apart, and put together again.
 
 LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm
-sqrt(d), `affine` (h) with gain and bias. The variants compared in the experiments consist of f and g alone:
+sqrt(d), `affine` (h) with gain and bias. All variants compared in the experiments but layernorm_affine go without h:
 
 >>> norm = build("layernorm", dim=8)
 >>> norm(torch.randn(5, 8)).norm(dim=-1)        # each sqrt(8)
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from layernorm_roles.variants import VARIANTS, Variant
+from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS, Variant
 
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
@@ -38,19 +38,22 @@ def scale_outside(x: Float[Tensor, "*batch d"], eps: float) -> Float[Tensor, "*b
 def affine(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, " d"], bias: Float[Tensor, " d"]
 ) -> Float[Tensor, "*batch d"]:
-    """h: the gain and bias of an ordinary LayerNorm. No variant of the norm before attention has them."""
+    """h: the vectors of x times `gain`, plus `bias`, as in an ordinary LayerNorm."""
     return x * gain + bias
 
 
 class Norm(nn.Module):
-    """A built-in variant of the norm, without parameters; it maps (..., dim) to (..., dim).
+    """A built-in variant of the norm that is one map; it maps (..., dim) to (..., dim).
 
-    `eps` is added to the mean square of a vector before the scaling; a variant that does not scale ignores it.
+    Only an affine variant has parameters, `weight` (the gain) and `bias`, called as in torch.nn.LayerNorm. `eps` is
+    added to the mean square of a vector before the scaling; a variant that does not scale ignores it.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
         super().__init__()
         self.variant, self.dim, self.eps = variant, dim, eps
+        if variant.affine:
+            self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         """Normalise every vector of `x`."""
@@ -58,7 +61,11 @@ class Norm(nn.Module):
             x = project(x)
         if self.variant.scales:
             x = scale(x, self.eps)
-        return x / self.dim if self.variant.divides_by_d else x
+        if self.variant.divides_by_d:
+            x = x / self.dim
+        if self.variant.factor != 1:
+            x = x * self.variant.factor
+        return affine(x, self.weight, self.bias) if self.variant.affine else x
 
     def extra_repr(self) -> str:
         """What torch prints between the parentheses."""
@@ -93,6 +100,19 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
             f"norm {name!r} maps {tuple(probe.shape)}, {probe.dtype} to {got}: expected the same"
         )
     return norm
+
+
+def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
+    """The norm from which queries and keys are made, and the norm from which values are made, in the variant `name`.
+
+    `name` is one of `SPLIT_VARIANTS`, whose two norms are different modules, or a name for `build`, whose norm comes
+    back twice as one module. `dim` and `eps` are those of `build`, which also says what is raised.
+    """
+    if name in SPLIT_VARIANTS:
+        split = SPLIT_VARIANTS[name]
+        return build(split.queries_keys, dim, eps), build(split.values, dim, eps)
+    norm = build(name, dim, eps)
+    return norm, norm
 
 
 def _own(name: str, dim: int) -> nn.Module:

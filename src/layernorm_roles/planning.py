@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +20,7 @@ from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
 from layernorm_roles.settings import Settings, load
 from layernorm_roles.settings.text import Source
-
-NOT_OF_THE_RESULT = ("seeds", "seeds_per_job")
-"""Keys of an experiment that say which runs there are and which share a process, but not what one run computes."""
+from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
 KEPT = "published"
 """Name of the kept reproduction, results/published/, which no rule trains or measures."""
@@ -50,19 +50,34 @@ class Run(NamedTuple):
     group: str
     variant: str
     seed: int
+    point: tuple[tuple[str, int | float], ...] = ()
+    """In the majority task, the names and values of the run's d_model and learning_rate."""
+
+    @property
+    def group_folder(self) -> str:
+        """The folder of all runs that differ from this one in the seed only, below results/<name>/runs/<stage>/."""
+        return "/".join([self.group, self.variant, *(f"{name}_{value}" for name, value in self.point)])
 
     @property
     def folder(self) -> str:
         """The folder of the run's files, relative to results/<name>/runs/<stage>/."""
-        return f"{self.group}/{self.variant}/seed_{self.seed}"
+        return f"{self.group_folder}/seed_{self.seed}"
 
 
 class TrainingJob(NamedTuple):
-    """Several runs of one experiment, `group`, that one process trains one after another; `name` is the job's."""
+    """Runs of one experiment that differ in the seed only, and that one process trains one after another."""
 
-    name: str
-    group: str
     runs: tuple[Run, ...]
+
+    @property
+    def group(self) -> str:
+        """The name of the experiment."""
+        return self.runs[0].group
+
+    @property
+    def name(self) -> str:
+        """The path of the job's log and benchmark file, without ending."""
+        return f"{self.runs[0].group_folder}/seeds_{self.runs[0].seed}_to_{self.runs[-1].seed}"
 
 
 @dataclass(frozen=True)
@@ -93,42 +108,55 @@ class Plan:
 
     def runs(self, stage: str, *groups: str) -> list[Run]:
         """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
+        first = self.settings.first_seed
         return [
-            Run(group, variant, seed)
+            Run(group, variant, seed, point)
             for group, settings in self.plain[stage].items()
             if not groups or group in groups
+            for point in (_points(settings) if stage == "majority" else [()])
             for variant, seeds in settings["seeds"].items()
-            for seed in range(seeds)
+            for seed in range(first, first + seeds)
         ]
+
+    def seeds(self, number: int) -> list[int]:
+        """The seeds of an experiment that has `number` of them."""
+        return list(range(self.settings.first_seed, self.settings.first_seed + number))
 
     def run_files(self, stage: str, file: str, *groups: str) -> list[str]:
         """The path of `file` in the folder of every run of a stage, or of its experiments or models in `groups`."""
         return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in self.runs(stage, *groups)]
 
     def run_settings(self, stage: str, group: str) -> dict[str, Any]:
-        """The settings on which a run of an experiment or model depends, without NOT_OF_THE_RESULT.
+        """The settings of an experiment or model on which a run depends, beside what names the run in `Run`.
 
-        Since the number of seeds is not among them, more seeds keep the runs that are there.
+        Since they do not say which runs there are, more seeds, widths or learning rates keep the runs that are there.
         """
-        settings = self.plain[stage][group].items()
-        return {key: value for key, value in settings if key not in NOT_OF_THE_RESULT}
+        if stage == "majority":
+            return self.settings.majority[group].of_training()
+        return {key: value for key, value in self.plain[stage][group].items() if key != "seeds"}
 
     def shared_jobs(self) -> list[TrainingJob]:
         """The majority jobs that train several runs, in experiments whose seeds_per_job is above 1.
 
-        They save time because starting a process takes longer than a short run. Every run has the files that it would
-        have in a job alone; but a seed that is added to a job trains all of the job's runs again.
+        They save time because starting a process takes longer than a short run. The runs of a job differ in the seed
+        only. Every run has the files that it would have in a job alone; but a seed that is added to a job trains all of
+        the job's runs again.
         """
         return [job for experiment in self.settings.majority for job in self._shared_jobs(experiment)]
 
     def _shared_jobs(self, experiment: str) -> Iterator[TrainingJob]:
-        settings = self.settings.majority[experiment]
-        size = settings.seeds_per_job
-        for variant, seeds in settings.seeds.items() if size > 1 else ():
-            for first in range(0, seeds, size):
-                share = range(first, min(first + size, seeds))
-                runs = tuple(Run(experiment, variant, seed) for seed in share)
-                yield TrainingJob(f"{experiment}_{variant}_{first}", experiment, runs)
+        size = self.settings.majority[experiment].seeds_per_job
+        runs = self.runs("majority", experiment) if size > 1 else []
+        for _, same in groupby(runs, key=attrgetter("group_folder")):
+            seeds = tuple(same)
+            for first in range(0, len(seeds), size):
+                yield TrainingJob(seeds[first : first + size])
+
+    def widest_experiment(self) -> str:
+        """The majority experiment with the largest d_model, of those with one width and learning rate; else any."""
+        experiments = self.settings.majority
+        single = [name for name, e in experiments.items() if len(e.d_model) == len(e.learning_rate) == 1]
+        return max(single or experiments, key=lambda name: max(experiments[name].d_model))
 
     def norm_class(self, variant: str) -> str:
         """What `norms.build` takes for a variant: a built-in name, or "package.module:Class"."""
@@ -140,9 +168,33 @@ class Plan:
             return None
         return provenance.code_version(provenance.module_file(self.norm_class(variant).partition(":")[0]))
 
-    def corpus_files(self) -> list[str]:
-        """The files that the text is made of, so that an edit of one of them makes the text again."""
-        text = self.settings.text
+    def runs_with_attention(self) -> list[Run]:
+        """The runs of language models that have attention, and so keys."""
+        return [run for run in self.runs("language_model") if run.variant != NO_ATTENTION_VARIANT]
+
+    def recorded_runs(self) -> list[Run]:
+        """The runs of language models whose activations are recorded: those of the first GPT with layernorm."""
+        gpts = [name for name, model in self.settings.language_model.items() if model.architecture == "gpt"]
+        return [
+            run
+            for name in gpts[:1]
+            for run in self.runs("language_model", name)
+            if run.variant == "layernorm"
+        ]
+
+    def text_of(self, model: str) -> str:
+        """The name of the text that a language model is trained on."""
+        return self.settings.language_model[model].text
+
+    def texts(self) -> list[str]:
+        """The names of the texts that are read: by the runs of models, by pretrained models, by the placement runs."""
+        models = {run.group for run in self.runs("language_model")}
+        pretrained = {model.text for model in self.settings.pretrained.values()}
+        return sorted({self.settings.statements.placement.text, *map(self.text_of, models), *pretrained})
+
+    def corpus_files(self, name: str) -> list[str]:
+        """The files that the text called `name` is made of, so that an edit of one of them makes the text again."""
+        text = self.settings.text[name]
         sources = (text.corpus, text.long.source, text.sentences.source)
         return sorted({path for source in sources if source for path in _files(source)})
 
@@ -150,6 +202,14 @@ class Plan:
         """The figures of this reproduction by name."""
         plain = self.plain
         return figures.figures(plain["majority"], plain["language_model"], plain["random_keys"])
+
+
+def _points(experiment: Mapping[str, Any]) -> list[tuple[tuple[str, int | float], ...]]:
+    """The combinations of d_model and learning_rate of a majority experiment, as `Run.point`."""
+    names = ("d_model", "learning_rate")
+    return [
+        tuple(zip(names, values, strict=True)) for values in product(*(experiment[name] for name in names))
+    ]
 
 
 def _files(source: Source) -> list[str]:
@@ -178,7 +238,7 @@ class KeptReproduction:
         """The figures whose Parquet tables are all in the folder, by name."""
         if not self.plain:
             return {}
-        kept, plain = set(self.tables()), self.plain
+        kept, plain = {*self.tables(), "claims"}, self.plain
         found = figures.figures(plain["majority"], plain["language_model"], plain["random_keys"])
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
 

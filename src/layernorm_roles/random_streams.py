@@ -37,7 +37,6 @@ class Stream(Enum):
     PLACEMENT_BATCHES = (11, ("seed",), "training windows of pre-norm and post-norm models")
     BATCH_DEPENDENCE = (12, ("seed", "batch_size"), "sequences for LayerNorm and BatchNorm")
     SCORE_SCALE = (13, ("seed", "d_k"), "queries and keys of random attention heads")
-    BOOTSTRAP = (14, (), "resamples of the bootstrap intervals over seeds")
 
     def __init__(self, number: int, integers: tuple[str, ...], draws: str):
         self.number, self.integers, self.draws = number, integers, draws

@@ -19,7 +19,12 @@ _SEED = _column(
     _INT,
     "seed of data, initialisation and batch order, which all variants share",
 )
+_MODEL = _column("model", _STR, "name of the language model in the configuration, e.g. gpt, bert")
 _STEP = _column("step", _INT, "optimiser steps taken; 0 is the initialisation", "steps")
+_MAJORITY_POINT = [
+    _column("d_model", _INT, "size of the residual stream, of keys and of queries"),
+    _column("base_learning_rate", _FLOAT, "Adam's learning rate at the first step"),
+]
 _PLACEMENT_RUN = [
     _column("placement", _STR, "pre or post"),
     _column("depth", _INT, "layers", "layers"),
@@ -41,6 +46,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             _EXPERIMENT,
             _VARIANT,
             _SEED,
+            *_MAJORITY_POINT,
             _STEP,
             _column("train_loss", _FLOAT, "cross-entropy over the whole training set", "nats per token"),
             _column("test_loss", _FLOAT, "cross-entropy over the whole test set", "nats per token"),
@@ -54,6 +60,19 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column(
                 "query_angle_std", _FLOAT, "standard deviation of that angle over training tokens", "degrees"
             ),
+            _column(
+                "score_std",
+                _FLOAT,
+                "standard deviation over the keys of all classes of the attention scores q.k / sqrt(d_model); mean "
+                "over the queries of all classes",
+            ),
+            _column(
+                "attention_share",
+                _FLOAT,
+                "perplexity of attention over the classes, each present once, divided by their number; mean over the "
+                "queries of all classes; 1 if attention is equal",
+                "1/classes..1",
+            ),
             _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
         ]
     ),
@@ -62,6 +81,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             _EXPERIMENT,
             _VARIANT,
             _SEED,
+            *_MAJORITY_POINT,
+            _column("checkpoint", _STR, "initial or final"),
             _column("token", _INT, "class"),
             _column("kind", _STR, "key: norm(x), the attention input; query: W_K' W_Q norm(x) / sqrt(d)"),
             _column("vector", pa.list_(_FLOAT), "the vector, in the coordinates of the attention input"),
@@ -103,6 +124,22 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("min_margin", _FLOAT, "smallest margin of all selectable keys; null if none", null=True),
         ]
     ),
+    "gaussian_law": pa.schema(
+        [
+            _column("d", _INT, "dimension of a key"),
+            _column(
+                "share", _FLOAT, "expected share of standard Gaussian keys that are unselectable", "0..1"
+            ),
+            _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),
+            _column(
+                "n",
+                _FLOAT,
+                "number of keys from which on the share is at least so large; null beyond the largest number tried",
+                "keys",
+                null=True,
+            ),
+        ]
+    ),
     "key_verdicts": pa.schema(
         [
             _column("key", _INT, "row of the matrix, from 0"),
@@ -119,6 +156,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "language_model_metrics": pa.schema(
         [
+            _MODEL,
             _VARIANT,
             _SEED,
             _STEP,
@@ -126,14 +164,21 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column(
                 "train_loss", _FLOAT, "cross-entropy on training batches since the last row", "nats per token"
             ),
-            _column("valid_loss", _FLOAT, "cross-entropy over the validation windows", "nats per token"),
+            _column("valid_loss", _FLOAT, "cross-entropy over the validation batches", "nats per token"),
+            _column(
+                "unigram_loss",
+                _FLOAT,
+                "cross-entropy of the training tokens' frequencies on the tokens of valid_loss; null for labels",
+                "nats per token",
+                null=True,
+            ),
             _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
             _column("seconds", _FLOAT, "wall time since training began; differs between reruns", "s"),
         ]
     ),
     "key_selectability": pa.schema(
         [
-            _column("model", _STR, "gpt or bert"),
+            _MODEL,
             _VARIANT,
             _SEED,
             _column("checkpoint", _STR, "initial or final"),
@@ -147,12 +192,79 @@ SCHEMAS: dict[str, pa.Schema] = {
                 "after_norm_exact, head_exact",
             ),
             _column("head", _INT, "head, from 0; null off heads", null=True),
+            _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),
             _column("n_keys", _INT, "keys in the context", "keys"),
+            _column("dimensions", _INT, "dimension of a key: d_model, in a head d_head"),
             _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
             _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
             _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
             _column(
                 "max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True
+            ),
+        ]
+    ),
+    "pretrained_keys": pa.schema(
+        [
+            _column("model", _STR, "name of the pretrained model"),
+            _column("context", _INT, "number of the context, from 0"),
+            _column("layer", _INT, "layer, from 1"),
+            _column(
+                "site",
+                _STR,
+                "before_norm, after_norm (the attention input), head (as the head uses them), head_without_norm, or head_cut "
+                "(its keys in their first principal components), see pretrained.keys",
+            ),
+            _column("head", _INT, "head, from 0; null off heads", null=True),
+            _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),
+            _column("n_keys", _INT, "keys in the context", "keys"),
+            _column("dimensions", _INT, "dimension of a key: d_model, in a head d_head"),
+            _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
+            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
+            _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
+            _column(
+                "max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True
+            ),
+        ]
+    ),
+    "attention_ceilings": pa.schema(
+        [
+            _column("model", _STR, "name of the model"),
+            _column("variant", _STR, "norm before attention; null for a pretrained model", null=True),
+            _column("seed", _INT, "seed of the run; null for a pretrained model", null=True),
+            _column("checkpoint", _STR, "final or pretrained"),
+            _column("context", _INT, "number of the context, from 0"),
+            _column("layer", _INT, "layer, from 1"),
+            _column("head", _INT, "head of the queries, from 0"),
+            _column("position", _INT, "position of the key in the context, from 0", "tokens"),
+            _column("token", _STR, "the token's text"),
+            _column(
+                "queries",
+                _STR,
+                "any: all queries; norm: those that the head can make behind its norm, on any text",
+            ),
+            _column(
+                "normalised",
+                _STR,
+                "as used: the head's keys; without norm: keys made from the stream before the norm, see "
+                "pretrained.keys.keys_without_norm",
+            ),
+            _column("n_keys", _INT, "keys in the context", "keys"),
+            _column("dimensions", _INT, "dimension of a key, d_head"),
+            _column("lower", _FLOAT, "attention that one query of the set gives the key", "0..1"),
+            _column("upper", _FLOAT, "attention that no query of the set exceeds", "0..1"),
+            _column(
+                "received_max",
+                _FLOAT,
+                "largest attention that the context's own queries give the key; null for keys not as used",
+                "0..1",
+                null=True,
+            ),
+            _column(
+                "received_mean",
+                _FLOAT,
+                "mean attention that those of them give it that see it; null for keys not as used",
+                "0..1",
+                null=True,
             ),
         ]
     ),
@@ -166,7 +278,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "sentence_tokens": pa.schema(
         [
-            _column("model", _STR, "gpt or bert"),
+            _MODEL,
             _VARIANT,
             _SEED,
             _column("checkpoint", _STR, "initial or final"),
@@ -249,6 +361,30 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("gradient_norm", _FLOAT, "norm of the loss's gradient in all parameters of the layer"),
         ]
     ),
+    "placement_scales": pa.schema(
+        [
+            *_PLACEMENT_RUN,
+            _STEP,
+            _column("layer", _INT, "layer, from 1 (nearest the embedding)"),
+            _column("part", _STR, "part of the layer: attention or feed_forward"),
+            _column(
+                "input_rms", _FLOAT, "root mean square of what the part receives, over tokens and features"
+            ),
+            _column("stream_rms", _FLOAT, "root mean square of the residual stream before the part"),
+        ]
+    ),
+    "untrained_gradients": pa.schema(
+        [
+            _column("placement", _STR, "pre, post or none: where an untrained network has its LayerNorms"),
+            _column(
+                "residual", pa.bool_(), "is a part's output added to the residual stream, or takes its place?"
+            ),
+            _column("depth", _INT, "layers", "layers"),
+            _column("seed", _INT, "seed of initialisation and batch, which all networks share"),
+            _column("layer", _INT, "layer, from 1 (nearest the embedding)"),
+            _column("gradient_norm", _FLOAT, "norm of the loss's gradient in all parameters of the layer"),
+        ]
+    ),
     "batch_dependence": pa.schema(
         [
             _column("norm", _STR, "layernorm or batchnorm"),
@@ -294,7 +430,10 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("recomputed", _FLOAT, "from the example's first inputs, in full precision"),
             _column("from_stated", _FLOAT, "from the numbers stated one step before", null=True),
             _column("tolerance", _FLOAT, "half a unit of the last written digit"),
-            _column("verdict", _STR, "right, follows (from an earlier rounding or mistake) or not right"),
+            _column("hedged", pa.bool_(), "do the notes say that it is only what might come out?"),
+            _column(
+                "verdict", _STR, "right, rounding, hedged, carried or wrong, see statements.worked_numbers"
+            ),
         ]
     ),
     "claims": pa.schema(
@@ -308,10 +447,22 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("measured", _FLOAT, "the statistic of the test", null=True),
             _column("ci_low", _FLOAT, "lower end of its 95 % interval", null=True),
             _column("ci_high", _FLOAT, "upper end of its 95 % interval", null=True),
+            _column(
+                "reported",
+                _FLOAT,
+                "what the source gives for `measured`, in its unit; null if it gives no number",
+                null=True,
+            ),
             _column("control", _STR, "what isolates the claimed cause"),
             _column("control_measured", _FLOAT, "the statistic of the isolating comparison", null=True),
             _column("control_low", _FLOAT, "lower end of its 95 % interval", null=True),
             _column("control_high", _FLOAT, "upper end of its 95 % interval", null=True),
+            _column(
+                "also_passed_by",
+                _STR,
+                "models without what the claim is about that pass its test too, e.g. untrained models",
+                null=True,
+            ),
             _column("n_seeds", _INT, "independent runs behind the statistic"),
             _column("verdict", _STR, "one of evidence.claims.rules.Verdict"),
             _column("reason", _STR, "why"),

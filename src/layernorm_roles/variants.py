@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Variant(NamedTuple):
-    """One variant of the norm before attention; x is a vector of size d and P = I - 11'/d."""
+    """A variant of the norm before attention that is one map; x is a vector of size d and P = I - 11'/d."""
 
     projects: bool
     """Whether x is projected onto the hyperplane orthogonal to the ones vector, Px."""
@@ -15,6 +15,19 @@ class Variant(NamedTuple):
     """Whether the result is scaled to norm sqrt(d)."""
     divides_by_d: bool = False
     """Whether the result is divided by d as well, as the released code of the paper does without projection."""
+    factor: float = 1.0
+    """A constant that multiplies every result."""
+    affine: bool = False
+    """Whether the result is multiplied by a learnt gain, 1 at first, and a learnt bias, 0 at first, is added."""
+
+
+class SplitVariant(NamedTuple):
+    """A variant whose queries and keys are made from one norm of x, and whose values from another."""
+
+    queries_keys: str
+    """The name in `VARIANTS` of the norm from which queries and keys are made."""
+    values: str
+    """The name in `VARIANTS` of the norm from which values are made."""
 
 
 VARIANTS: dict[str, Variant] = {
@@ -24,9 +37,23 @@ VARIANTS: dict[str, Variant] = {
     # The released code divides by sqrt(d) where LayerNorm multiplies by it: a factor of d between the two.
     "scale_released": Variant(projects=False, scales=True, divides_by_d=True),
     "layernorm_small": Variant(projects=True, scales=True, divides_by_d=True),
+    # In an untrained GPT-2 the stream's entries are sums of two embeddings of standard deviation 0.02 each. This factor
+    # gives the first attention inputs LayerNorm's size, and leaves out what scaling does to single vectors.
+    "projection_large": Variant(projects=True, scales=False, factor=50 / 2**0.5),
     "none": Variant(projects=False, scales=False),
+    # As transformers have it; the other variants go without gain and bias, as in the paper's experiments.
+    "layernorm_affine": Variant(projects=True, scales=True, affine=True),
 }
-"""The built-in variants by the name that config.yaml, the tables and `norms.build` use."""
+"""The built-in variants that are one map, by the name that config.yaml, the tables and `norms.build` use."""
+
+SPLIT_VARIANTS: dict[str, SplitVariant] = {
+    "projected_qk": SplitVariant(queries_keys="layernorm", values="scale"),
+    "projected_v": SplitVariant(queries_keys="scale", values="layernorm"),
+}
+"""The built-in variants with two norms, by the name that config.yaml, the tables and `norms.build_pair` use."""
 
 QUERY_KEY_VARIANT = "layernorm_qk"
 """A variant of the language model alone: layernorm, and a norm of each head's queries and keys after W_Q and W_K."""
+
+NO_ATTENTION_VARIANT = "no_attention"
+"""A variant of the language model alone: every layer goes without attention and the norm before it."""

@@ -22,30 +22,45 @@ def metrics(
     seeds: int = 10,
     last: int = 14_000,
     spread: float = 0.03,
+    d_model: int = 8,
+    rate: float = 0.001,
+    floors: dict[str, float] | None = None,
+    scores: dict[str, tuple[float, float]] | None = None,
 ) -> pd.DataFrame:
-    """A run of each variant and seed: 1,200 times its ratio steps to a test loss of 0.5, with a relative spread."""
+    """A run of each variant and seed: 1,200 times its ratio steps to a test loss of 0.5, with a relative spread.
+
+    `angles` and `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind.
+    `scores`: standard deviation of the attention scores before and after training, between which it changes
+    geometrically with the step; attention_share follows from it.
+    """
     steps = np.arange(0, last + 1, 100)
     frames = []
     for number, (variant, ratio) in enumerate(ratios.items()):
         for seed in range(seeds):
             rng = noise(number, seed)
             to_half = 1200 * ratio * np.exp(spread * rng.standard_normal())
-            loss = 3 * np.exp(-np.log(6) * steps / to_half)
+            loss = np.maximum(3 * np.exp(-np.log(6) * steps / to_half), (floors or {}).get(variant, 0.0))
             angle = (angles or {}).get(variant, 70.0) + 20 * spread * rng.standard_normal()
             accuracy = (accuracies or {}).get(variant, 0.9) + 0.1 * spread * rng.standard_normal()
+            first, end = (scores or {}).get(variant, (0.46, 0.02))
+            score_std = first * (end / first) ** (steps / last) * np.exp(spread * rng.standard_normal())
             frames.append(
                 pd.DataFrame(
                     {
                         "experiment": experiment,
                         "variant": variant,
                         "seed": seed,
+                        "d_model": d_model,
+                        "base_learning_rate": rate,
                         "step": steps,
                         "train_loss": loss,
                         "test_loss": loss,
-                        "test_accuracy": np.clip(accuracy, 0, 1),
-                        "query_angle_mean": np.clip(angle, 0, 90),
+                        "test_accuracy": np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05),
+                        "query_angle_mean": np.where(steps > 0, np.clip(angle, 0, 90), 72.6),
                         "query_angle_std": 1.0,
-                        "learning_rate": 1e-3,
+                        "score_std": score_std,
+                        "attention_share": np.exp(-(score_std**2) / 2),
+                        "learning_rate": rate,
                     }
                 )
             )
@@ -60,23 +75,32 @@ def vectors(
     seeds: int = 10,
     classes: int = 10,
     length: dict[str, float] | None = None,
+    turned_at_first: dict[str, bool] | None = None,
+    offset: float = 0.0,
 ) -> pd.DataFrame:
-    """Keys on the plane orthogonal to the ones vector or not; queries along it (a degree off or so) or anywhere."""
+    """Keys on the plane orthogonal to the ones vector or not; queries along it (a degree off or so) or anywhere.
+
+    Untrained, queries are anywhere but where `turned_at_first` says otherwise. `offset` moves all keys along the ones
+    vector, so that their plane does not contain the origin.
+    """
     ones = np.ones(dim) / np.sqrt(dim)
     rows = []
-    for number, variant in enumerate(flat):
-        for seed in range(seeds):
-            rng = noise(99, number, seed)
-            keys = rng.standard_normal((classes, dim))
-            keys -= flat[variant] * np.outer(keys @ ones, ones)
-            keys *= np.sqrt(dim) / np.linalg.norm(keys, axis=1, keepdims=True)
-            queries = rng.standard_normal((classes, dim))
-            if turned[variant]:
-                queries = 0.02 * queries + 3 * ones
-            queries *= (length or {}).get(variant, 3.0) / np.linalg.norm(queries, axis=1, keepdims=True)
-            for kind, matrix in (("key", keys), ("query", queries)):
-                rows += [(experiment, variant, seed, token, kind, v) for token, v in enumerate(matrix)]
-    return pd.DataFrame(rows, columns=["experiment", "variant", "seed", "token", "kind", "vector"])
+    for checkpoint, along in (("initial", turned_at_first or {}), ("final", turned)):
+        for number, variant in enumerate(flat):
+            for seed in range(seeds):
+                rng = noise(99, number, seed)
+                keys = rng.standard_normal((classes, dim))
+                keys -= flat[variant] * np.outer(keys @ ones, ones)
+                keys *= np.sqrt(dim) / np.linalg.norm(keys, axis=1, keepdims=True)
+                keys += offset * ones
+                queries = rng.standard_normal((classes, dim))
+                if along.get(variant):
+                    queries = 0.02 * queries + 3 * ones
+                queries *= (length or {}).get(variant, 3.0) / np.linalg.norm(queries, axis=1, keepdims=True)
+                run = (experiment, variant, seed, dim, 0.001, checkpoint)
+                for kind, matrix in (("key", keys), ("query", queries)):
+                    rows += [(*run, token, kind, v) for token, v in enumerate(matrix)]
+    return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
 
 
 def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> pd.DataFrame:
@@ -92,46 +116,57 @@ def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> 
 
 
 def keys(
-    shares: dict[tuple[str, str, str, str], float], model: str = "gpt", texts: str = "long", seeds: int = 3
+    shares: dict[tuple[str, str, str], float | tuple[float, ...]],
+    model: str = "gpt",
+    texts: str = "long",
+    seeds: int = 3,
+    undecided: dict[tuple[str, str, str], float] | None = None,
+    dimensions: tuple[int, int] = (8, 2),
 ) -> pd.DataFrame:
-    """Unselectable keys for each (variant, checkpoint, site), all layers alike, a little different for each seed."""
+    """Unselectable keys for each (variant, checkpoint, site): a share of all four layers or one a layer.
+
+    The shares differ a little between seeds. `undecided`: shares of undecided keys; none else. `dimensions`: of a key
+    at the attention input and in a head.
+    """
     rows = []
-    for (variant, checkpoint, site), share in shares.items():
-        for seed in range(seeds):
-            for context in range(4):
-                for layer in (1, 2):
-                    for head in (0, 1) if site.startswith("head") else (None,):
-                        hit = round(1000 * share * (1 + 0.02 * seed))
-                        rows.append(
-                            (
-                                model,
-                                variant,
-                                seed,
-                                checkpoint,
-                                texts,
-                                context,
-                                layer,
-                                site,
-                                head,
-                                1000,
-                                hit,
-                                0,
-                            )
-                        )
-    frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names[:-2])
-    return frame.assign(head=frame["head"].astype("Int64"), min_margin=1e-3, max_residual=1e-12)
+    for (place, share), seed, context, layer in product(shares.items(), range(seeds), range(4), (1, 2, 3, 4)):
+        variant, checkpoint, site = place
+        in_head = site.startswith("head")
+        for head in (0, 1) if in_head else (None,):
+            here = share[layer - 1] if isinstance(share, tuple) else share
+            key = (model, variant, seed, checkpoint, texts, context, layer, site, head, False, 1000)
+            hit, open_ = (
+                round(1000 * part * (1 + 0.02 * seed)) for part in (here, (undecided or {}).get(place, 0))
+            )
+            rows.append((*key, dimensions[in_head], hit, open_, 1e-3, 1e-12))
+    frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
+    return frame.astype({"head": "Int64"})
 
 
-def losses(gap: float, seeds: int = 3, spread: float = 0.001) -> pd.DataFrame:
-    """Language models whose loss without scaling is higher by `gap`, a little different for each seed."""
+def losses(
+    gap: float,
+    seeds: int = 3,
+    spread: float = 0.001,
+    model: str = "gpt",
+    worth: float = 0.5,
+    unigram: float = 9.0,
+    more: dict[str, float] | None = None,
+    untrained_gap: float = 0.0,
+) -> pd.DataFrame:
+    """Language models whose loss without scaling is higher by `gap`, and without attention by `worth`.
+
+    The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by much more. `more`: other
+    variants, each with its loss minus LayerNorm's.
+    """
+    above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "projection_large": gap} | (
+        more or {}
+    )
     rows = []
-    for seed in range(seeds):
-        for variant in ("layernorm", "projection"):
-            for step in (0, 1000):
-                loss = 9.0 if step == 0 else 6.0 + 0.3 * noise(7, seed).standard_normal()
-                if step and variant == "projection":
-                    loss += gap + spread * noise(8, seed).standard_normal()
-                rows.append((variant, seed, step, step * 100, loss, loss, 0.0, 1.0))
+    for seed, (number, (variant, higher)) in product(range(seeds), enumerate(above.items())):
+        higher += (number > 0) * spread * noise(8, number, seed).standard_normal()
+        start = 9.0 + untrained_gap * (variant == "projection")
+        for step, loss in ((0, start), (1000, 6.0 + 0.3 * noise(7, seed).standard_normal() + higher)):
+            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, 1.0))
     return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
 
 
@@ -209,15 +244,60 @@ def placement(
     return pd.DataFrame(rows, columns=SCHEMAS["placement"].names)
 
 
-def gradients(decades: dict[str, tuple[float, float]], seeds: int = 3, spread: float = 0.02) -> pd.DataFrame:
-    """Logarithm of the first layer's gradient over the last layer's, at the first and the last step."""
+def gradients(slopes: dict[str, tuple[float, float]], seeds: int = 3, spread: float = 0.001) -> pd.DataFrame:
+    """By how many decades the gradient norm grows from layer to layer, at initialisation and later on, in 24 layers.
+
+    The later slope is that at step 50, and half as much more at step 100, half as much less at step 150.
+    """
+    rows = []
+    for name, (first, later) in slopes.items():
+        for step, slope in ((0, first), (50, later), (100, 1.5 * later), (150, 0.5 * later)):
+            for seed, layer in product(range(seeds), range(1, 25)):
+                norm = 10 ** (layer * (slope + spread * seed))
+                rows.append((name, 24, 0.001, 0, seed, step, layer, norm))
+    return pd.DataFrame(rows, columns=SCHEMAS["placement_gradients"].names)
+
+
+def part_scales(
+    pre: tuple[float, float], post: tuple[float, float], stream: float = 5.0, seeds: int = 3
+) -> pd.DataFrame:
+    """The largest over the smallest size of the parts' inputs, at initialisation and after training.
+
+    `stream`: that of the residual stream. Rates of 0.001 have half the ratio, but at least 1.
+    """
+    rows = []
+    for (name, ratios), rate, seed in product(
+        {"pre": pre, "post": post}.items(), (0.001, 0.003), range(seeds)
+    ):
+        for step, ratio in zip((0, 100), ratios, strict=True):
+            reached = max(1.0, ratio * (1 + 0.01 * seed) * (1 if rate == 0.003 or not step else 0.5))
+            for layer, part in product((1, 2, 24), ("attention", "feed_forward")):
+                last = layer == 24
+                sizes = (0.3 * reached if last else 0.3, stream if last else 1.0)
+                rows.append((name, 24, rate, 0, seed, step, layer, part, *sizes))
+    return pd.DataFrame(rows, columns=SCHEMAS["placement_scales"].names)
+
+
+def untrained_gradients(
+    decades: dict[str, tuple[float, float]],
+    seeds: int = 3,
+    slopes: dict[str, float] | None = None,
+    spread: float = 0.001,
+) -> pd.DataFrame:
+    """By how many decades the first layer's gradient changes from 2 to 16 layers, with residuals and without.
+
+    `slopes`: by how many decades the gradient norm grows from layer to layer with residual connections.
+    """
     rows = []
     for name, ends in decades.items():
-        for step, size in zip((0, 100), ends, strict=True):
-            for seed in range(seeds):
-                for layer, norm in ((1, 10 ** (size + spread * seed)), (24, 1.0)):
-                    rows.append((name, 24, 0.001, 0, seed, step, layer, norm))
-    return pd.DataFrame(rows, columns=SCHEMAS["placement_gradients"].names)
+        for residual, change in zip((True, False), ends, strict=True):
+            slope = (slopes or {}).get(name, 0.0) if residual else 0.5
+            for seed, (depth, share) in product(range(seeds), ((2, 0.0), (8, 0.3), (16, 1.0))):
+                first = share * change + 0.01 * seed * share
+                for layer in range(1, depth + 1):
+                    norm = 10 ** (first + (layer - 1) * (slope + spread * seed))
+                    rows.append((name, residual, depth, seed, layer, norm))
+    return pd.DataFrame(rows, columns=SCHEMAS["untrained_gradients"].names)
 
 
 def batch_dependence(
@@ -269,7 +349,11 @@ def trained_scores(source: str, *sizes: float, seeds: int = 3) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
 
 
-def worked_numbers(*verdicts: str) -> pd.DataFrame:
-    """Worked numbers with these verdicts: "right", "follows" or "not right"."""
-    rows = [("softmax", line, "weight", "0.25", 0.25, None, 0.005, v) for line, v in enumerate(verdicts)]
+def worked_numbers(*examples: str) -> pd.DataFrame:
+    """Worked examples: for each the verdicts on its numbers, separated by blanks."""
+    rows = [
+        (f"example {number}", 10 * number + i, "weight", "0.25", 0.25, None, 0.005, False, verdict)
+        for number, verdicts in enumerate(examples)
+        for i, verdict in enumerate(verdicts.split())
+    ]
     return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)

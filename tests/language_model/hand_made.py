@@ -65,9 +65,8 @@ def prepared_text(folder, training, validation, frame, vocabulary=VOCABULARY):
     return text
 
 
-def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0):
-    """A run of the model that the settings are of."""
-    model = "gpt" if isinstance(settings, GPTSettings) else "bert"
+def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
+    """A run of a model with these settings."""
     return LanguageModelRun(model, variant, variant, seed, settings, text)
 
 

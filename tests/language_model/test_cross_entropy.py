@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layernorm_roles.language_model import cross_entropy
-from layernorm_roles.language_model.kernels import SAFE_SHIFT, exp, jit
+from layernorm_roles.language_model import cross_entropy, kernels
+from layernorm_roles.language_model.kernels import SAFE_SHIFT
 
 
 def draw(seed, tokens=37, entries=211, d=8, size=1.0, dtype=torch.float64):
@@ -75,13 +75,13 @@ def test_a_diverged_model_shows(kernel):
 
 
 def test_exponential_to_the_last_places():
-    @jit
+    @kernels.jit
     def all_of(x, out):
-        for i in range(len(x)):
-            out[i] = exp(x[i])
+        for j in range(0, x.shape[1], kernels.LANES):
+            kernels._store(kernels.exp(kernels._load(x, 0, j)), out, 0, j)
 
-    x = np.linspace(-87, 0, 1_000_001, dtype=np.float32)
+    x = np.linspace(-87, 0, 1_000_000, dtype=np.float32)[None]
     out = np.empty_like(x)
     all_of(x, out)
     exact = np.exp(x.astype(np.float64))
-    assert (abs(out - exact) / np.spacing(exact.astype(np.float32))).max() < 5
+    assert (abs(out - exact) / np.spacing(exact.astype(np.float32))).max() < 3

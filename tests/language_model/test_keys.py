@@ -65,6 +65,9 @@ def test_rows_are_complete_and_name_their_site():
     ) == [{"after_norm": 1, "after_norm_exact": 1, "before_norm": 1, "head": 4, "head_exact": 4}]
     assert table[table.site.str.startswith("head")]["head"].notna().all()
     assert table[~table.site.str.startswith("head")]["head"].isna().all()
+    in_heads = table.site.str.startswith("head")
+    assert set(table.dimensions[~in_heads]) == {GPT.d_model}
+    assert set(table.dimensions[in_heads]) == {GPT.d_model // GPT.heads}
 
 
 def test_scaled_keys_are_all_selectable_and_eps_matters():
@@ -89,6 +92,9 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
         ("projection", ()),
         ("none", ()),
         ("layernorm_qk", ("after_norm", "head")),
+        ("projected_qk", ("after_norm",)),
+        ("projected_v", ("after_norm",)),
+        ("layernorm_affine", ()),
         ("own.module:Norm", ()),
     ],
 )
@@ -207,17 +213,20 @@ def weights(tmp_path):
 
 def verify_hand_set_run(folder):
     table = store.read(folder / "keys.parquet", "key_selectability")
-    assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("gpt", "none", 7)}
+    assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}
     expected = {}
-    # On a line all but the two ends are unselectable; of equal keys every one is.
-    for name, inner in (("initial", 0), ("final", 2)):
-        heads = dict(enumerate((inner, 4, 6, inner)))
-        expected |= {(name, "before_norm", None): inner, (name, "after_norm", None): inner}
-        expected |= {(name, "head", head): number for head, number in heads.items()}
+    # On a line all but the two ends are unselectable; of equal keys every one is. Among the keys up to its own position
+    # a key on a line is selectable if it lies beyond those before it, and the first of equal keys has no rival.
+    for name, inner, beyond in (("initial", 0, 2), ("final", 2, 4)):
+        expected |= {(name, "before_norm", None, False): inner, (name, "after_norm", None, False): inner}
+        for head, number in enumerate((inner, 4, 6, inner)):
+            expected[name, "head", head, False] = number
+        for head, number in enumerate((inner, 6 - beyond, 5, inner)):
+            expected[name, "head", head, True] = number
     assert len(table) == 2 * 2 * len(expected)  # texts, layers
     for row in table.itertuples():
         head = None if row.site != "head" else int(row.head)
-        assert row.n_unselectable == expected[row.checkpoint, row.site, head], row
+        assert row.n_unselectable == expected[row.checkpoint, row.site, head, row.causal], row
         assert row.n_keys == 6
     tokens = store.read(folder / "tokens.parquet", "sentence_tokens")
     for (name, _), part in tokens.groupby(["checkpoint", "layer"]):

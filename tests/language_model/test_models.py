@@ -1,5 +1,9 @@
 """The models against transformers' on equal weights, and what the variants change."""
 
+import math
+import sys
+from types import ModuleType
+
 import pytest
 import torch
 from default_settings import example
@@ -10,6 +14,9 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model
 from layernorm_roles.settings import BERTSettings
+from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
+
+ALL_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, "layernorm_qk", "no_attention"]
 
 
 def gpt2_of(ours):
@@ -64,24 +71,147 @@ def test_initial_weights_have_gpt2s_spread():
     assert not ours.layers[0].attention.out.bias.any()
 
 
-def test_variants_of_a_seed_start_from_the_same_weights():
+@pytest.fixture
+def drawn_norm():
+    """The name of a norm of one's own that draws its parameters."""
+
+    class Drawn(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.gain = nn.Parameter(torch.randn(dim))
+
+        def forward(self, x):
+            return self.gain * x
+
+    sys.modules["drawn_norm_for_test"] = ModuleType("drawn_norm_for_test")
+    sys.modules["drawn_norm_for_test"].Drawn = Drawn
+    yield "drawn_norm_for_test:Drawn"
+    del sys.modules["drawn_norm_for_test"]
+
+
+def test_parameters_that_variants_of_a_seed_share_start_equal(drawn_norm):
     first = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 3).state_dict()
-    for variant in ("projection", "none", "scale", "layernorm_qk"):
+    for variant in (*ALL_VARIANTS, drawn_norm):
         other = model.build(GPT, variant, variant, VOCABULARY, 3).state_dict()
-        assert all(torch.equal(first[name], other[name]) for name in first)
+        gone = {name for name in first if ".attention." in name} if variant == "no_attention" else set()
+        assert first.keys() - other.keys() == gone
+        assert all(torch.equal(first[name], other[name]) for name in first.keys() & other.keys())
+        of_norms = other.keys() - first.keys()
+        assert bool(of_norms) == (variant in ("layernorm_affine", drawn_norm))
+        assert all(".norm." in name for name in of_norms)
     different = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
     assert not torch.equal(first["tokens.weight"], different["tokens.weight"])
 
 
-@pytest.mark.parametrize("variant", ["layernorm", "projection", "none", "scale", "layernorm_qk"])
+def plain_norm(variant, x, parameters, at):
+    """What queries and keys are made from, and values; `at` is the beginning of the layer's parameters' names."""
+    centred = x - x.mean(dim=-1, keepdim=True)
+
+    def to_length(y, length=8**0.5):
+        # |y|^2 + d eps under the root, since the eps of LayerNorm joins the mean of the squares.
+        return length * y / (y.norm(dim=-1, keepdim=True) ** 2 + 8 * 1e-5).sqrt()
+
+    gain, bias = (parameters.get(f"{at}norm.{name}") for name in ("weight", "bias"))
+    one_norm = {
+        "layernorm": lambda: to_length(centred),
+        "layernorm_qk": lambda: to_length(centred),
+        "projection": lambda: centred,
+        "scale": lambda: to_length(x),
+        "scale_released": lambda: to_length(x, 8**-0.5),
+        "layernorm_small": lambda: to_length(centred, 8**-0.5),
+        "layernorm_affine": lambda: to_length(centred) * gain + bias,
+        "none": lambda: x,
+    }
+    if variant == "projected_qk":
+        return to_length(centred), to_length(x)
+    if variant == "projected_v":
+        return to_length(x), to_length(centred)
+    y = one_norm[variant]()
+    return y, y
+
+
+def plain_logits(variant, parameters, tokens):
+    """The logits of GPT with four heads of size 2, written down head by head and token by token from the formulas."""
+
+    def layer_norm(x, name):
+        return nn.functional.layer_norm(x, (8,), parameters[name + ".weight"], parameters[name + ".bias"])
+
+    def linear(x, name):
+        return x @ parameters[name + ".weight"].T + parameters[name + ".bias"]
+
+    n = tokens.shape[1]
+    x = parameters["tokens.weight"][tokens] + parameters["positions.weight"][:n]
+    for number in range(GPT.layers):
+        at = f"layers.{number}."
+        if variant != "no_attention":
+            y, y_values = plain_norm(variant, x, parameters, at)
+            w_q, w_k, w_v = parameters[at + "attention.qkv.weight"].split(8)
+            heads = []
+            for head in range(4):
+                rows = slice(2 * head, 2 * head + 2)
+                q, k, v = y @ w_q[rows].T, y @ w_k[rows].T, y_values @ w_v[rows].T
+                if variant == "layernorm_qk":
+                    q, k = (2**0.5 * t / (t.norm(dim=-1, keepdim=True) ** 2 + 2e-6).sqrt() for t in (q, k))
+                scores = q @ k.transpose(1, 2) / 2**0.5
+                seen = torch.ones(n, n, dtype=torch.bool).tril()
+                heads.append(scores.masked_fill(~seen, -math.inf).softmax(dim=-1) @ v)
+            x = x + linear(torch.cat(heads, dim=-1), at + "attention.out")
+        hidden = linear(layer_norm(x, at + "ln_2"), at + "feed_forward.0")
+        # GPT-2's form of GELU.
+        inner = (2 / math.pi) ** 0.5 * (hidden + 0.044715 * hidden**3)
+        x = x + linear(0.5 * hidden * (1 + inner.tanh()), at + "feed_forward.2")
+    return layer_norm(x, "ln_f") @ parameters["tokens.weight"].T
+
+
+@pytest.mark.parametrize("variant", ALL_VARIANTS)
+def test_loss_and_gradients_equal_those_of_the_formulas(variant):
+    ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0)).double()
+    window = torch.randint(VOCABULARY, (3, 31), generator=torch.Generator().manual_seed(1))
+    copies = {name: p.detach().clone().requires_grad_() for name, p in ours.named_parameters()}
+    logits = plain_logits(variant, copies, window[:, :-1])
+    expected = nn.functional.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())
+    expected.backward()
+    loss = ours.loss(window)
+    loss.backward()
+    torch.testing.assert_close(ours.logits(window[:, :-1]), logits, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+    for name, p in ours.named_parameters():
+        torch.testing.assert_close(p.grad, copies[name].grad, rtol=1e-8, atol=1e-10)
+
+
+def test_layernorm_with_gain_and_bias_starts_as_layernorm_and_learns_both():
+    window = torch.randint(VOCABULARY, (3, 31), generator=torch.Generator().manual_seed(1))
+    plain, affine = (
+        model.build(GPT, name, name, VOCABULARY, 5).eval() for name in ("layernorm", "layernorm_affine")
+    )
+    assert torch.equal(plain.logits(window), affine.logits(window))
+    affine.loss(window).backward()
+    for layer in affine.layers:
+        assert layer.norm.weight.grad.any()
+        assert layer.norm.bias.grad.any()
+
+
+def test_without_attention_a_token_is_predicted_from_the_token_before_it_alone():
+    first, other = torch.randint(VOCABULARY, (2, 1, 20), generator=torch.Generator().manual_seed(1))
+    other[:, 12] = first[:, 12]
+    for variant, is_blind in (("no_attention", True), ("layernorm", False)):
+        network = randomise(model.build(GPT, variant, variant, VOCABULARY, 0)).double()
+        same = torch.isclose(network.logits(first), network.logits(other), rtol=1e-12).all(dim=-1)[0]
+        assert same[12] == is_blind
+        assert not same[:12].any()
+    assert model.build(GPT, "no_attention", "no_attention", VOCABULARY, 0).keys(first) == []
+
+
+@pytest.mark.parametrize("variant", [name for name in ALL_VARIANTS if name != "no_attention"])
 def test_keys_are_where_they_should_be(variant):
     ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0)).double()
     window = torch.randint(VOCABULARY, (2, 64), generator=torch.Generator().manual_seed(1))
+    parameters = dict(ours.named_parameters())
     x = ours.tokens(window) + ours.positions.weight
-    for layer, keys in zip(ours.layers, ours.keys(window), strict=True):
+    for number, (layer, keys) in enumerate(zip(ours.layers, ours.keys(window), strict=True)):
         torch.testing.assert_close(keys.before_norm, x)
-        norm = norms.build("layernorm" if variant == "layernorm_qk" else variant, 8, 1e-5)
-        torch.testing.assert_close(keys.after_norm, norm(x))
+        of_keys, _ = plain_norm(variant, x, parameters, f"layers.{number}.")
+        torch.testing.assert_close(keys.after_norm, of_keys)
         projected = keys.after_norm @ layer.attention.qkv.weight[8:16].T
         for head in range(4):
             expected = projected[..., 2 * head : 2 * head + 2]
@@ -92,16 +222,32 @@ def test_keys_are_where_they_should_be(variant):
         x = layer(x)
 
 
-@pytest.mark.parametrize("variant", ["layernorm", "projection", "none", "scale", "layernorm_qk"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "layernorm",
+        "projection",
+        "none",
+        "scale",
+        "layernorm_qk",
+        "projected_qk",
+        "projected_v",
+        "layernorm_affine",
+    ],
+)
 def test_a_run_of_gpt_has_the_norm_of_its_variant(text, variant):
     """The mean of x = (3, 1, 1, ...) is 5/4, so the projection is (7, -1, -1, ...) / 4; |x| is 4."""
     network = run_of(text, SMALL_GPT, variant).build_model()
-    x, projected = torch.tensor([[3.0, *(7 * [1.0])]]), torch.tensor([[7.0, *(7 * [-1.0])]]) / 4
+    x, projected = torch.tensor([[[3.0, *(7 * [1.0])]]]), torch.tensor([[[7.0, *(7 * [-1.0])]]]) / 4
     layernorm = projected / 3.5**0.5 * 8**0.5
-    expected = {"none": x, "projection": projected, "scale": x / 4 * 8**0.5}.get(variant, layernorm)
+    scaled = x / 4 * 8**0.5
+    expected = {"none": x, "projection": projected, "scale": scaled, "projected_v": scaled}
+    of_values = {"none": x, "projection": projected, "scale": scaled, "projected_qk": scaled}
     q = torch.tensor([[3.0, 4.0]])
     for layer in network.layers:
-        torch.testing.assert_close(layer.norm(x), expected, rtol=1e-4, atol=1e-5)
+        inputs = layer.normed(x)
+        for ours, theirs in zip(inputs, (expected, of_values), strict=True):
+            torch.testing.assert_close(ours, theirs.get(variant, layernorm), rtol=1e-4, atol=1e-5)
         scaled = q / 5 * 2**0.5 if variant == "layernorm_qk" else q
         torch.testing.assert_close(layer.attention.query_key_norm(q), scaled)
 

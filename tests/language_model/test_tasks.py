@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hand_made import SMALL_BERT, SMALL_GPT, changed, tokenizer
+from torch import nn
 
-from layernorm_roles.language_model import tasks
+from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.bert import CLASS, MASK, PAD
 
 
@@ -48,15 +50,17 @@ def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
 
 
 def test_labelled_sentences_without_labels_or_too_few_are_refused():
-    with pytest.raises(ValueError, match="training: a sentence without a label"):
+    with pytest.raises(ValueError, match="source of training has a sentence without a label"):
         tasks.LabelledSentences([("a", -1)] * 4, [("a", 0)] * 4, tokenizer(), SMALL_BERT, 0)
-    with pytest.raises(ValueError, match="validation: 1 sentences; expected at least batch_size = 4"):
+    with pytest.raises(
+        ValueError, match="source of validation has 1 sentences; expected at least batch_size = 4"
+    ):
         tasks.LabelledSentences([("a", 0)] * 4, [("a", 1)], tokenizer(), SMALL_BERT, 0)
 
 
 def next_token(seed, training=1000, **changes):
     settings = changed(SMALL_GPT, batch_size=3, validation_windows=4, **changes)
-    return tasks.NextToken(np.arange(training), np.arange(1000), settings, seed)
+    return tasks.NextToken(np.arange(training), np.arange(1000), 4096, settings, seed)
 
 
 def test_an_epoch_reads_each_window_once_from_a_random_offset():
@@ -112,3 +116,42 @@ def test_every_step_masks_other_tokens_and_a_repeated_step_the_equal_ones():
         assert np.array_equal(a, c)
     for a, b in zip(next(task.validation()), next(task.validation()), strict=True):
         assert np.array_equal(a, b)
+
+
+def test_the_unigram_loss_is_that_of_smoothed_frequencies_on_the_tokens_to_predict():
+    """Training has 700 zeros, 298 ones and no two; the targets are 24 zeros, 7 ones and a two, after a two."""
+    training = np.repeat(np.array([0, 1], np.uint16), [700, 298])
+    validation = np.array([2] + 24 * [0] + 7 * [1] + [2], np.uint16)
+    settings = changed(SMALL_GPT, validation_windows=2)
+    task = tasks.NextToken(training, validation, 3, settings, seed=0)
+    expected = -(24 * np.log(701 / 1001) + 7 * np.log(299 / 1001) + np.log(1 / 1001)) / 32
+    assert task.unigram_loss() == pytest.approx(expected, abs=1e-12)
+
+
+class Frequencies(nn.Module):
+    """A model that predicts given frequencies everywhere; the tokens to predict are the last part of a batch."""
+
+    def __init__(self, frequencies, next_token):
+        super().__init__()
+        self.nats, self.next_token = -torch.tensor(frequencies).double().log(), next_token
+
+    def loss(self, *batch):
+        return self.nats[batch[-1][:, 1:] if self.next_token else batch[-1]].mean()
+
+
+@pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
+def test_the_unigram_loss_is_the_validation_loss_of_a_model_that_knows_frequencies(settings):
+    """The last validation batch is smaller than the others, and rare tokens are not spread evenly."""
+    rng, settings = np.random.default_rng(3), changed(settings, batch_size=2)
+    training, validation = (np.sort(rng.geometric(0.3, n) % 12).astype(np.uint16) for n in (3000, 500))
+    kind = tasks.task_type(settings)
+    task = kind(training, validation, 12, settings, seed=0)
+    counts = np.array([1 + np.sum(training == token) for token in range(12)])
+    model = Frequencies(counts / counts.sum(), kind is tasks.NextToken)
+    assert task.unigram_loss() == pytest.approx(train.validation_loss(model, task, "cpu"), abs=1e-12)
+
+
+def test_a_stream_longer_than_what_is_counted_at_once_is_counted_whole():
+    training = np.zeros(20_000_001, np.uint16)
+    training[[0, 10_000_000, 20_000_000]] = 1
+    assert tasks.unigram_loss(training, 2, np.array([1])) == pytest.approx(np.log(20_000_003 / 4))

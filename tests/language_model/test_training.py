@@ -39,6 +39,9 @@ class ToyTask:
         yield (np.full(3, 1000),)
         yield (np.full(1, 3000),)
 
+    def unigram_loss(self):
+        return 4.5
+
 
 class ToyModel(nn.Module):
     """One parameter; `loss_of` computes the loss from it and from a batch of numbers."""
@@ -61,6 +64,7 @@ def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_
     assert metrics.train_loss.tolist() == [0, np.mean([0, 1, 2, 3]), np.mean([4, 5, 6, 7]), np.mean([8, 9])]
     assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
     assert metrics.tokens.tolist() == [0, 256, 512, 640]
+    assert metrics.unigram_loss.tolist() == [4.5] * 4
     assert metrics.learning_rate.tolist() == pytest.approx([0.1, 0.06, 0.02, 0.0])
 
 
@@ -213,6 +217,10 @@ def test_metrics_and_learning(text, tmp_path, settings):
     assert metrics.valid_loss[0] == pytest.approx(np.log(300), abs=0.1)
     assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - (0.5 if gpt else 0.1)
     assert metrics.learning_rate.iloc[-1] == 0
+    # The text has six words, equally frequent.
+    assert metrics.unigram_loss.tolist() == pytest.approx([np.log(6)] * len(metrics), abs=0.15)
+    assert metrics.unigram_loss.nunique() == 1
+    assert set(metrics.model) == {"hand_made"}
     streams = ["LANGUAGE_MODEL_BATCHES"] if gpt else ["MASKED_BATCHES", "MASKED_VALIDATION"]
     rule = store.read_provenance(out.metrics)["seed_rule"]
     assert all(f"Stream.{name}" in rule for name in streams)
@@ -236,6 +244,13 @@ def test_a_diverging_run_is_refused(diverges_at, shows_at):
         ValueError, match=f"title: the loss is no longer finite at step {shows_at}; lower learn"
     ):
         train.train(model, ToyTask(), SCHEDULE, 0, title="title")
+
+
+def test_a_model_without_attention_trains(text, tmp_path):
+    out = outputs(tmp_path)
+    train_run(run_of(text, variant="no_attention"), out, "cpu", 1)
+    metrics = store.read(out.metrics, "language_model_metrics")
+    assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - 0.5
 
 
 def test_what_does_not_fit_shows_before_training(text, tmp_path):
@@ -268,6 +283,7 @@ def test_sentences_with_labels_train(text, tmp_path):
     metrics = store.read(out.metrics, "language_model_metrics")
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
     assert metrics.valid_loss.iloc[-1] < 0.5
+    assert metrics.unigram_loss.isna().all()
     assert "Stream.LABELLED_BATCHES" in store.read_provenance(out.metrics)["seed_rule"]
     tables = {name: tmp_path / name for name in ("selectability", "tokens")}
     collect_run(run, {"final": out.final}, tables, 1)
@@ -275,12 +291,13 @@ def test_sentences_with_labels_train(text, tmp_path):
 
 
 def test_the_rules_script_trains_the_run_of_its_wildcards(text, tmp_path):
-    run = run_of(text, SMALL_BERT, variant="none", seed=3)
+    run = run_of(text, SMALL_BERT, variant="none", seed=3, model="gpt_bytes")
     train_run(run, outputs(tmp_path / "called"), "cpu", 1)
     files = {name: str(tmp_path / "script" / name) for name in ("initial", "final", "metrics")}
     job = snakemake(run, tmp_path / "log", output=files)
     runpy.run_path(str(ROOT / "workflow/scripts/train_language_model.py"), {"snakemake": job})
     assert everything(outputs(tmp_path / "script")) == everything(outputs(tmp_path / "called"))
     metrics = store.read(files["metrics"], "language_model_metrics")
+    assert set(metrics.model) == {"gpt_bytes"}
     assert set(metrics.variant) == {"none"}
     assert set(metrics.seed) == {3}

@@ -8,15 +8,22 @@ from torch import nn
 class TokenTransformer(nn.Module):
     """One torch.nn.TransformerEncoderLayer on token embeddings, read out by the embedding's transpose.
 
-    Takes over the modules of a MajorityTransformer, so both have the same parameters.
+    Takes over the modules of a MajorityTransformer, so both have the same parameters. torch's layer has one norm
+    before attention; a split variant is put together from the layer's parts.
     """
 
     def __init__(self, model):
         super().__init__()
-        self.embedding, self.layer = model.embedding, model.layer
+        self.embedding, self.layer, self.norm_values = model.embedding, model.layer, model.norm_values
 
     def forward(self, tokens):
-        return self.layer(self.embedding(tokens)) @ self.embedding.weight.T
+        x = self.embedding(tokens)
+        return (self.layer(x) if self.norm_values is None else self.split(x)) @ self.embedding.weight.T
+
+    def split(self, x):
+        normed, layer = self.layer.norm1(x), self.layer
+        y = x + layer.self_attn(normed, normed, self.norm_values(x), need_weights=False)[0]
+        return y + layer.linear2(torch.relu(layer.linear1(layer.norm2(y))))
 
 
 def tokens_of(counts: torch.Tensor) -> torch.Tensor:

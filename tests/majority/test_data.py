@@ -13,7 +13,7 @@ from scipy import stats
 from layernorm_roles import partitions, store
 from layernorm_roles.majority import data, sampling
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings import MajorityExperiment
+from layernorm_roles.settings import MajorityData, MajorityExperiment
 
 PAPER = {"sequence_length": 50, "classes": 20, "majority_gap": 6, "labellings": 10, "test_share": 0.2}
 RELEASED = {"sampling": "depth_first", "split": "rows"}
@@ -131,10 +131,14 @@ def test_a_data_set_is_written_with_the_settings_and_the_stream_that_make_it(tmp
     origin = store.read_provenance(path)
     assert origin["seed_rule"] == Stream.MAJORITY_DATA.sentence
     plain = json.loads(origin["config"])
-    assert data.experiment_of(plain) == settings.model_copy(update={"seeds": {}, "seeds_per_job": 1})
+    assert plain == MajorityData.model_validate(plain).of_data() == settings.of_data()
+    assert plain["sampling"] == "depth_first" and "steps" not in plain
 
 
 def test_the_settings_of_a_run_do_not_say_how_many_runs_there_are():
-    one, more = task(seeds={"layernorm": 1}), task(seeds={"layernorm": 9, "none": 3}, seeds_per_job=4)
-    assert data.run_settings(one) == data.run_settings(more)
-    assert data.run_settings(one) != data.run_settings(task(steps=one.steps - 1))
+    one = task(seeds={"layernorm": 1})
+    more = task(seeds={"layernorm": 9, "none": 3}, seeds_per_job=4, d_model=[4, 8], learning_rate=[0.1, 0.3])
+    assert one.of_training() == more.of_training()
+    assert one.of_training() != task(steps=one.steps - 1).of_training()
+    longer = task(steps=one.steps - 1, d_ff=None, batch_size=7)
+    assert one.of_data() == longer.of_data() != task(sampling="uniform").of_data()

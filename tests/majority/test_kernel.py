@@ -31,8 +31,13 @@ def parameters_of(classes, d_model, d_ff, size=1.0, peak=1.0, seed=0):
     parameters = LossParameters(*(0.4 * size * rng.standard_normal(shape) for shape in shapes))
     normed, w = rng.standard_normal(shapes.normed), rng.standard_normal(shapes.in_weight) / np.sqrt(d_model)
     w[:d_model] *= peak
+    values = rng.standard_normal(shapes.normed_values)
     return parameters._replace(
-        normed=normed, in_weight=w, embedding=2.5 * parameters.embedding, norm_gain=1 + parameters.norm_gain
+        normed=normed,
+        normed_values=values,
+        in_weight=w,
+        embedding=2.5 * parameters.embedding,
+        norm_gain=1 + parameters.norm_gain,
     )
 
 
@@ -72,7 +77,16 @@ def test_gradients_equal_autograd(size, regime):
 
 
 @pytest.mark.parametrize(
-    "norm", ["layernorm", "projection", "scale_released", "examples.dynamic_tanh:DynamicTanh"]
+    "norm",
+    [
+        "layernorm",
+        "projection",
+        "scale_released",
+        "layernorm_affine",
+        "projected_qk",
+        "projected_v",
+        "examples.dynamic_tanh:DynamicTanh",
+    ],
 )
 def test_parameters_gradients_equal_those_on_tokens_before_and_after_training(norm):
     torch.manual_seed(0)

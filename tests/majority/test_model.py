@@ -14,6 +14,7 @@ from layernorm_roles.majority.gradients import autograd_gradient, compiled_gradi
 from layernorm_roles.majority.model import MajorityTransformer, attention_and_values, pair_loss
 from layernorm_roles.settings import MajorityExperiment
 
+BUILT_IN = [*norms.VARIANTS, *norms.SPLIT_VARIANTS]
 TASK = example(MajorityExperiment, sequences=300, labellings=10, sampling="uniform", split="rows")
 
 
@@ -29,12 +30,14 @@ def model_of(variant, d_model=8, classes=20, sharpened=1.0):
     with torch.no_grad():
         model.layer.self_attn.in_proj_weight.mul_(sharpened)
         model.layer.norm2.bias.normal_()
+        for parameter in model.norm_parameters():
+            parameter += torch.randn_like(parameter) / 2
     return model
 
 
 @pytest.mark.parametrize("sharpened", [1.0, 4.0], ids=["initial", "sharp attention"])
 @pytest.mark.parametrize("gradient", [autograd_gradient, compiled_gradient])
-@pytest.mark.parametrize("variant", norms.VARIANTS)
+@pytest.mark.parametrize("variant", BUILT_IN)
 def test_loss_and_every_gradient_equal_the_token_level_models(variant, gradient, sharpened, batch):
     if sharpened > 1 and variant in ("none", "projection"):
         sharpened = 2.0
@@ -59,16 +62,20 @@ def test_parameters_and_their_initialisation_are_torchs_and_the_same_for_every_v
     torch.manual_seed(7)
     embedding = torch.nn.Embedding(20, 8)
     layer = torch.nn.TransformerEncoderLayer(8, 1, 8)
-    for variant in norms.VARIANTS:
+    for variant in BUILT_IN:
         torch.manual_seed(7)
-        state = MajorityTransformer(20, 8, 8, variant).state_dict()
+        model = MajorityTransformer(20, 8, 8, variant)
+        state = model.state_dict()
+        if variant == "layernorm_affine":
+            assert torch.equal(state.pop("layer.norm1.weight"), torch.ones(8))
+            assert torch.equal(state.pop("layer.norm1.bias"), torch.zeros(8))
         assert torch.equal(state.pop("embedding.weight"), embedding.weight)
         assert sum(v.numel() for v in state.values()) + 20 * 8 == 584
         for name, value in state.items():
             assert torch.equal(value, layer.state_dict()[name.removeprefix("layer.")]), name
 
 
-@pytest.mark.parametrize("variant", norms.VARIANTS)
+@pytest.mark.parametrize("variant", BUILT_IN)
 def test_scores_of_keys_and_queries_are_the_attention(variant, batch):
     """softmax(query . key) of the reported vectors is the attention that torch's layer applies."""
     model = model_of(variant)
@@ -79,6 +86,16 @@ def test_scores_of_keys_and_queries_are_the_attention(variant, batch):
     _, weights = oracle.layer.self_attn(normed, normed, normed, need_weights=True)
     scores = queries[tokens] @ keys[tokens].transpose(1, 2)
     torch.testing.assert_close(torch.softmax(scores, dim=-1), weights)
+
+
+def test_values_alone_come_from_the_second_norm():
+    """projected_qk scores like layernorm and reads out like scale, projected_v the other way round."""
+    of = {name: attention_and_values(model_of(name).loss_parameters()) for name in BUILT_IN}
+    for split, (queries_keys, values) in norms.SPLIT_VARIANTS.items():
+        assert torch.equal(of[split][0], of[queries_keys][0])
+        assert torch.equal(of[split][1], of[values][1])
+        assert not torch.allclose(of[split][0], of[values][0])
+        assert not torch.allclose(of[split][1], of[queries_keys][1])
 
 
 def test_equal_attention_reads_off_the_counts():

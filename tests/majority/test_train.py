@@ -1,6 +1,7 @@
 """Training runs: equal bytes, resumption, the released optimisation, and metrics as an oracle on tokens has them."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -8,21 +9,23 @@ import pytest
 import torch
 from default_settings import example
 from oracle import loss_and_correct
+from scipy.special import softmax
+from scipy.stats import entropy
 
 from layernorm_roles import checkpoint, store
 from layernorm_roles.majority import data, kernel, train
-from layernorm_roles.majority.evaluation import query_angle
+from layernorm_roles.majority.evaluation import evaluation_steps, query_angle, spread_of_attention
 from layernorm_roles.majority.gradients import autograd_gradient, gradient_on
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.train import MajorityRun, RunFiles
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.settings import MajorityExperiment
+from layernorm_roles.settings import MajorityTraining
 
 
 def task(**changes):
     """A small experiment, trained in less than a second."""
     return example(
-        MajorityExperiment,
+        MajorityTraining,
         **{
             "sequence_length": 20,
             "classes": 6,
@@ -32,12 +35,10 @@ def task(**changes):
             "sampling": "uniform",
             "split": "rows",
             "test_share": 0.2,
-            "d_model": 4,
             "d_ff": 5,
             "batch_size": 100,
             "steps": 60,
             "schedule_steps": 120,
-            "learning_rate": 0.01,
             "evaluate_every": 20,
             "checkpoint_every": 7,
             **changes,
@@ -45,8 +46,8 @@ def task(**changes):
     )
 
 
-def run_of(norm, seed):
-    return MajorityRun("small", norm, norm, seed)
+def run_of(norm, seed, d_model=4, learning_rate=0.01):
+    return MajorityRun("small", norm, norm, seed, d_model, learning_rate)
 
 
 @pytest.fixture(scope="module")
@@ -138,16 +139,17 @@ def float64():
     torch.set_default_dtype(torch.float32)
 
 
-def test_one_flat_adam_is_adam_on_every_parameter(sets, float64):
+@pytest.mark.parametrize("variant", ["scale", "layernorm_affine", "projected_qk"])
+def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, float64):
     """The shortcut of one vector of parameters changes nothing: here torch's Adam has them one by one.
 
     In float64, because the fused Adam rounds an element by its place in the vector.
     """
     settings = task()
-    ours = train.train(settings, run_of("scale", 2), sets).model.state_dict()
+    ours = train.train(settings, run_of(variant, 2), sets).model.state_dict()
     torch.manual_seed(2)
-    model = MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, "scale")
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    model = MajorityTransformer(settings.classes, 4, settings.d_ff, variant)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: 1 - s / settings.schedule_steps)
     counts, label = map(torch.from_numpy, sets["train"])
     rng = generator(Stream.MAJORITY_BATCHES, 2)
@@ -189,27 +191,33 @@ def test_query_angle_weights_classes_by_their_tokens():
 
 def test_a_loss_that_is_not_finite_stops_with_the_runs_name(sets):
     with pytest.raises(
-        ValueError, match=r"majority small none seed 0: train_loss is nan at step \d+; expected"
+        ValueError,
+        match=r"majority small none d_model 4 learning rate 10.0 seed 0: train_loss is nan at step \d+; expected",
     ):
-        train.train(task(learning_rate=10, steps=60), run_of("none", 0), sets)
+        train.train(task(steps=60), run_of("none", 0, learning_rate=10.0), sets)
 
 
-def test_metrics_are_those_of_an_oracle_on_tokens(sets):
+@pytest.mark.parametrize("variant", ["layernorm", "projected_v"])
+def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
     """Losses of both sets and the accuracy on the test set, at step 0 and at the end, none exchanged.
 
     The training set lacks half of the classes as labels and the test set the others, so that a trained model is far
     better on one than on the other.
     """
-    settings = task(learning_rate=0.05)
+    settings = task()
     counts, label = (np.concatenate([part, other]) for part, other in zip(*sets.values(), strict=True))
     unlike = {
         "train": data.Sequences(counts[label < 3], label[label < 3]),
         "test": data.Sequences(counts[label >= 3][:150], label[label >= 3][:150]),
     }
-    result = train.train(settings, run_of("layernorm", 3), unlike)
+    result = train.train(settings, run_of(variant, 3, learning_rate=0.05), unlike)
     torch.manual_seed(3)
-    initial = MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, "layernorm")
-    for model, row in ((initial, result.metrics.iloc[0]), (result.model, result.metrics.iloc[-1])):
+    initial = MajorityTransformer(settings.classes, 4, settings.d_ff, variant)
+    vectors = result.vectors.set_index(["checkpoint", "kind", "token"]).vector
+    for when, model, row in (
+        ("initial", initial, result.metrics.iloc[0]),
+        ("final", result.model, result.metrics.iloc[-1]),
+    ):
         with torch.no_grad():
             train_loss, right_in_training = loss_and_correct(model, *map(torch.from_numpy, unlike["train"]))
             test_loss, right = loss_and_correct(model, *map(torch.from_numpy, unlike["test"]))
@@ -221,18 +229,93 @@ def test_metrics_are_those_of_an_oracle_on_tokens(sets):
         angle = np.degrees(np.arccos(np.repeat(cosine.numpy(), unlike["train"].counts.sum(0, dtype=int))))
         assert row.query_angle_mean == pytest.approx(angle.mean(), rel=1e-6)
         assert row.query_angle_std == pytest.approx(angle.std(), rel=1e-6)
+        attention = attention_of_all_classes(model)
+        np.testing.assert_allclose(softmax((queries @ keys.T).numpy(), axis=1), attention, rtol=1e-4)
+        assert row.score_std == pytest.approx(np.log(attention).std(axis=1).mean(), rel=1e-4)
+        share = np.exp(entropy(attention, axis=1)).mean() / 6
+        assert row.attention_share == pytest.approx(share, rel=1e-5)
+        for token in range(settings.classes):
+            np.testing.assert_array_equal(vectors[when, "key", token], keys[token])
+            np.testing.assert_array_equal(vectors[when, "query", token], queries[token])
     assert train_loss < 0.5 * test_loss
     assert right_in_training / (20 * len(unlike["train"].label)) > 0.2 + row.test_accuracy
-    vectors = result.vectors.set_index(["kind", "token"]).vector
-    for token in range(settings.classes):
-        np.testing.assert_array_equal(vectors["key", token], keys[token])
-        np.testing.assert_array_equal(vectors["query", token], queries[token])
+    assert len(vectors) == 2 * 2 * settings.classes
+
+
+def attention_of_all_classes(model):
+    """The attention weights that torch's layer gives to a sequence in which every class occurs once."""
+    normed = model.layer.norm1(model.embedding(torch.arange(model.embedding.num_embeddings)))[None]
+    with torch.no_grad():
+        return model.layer.self_attn(normed, normed, normed, need_weights=True)[1][0].double().numpy()
+
+
+def test_the_spread_of_attention_is_that_of_examples_by_hand():
+    keys = torch.eye(4)
+    assert spread_of_attention(keys, torch.zeros(4, 4)) == pytest.approx((0, 1))
+    std, share = spread_of_attention(keys, 1000 * torch.eye(4))
+    assert std == pytest.approx(1000 * np.sqrt(3) / 4) and share == pytest.approx(1 / 4)
+    # Two of the four keys with equal weight, for two of the four queries; all four for the others.
+    queries = torch.tensor([[1000.0, 1000, 0, 0], [0, 0, 0, 0]]).repeat(2, 1)
+    std, share = spread_of_attention(keys, queries)
+    assert std == pytest.approx(1000 / 2 / 2) and share == pytest.approx((2 / 4 + 1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("every", "steps", "expected"),
+    [
+        (20, 60, [0, 20, 40, 60]),
+        (20, 50, [0, 20, 40, 50]),
+        (100, 3, [0, 3]),
+        ("logarithmic", 1, [0, 1]),
+        ("logarithmic", 7, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (
+            "logarithmic",
+            130,
+            [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125, 130],
+        ),
+    ],
+)
+def test_steps_at_which_a_run_is_evaluated(every, steps, expected):
+    assert sorted(evaluation_steps(every, steps)) == expected
+
+
+def test_logarithmic_steps_are_preferred_numbers():
+    steps = sorted(evaluation_steps("logarithmic", 10_000))
+    assert {2000, 4000, 5000, 10_000} <= set(steps) and len(steps) == 1 + 7 + 3 * 10 + 1
+    ratios = [later / earlier for earlier, later in pairwise(steps) if earlier >= 10]
+    assert 1.19 < min(ratios) and max(ratios) < 1.34
+
+
+def test_a_run_is_evaluated_at_logarithmic_steps_also_when_it_goes_on(sets, tmp_path, monkeypatch):
+    settings, run = task(evaluate_every="logarithmic", steps=15), run_of("scale", 0)
+    whole = train.train(settings, run, sets).metrics
+    assert list(whole.step) == [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15]
+    kept = checkpoint.Checkpoint(tmp_path / "checkpoint", {"seed": 0})
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoint, "save", killed_after(1))
+        with pytest.raises(Killed):
+            train.train(settings, run, sets, checkpoint=kept)
+    resumed = train.train(settings, run, sets, checkpoint=kept).metrics
+    pd.testing.assert_frame_equal(resumed, whole, check_exact=True)
+
+
+def test_a_run_has_the_width_and_the_rate_that_it_names(sets):
+    settings = task(d_ff=None, steps=1)
+    wide, fast = run_of("layernorm", 0, d_model=7), run_of("layernorm", 0, learning_rate=0.5)
+    assert train.train(settings, wide, sets).model.layer.linear1.weight.shape == (7, 7)
+    assert train.train(task(), wide, sets).model.layer.linear1.weight.shape == (5, 7)
+    assert list(train.train(settings, fast, sets).metrics.learning_rate) == [0.5, 0.5 * (1 - 1 / 120)]
+    runs = [run_of("layernorm", 0), wide, fast]
+    assert len({json.dumps(run.identity(settings)) for run in runs}) == 3
 
 
 @pytest.fixture
 def two_runs(tmp_path):
-    """Runs of two variants and two seeds, each with the data set of its seed."""
-    runs = [MajorityRun("small", "layernorm", "layernorm", 0), MajorityRun("small", "mine", "scale", 1)]
+    """Runs of two variants, seeds, widths and learning rates, each with the data set of its seed."""
+    runs = [
+        MajorityRun("small", "layernorm", "layernorm", 0, 4, 0.01),
+        MajorityRun("small", "mine", "scale", 1, 5, 0.02),
+    ]
     files = []
     for run in runs:
         folder = tmp_path / run.variant
@@ -254,6 +337,8 @@ def test_runs_that_share_a_process_write_what_each_writes_alone(two_runs):
     for run, files in two_runs:
         alone = train.train(settings, run, data.load(files.data))
         name = {"experiment": "small", "variant": run.variant, "seed": run.seed}
+        name |= {"d_model": run.d_model, "base_learning_rate": run.learning_rate}
+        point = {"norm": run.norm, "d_model": run.d_model, "learning_rate": run.learning_rate}
         for table, file, frame in (
             ("majority_metrics", files.metrics, alone.metrics),
             ("majority_vectors", files.vectors, alone.vectors),
@@ -262,15 +347,11 @@ def test_runs_that_share_a_process_write_what_each_writes_alone(two_runs):
             expected = frame.assign(**name)[written.columns].reset_index(drop=True)
             pd.testing.assert_frame_equal(written, expected, check_exact=True)
             origin = store.read_provenance(file)
-            assert json.loads(origin["config"]) == {**data.run_settings(settings), "norm": run.norm}
+            assert json.loads(origin["config"]) == {**settings.of_training(), **point}
             for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
                 assert stream.sentence in origin["seed_rule"]
         weights, facts = checkpoint.load(files.weights)
-        assert facts["identity"] == {
-            "norm": run.norm,
-            "seed": run.seed,
-            "settings": data.run_settings(settings),
-        }
+        assert facts["identity"] == {**settings.of_training(), **point, "seed": run.seed}
         assert all(torch.equal(value, weights[name]) for name, value in alone.model.state_dict().items())
         assert not files.weights.with_name("checkpoint.safetensors").exists()
 

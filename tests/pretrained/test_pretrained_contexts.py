@@ -1,16 +1,17 @@
 """Texts as tokens of a pretrained model's own tokenizer."""
 
+import pandas as pd
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from layernorm_roles.pretrained.contexts import contexts, encoder
+from layernorm_roles.pretrained.contexts import contexts, first_of_each_document, tokens_of
 from layernorm_roles.pretrained.source import ModelFiles
 
 WORDS = ["[CLS]", "[SEP]", "[UNK]", "[PAD]", *"abcdefgh"]
 
 
 @pytest.fixture(params=[True, False], ids=["of transformers", "tokenizer.json alone"])
-def encode(request, tmp_path):
+def tokens(request, tmp_path):
     """The tokenizer of a model that writes [CLS] and [SEP] around a text, from either kind of file."""
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -23,21 +24,34 @@ def encode(request, tmp_path):
         PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
     else:
         tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return encoder(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
+    return tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
 
 
-def test_texts_are_cut_and_keep_their_special_tokens(encode):
-    assert encode("a b c d e f", 6) == [0, 4, 5, 6, 7, 1]
-    assert encode("a b", 6) == [0, 4, 5, 1]
+def test_texts_are_cut_and_keep_their_special_tokens(tokens):
+    assert tokens.encode("a b c d e f", 6) == [0, 4, 5, 6, 7, 1]
+    assert tokens.encode("a b", 6) == [0, 4, 5, 1]
 
 
-def test_short_texts_are_left_out(encode):
+def test_short_texts_are_left_out(tokens):
     texts = ["a", "a b c", "c d e f", "b b b b b b"]
-    assert contexts(texts, encode, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
+    assert contexts(texts, tokens, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
     with pytest.raises(ValueError, match=r"^pretrained.m.contexts = 4: expected at most 3"):
-        contexts(texts, encode, 5, 4, "m")
+        contexts(texts, tokens, 5, 4, "m")
+
+
+def test_tokens_are_spelt_with_their_special_ones(tokens):
+    assert [tokens.spell(token) for token in (0, 4, 11)] == ["[CLS]", "a", "h"]
+
+
+def test_of_each_document_the_first_long_context_is_read():
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    table = pd.DataFrame(
+        [("sentences", 0, 7, [4, 5]), ("long", 1, 9, [6]), ("long", 0, 9, [5, 6]), ("long", 2, 4, [7, 8, 4])],
+        columns=["texts", "context", "document", "tokens"],
+    )
+    assert first_of_each_document(table, words) == ["b c", "d e a"]
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected tokenizer_config.json or tokenizer.json"):
-        encoder(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
+        tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))

@@ -19,15 +19,19 @@ def test_the_table_counts_what_certify_says_of_every_head(model):
     network = model("llama")
     contexts = {seed: np.random.default_rng(seed).permutation(60)[:32].tolist() for seed in (0, 7)}
     table = keys.table(network, contexts, "tiny")
-    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2)
+    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2), "the heads twice: among all keys, and among those before"
     assert (table.n_keys == 32).all()
-    heads = table[table.site == "head"].set_index(["context", "layer", "head"])
+    where = ["context", "layer", "head"]
+    heads = table[(table.site == "head") & ~table.causal].set_index(where)
+    among_those_before = table[table.causal].set_index(where).n_unselectable
     for number, context in contexts.items():
         for layer in network.record(context):
             for head, matrix in enumerate(layer.keys):
                 row = heads.loc[number, layer.layer, head]
                 assert row.n_unselectable == (certify(matrix).verdict == "unselectable").sum()
                 assert row.dimensions == 6
+                causal = (certify(matrix, causal=True).verdict == "unselectable").sum()
+                assert among_those_before.loc[number, layer.layer, head] == causal <= row.n_unselectable
     assert (heads.n_unselectable > 0).any()
     assert table[table.site == "after_norm"]["head"].isna().all()
 

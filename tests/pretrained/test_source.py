@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings.pretrained import PretrainedModel
 
-SIZES = {"contexts": 2, "context_length": 8}
+SIZES = {"text": "words", "contexts": 2, "context_length": 8}
 
 
 def at(path, **more):

@@ -15,7 +15,6 @@ SIZES = {
     "keys": [3, 12],
     "dimensions": [3, 4],
     "matrices": 20,
-    "seed": 0,
     "precision": {"dimensions": [3, 3], "eps": [0, 1e-5], "dtypes": ["float64", "float32"]},
 }
 SETTINGS = example(RandomKeys, **SIZES)
@@ -24,17 +23,17 @@ NORMS = {name: name for name in ("none", "layernorm", "projection", "scale")}
 
 @pytest.fixture(scope="module")
 def table():
-    return measure.table(SETTINGS, NORMS)
+    return measure.table(SETTINGS, 0, NORMS)
 
 
 @pytest.fixture(scope="module")
 def precision():
-    return measure.precision_table(example(RandomKeys, **SIZES | {"keys": [50, 60], "matrices": 50}))
+    return measure.precision_table(example(RandomKeys, **SIZES | {"keys": [50, 60], "matrices": 50}), seed=0)
 
 
 def test_the_tables_have_their_schemas_and_repeat_byte_for_byte(table, precision, tmp_path):
     origin = provenance(SETTINGS.model_dump(mode="json"), "cpu", Stream.RANDOM_KEYS)
-    again = measure.table(SETTINGS, NORMS)
+    again = measure.table(SETTINGS, 0, NORMS)
     for name, frame in [("a", table), ("b", again)]:
         store.write(frame, "random_keys", tmp_path / name, origin)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -67,7 +66,7 @@ def test_eps_moves_keys_off_the_sphere(precision):
 
 def test_an_unknown_norm_is_refused():
     with pytest.raises(ValueError, match="unknown norm 'batchnorm'"):
-        measure.table(SETTINGS, {"batchnorm": "batchnorm"})
+        measure.table(SETTINGS, 0, {"batchnorm": "batchnorm"})
 
 
 def test_deviations_over_matrices_are_those_of_a_sample(table):

@@ -201,6 +201,16 @@ def test_no_query_of_the_ellipsoid_exceeds_the_upper_bound(n, d, size):
     assert (np.linalg.norm(inverse, axis=0) <= 1 + 1e-9).all()
 
 
+def test_a_key_so_far_out_that_the_centre_of_the_ellipsoid_gives_it_all():
+    """There the curvature of every other key's problem is 0 to within rounding, as with [CLS] in all-MiniLM-L6-v2."""
+    keys = gaussian(30, 6)
+    keys[0] = 40 * np.arange(1, 7)
+    queries = QueryEllipsoid(np.ones(6), gaussian(6, 6, 1), filled=True)
+    assert softmax(keys @ queries.centre)[0] == 1
+    found = checked(keys, queries)
+    assert found.upper.min() > 0 and found.upper.max() == pytest.approx(1, abs=1e-6)
+
+
 def test_radius_nothing_and_radius_without_end():
     keys, centre = gaussian(40, 2), np.array([0.3, -1.0])
     none = checked(keys, QueryEllipsoid(centre, np.zeros((2, 2))))

@@ -1,5 +1,7 @@
 """`certify` against five other methods, on degenerate input, and on input that it has to refuse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import second_methods as second
@@ -155,6 +157,58 @@ def test_awkward_input_is_judged_alike(compare):
                 )
 
 
+CAUSAL = [
+    pytest.param(gaussian(80, 2), id="plane"),
+    pytest.param(gaussian(120, 5), id="five dimensions"),
+    pytest.param(layer_norm(gaussian(60, 4)), id="a sphere in three of four dimensions"),
+    pytest.param(stream_like(150, 8).astype(np.float32), id="float32"),
+    pytest.param(
+        np.random.default_rng(5).integers(-3, 4, (60, 3)).astype(float), id="a lattice with duplicates"
+    ),
+    pytest.param(np.repeat(gaussian(3, 2), 4, axis=0), id="duplicates alone"),
+    pytest.param(np.c_[gaussian(30, 1), np.zeros(30)], id="a line"),
+]
+
+
+@pytest.mark.parametrize("keys", CAUSAL)
+def test_causal_verdicts_are_those_of_each_prefix(keys):
+    """Key i of the first i + 1 keys, certified by itself: another search, in other coordinates."""
+    causal = certify(keys, causal=True)
+    causal.verify(keys)
+    alone = [certify(keys[: i + 1]).verdict[i] for i in range(len(keys))]
+    decided = (causal.verdict != "borderline") & (np.array(alone) != "borderline")
+    assert list(causal.verdict[decided]) == [
+        verdict for verdict, sure in zip(alone, decided, strict=True) if sure
+    ]
+    assert decided.mean() > 0.95
+    whole = certify(keys).verdict
+    assert set(whole[causal.verdict == "unselectable"]) <= {"unselectable"}
+    assert set(causal.verdict[whole == "selectable"]) <= {"selectable"}
+
+
+def test_of_causal_duplicates_the_first_can_win():
+    keys = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])
+    causal = certify(keys, causal=True)
+    assert list(causal.verdict) == ["selectable", "selectable", "selectable", "unselectable"]
+    assert list(certify(keys).verdict[[1, 3]]) == ["unselectable", "unselectable"]
+
+
+def test_causal_certificates_may_not_lean_on_later_keys():
+    """A key in the hull of later keys only: its proof among all keys proves nothing among those before it."""
+    keys = np.array([[0.0, 0.0], [0.1, 0.0], [-4.0, -4.0], [4.0, -4.0], [0.0, 5.0]])
+    whole, causal = certify(keys), certify(keys, causal=True)
+    assert whole.verdict[1] == "unselectable" and causal.verdict[1] == "selectable"
+    with pytest.raises(ValueError, match="certificate of key 0 does not hold"):
+        replace(whole, causal=True).verify(keys)
+    with pytest.raises(ValueError, match="certificate of key 0 does not hold"):
+        replace(causal, causal=False).verify(keys)
+
+
+def test_causal_certificates_refuse_a_bias():
+    with pytest.raises(ValueError, match="causal = True with a bias"):
+        certify(gaussian(5, 2), bias=np.zeros(5), causal=True)
+
+
 def test_lattice_by_hand():
     """Of a 5 x 5 x 5 lattice the corners can win; ties on edges and faces are no win."""
     keys = np.stack(np.meshgrid(*[np.arange(5.0)] * 3), axis=-1).reshape(-1, 3)
@@ -277,12 +331,11 @@ def test_verify_refuses_what_does_not_prove():
         certificates.verify(keys[:10])
     inner = int(np.flatnonzero(certificates.verdict == "unselectable")[0])
     for damage in ({"weights": 2.0}, {"support": inner}):
-        arrays = {name: np.copy(value) for name, value in vars(certificates).items()}
-        for name, value in damage.items():
-            arrays[name][inner] = value * arrays[name][inner] if name == "weights" else value
-        arrays["tolerance"] = certificates.tolerance
+        ((name, value),) = damage.items()
+        array = np.copy(getattr(certificates, name))
+        array[inner] = value * array[inner] if name == "weights" else value
         with pytest.raises(ValueError, match=f"key {inner} does not hold"):
-            Certificates(**arrays).verify(keys)
+            replace(certificates, **{name: array}).verify(keys)
     indices, weights = certificates.combination(inner)
     np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
     assert certificates.query(inner) is None

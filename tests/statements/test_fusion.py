@@ -13,14 +13,13 @@ SETTINGS = example(
         "head_factors": [0.5, 1, 2],
         "expansion": 4,
         "tokens_per_input": 8,
-        "seeds": [0, 1],
     },
 )
 
 
 @pytest.fixture(scope="module")
 def table():
-    return fusion.measure(fusion.random_blocks(SETTINGS))
+    return fusion.measure(fusion.random_blocks(SETTINGS, seeds=[0, 1]))
 
 
 def block(rng, tokens, d, w_1=None):

@@ -124,3 +124,103 @@ def test_status():
     broken = flat - 1
     broken[50] = np.inf
     assert P.status(broken, flat, 20) == "diverged"
+
+
+def by_hand(shape, matrices, windows):
+    """What every part of one run receives, and the stream before it, token by token with explicit attention."""
+    weights = iter(matrices)
+    d, heads = shape.d_model, shape.heads
+    x = next(weights)[windows[:, :-1]] + next(weights)
+    hidden = torch.ones(shape.context_length, shape.context_length, dtype=torch.bool).triu(1)
+    received, streams = [], []
+    for _ in range(shape.depth):
+        for part in P.PARTS:
+            gain, bias, first, second = (next(weights) for _ in range(4))
+
+            def norm(y, gain=gain, bias=bias):
+                return (y - y.mean(-1, keepdim=True)) / (
+                    y.var(-1, correction=0, keepdim=True) + 1e-5
+                ).sqrt() * gain + bias
+
+            y = norm(x) if shape.placement == "pre" else x
+            received.append(y)
+            streams.append(x)
+            if part == "attention":
+                q, k, v = (z.unflatten(-1, (heads, -1)).transpose(1, 2) for z in (y @ first).chunk(3, -1))
+                scores = (q @ k.transpose(-1, -2) / (d / heads) ** 0.5).masked_fill(hidden, -torch.inf)
+                y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2) @ second
+            else:
+                y = (y @ first).clamp(min=0) @ second
+            x = x + y if shape.residual else y
+            x = norm(x) if shape.placement == "post" else x
+    return received, streams
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("placement", P.UNTRAINED)
+def test_part_scales_are_those_of_what_the_parts_receive(placement, residual):
+    shape = SHAPE._replace(placement=placement, residual=residual)
+    rows = P.initial(shape, [3])
+    rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
+    windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(1, 3, 6)))
+    ours = P.part_scales(shape, shape.matrices(rows), windows)
+    theirs = by_hand(shape, [m[0] for m in shape.matrices(rows)], windows[0])
+    for found, expected in zip(ours, theirs, strict=True):
+        assert np.allclose(found[0], [y.square().mean().sqrt() for y in expected], rtol=1e-4)
+
+
+def test_scales_are_measured_before_and_after_training():
+    tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [5, 6], [5])
+    scales = tables.placement_scales
+    assert sorted(scales.step.unique()) == [0, SMALL["steps"]]
+    initial = scales[scales.step == 0]
+    assert np.allclose(initial.input_rms, 1, atol=1e-4)  # LayerNorm with gain 1, but for eps
+    runs = ["placement", "depth", "learning_rate", "warmup", "seed"]
+    assert (scales.groupby([*runs, "step"]).size() == 2 * scales.groupby([*runs, "step"]).depth.first()).all()
+    assert not np.allclose(scales[scales.step > 0].input_rms, 1, atol=1e-4)
+    assert set(scales.seed) == {5, 6}
+
+
+SMALL = {
+    "depths": [1, 3],
+    "untrained_depths": [2, 3],
+    "d_model": 8,
+    "heads": 2,
+    "context_length": 5,
+    "batch_size": 2,
+    "vocabulary": 20,
+    "steps": 4,
+    "learning_rates": [1e-2],
+    "warmup": [0],
+    "gradients_every": 2,
+}
+
+
+def test_untrained_gradients_are_autograds():
+    tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5])
+    found = tables.untrained_gradients
+    assert set(found.seed) == {5}
+    assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
+    tokens = P.reduce_vocabulary(TOKENS, 20)
+    rng = generator(Stream.PLACEMENT_BATCHES, 5)
+    windows = torch.from_numpy(P._batch(rng, tokens, 2, SHAPE.context_length))[None]
+    for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
+        shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
+        matrices = [m.clone().requires_grad_() for m in shape.matrices(P.initial(shape, [5]))]
+        P.losses(shape, matrices, windows).sum().backward()
+        for row in rows.itertuples():
+            own = [
+                m.grad for m in matrices[2 + 8 * (row.layer - 1) : 2 + 8 * row.layer] if m.grad is not None
+            ]
+            norm = torch.stack([gradient.norm() for gradient in own]).norm()
+            assert row.gradient_norm == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_without_residuals_a_network_does_not_see_its_stream():
+    """Where an attention part passes nothing on, the network without residuals forgets the input."""
+    shape = SHAPE._replace(placement="none", residual=False, depth=1)
+    rows = P.initial(shape, [0])
+    matrices = shape.matrices(rows)
+    matrices[5].zero_()  # W_O
+    windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(1, 3, 6)))
+    assert P.losses(shape, matrices, windows).item() == pytest.approx(np.log(20), rel=1e-6)

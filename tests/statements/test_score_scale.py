@@ -9,13 +9,13 @@ from layernorm_roles.statements import score_scale, trained
 
 SETTINGS = example(
     ScoreScale,
-    **{"d_k": [4, 64, 256], "keys": 200, "contexts": 1, "seeds": [0, 1]},
+    **{"d_k": [4, 64, 256], "keys": 200, "contexts": 1},
 )
 
 
 @pytest.fixture(scope="module")
 def table():
-    return score_scale.measure(score_scale.random_heads(SETTINGS))
+    return score_scale.measure(score_scale.random_heads(SETTINGS, seeds=[0, 1]))
 
 
 def test_score_deviation_is_sqrt_d_k_for_unit_normals(table):
@@ -64,19 +64,25 @@ def test_causal_heads_ignore_later_keys():
     assert score_scale.statistics(head(q, k, True), False)["entropy"] == pytest.approx(entropy.item())
 
 
-def test_majority_heads_give_back_the_undivided_queries():
+def test_majority_heads_are_those_of_trained_models_with_undivided_queries():
+    keys = np.eye(4)[:3]
     rows = [
         {
             "experiment": "d8",
             "variant": "layernorm",
-            "seed": 0,
+            "seed": 1000,
+            "d_model": 4,
+            "base_learning_rate": 1e-3,
+            "checkpoint": checkpoint,
             "token": token,
             "kind": kind,
             "vector": vector,
         }
-        for kind, vectors in (("key", np.eye(4)[:3]), ("query", np.ones((3, 4)) / 2))
+        for checkpoint, query in (("initial", 7.0), ("final", 0.5))
+        for kind, vectors in (("key", keys), ("query", np.full((3, 4), query)))
         for token, vector in enumerate(vectors)
     ]
     (found,) = trained.majority_heads(pd.DataFrame(rows), "d8")
-    assert np.allclose(found.queries, 1)  # times sqrt(4)
-    assert found.keys.shape == (3, 4)
+    assert np.allclose(found.queries, 1)  # those of the trained model, times sqrt(4)
+    assert np.array_equal(found.keys, keys)
+    assert found.columns["seed"] == 1000

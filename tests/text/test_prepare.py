@@ -151,6 +151,36 @@ def test_preparing_twice_gives_equal_bytes_and_equal_identity(world, prepared, t
     assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
 
 
+def test_with_the_fewest_entries_every_byte_is_a_token(tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    texts = {part: [document(part, np.random.default_rng(seed)) for seed in range(2)] for part in LETTERS}
+    for part, documents in texts.items():
+        for i, text in enumerate(documents):
+            (corpus / f"{part}_{i}.txt").write_text(text)
+    contexts = {"source": None, "shortest": 8, "longest": 8, "contexts": 3}
+    settings = example(
+        Text,
+        corpus={"kind": "files", "paths": [str(corpus / "*.txt")]},
+        split=SPLIT,
+        vocabulary=256,
+        long=contexts,
+        sentences=contexts | {"longest": 60},
+    )
+    prepare(settings, tmp_path / "text")
+    text = PreparedText(tmp_path / "text")
+    assert tokenizer.load(text.tokenizer).get_vocab_size() == 256
+    for part in ("training", "validation"):
+        stream = read_stream(text.tokens(part), 256, 8)
+        assert len(stream) == sum(len(text.encode()) for text in texts[part])
+    bpe = tokenizer.load(text.tokenizer)
+    for spelt in ("é–日本", "".join(texts["held_out"])):
+        ids = bpe.encode(spelt).ids
+        assert len(ids) == len(spelt.encode())
+        assert len(set(ids)) == len(set(spelt.encode()))
+        assert bpe.decode(ids) == spelt
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -175,13 +205,13 @@ def test_other_contexts_leave_the_identity_of_the_training_text(world, prepared,
     [
         (
             {"corpus": "one document", "vocabulary": 260},
-            "too small for text.split: 0 of its 1 documents are for",
+            "too small for split: 0 of its 1 documents are for",
         ),
         (
             {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 10**6}},
-            "text.long.contexts = 1000000: the held-out texts give",
+            "long.contexts = 1000000: the held-out texts give",
         ),
-        ({"vocabulary": 10**6}, "text.vocabulary = 1000000: the training documents give"),
+        ({"vocabulary": 10**6}, "vocabulary = 1000000: the training documents give"),
     ],
 )
 def test_too_small_a_corpus_is_refused_and_outputs_stay(world, tmp_path, change, message):

@@ -368,18 +368,17 @@ def is_damaged(file: Path) -> bool:
 def configuration() -> dict:
     """The smoke preset, smaller in breadth and longer in training, so that checkpoints come and go."""
     smoke = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
-    few = dict.fromkeys(("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small"), 0)
     majority, model = smoke["majority"], smoke["language_model"]
     for experiment in majority.values():
-        experiment["seeds"] = few | {"layernorm": 1}
+        experiment["seeds"] = dict.fromkeys(experiment["seeds"], 0) | {"layernorm": 1}
     majority["d8"] |= {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50}
     majority["d8"]["seeds"] |= {"layernorm": 2, "scale_released": 1}
-    majority["d3"]["seeds"] = {"layernorm": 1, "scale_released": 0, "scale": 0, "none": 1}
-    majority["d8_uniform"]["seeds"] = {"layernorm": 1, "scale_released": 0, "scale": 0}
+    majority["d3"]["seeds"] |= {"none": 1}
     model["gpt"] |= {"context_length": 256, "steps": 60, "checkpoint_every": 5}
-    model["gpt"]["seeds"] = {"layernorm": 1, "projection": 1, "none": 0, "scale": 0, "layernorm_qk": 0}
+    model["gpt"]["seeds"] = dict.fromkeys(model["gpt"]["seeds"]) | {"layernorm": 1, "projection": 1}
+    model["gpt_bytes"] = None
     model["bert"] |= {"checkpoint_every": 5, "seeds": {"none": 1, "layernorm": 0}}
-    smoke["text"]["long"] |= {"shortest": 192, "longest": 256}
+    smoke["text"]["words"]["long"] |= {"shortest": 192, "longest": 256}
     return smoke | {"name": "faults", "device": "cpu"}
 
 

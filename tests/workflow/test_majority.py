@@ -6,10 +6,10 @@ import json
 import pandas as pd
 import pytest
 
-from layernorm_roles import planning, store
+from layernorm_roles import planning, store, variants
 
 SMALL = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
-VARIANTS = ("layernorm", "scale_released", "scale", "none", "projection", "layernorm_small")
+VARIANTS = (*variants.VARIANTS, *variants.SPLIT_VARIANTS)
 
 
 def seeds(**numbers):
@@ -21,11 +21,20 @@ TINY = {
     "device": "cpu",
     "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
     "majority": {
+        "only": ["d8", "d3", "d8_uniform", "widths"],
         "d8": SMALL | {"seeds": seeds(layernorm=2, scale_released=1, dynamic_tanh=1)},
-        "d3": SMALL | {"seeds": {"layernorm": 1, "scale_released": 0, "scale": 0, "none": 1}},
-        "d8_uniform": SMALL | {"seeds": {"layernorm": 1, "scale_released": 0, "scale": 0}},
+        "d3": SMALL | {"seeds": seeds(layernorm=1, none=1)},
+        "d8_uniform": SMALL | {"seeds": seeds(layernorm=1)},
+        "widths": SMALL
+        | {
+            "d_model": [3, 5],
+            "learning_rate": [0.01, 0.1],
+            "seeds_per_job": 1,
+            "seeds": seeds(layernorm=2, projected_qk=1),
+        },
     },
 }
+RUN = "d8/layernorm/d_model_8/learning_rate_0.001/seed_1001"
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +59,18 @@ def test_every_output_is_there_with_its_provenance(finished):
         ("d3", "layernorm"): 1,
         ("d3", "none"): 1,
         ("d8_uniform", "layernorm"): 1,
+        ("widths", "layernorm"): 2,
+        ("widths", "projected_qk"): 1,
     }
+    points = metrics[metrics.experiment == "widths"][["d_model", "base_learning_rate"]].drop_duplicates()
+    assert set(points.itertuples(index=False, name=None)) == {(3, 0.01), (3, 0.1), (5, 0.01), (5, 0.1)}
+    assert set(metrics.seed) == {1000, 1001}
     assert sorted(metrics.step.unique()) == [0, 2, 4]
     vectors = store.read(results(finished) / "parquet/majority_vectors.parquet", "majority_vectors")
     assert vectors[vectors.experiment == "d3"].vector.map(len).unique() == [3]
+    assert (vectors.vector.map(len) == vectors.d_model).all()
+    runs = vectors.groupby(["experiment", "variant", "seed", "d_model", "base_learning_rate", "checkpoint"])
+    assert set(runs.size()) == {2 * 10, 2 * 20} and runs.ngroups == 2 * (4 + 2 + 1 + 4 * 3)
     origin = store.read_provenance(results(finished) / "parquet/majority_metrics.parquet")
     assert json.loads(origin["config"])["d8"]["steps"] == 4
     assert origin["device"] == "cpu"
@@ -65,7 +82,7 @@ def test_every_output_is_there_with_its_provenance(finished):
             assert (results(finished) / f"figures/{name}.{kind}").read_bytes().startswith(magic)
     table = pd.read_csv(results(finished) / "tables/convergence.csv")
     assert "dynamic_tanh" in set(table.variant)
-    for log in ("majority_data/d8/seed_0", "majority_train/d8/layernorm/seed_1"):
+    for log in ("majority_data/d8/seed_1000", f"majority_train/{RUN}"):
         assert (results(finished) / f"logs/{log}.log").stat().st_size
         assert (results(finished) / f"benchmarks/{log}.tsv").stat().st_size
 
@@ -86,9 +103,9 @@ def test_snakemake_makes_its_own_report_with_captions(finished):
 
 def test_what_was_lost_is_made_again_with_the_same_bytes(finished):
     lost = [
-        "data/majority/d8/seed_1.parquet",
-        "runs/majority/d8/layernorm/seed_1/metrics.parquet",
-        "runs/majority/d8/layernorm/seed_1/weights.safetensors",
+        "data/majority/d8/seed_1001.parquet",
+        f"runs/majority/{RUN}/metrics.parquet",
+        f"runs/majority/{RUN}/weights.safetensors",
         "parquet/majority_metrics.parquet",
         "figures/figure_2a.png",
         "figures/figure_1b.pdf",
@@ -123,9 +140,15 @@ def counts(plan):
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
-def test_one_more_seed_keeps_the_runs_that_are_there(finished):
+def test_one_more_seed_or_width_keeps_the_runs_that_are_there(finished):
     more = copy.deepcopy(TINY)
     more["majority"]["d8"]["seeds"]["scale_released"] = 2
+    wider = copy.deepcopy(TINY)
+    wider["majority"]["widths"] |= {"d_model": [3, 4, 5], "seeds_per_job": 1}
+    finished.configure(wider)
+    jobs = counts(finished.run("results/tiny/parquet/majority_metrics.parquet", "--dry-run"))
+    assert sum(number for rule, number in jobs.items() if rule.startswith("majority_train")) == 2 * 3
+    assert "majority_data" not in jobs
     finished.configure(more)
     plan = finished.run("majority", "--dry-run")
     finished.configure(TINY)
@@ -169,8 +192,11 @@ def test_a_loss_that_is_not_finite_is_reported_in_one_line(checkout):
         "    def __init__(self, dim): super().__init__()\n"
         "    def forward(self, x): return x / 0\n"
     )
-    done = made.snakemake("results/tiny/runs/majority/d8/infinite/seed_0/metrics.parquet")
+    done = made.snakemake(
+        "results/tiny/runs/majority/d8/infinite/d_model_8/learning_rate_0.001/seed_1000/metrics.parquet"
+    )
     assert done.returncode != 0
-    assert "majority d8 infinite seed 0: train_loss is nan at step 0; expected a finite number" in done.stdout
+    fault = "train_loss is nan at step 0; expected a finite number"
+    assert f"majority d8 infinite d_model 8 learning rate 0.001 seed 1000: {fault}" in done.stdout
     assert "Traceback" not in done.stdout
     assert not list((made.folder / "results/tiny/runs").rglob("*.parquet"))

@@ -5,8 +5,10 @@ RESULT_TABLES = [
     "majority_vectors",
     "random_keys",
     "random_keys_precision",
+    "gaussian_law",
     *LANGUAGE_MODEL_TABLES,
     *STATEMENT_TABLES,
+    *PRETRAINED_TABLES,
 ]
 KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
 

@@ -1,26 +1,36 @@
 # The language models (Figure 4, Tables 1 to 4): training, verdicts on their keys, activations, aggregation.
 LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{{model}}/{{variant}}/seed_{{seed}}"
+LANGUAGE_MODEL_RUNS = [run.folder for run in PLAN.runs("language_model")]
+RUNS_WITH_ATTENTION = [run.folder for run in PLAN.runs_with_attention()]
+RECORDED_RUNS = [run.folder for run in PLAN.recorded_runs()]
 
-# For each table that is collected from runs: its schema, the file in the folder of a run, and the models whose runs count.
+
+def files_of_runs(file, runs):
+    """The path of `file` in the folder of each of the runs."""
+    return [f"{RUN}/runs/language_model/{run}/{file}" for run in runs]
+
+
+# The files of runs that each table is collected from, by the name of the table.
 LANGUAGE_MODEL_TABLES = {
-    "language_model_metrics": ("language_model_metrics", "metrics.parquet", "gpt"),
-    "bert_metrics": ("language_model_metrics", "metrics.parquet", "bert"),
-    "key_selectability": ("key_selectability", "keys.parquet", "gpt", "bert"),
-    "sentence_tokens": ("sentence_tokens", "tokens.parquet", "gpt", "bert"),
+    "language_model_metrics": files_of_runs("metrics.parquet", LANGUAGE_MODEL_RUNS),
+    "key_selectability": files_of_runs("keys.parquet", RUNS_WITH_ATTENTION),
+    "sentence_tokens": files_of_runs("tokens.parquet", RUNS_WITH_ATTENTION),
 }
+ACTIVATIONS = files_of_runs("activations.safetensors", RECORDED_RUNS)
 
 
 wildcard_constraints:
-    model="gpt|bert",
+    model="|".join(PLAIN["language_model"]),
+
+
+def text_of_model(*names):
+    """A function that gives Snakemake the files `names` of the text of the model that a rule's wildcards name."""
+    return lambda wildcards: text_files(PLAN.text_of(wildcards.model), *names)
 
 
 rule language_model_train:
     input:
-        tokenizer=rules.text.output.tokenizer,
-        training=rules.text.output.training,
-        validation=rules.text.output.validation,
-        contexts=rules.text.output.contexts,
-        manifest=rules.text.output.manifest,
+        unpack(text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
     output:
         initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
         final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",
@@ -46,11 +56,9 @@ rule language_model_train:
 
 rule language_model_keys:
     input:
+        unpack(text_of_model("tokenizer", "contexts", "manifest")),
         initial=rules.language_model_train.output.initial,
         final=rules.language_model_train.output.final,
-        tokenizer=rules.text.output.tokenizer,
-        contexts=rules.text.output.contexts,
-        manifest=rules.text.output.manifest,
     output:
         verdicts=f"{LANGUAGE_MODEL_RUN}/keys.parquet",
         tokens=f"{LANGUAGE_MODEL_RUN}/tokens.parquet",
@@ -73,10 +81,8 @@ rule language_model_keys:
 
 rule language_model_activations:
     input:
+        unpack(text_of_model("tokenizer", "contexts", "manifest")),
         final=rules.language_model_train.output.final,
-        tokenizer=rules.text.output.tokenizer,
-        contexts=rules.text.output.contexts,
-        manifest=rules.text.output.manifest,
     output:
         f"{LANGUAGE_MODEL_RUN}/activations.safetensors",
     log:
@@ -99,24 +105,24 @@ rule language_model_activations:
 
 rule language_model_tables:
     input:
-        lambda wildcards: PLAN.run_files("language_model", *LANGUAGE_MODEL_TABLES[wildcards.file][1:]),
+        lambda wildcards: LANGUAGE_MODEL_TABLES[wildcards.table],
     output:
-        f"{RUN}/parquet/{{file}}.parquet",
+        f"{RUN}/parquet/{{table}}.parquet",
     log:
-        f"{RUN}/logs/language_model_tables/{{file}}.log",
+        f"{RUN}/logs/language_model_tables/{{table}}.log",
     benchmark:
-        f"{RUN}/benchmarks/language_model_tables/{{file}}.tsv"
+        f"{RUN}/benchmarks/language_model_tables/{{table}}.tsv"
     wildcard_constraints:
-        file="|".join(LANGUAGE_MODEL_TABLES),
+        table="|".join(LANGUAGE_MODEL_TABLES),
     params:
-        table=lambda wildcards: LANGUAGE_MODEL_TABLES[wildcards.file][0],
+        table="{table}",
         settings=PLAIN["language_model"],
         code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"
 
 
-LANGUAGE_MODEL_RUNS = [run.folder for run in PLAN.runs("language_model")]
 BENCHMARKS += job_files("benchmarks", "language_model_train", LANGUAGE_MODEL_RUNS)
-BENCHMARKS += job_files("benchmarks", "language_model_keys", LANGUAGE_MODEL_RUNS)
+BENCHMARKS += job_files("benchmarks", "language_model_keys", RUNS_WITH_ATTENTION)
+BENCHMARKS += job_files("benchmarks", "language_model_activations", RECORDED_RUNS)
 BENCHMARKS += job_files("benchmarks", "language_model_tables", LANGUAGE_MODEL_TABLES)

@@ -1,7 +1,13 @@
 # The majority task (Figures 1a, 1b, 2a, 2b and 3): data, training, aggregation.
-MAJORITY_RUN = f"{RUN}/runs/majority/{{experiment}}/{{variant}}/seed_{{seed}}"
+MAJORITY_JOB = "{experiment}/{variant}/d_model_{d_model}/learning_rate_{learning_rate}/seed_{seed}"
+MAJORITY_RUN = f"{RUN}/runs/majority/{MAJORITY_JOB}"
 MAJORITY_DATA = f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet"
 SHARED_JOBS = PLAN.shared_jobs()
+
+
+wildcard_constraints:
+    d_model=r"\d+",
+    learning_rate=r"[\d.e-]+",
 
 
 rule majority_data:
@@ -12,7 +18,7 @@ rule majority_data:
     benchmark:
         f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
     params:
-        settings=lambda wildcards: PLAN.run_settings("majority", wildcards.experiment),
+        settings=lambda wildcards: PLAN.settings.majority[wildcards.experiment].of_data(),
         code=code("generate_majority_data.py"),
     script:
         "../scripts/generate_majority_data.py"
@@ -26,9 +32,9 @@ rule majority_train:
         vectors=[f"{MAJORITY_RUN}/vectors.parquet"],
         weights=[f"{MAJORITY_RUN}/weights.safetensors"],
     log:
-        f"{RUN}/logs/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.log",
+        f"{RUN}/logs/majority_train/{MAJORITY_JOB}.log",
     benchmark:
-        f"{RUN}/benchmarks/majority_train/{{experiment}}/{{variant}}/seed_{{seed}}.tsv"
+        f"{RUN}/benchmarks/majority_train/{MAJORITY_JOB}.tsv"
     wildcard_constraints:
         experiment="|".join(sorted({*PLAIN["majority"]} - {job.group for job in SHARED_JOBS})) or "none",
     threads: 1
@@ -38,7 +44,14 @@ rule majority_train:
         runtime="30m",
     params:
         experiment="{experiment}",
-        runs=lambda wildcards: [(wildcards.variant, int(wildcards.seed))],
+        runs=lambda wildcards: [
+            {
+                "variant": wildcards.variant,
+                "seed": int(wildcards.seed),
+                "d_model": int(wildcards.d_model),
+                "learning_rate": float(wildcards.learning_rate),
+            }
+        ],
         settings=lambda wildcards: PLAN.run_settings("majority", wildcards.experiment),
         norms=lambda wildcards: {wildcards.variant: PLAN.norm_class(wildcards.variant)},
         norm_code=lambda wildcards: {wildcards.variant: PLAN.norm_version(wildcards.variant)},
@@ -52,7 +65,7 @@ for JOB in SHARED_JOBS:
 
     rule:
         name:
-            f"majority_train_{JOB.name}"
+            "majority_train_" + "".join(letter if letter.isalnum() else "_" for letter in JOB.name)
         input:
             data=[f"{RUN}/data/majority/{run.group}/seed_{run.seed}.parquet" for run in JOB.runs],
         output:
@@ -70,7 +83,7 @@ for JOB in SHARED_JOBS:
             runtime="2h",
         params:
             experiment=JOB.group,
-            runs=[(run.variant, run.seed) for run in JOB.runs],
+            runs=[{"variant": run.variant, "seed": run.seed, **dict(run.point)} for run in JOB.runs],
             settings=PLAN.run_settings("majority", JOB.group),
             norms={run.variant: PLAN.norm_class(run.variant) for run in JOB.runs},
             norm_code={run.variant: PLAN.norm_version(run.variant) for run in JOB.runs},

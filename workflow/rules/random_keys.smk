@@ -1,4 +1,5 @@
-# Random keys (Figures 1c and 1d): how many of them no query selects, beside the exact expectation.
+# Random keys (Figures 1c and 1d): how many of them no query selects, beside the exact expectation. And the law of
+# widths, which that expectation gives without any random keys.
 rule random_keys_table:
     output:
         norms=f"{RUN}/parquet/random_keys.parquet",
@@ -12,6 +13,7 @@ rule random_keys_table:
         mem_mb=memory(1000),
     params:
         settings=PLAIN["random_keys"],
+        seed=PLAIN["first_seed"],
         norms={norm: PLAN.norm_class(norm) for norm in PLAIN["random_keys"]["norms"]},
         norm_code={norm: PLAN.norm_version(norm) for norm in PLAIN["random_keys"]["norms"]},
         code=code("measure_random_keys.py"),
@@ -19,4 +21,20 @@ rule random_keys_table:
         "../scripts/measure_random_keys.py"
 
 
-BENCHMARKS += job_files("benchmarks", "random_keys_table")
+rule gaussian_law:
+    output:
+        f"{RUN}/parquet/gaussian_law.parquet",
+    log:
+        f"{RUN}/logs/gaussian_law.log",
+    benchmark:
+        f"{RUN}/benchmarks/gaussian_law.tsv"
+    threads: 1
+    resources:
+        mem_mb=memory(500),
+    params:
+        code=code("measure_gaussian_law.py"),
+    script:
+        "../scripts/measure_gaussian_law.py"
+
+
+BENCHMARKS += job_files("benchmarks", "random_keys_table") + job_files("benchmarks", "gaussian_law")

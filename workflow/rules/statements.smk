@@ -1,16 +1,14 @@
-# What other documents than the paper say about LayerNorm: small experiments, each with one or two tables.
+# What other documents than the paper say about LayerNorm: small experiments, each with its tables.
+PLACEMENT_TABLES = ["placement", "placement_gradients", "placement_scales", "untrained_gradients"]
 STATEMENT_TABLES = [
     "geometry",
     "geometry_cloud",
     "fusion",
-    "placement",
-    "placement_gradients",
+    *PLACEMENT_TABLES,
     "batch_dependence",
     "score_scale",
     "worked_numbers",
 ]
-LAYERNORM_RUNS = [run.folder for run in PLAN.runs("language_model", "gpt") if run.variant == "layernorm"]
-ACTIVATIONS = [f"{RUN}/runs/language_model/{run}/activations.safetensors" for run in LAYERNORM_RUNS]
 
 
 rule geometry:
@@ -23,6 +21,7 @@ rule geometry:
         f"{RUN}/benchmarks/geometry.tsv"
     params:
         settings=PLAIN["statements"]["geometry"],
+        seed=PLAIN["first_seed"],
         code=code("measure_geometry.py"),
     script:
         "../scripts/measure_geometry.py"
@@ -39,6 +38,7 @@ rule fusion:
         f"{RUN}/benchmarks/fusion.tsv"
     params:
         settings=PLAIN["statements"]["fusion"],
+        seeds=PLAN.seeds(PLAIN["statements"]["fusion"]["seeds"]),
         code=code("measure_fusion.py"),
     script:
         "../scripts/measure_fusion.py"
@@ -46,10 +46,9 @@ rule fusion:
 
 rule placement_train:
     input:
-        rules.text.output.training,
+        **text_files(PLAIN["statements"]["placement"]["text"], "training"),
     output:
-        losses=f"{RUN}/runs/placement/{{placement}}/placement.parquet",
-        gradients=f"{RUN}/runs/placement/{{placement}}/placement_gradients.parquet",
+        **{table: f"{RUN}/runs/placement/{{placement}}/{table}.parquet" for table in PLACEMENT_TABLES},
     log:
         f"{RUN}/logs/placement_train/{{placement}}.log",
     benchmark:
@@ -62,6 +61,8 @@ rule placement_train:
         runtime="2h",
     params:
         settings=PLAIN["statements"]["placement"],
+        seeds=PLAN.seeds(PLAIN["statements"]["placement"]["seeds"]),
+        untrained_seeds=PLAN.seeds(PLAIN["statements"]["placement"]["untrained_seeds"]),
         code=code("train_placement.py"),
     script:
         "../scripts/train_placement.py"
@@ -80,7 +81,7 @@ rule placement_tables:
     benchmark:
         f"{RUN}/benchmarks/placement_tables/{{table}}.tsv"
     wildcard_constraints:
-        table="placement|placement_gradients",
+        table="|".join(PLACEMENT_TABLES),
     params:
         table="{table}",
         settings=PLAIN["statements"]["placement"],
@@ -98,6 +99,7 @@ rule batch_dependence:
         f"{RUN}/benchmarks/batch_dependence.tsv"
     params:
         settings=PLAIN["statements"]["batch_dependence"],
+        seeds=PLAN.seeds(PLAIN["statements"]["batch_dependence"]["seeds"]),
         code=code("measure_batch_dependence.py"),
     script:
         "../scripts/measure_batch_dependence.py"
@@ -115,8 +117,8 @@ rule score_scale:
         f"{RUN}/benchmarks/score_scale.tsv"
     params:
         settings=PLAIN["statements"]["score_scale"],
-        # Of the majority task, the models with the largest d_model are measured; of several such experiments the first.
-        experiment=max(PLAIN["majority"], key=lambda name: PLAIN["majority"][name]["d_model"]),
+        seeds=PLAN.seeds(PLAIN["statements"]["score_scale"]["seeds"]),
+        experiment=PLAN.widest_experiment(),
         code=code("measure_score_scale.py"),
     script:
         "../scripts/measure_score_scale.py"
@@ -137,6 +139,5 @@ rule worked_numbers:
 
 for NAME in ("geometry", "fusion", "batch_dependence", "score_scale", "worked_numbers"):
     BENCHMARKS += job_files("benchmarks", NAME)
-BENCHMARKS += job_files("benchmarks", "language_model_activations", LAYERNORM_RUNS)
 BENCHMARKS += job_files("benchmarks", "placement_train", PLAIN["statements"]["placement"]["placements"])
-BENCHMARKS += job_files("benchmarks", "placement_tables", ["placement", "placement_gradients"])
+BENCHMARKS += job_files("benchmarks", "placement_tables", PLACEMENT_TABLES)

@@ -1,6 +1,6 @@
 # What a user can ask for, beside `all`: `snakemake --cores all TARGET`, with the options after the target.
 rule majority:
-    """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and the table of convergence."""
+    """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
         of_category("Majority task"),
         of_module("majority"),

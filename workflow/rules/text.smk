@@ -1,11 +1,11 @@
-# The text of the language models: its tokenizer, token streams for training and validation, the contexts whose keys are
-# tested, and a manifest of what was used.
-TEXT = f"{RUN}/data/text"
+# The texts of the language models: for each its tokenizer, token streams for training and validation, the contexts whose
+# keys are tested, and a manifest of what was used.
+TEXT = f"{RUN}/data/text/{{text}}"
 
 
 rule text:
     input:
-        PLAN.corpus_files(),
+        lambda wildcards: PLAN.corpus_files(wildcards.text),
     output:
         tokenizer=f"{TEXT}/tokenizer.json",
         training=f"{TEXT}/training.npy",
@@ -13,17 +13,22 @@ rule text:
         contexts=f"{TEXT}/contexts.parquet",
         manifest=f"{TEXT}/manifest.json",
     log:
-        f"{RUN}/logs/text.log",
+        f"{RUN}/logs/text/{{text}}.log",
     benchmark:
-        f"{RUN}/benchmarks/text.tsv"
+        f"{RUN}/benchmarks/text/{{text}}.tsv"
     resources:
         mem_mb=memory(1500),
         runtime="2h",
     params:
-        settings=PLAIN["text"],
+        settings=lambda wildcards: PLAIN["text"][wildcards.text],
         code=code("prepare_text.py"),
     script:
         "../scripts/prepare_text.py"
 
 
-BENCHMARKS += job_files("benchmarks", "text")
+def text_files(text, *names):
+    """The files `names` of a text, as rule `text` names its outputs, by name."""
+    return {name: rules.text.output.get(name).format(text=text) for name in names}
+
+
+BENCHMARKS += job_files("benchmarks", "text", PLAN.texts())

@@ -1,6 +1,7 @@
 from layernorm_roles.job import job
 from layernorm_roles.majority import data
+from layernorm_roles.settings import MajorityData
 
 with job(snakemake.log[0]):
-    settings = data.experiment_of(snakemake.params.settings)
+    settings = MajorityData.model_validate(snakemake.params.settings)
     data.write(settings, int(snakemake.wildcards.seed), snakemake.output[0])

@@ -5,4 +5,4 @@ with job(snakemake.log[0]):
     from layernorm_roles.statements import batch_dependence
 
     settings = BatchDependence.model_validate(snakemake.params.settings)
-    batch_dependence.write(settings, snakemake.output[0])
+    batch_dependence.write(settings, snakemake.params.seeds, snakemake.output[0])

@@ -4,5 +4,5 @@ with job(snakemake.log[0]):
     from layernorm_roles.settings.statements import Geometry
     from layernorm_roles.statements import geometry
 
-    settings = Geometry.model_validate(snakemake.params.settings)
-    geometry.write(settings, snakemake.output.measured, snakemake.output.cloud)
+    params, out = snakemake.params, snakemake.output
+    geometry.write(Geometry.model_validate(params.settings), params.seed, out.measured, out.cloud)

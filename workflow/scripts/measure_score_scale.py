@@ -7,5 +7,5 @@ with job(snakemake.log[0]):
     params, files = snakemake.params, snakemake.input
     settings = ScoreScale.model_validate(params.settings)
     trained.write_score_scale(
-        settings, files.vectors, params.experiment, files.activations, snakemake.output[0]
+        settings, params.seeds, files.vectors, params.experiment, files.activations, snakemake.output[0]
     )

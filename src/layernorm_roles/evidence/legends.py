@@ -1,14 +1,19 @@
 """How figures and tables name the variants of the norm before attention."""
 
-from layernorm_roles.variants import QUERY_KEY_VARIANT
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
 LEGENDS: dict[str, str] = {
     "layernorm": "LayerNorm",
+    "layernorm_affine": "LayerNorm with gain and bias",
+    "projected_qk": "LayerNorm for QK, scaling for V",
+    "projected_v": "scaling for QK, LayerNorm for V",
     "projection": "projection only",
+    "projection_large": "projection only, × 35",
     "scale": "scaling only",
     "scale_released": "scaling only, as released (÷ d)",
     "layernorm_small": "LayerNorm ÷ d",
     "none": "no norm",
     QUERY_KEY_VARIANT: "LayerNorm + QK-norm",
+    NO_ATTENTION_VARIANT: "no attention",
 }
 """The text of each variant in the legends of figures and the rows of tables, in the order of the legends."""

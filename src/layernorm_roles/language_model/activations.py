@@ -57,7 +57,7 @@ def blocks(network: GPT, contexts: list[Integer[Tensor, "1 _"]]) -> dict[str, Fl
     """What meets between attention and feed-forward part of every layer, over the tokens of all contexts."""
     tensors, streams = {}, [network.embed(tokens) for tokens in contexts]
     for number, layer in enumerate(network.layers, start=1):
-        heads = [layer.attention.attended(layer.norm(x)) for x in streams]
+        heads = [layer.attention.attended(*layer.normed(x)) for x in streams]
         out, norm, up = layer.attention.out, layer.ln_2, layer.feed_forward[0]
         recorded = {
             "stream": torch.cat(streams, dim=1)[0],
@@ -80,7 +80,7 @@ def queries_and_keys(network: GPT, contexts: list[Integer[Tensor, "1 _"]]) -> di
     for context, tokens in enumerate(contexts):
         x = network.embed(tokens)
         for number, layer in enumerate(network.layers, start=1):
-            queries, keys, _ = layer.attention.split(layer.norm(x))
+            queries, keys, _ = layer.attention.split(*layer.normed(x))
             at = f"layer_{number}.context_{context}"
             tensors |= {f"{at}.queries": queries[0], f"{at}.keys": keys[0]}
             x = layer(x)

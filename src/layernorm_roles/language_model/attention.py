@@ -1,8 +1,8 @@
 """Causal attention, softmax(q k' / sqrt(d_head)) v, made for heads of very few dimensions.
 
 General kernels fill vector registers with a head's dimensions, of which the paper's models have two. On the CPU in
-float32 `kernels` fills them with keys, and never holds the matrix of scores: the backward pass computes each row
-again from the row's log-sum-exp. In float64, for larger heads, with dropout and on a GPU the attention is torch's
+float32 `kernels` fills them with keys, and never holds the matrix of scores: the backward pass computes its rows
+again from their log-sum-exps. In float64, for larger heads, with dropout and on a GPU the attention is torch's
 scaled_dot_product_attention, on a GPU with heads made wide enough for its fused kernels.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.language_model import kernels
 
-WIDEST_HEAD = 8
+WIDEST_HEAD = 16
 """Largest head that the compiled kernel takes: from about here on torch's is faster."""
 ALIGNMENT = 8
 """Sizes of a head that torch's fused CUDA kernels take are multiples of this, because they load 16 bytes at a time: 4
@@ -67,23 +67,33 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v):
-        shape = q.shape
-        # The kernel takes (batch x heads, d_head, n).
-        columns = [t.flatten(0, 1).mT.contiguous() for t in (q / shape[-1] ** 0.5, k, v)]
-        out = torch.empty_like(columns[0])
-        log_total = out.new_empty(len(out), shape[-2])
-        norms = [t.square().sum(dim=1).sqrt() for t in columns[:2]]
+        shape, d = q.shape, q.shape[-1]
+        q, k, v = (kernels.columns(t).flatten(0, 1) for t in (q / d**0.5, k, v))
+        out = torch.empty_like(q)
+        log_total = out.new_empty(len(q), kernels.used(shape[-2]))
+        norms = [t[..., : log_total.shape[1]].square().sum(dim=1).sqrt() for t in (q, k)]
         bound = norms[0] * norms[1].cummax(dim=1).values
+        arrays = (t.numpy() for t in (q, k, v, bound, out, log_total))
         with compilation_notice(*kernels.COMPILING):
-            kernels.attention_forward(*(t.numpy() for t in (*columns, bound, out, log_total)))
-        ctx.save_for_backward(*columns, out, log_total)
-        return out.mT.reshape(shape)
+            kernels.attention_forward(*arrays, kernels.unrolled(d))
+        ctx.save_for_backward(q, k, v, out, log_total)
+        return _rows(out, shape)
 
     @staticmethod
     def backward(ctx, grad):
-        columns = grad.flatten(0, 1).mT.contiguous()
+        shape, d = grad.shape, grad.shape[-1]
+        columns = kernels.columns(grad).flatten(0, 1)
         grads = [torch.zeros_like(columns) for _ in range(3)]
+        arrays = (t.numpy() for t in (*ctx.saved_tensors, columns, *grads))
         with compilation_notice(*kernels.COMPILING):
-            kernels.attention_backward(*(t.numpy() for t in (*ctx.saved_tensors, columns, *grads)))
-        grads[0] /= grad.shape[-1] ** 0.5
-        return tuple(g.mT.reshape(grad.shape) for g in grads)
+            kernels.attention_backward(*arrays, kernels.unrolled(d))
+        grads[0] /= d**0.5
+        return tuple(_rows(g, shape) for g in grads)
+
+
+def _rows(
+    t: Float[Tensor, "heads_of_all rows columns"], shape: torch.Size
+) -> Float[Tensor, "batch heads n d_head"]:
+    """What `kernels.columns` makes of a tensor of this shape, turned back."""
+    *heads, n, d = shape
+    return t[:, :d, :n].unflatten(0, heads).mT

@@ -14,7 +14,6 @@ largest logit after all.
 from collections.abc import Callable
 from importlib.util import find_spec
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Integer
@@ -105,15 +104,14 @@ def fused(
 ) -> LossAndGradients:
     """The loss and its gradients on the CPU in float32, by one compiled loop."""
     tokens, d = hidden.shape
-    bound = (hidden.norm(dim=1) * weight.norm(dim=1).max()).numpy()
-    if not np.isfinite(bound).all():
+    bound = hidden.norm(dim=1) * weight.norm(dim=1).max()
+    if not bound.isfinite().all():
         # The compiled loop assumes finite numbers; the loss of a diverged model must not look like one.
         return chunked(hidden, weight, targets)
-    padding = (0, -d % kernels.LANES)
-    columns = F.pad(weight, padding).T.contiguous()
-    h = F.pad(hidden, padding).contiguous()
-    h_grad, columns_grad = torch.zeros_like(h), torch.zeros_like(columns)
-    arrays = (t.numpy() for t in (h, columns, targets, h_grad, columns_grad))
+    h, w = kernels.columns(hidden), kernels.columns(weight)
+    h_grad, w_grad = torch.zeros_like(h), torch.zeros_like(w)
+    bounds = F.pad(bound, (0, kernels.used(tokens) - tokens))
+    arrays = (t.numpy() for t in (h, w, targets, h_grad, w_grad, bounds))
     with compilation_notice(*kernels.COMPILING):
-        loss = kernels.cross_entropy_sweep(*arrays, bound) / tokens
-    return hidden.new_tensor(loss), h_grad[:, :d] / tokens, columns_grad[:d].T.contiguous() / tokens
+        loss = kernels.cross_entropy_sweep(*arrays, len(weight), kernels.unrolled(d)) / tokens
+    return hidden.new_tensor(loss), h_grad[:d, :tokens].T / tokens, w_grad[:d, : len(weight)].T / tokens

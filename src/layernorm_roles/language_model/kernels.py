@@ -1,221 +1,589 @@
 """Compiled CPU kernels of the language models: causal attention of small heads, cross-entropy without logits.
 
+Both are softmaxes over rows of scores, q.k or h.w, and made of the same three loops over a tile of keys (entries):
+`_exponentials` computes exp(score - shift) for `TOGETHER` queries (tokens), `_add_means` adds the values weighted by
+them, `_add_outer` adds their outer products to the keys' gradients. Matrices have one feature a row and one key or
+token a column, so that the loops run along rows, `LANES` columns at a time.
+
+LANES columns are one vector of LLVM, the numba type `Lanes`: the functions of the section "Vectors" are operations on
+it. LLVM does not have to find out what can be vectorised, splits vectors where a processor's are shorter, and prefers
+no shorter ones on the processors on which it would by itself; sums have an order that no processor changes.
+
 numba compiles what is here. It notices an edit of this file and compiles again, but would miss an edit of another
-file whose code it had put inline: therefore both kernels and the exponential that they share stand in one module.
-All arrays are of float32 unless a docstring says otherwise.
+file whose code it had put inline: therefore all stands in one module. Arrays are of float32 unless a docstring says
+otherwise, and matrices are filled up with zeros as `columns` does it.
 """
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numba
 import numpy as np
+from jaxtyping import Float
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.core import cgutils
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+from torch import Tensor
 
-COMPILING = "the language models' kernels", 5
+COMPILING = "the language models' kernels", 8
 """What `compiling.compilation_notice` says about this module: its name, and about how many seconds numba takes."""
 
 SAFE_SHIFT = 40.0
 """Largest bound on |score| that serves as a softmax's shift: exp(-2 * 40) is still a normal number in float32."""
+LANES = 16
+"""Columns that are computed at once: numbers of float32 in the widest vectors of a CPU, those of AVX-512."""
+TOGETHER = 8
+"""Queries, or tokens, that share one pass over a tile of keys; a divisor of LANES."""
+BLOCKS = (2, 4, 8)
+"""Numbers of features that kernels are compiled for; more features are taken as several blocks of the largest."""
 
-jit = numba.njit(fastmath=True, cache=True)
+jit = numba.njit(cache=True, error_model="numpy")
 
-inlined = numba.njit(fastmath=True, forceinline=True)
+inlined = numba.njit(forceinline=True, error_model="numpy")
 """The compiler's options for a function that a kernel calls. Without forceinline a process that compiles would run
 another copy of the function, with other roundings, than one that loads the kernel from numba's cache."""
 
 
-@intrinsic
-def _float32_of_bits(typing_context, bits):
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.FloatType())
+def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"]:
+    """The array that the kernels take: a position a column, filled up with zeros.
 
-    return types.float32(types.int32), generate
+    Rows fill whole blocks of features, and `used(n)` columns whole vectors. A row takes an odd number of cache lines:
+    in rows of 4,096 bytes equal columns of all rows would compete for one place in the first-level cache.
+    """
+    *more, n, d = t.shape
+    block = features(d)
+    out = t.new_zeros(*more, -(-d // block) * block, (used(n) // LANES | 1) * LANES)
+    out[..., :d, :n] = t.mT
+    return out
+
+
+def used(n: int) -> int:
+    """The columns that the kernels compute for n positions: n rounded up to LANES."""
+    return -(-n // LANES) * LANES
+
+
+def features(d: int) -> int:
+    """The smallest of BLOCKS that holds d features, or the largest."""
+    return next((block for block in BLOCKS if block >= d), BLOCKS[-1])
+
+
+def unrolled(d: int) -> tuple[int, ...]:
+    """The kernels' last argument for d features: a tuple of as many numbers as a block has features.
+
+    The length of a tuple belongs to its type, by which numba compiles the loops over a block without a loop.
+    """
+    return (0,) * features(d)
+
+
+# Vectors -------------------------------------------------------------------------------------------------------------
+
+
+class Lanes(types.Type):
+    """numba's type of a vector of LANES numbers of float32, with +, - and *."""
+
+    def __init__(self):
+        super().__init__(name="Lanes")
+
+
+_lanes = Lanes()
+_FLOATS, _INTS = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(ir.IntType(32), LANES)
+_FUSED = ("contract",)  # a product and a sum may become one instruction
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, type_):
+        super().__init__(manager, type_, _FLOATS)
+
+
+def _register(operation: Callable, instruction: str) -> None:
+    """Give Lanes the operator `operation`, as LLVM's `instruction`."""
+
+    @infer_global(operation)
+    class _Typing(ConcreteTemplate):
+        cases = (signature(_lanes, _lanes, _lanes),)
+
+    def lower(context, builder, signature, arguments):
+        return getattr(builder, instruction)(*arguments, flags=_FUSED)
+
+    lower_builtin(operation, _lanes, _lanes)(lower)
+
+
+for _operation, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
+    _register(_operation, _instruction)
+
+
+class _Code:
+    """Writes LLVM's instructions for one call of an intrinsic. Arrays are matrices in C order."""
+
+    def __init__(self, context, builder, signature, arguments):
+        self.context, self.builder, self.types = context, builder, signature.args
+        self.arguments, self.result = arguments, signature.return_type
+
+    def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
+        return ir.Constant(type_, [x] * LANES)
+
+    def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:
+        """A vector of equal numbers."""
+        undefined, first = ir.Constant(type_, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+        one = self.builder.insert_element(undefined, x, first)
+        return self.builder.shuffle_vector(one, undefined, self.constant(0, _INTS))
+
+    def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
+
+    def pointer(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
+        """Where argument number `array` has its element (row + offset, column)."""
+        type_ = self.types[array]
+        struct = self.context.make_array(type_)(self.context, self.builder, self.arguments[array])
+        shape, strides = (cgutils.unpack_tuple(self.builder, s, 2) for s in (struct.shape, struct.strides))
+        place = [self.builder.add(row, row.type(offset)), column]
+        return cgutils.get_item_pointer2(self.context, self.builder, struct.data, shape, strides, "C", place)
+
+    def vector(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
+        """Where argument number `array` has the vector that begins at (row + offset, column)."""
+        return self.builder.bitcast(self.pointer(array, row, offset, column), _FLOATS.as_pointer())
+
+    def load(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
+        return self.builder.load(self.vector(array, row, offset, column), align=4)
+
+    def store(self, x: ir.Value, array: int, row: ir.Value, offset: int, column: ir.Value) -> None:
+        self.builder.store(x, self.vector(array, row, offset, column), align=4)
+
+    def members(self, argument: int) -> Sequence[ir.Value]:
+        """The members of an argument that is a tuple."""
+        return cgutils.unpack_tuple(self.builder, self.arguments[argument], len(self.types[argument]))
+
+    def tuple(self, members: Sequence[ir.Value]) -> ir.Value:
+        return self.context.make_tuple(self.builder, self.result, members)
+
+
+def _many(tuple_: types.BaseTuple) -> types.UniTuple:
+    """The type of a tuple of as many vectors as `tuple_` has members."""
+    return types.UniTuple(_lanes, len(tuple_))
+
+
+@intrinsic
+def _splat(typing, x):
+    """A vector of equal numbers x."""
+
+    def code(*call):
+        return _Code(*call).splat(call[3][0])
+
+    return _lanes(types.float32), code
+
+
+EXPONENTIAL = (0.008297646, 0.041915417, 0.16667575, 0.49998894, 0.9999997, 1.0000001)
+"""The polynomial, highest power first, of degree 5 whose largest relative error from exp on |r| <= ln(2)/2 is least:
+8e-8, little more than a rounding."""
+
+
+@intrinsic
+def exp(typing, x):
+    """exp(x) of a vector for x <= 0, to 3 units in the last place; for x below -87, exp(-87) = 2e-38; NaN stays NaN.
+
+    The result is 2^k times `EXPONENTIAL` in r = x - k ln(2), where k is x / ln(2) rounded. Adding 1.5 * 2^23 rounds,
+    and leaves k in the last bits of the sum, from where a shift by 23 takes it to a float's exponent.
+    """
+
+    def code(*call):
+        write, builder, x = _Code(*call), call[1], call[3][0]
+        lowest, rounder = write.constant(-87.0), write.constant(1.5 * 2.0**23)
+        x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
+        shifted = write.multiply_add(x, write.constant(_rounded(1 / np.log(2))), rounder)
+        k = builder.fsub(shifted, rounder)
+        high = _rounded(np.log(2))
+        r = write.multiply_add(k, write.constant(-high), x)
+        r = write.multiply_add(k, write.constant(_rounded(high - np.log(2))), r)
+        p = write.constant(_rounded(EXPONENTIAL[0]))
+        for coefficient in EXPONENTIAL[1:]:
+            p = write.multiply_add(p, r, write.constant(_rounded(coefficient)))
+        exponent = builder.shl(builder.bitcast(shifted, _INTS), write.constant(23, _INTS))
+        return builder.bitcast(builder.add(builder.bitcast(p, _INTS), exponent), _FLOATS)
+
+    return _lanes(_lanes), code
+
+
+def _rounded(x: float) -> float:
+    """x rounded to float32."""
+    return float(np.float32(x))
+
+
+@intrinsic
+def _maximum(typing, x, y):
+    """The larger of two numbers in each lane."""
+
+    def code(*call):
+        return call[1].select(call[1].fcmp_unordered(">", *call[3]), *call[3])
+
+    return _lanes(_lanes, _lanes), code
+
+
+@intrinsic
+def _first(typing, x, count, other):
+    """The first `count` lanes of x; the number `other` in those after them."""
+
+    def code(*call):
+        write, builder, (x, count, other) = _Code(*call), call[1], call[3]
+        count = write.splat(builder.trunc(count, ir.IntType(32)), _INTS)
+        kept = builder.icmp_signed("<", ir.Constant(_INTS, list(range(LANES))), count)
+        return builder.select(kept, x, write.splat(other))
+
+    return _lanes(_lanes, types.intp, types.float32), code
+
+
+def _folded(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
+    """The function that combines the halves of a vector, then those of the result, and so on to one number."""
+
+    @intrinsic
+    def fold(typing, x):
+        def code(*call):
+            builder, x = call[1], call[3][0]
+            width = LANES
+            while width > 1:
+                width //= 2
+                low, high = (
+                    ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(first, first + width)))
+                    for first in (0, width)
+                )
+                x = combine(builder, *(builder.shuffle_vector(x, x, half) for half in (low, high)))
+            return builder.extract_element(x, ir.IntType(32)(0))
+
+        return types.float32(_lanes), code
+
+    return fold
+
+
+_total = _folded(lambda builder, x, y: builder.fadd(x, y))
+_largest = _folded(lambda builder, x, y: builder.select(builder.fcmp_unordered(">", x, y), x, y))
+
+
+@intrinsic
+def _load(typing, a, row, column):
+    """The vector of `a` that begins at (row, column)."""
+
+    def code(*call):
+        write, (_, row, column) = _Code(*call), call[3]
+        return write.load(0, row, 0, column)
+
+    return _lanes(a, types.intp, types.intp), code
+
+
+@intrinsic
+def _store(typing, x, a, row, column):
+    """Write the vector x to `a`, from (row, column) on."""
+
+    def code(*call):
+        write, (x, _, row, column) = _Code(*call), call[3]
+        write.store(x, 1, row, 0, column)
+        return call[0].get_dummy_value()
+
+    return types.none(_lanes, a, types.intp, types.intp), code
+
+
+@intrinsic
+def _load_rows(typing, a, row, column, like):
+    """The vectors of `a` that begin at `column` of as many rows, from `row` on, as `like` has members."""
+
+    def code(*call):
+        write, (_, row, column, _) = _Code(*call), call[3]
+        return write.tuple([write.load(0, row, c, column) for c in range(len(like))])
+
+    return _many(like)(a, types.intp, types.intp, like), code
+
+
+@intrinsic
+def _store_rows(typing, vectors, a, row, column):
+    """Write the tuple `vectors` to where `_load_rows` would read it."""
+
+    def code(*call):
+        write, (_, _, row, column) = _Code(*call), call[3]
+        for c, x in enumerate(write.members(0)):
+            write.store(x, 1, row, c, column)
+        return call[0].get_dummy_value()
+
+    return types.none(vectors, a, types.intp, types.intp), code
+
+
+@intrinsic
+def _splats(typing, a, row, column, like):
+    """The numbers of `a` in `column`, each as a vector, from as many rows, from `row` on, as `like` has members."""
+
+    def code(*call):
+        write, builder, (_, row, column, _) = _Code(*call), call[1], call[3]
+        return write.tuple(
+            [write.splat(builder.load(write.pointer(0, row, c, column))) for c in range(len(like))]
+        )
+
+    return _many(like)(a, types.intp, types.intp, like), code
+
+
+@intrinsic
+def _dot(typing, start, splats, a, row, column):
+    """start + the sum over c of splats[c] times the vector of `a` that begins at (row + c, column)."""
+
+    def code(*call):
+        write, (total, _, _, row, column) = _Code(*call), call[3]
+        for c, x in enumerate(write.members(1)):
+            total = write.multiply_add(x, write.load(2, row, c, column), total)
+        return total
+
+    return _lanes(_lanes, splats, a, types.intp, types.intp), code
+
+
+@intrinsic
+def _added(typing, sums, x, a, row, column):
+    """The tuple `sums`, to whose member c is added x times the vector of `a` that begins at (row + c, column)."""
+
+    def code(*call):
+        write, (_, x, _, row, column) = _Code(*call), call[3]
+        return write.tuple(
+            [
+                write.multiply_add(x, write.load(2, row, c, column), total)
+                for c, total in enumerate(write.members(0))
+            ]
+        )
+
+    return sums(sums, _lanes, a, types.intp, types.intp), code
+
+
+@intrinsic
+def _add_products(typing, vectors, weights, query, a, row, column, like):
+    """For as many rows, from `row` on, as `like` has members: add to `a` from `column` on the sum over the tuple
+    `vectors` of vectors[g] times the number weights[row, query + g]."""
+
+    def code(*call):
+        write, builder, (_, _, query, _, row, column, _) = _Code(*call), call[1], call[3]
+        for c in range(len(like)):
+            total = write.load(3, row, c, column)
+            for g, x in enumerate(write.members(0)):
+                weight = builder.load(write.pointer(1, row, c, builder.add(query, query.type(g))))
+                total = write.multiply_add(x, write.splat(weight), total)
+            write.store(total, 3, row, c, column)
+        return call[0].get_dummy_value()
+
+    return types.none(vectors, weights, types.intp, a, types.intp, types.intp, like), code
+
+
+# Loops ---------------------------------------------------------------------------------------------------------------
+
+_ZERO, _LEAST = np.float32(0), np.float32(-np.inf)
+_GROUP: Any = (0,) * TOGETHER
 
 
 @inlined
-def exp(x):
-    """exp(x) in float32 for x <= 0, to 5 units in the last place (3e-7); for x below -87, exp(-87) = 2e-38.
+def _tile(d):
+    """Columns of a tile: `d` rows of them take at most a third of a first-level cache of 48 KB, or 64 columns."""
+    return min(512, max(64, 4096 // d // LANES * LANES))
 
-    The result is 2^k times Taylor's polynomial in r = x - k ln(2), |r| <= ln(2)/2. It has no branch and no call, so
-    that the compiler computes 16 exponentials at once.
+
+@inlined
+def _start(q, i, k, first, stop, start, e, origin, block):
+    """Scores but for the last block of features: set e[g, j - origin] to start[i + g] + q_{i+g} . k_j.
+
+    The columns j go from `first` to `stop`, g over the group of queries that begins at i.
     """
-    f = np.float32
-    x = max(x, f(-87))
-    k = np.floor(x * f(1.4426950408889634) + f(0.5))
-    r = x - k * f(0.6931471805599453)
-    p = f(1 / 5040)
-    for c in (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.0):
-        p = p * r + f(c)
-    return p * _float32_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))
+    last = len(q) - len(block)
+    for g in range(TOGETHER):
+        total = _splat(start[i + g])
+        for j in range(first, stop, LANES):
+            _store(total, e, g, j - origin)
+    for c in range(0, last, len(block)):
+        for g in range(0, TOGETHER, 2):
+            x, y = _splats(q, c, i + g, block), _splats(q, c, i + g + 1, block)
+            for j in range(first, stop, LANES):
+                _store(_dot(_load(e, g, j - origin), x, k, c, j), e, g, j - origin)
+                _store(_dot(_load(e, g + 1, j - origin), y, k, c, j), e, g + 1, j - origin)
+
+
+@inlined
+def _exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, block):
+    """Set e[g, j - origin] to exp(start[i + g] + q_{i+g} . k_j) for the columns j from `first` to `stop`.
+
+    The query i sees `seen` columns, each query after it `more` than the one before; beyond them e is 0. All but the
+    last vector before `stop` lie within. Their sums are added to the rows of `totals`, by lanes.
+    """
+    last = len(q) - len(block)
+    if last:
+        _start(q, i, k, first, stop, start, e, origin, block)
+    for g in range(0, TOGETHER, 2):
+        x, y = _splats(q, last, i + g, block), _splats(q, last, i + g + 1, block)
+        from_x, from_y = _splat(start[i + g]), _splat(start[i + g + 1])
+        total_x, total_y = _load(totals, g, 0), _load(totals, g + 1, 0)
+        for j in range(first, stop, LANES):
+            if last:
+                from_x, from_y = _load(e, g, j - origin), _load(e, g + 1, j - origin)
+            exp_x, exp_y = exp(_dot(from_x, x, k, last, j)), exp(_dot(from_y, y, k, last, j))
+            if j + LANES == stop:
+                exp_x = _first(exp_x, seen + g * more - j, _ZERO)
+                exp_y = _first(exp_y, seen + (g + 1) * more - j, _ZERO)
+            total_x, total_y = total_x + exp_x, total_y + exp_y
+            _store(exp_x, e, g, j - origin)
+            _store(exp_y, e, g + 1, j - origin)
+        _store(total_x, totals, g, 0)
+        _store(total_y, totals, g + 1, 0)
+
+
+@inlined
+def _add_means(e, v, first, stop, origin, sums, block):
+    """Add to the row g d + c of `sums` the sum of e[g, j - origin] v[c, j] for `first` <= j < `stop`, by lanes."""
+    d = len(v)
+    for g in range(0, TOGETHER, 2):
+        for c in range(0, d, len(block)):
+            x, y = _load_rows(sums, g * d + c, 0, block), _load_rows(sums, (g + 1) * d + c, 0, block)
+            for j in range(first, stop, LANES):
+                x = _added(x, _load(e, g, j - origin), v, c, j)
+                y = _added(y, _load(e, g + 1, j - origin), v, c, j)
+            _store_rows(x, sums, g * d + c, 0)
+            _store_rows(y, sums, (g + 1) * d + c, 0)
+
+
+@inlined
+def _add_outer(e, x, i, first, stop, origin, out, block):
+    """Add to out[c, j] the sum over the group of e[g, j - origin] x[c, i + g], for `first` <= j < `stop`."""
+    for j in range(first, stop, LANES):
+        together = _load_rows(e, 0, j - origin, _GROUP)
+        for c in range(0, len(x), len(block)):
+            _add_products(together, x, i, out, c, j, block)
+
+
+@inlined
+def _largest_score(q, i, k, seen, block):
+    """The largest of q_i . k_j over the first `seen` columns j."""
+    best = _splat(_LEAST)
+    for j in range(0, seen, LANES):
+        total = _splat(_ZERO)
+        for c in range(0, len(q), len(block)):
+            total = _dot(total, _splats(q, c, i, block), k, c, j)
+        best = _maximum(_first(total, seen - j, _LEAST), best)
+    return _largest(best)
+
+
+# Kernels -------------------------------------------------------------------------------------------------------------
 
 
 @jit
-def attention_forward(q, k, v, bound, out, log_total):
+def attention_forward(q, k, v, bound, out, log_total, block):
     """Causal attention: writes each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
 
-    q (already divided by sqrt(d_head)), k, v and out have the shape (heads, d_head, n), so that the loops run along
-    the keys; bound and log_total have the shape (heads, n), where bound is at least every score of the query.
+    q (already divided by sqrt(d_head)), k, v and out have the shape (heads, d_head, n), bound and log_total (heads,
+    used(n)); bound is at least every score of the query. `block` is `unrolled(d_head)`, and matrices are as
+    `columns` makes them.
     """
-    heads, d, n = q.shape
-    e = np.empty(n, np.float32)
+    heads, d, _ = q.shape
+    tile, n = _tile(d), bound.shape[1]
+    e = np.empty((TOGETHER, tile + LANES), np.float32)
+    totals, sums = np.empty((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
+    shift, start = np.empty(n, np.float32), np.empty(n, np.float32)
     for h in range(heads):
+        q_h, k_h, v_h = q[h], k[h], v[h]
         for i in range(n):
-            _scores(q[h], k[h], i, e)
-            shift = bound[h, i]
-            if shift > SAFE_SHIFT:
-                shift = e[: i + 1].max()
-            total = np.float32(0)
-            for j in range(i + 1):
-                e[j] = exp(e[j] - shift)
-                total += e[j]
-            for c in range(d):
-                row, mean = v[h, c], np.float32(0)
-                for j in range(i + 1):
-                    mean += e[j] * row[j]
-                out[h, c, i] = mean / total
-            log_total[h, i] = np.log(total) + shift
+            shift[i] = bound[h, i]
+            if shift[i] > SAFE_SHIFT:
+                shift[i] = _largest_score(q_h, i, k_h, i + 1, block)
+            start[i] = -shift[i]
+        for i in range(0, n, TOGETHER):
+            end = (i // LANES + 1) * LANES
+            totals[:] = 0
+            sums[:] = 0
+            for first in range(0, end, tile):
+                stop = min(first + tile, end)
+                _exponentials(q_h, i, k_h, first, stop, i + 1, 1, start, e, first, totals, block)
+                _add_means(e, v_h, first, stop, first, sums, block)
+            for g in range(TOGETHER):
+                total = _total(_load(totals, g, 0))
+                log_total[h, i + g] = np.log(total) + shift[i + g]
+                for c in range(d):
+                    out[h, c, i + g] = _total(_load(sums, g * d + c, 0)) / total
 
 
 @jit
-def attention_backward(q, k, v, out, log_total, out_grad, q_grad, k_grad, v_grad):
+def attention_backward(q, k, v, out, log_total, out_grad, q_grad, k_grad, v_grad, block):
     """Causal attention's gradients: sets q_grad, and adds to k_grad and v_grad, all of the shape (heads, d_head, n).
 
     The other arguments are those of `attention_forward` and the gradient of its output. With the weights p of one
     query, the gradient of its scores is p (v.out_grad - out.out_grad).
     """
-    heads, d, n = q.shape
-    p, ds = np.empty(n, np.float32), np.empty(n, np.float32)
+    heads, d, _ = q.shape
+    tile, n, last = _tile(d), log_total.shape[1], d - len(block)
+    p = np.empty((TOGETHER, tile + LANES), np.float32)
+    ds = np.empty_like(p)
+    totals, sums = np.zeros((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
+    start, start_ds = np.empty(n, np.float32), np.empty(n, np.float32)
     for h in range(heads):
+        q_h, k_h, v_h, out_grad_h, k_grad_h, v_grad_h = q[h], k[h], v[h], out_grad[h], k_grad[h], v_grad[h]
         for i in range(n):
-            _scores(q[h], k[h], i, p)
-            ds[: i + 1] = 0
-            mean = np.float32(0)
+            start[i] = -log_total[h, i]
+            start_ds[i] = 0
             for c in range(d):
-                row, g = v[h, c], out_grad[h, c, i]
-                mean += g * out[h, c, i]
-                for j in range(i + 1):
-                    ds[j] += g * row[j]
-            for j in range(i + 1):
-                p[j] = exp(p[j] - log_total[h, i])
-                ds[j] = p[j] * (ds[j] - mean)
-            for c in range(d):
-                g, query, sum_q = out_grad[h, c, i], q[h, c, i], np.float32(0)
-                row, row_k, row_v = k[h, c], k_grad[h, c], v_grad[h, c]
-                for j in range(i + 1):
-                    sum_q += ds[j] * row[j]
-                    row_k[j] += ds[j] * query
-                    row_v[j] += p[j] * g
-                q_grad[h, c, i] = sum_q
-
-
-@inlined
-def _scores(q, k, i, e):
-    """Set e[j] to the score q_i . k_j of query i with every key j <= i."""
-    e[: i + 1] = 0
-    for c in range(len(q)):
-        query, row = q[c, i], k[c]
-        for j in range(i + 1):
-            e[j] += query * row[j]
-
-
-LANES = 8
-"""Features that the unrolled loops take at a time: hidden sizes are padded with zeros to a multiple of it."""
-TOGETHER = 4
-"""Tokens that share one pass over the weight's gradient."""
+                start_ds[i] -= out[h, c, i] * out_grad[h, c, i]
+        for i in range(0, n, TOGETHER):
+            end = (i // LANES + 1) * LANES
+            sums[:] = 0
+            for first in range(0, end, tile):
+                stop = min(first + tile, end)
+                _exponentials(q_h, i, k_h, first, stop, i + 1, 1, start, p, first, totals, block)
+                if last:
+                    _start(out_grad_h, i, v_h, first, stop, start_ds, ds, first, block)
+                for g in range(0, TOGETHER, 2):
+                    x, y = (
+                        _splats(out_grad_h, last, i + g, block),
+                        _splats(out_grad_h, last, i + g + 1, block),
+                    )
+                    from_x, from_y = _splat(start_ds[i + g]), _splat(start_ds[i + g + 1])
+                    for j in range(first, stop, LANES):
+                        if last:
+                            from_x, from_y = _load(ds, g, j - first), _load(ds, g + 1, j - first)
+                        ds_x, ds_y = _dot(from_x, x, v_h, last, j), _dot(from_y, y, v_h, last, j)
+                        _store(ds_x * _load(p, g, j - first), ds, g, j - first)
+                        _store(ds_y * _load(p, g + 1, j - first), ds, g + 1, j - first)
+                _add_means(ds, k_h, first, stop, first, sums, block)
+                _add_outer(ds, q_h, i, first, stop, first, k_grad_h, block)
+                _add_outer(p, out_grad_h, i, first, stop, first, v_grad_h, block)
+            for g in range(TOGETHER):
+                for c in range(d):
+                    q_grad[h, c, i + g] = _total(_load(sums, g * d + c, 0))
 
 
 @jit
-def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound):
-    """Cross-entropy: returns the sum over the tokens of their loss, and adds its gradients to h_grad and w_grad.
+def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block):
+    """Cross-entropy: returns the sum over the tokens of their loss, sets h_grad to its gradient and adds to w_grad.
 
-    h and h_grad have the shape (tokens, d) with d a multiple of LANES, w and w_grad the shape (d, entries); targets
-    (tokens,) are integers, and bound (tokens,) is at least the magnitude of every logit of the token.
+    h and h_grad have the shape (d, tokens), w and w_grad (d, entries), as `columns` makes them; targets (tokens,) are
+    integers; bound (used(tokens),) is at least the magnitude of every logit of the token. `block` is `unrolled(d)`.
+
+    The exponentials of a group of tokens over all entries stay, for the weight's gradient needs their sum first.
     """
-    tokens, d = h.shape
-    entries = w.shape[1]
-    e = np.empty((TOGETHER, entries), np.float32)
-    factor = np.empty((TOGETHER, d), np.float32)
+    d, tokens = len(h), len(bound)
+    tile, end = _tile(d), (entries + LANES - 1) // LANES * LANES
+    e = np.empty((TOGETHER, w.shape[1]), np.float32)
+    totals, sums = np.empty((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
+    start, per_total = np.empty(tokens, np.float32), np.zeros_like(h)
     loss = 0.0
-    for first in range(0, tokens, TOGETHER):
-        group = min(TOGETHER, tokens - first)
-        e[group:] = 0
-        factor[group:] = 0
-        for g in range(group):
-            loss += _one_token(
-                h[first + g], w, targets[first + g], h_grad[first + g], bound[first + g], e[g], factor[g]
-            )
-        for j in range(d):
-            f0, f1, f2, f3 = factor[0, j], factor[1, j], factor[2, j], factor[3, j]
-            out, e0, e1, e2, e3 = w_grad[j], e[0], e[1], e[2], e[3]
-            for v in range(entries):
-                out[v] += e0[v] * f0 + e1[v] * f1 + e2[v] * f2 + e3[v] * f3
-    for t in range(tokens):
-        for j in range(d):
-            w_grad[j, targets[t]] -= h[t, j]
+    for i in range(tokens):
+        start[i] = -bound[i]
+        if bound[i] > SAFE_SHIFT:
+            start[i] = -_largest_score(h, i, w, entries, block)
+    for i in range(0, tokens, TOGETHER):
+        totals[:] = 0
+        sums[:] = 0
+        for first in range(0, end, tile):
+            stop = min(first + tile, end)
+            _exponentials(h, i, w, first, stop, entries, 0, start, e, 0, totals, block)
+            _add_means(e, w, first, stop, 0, sums, block)
+        for t in range(i, min(i + TOGETHER, len(targets))):
+            g, target, wanted = t - i, targets[t], np.float64(0)
+            total = _total(_load(totals, g, 0))
+            for c in range(d):
+                wanted += np.float64(h[c, t]) * np.float64(w[c, target])
+                h_grad[c, t] = _total(_load(sums, g * d + c, 0)) / total - w[c, target]
+                per_total[c, t] = h[c, t] / total
+            loss += np.log(np.float64(total)) - start[t] - wanted
+        _add_outer(e, per_total, i, 0, end, 0, w_grad, block)
+    for t in range(len(targets)):
+        for c in range(d):
+            w_grad[c, targets[t]] -= h[c, t]
     return loss
-
-
-@inlined
-def _one_token(h, w, target, h_grad, bound, e, factor):
-    """One token's loss; sets `e` to the exponentials of its shifted logits, and `factor` to h over their sum."""
-    d, entries = w.shape
-    e[:] = 0
-    for j in range(0, d, LANES):
-        h0, h1, h2, h3, h4, h5, h6, h7 = (
-            h[j],
-            h[j + 1],
-            h[j + 2],
-            h[j + 3],
-            h[j + 4],
-            h[j + 5],
-            h[j + 6],
-            h[j + 7],
-        )
-        w0, w1, w2, w3, w4, w5, w6, w7 = (
-            w[j],
-            w[j + 1],
-            w[j + 2],
-            w[j + 3],
-            w[j + 4],
-            w[j + 5],
-            w[j + 6],
-            w[j + 7],
-        )
-        for v in range(entries):
-            e[v] += (w0[v] * h0 + w1[v] * h1 + w2[v] * h2 + w3[v] * h3) + (
-                w4[v] * h4 + w5[v] * h5 + w6[v] * h6 + w7[v] * h7
-            )
-    wanted = e[target]
-    shift = np.float32(bound)
-    if bound > SAFE_SHIFT:
-        shift = e.max()
-    total = np.float32(0)
-    for v in range(entries):
-        e[v] = exp(e[v] - shift)
-        total += e[v]
-    for j in range(0, d, LANES):
-        w0, w1, w2, w3, w4, w5, w6, w7 = (
-            w[j],
-            w[j + 1],
-            w[j + 2],
-            w[j + 3],
-            w[j + 4],
-            w[j + 5],
-            w[j + 6],
-            w[j + 7],
-        )
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = np.float32(0)
-        for v in range(entries):
-            s0 += e[v] * w0[v]
-            s1 += e[v] * w1[v]
-            s2 += e[v] * w2[v]
-            s3 += e[v] * w3[v]
-            s4 += e[v] * w4[v]
-            s5 += e[v] * w5[v]
-            s6 += e[v] * w6[v]
-            s7 += e[v] * w7[v]
-        for i, s in enumerate((s0, s1, s2, s3, s4, s5, s6, s7)):
-            h_grad[j + i] += s / total - w[j + i, target]
-    for j in range(d):
-        factor[j] = h[j] / total
-    return np.log(np.float64(total)) + shift - wanted

@@ -24,12 +24,12 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.selectability.certificates import Summary, summaries
 from layernorm_roles.selectability.certify import certify_many
-from layernorm_roles.variants import QUERY_KEY_VARIANT, VARIANTS
+from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
 SITES = ("before_norm", "after_norm", "head", "after_norm_exact", "head_exact")
-"""Where keys are looked at: the residual stream; the input of attention; the keys of a head, as the head uses them;
-and the last two scaled once more with eps = 0, where they come out of a scaling. The first three say what a model
-does, the last two what its scaling would do without the eps."""
+"""Where keys are looked at: the residual stream; what queries and keys are made from; the keys of a head, as the head
+uses them; and the last two scaled once more with eps = 0, where they come out of a scaling. The first three say what a
+model does, the last two what its scaling would do without the eps."""
 
 
 class Verdicts(NamedTuple):
@@ -51,10 +51,11 @@ def collect_run(
     """
     torch.set_num_threads(threads)
     contexts = run.contexts()
-    scaled = scaled_sites(run.variant, run.norm) if run.model == "gpt" else ()
+    causal = run.settings.architecture == "gpt"
+    scaled = scaled_sites(run.variant, run.norm) if causal else ()
     parts = []
     for name, path in weights.items():
-        part = collect(run.restore_model(path), contexts, run.tokenizer, scaled, run.prefix)
+        part = collect(run.restore_model(path), contexts, run.tokenizer, scaled, run.prefix, causal)
         columns = {"model": run.model, "variant": run.variant, "seed": run.seed, "checkpoint": name}
         parts.append([frame.assign(**columns) for frame in part])
     verdicts = Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))
@@ -65,10 +66,12 @@ def collect_run(
 
 
 def scaled_sites(variant: str, norm: str) -> tuple[str, ...]:
-    """The sites where the keys of a GPT come out of a scaling; a norm of one's own counts as none."""
+    """The sites where the keys of a GPT come out of a scaling, with nothing after it; one's own norm counts as none."""
     if variant == QUERY_KEY_VARIANT:
         return ("after_norm", "head")
-    return ("after_norm",) if norm in VARIANTS and VARIANTS[norm].scales else ()
+    of_keys = SPLIT_VARIANTS[norm].queries_keys if norm in SPLIT_VARIANTS else norm
+    built_in = VARIANTS.get(of_keys)
+    return ("after_norm",) if built_in and built_in.scales and not built_in.affine else ()
 
 
 def collect(
@@ -77,10 +80,12 @@ def collect(
     tokenizer: Tokenizer,
     scaled: tuple[str, ...] = (),
     prefix: tuple[int, ...] = (),
+    causal: bool = False,
 ) -> Verdicts:
     """Certified verdicts for the keys of each row of table `contexts`.
 
-    `scaled` names the sites whose keys come out of a scaling, `prefix` holds tokens that stand before each text. The
+    `scaled` names the sites whose keys come out of a scaling, `prefix` holds tokens that stand before each text. With
+    `causal` the keys of the heads are judged once more among the keys before them, as a causal query meets them. The
     frames lack the columns that name the model.
     """
     model = model.double().eval()
@@ -91,9 +96,14 @@ def collect(
         for layer, keys in enumerate(model.keys(ids), start=1):
             for site, stack in _sites(keys, scaled):
                 certificates = certify_many(stack)
-                for i, row in enumerate(summaries(certificates)):
-                    head = i if site.startswith("head") else None
-                    rows.append((context.texts, context.context, layer, site, head, *row))
+                found = {False: certificates}
+                if causal and site == "head":
+                    found[True] = certify_many(stack, causal=True)
+                for masked, proofs in found.items():
+                    for i, row in enumerate(summaries(proofs)):
+                        head = i if site.startswith("head") else None
+                        where = (context.texts, context.context, layer, site, head)
+                        rows.append((*where, masked, stack.shape[-1], *row))
                 if site == "after_norm" and context.texts == "sentences":
                     verdicts = certificates.verdict[0]
                     tokens += [
@@ -101,7 +111,8 @@ def collect(
                         for position, (token, verdict) in enumerate(zip(ids[0], verdicts, strict=True))
                     ]
         progress(done)
-    table = pd.DataFrame(rows, columns=["texts", "context", "layer", "site", "head", *Summary._fields])
+    place = ["texts", "context", "layer", "site", "head", "causal", "dimensions"]
+    table = pd.DataFrame(rows, columns=[*place, *Summary._fields])
     table["head"] = table["head"].astype("Int64")
     words = pd.DataFrame(tokens, columns=["context", "layer", "position", "token", "verdict"])
     words["token"] = words["token"].map(_spelling(tokenizer))

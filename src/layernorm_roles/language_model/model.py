@@ -1,13 +1,15 @@
-"""The paper's GPT-2: four layers of size 8, and the norm before attention as the one thing that differs.
+"""The paper's GPT-2, of any size: the norm before attention is what its variants differ in.
 
     x = E[token] + P[position]
     x = x + attention(norm(x));   x = x + feed_forward(ln_2(x))        in each layer
     logits = ln_f(x) E'
 
-`norm` is a variant of layernorm_roles.norms, without gain and bias; W_Q, W_K and W_V have no bias, as in the released
-code. ln_2 and ln_f stay ordinary LayerNorms. In `layernorm_qk` each head's queries and keys are scaled once more, to
-norm sqrt(d_head), after W_Q and W_K (RMSNorm without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects
-too, which with two dimensions a head would leave two points.
+`norm` is a variant of layernorm_roles.norms; W_Q, W_K and W_V have no bias, as in the released code. ln_2 and ln_f
+stay ordinary LayerNorms. Variants with two norms make queries and keys from one and values from the other. In
+`layernorm_qk` each head's queries and keys are scaled once more, to norm sqrt(d_head), after W_Q and W_K (RMSNorm
+without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects too, which with two dimensions a head would
+leave two points. In `no_attention` the layers have their feed-forward parts alone, so that the model predicts a token
+from the one before it and the position: its loss minus that of another variant is what attention is worth there.
 
 Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radford et al. 2019.
 """
@@ -16,6 +18,7 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
@@ -23,7 +26,7 @@ from layernorm_roles import norms, random_streams
 from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.settings.language_model import GPTSettings
-from layernorm_roles.variants import QUERY_KEY_VARIANT
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
 
 class LayerKeys(NamedTuple):
@@ -32,7 +35,7 @@ class LayerKeys(NamedTuple):
     before_norm: Float[Tensor, "batch n d"]
     """The residual stream."""
     after_norm: Float[Tensor, "batch n d"]
-    """The input of attention."""
+    """What queries and keys are made from."""
     heads: Float[Tensor, "batch heads n d_head"]
     """The keys of every head, after W_K and what is done to them there."""
 
@@ -47,32 +50,48 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
         self.query_key_norm: nn.Module = nn.Identity()
 
-    def split(self, x: Float[Tensor, "batch n d"]) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-        """Queries, keys and values of every head."""
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1)
-        )
+    def split(
+        self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
+    ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
+        """Queries, keys and values of every head: queries and keys made from x, values from x_values."""
+        if x_values is x:
+            parts = self.qkv(x).chunk(3, dim=-1)
+        else:
+            of_queries_and_keys, of_values = self.qkv.weight.split([2 * x.shape[-1], x.shape[-1]])
+            parts = (*F.linear(x, of_queries_and_keys).chunk(2, dim=-1), F.linear(x_values, of_values))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return self.query_key_norm(q), self.query_key_norm(k), v
 
-    def attended(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """The outputs of all heads, concatenated, before W_O."""
-        q, k, v = self.split(x)
+    def attended(
+        self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
+    ) -> Float[Tensor, "batch n d"]:
+        """The outputs of all heads, concatenated, before W_O; queries and keys come from x, values from x_values."""
+        q, k, v = self.split(x, x_values)
         dropout = self.dropout if self.training else 0.0
         return causal_attention(q, k, v, dropout).transpose(1, 2).flatten(2)
 
-    def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """What attention adds to the residual stream."""
-        return self.out(self.attended(x))
+    def forward(
+        self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
+    ) -> Float[Tensor, "batch n d"]:
+        """What attention adds to the residual stream; queries and keys come from x, values from x_values."""
+        return self.out(self.attended(x, x_values))
 
 
 class GPTLayer(nn.Module):
-    """Attention after `norm`, which is at first the identity, and the feed-forward part after ln_2."""
+    """Attention after its norms, and the feed-forward part after ln_2.
+
+    Queries and keys are made from `norm`, at first the identity; values from `values_norm`, or from `norm` as well
+    where that is None. A layer whose `attention` is None has the feed-forward part alone.
+    """
 
     def __init__(self, settings: GPTSettings):
         super().__init__()
         d_model = settings.d_model
-        self.norm: nn.Module = nn.Identity()
-        self.attention = CausalSelfAttention(d_model, settings.heads, settings.attention_dropout)
+        self.norm: nn.Module | None = nn.Identity()
+        self.values_norm: nn.Module | None = None
+        self.attention: CausalSelfAttention | None = CausalSelfAttention(
+            d_model, settings.heads, settings.attention_dropout
+        )
         self.ln_2 = nn.LayerNorm(d_model, eps=settings.eps)
         self.feed_forward = nn.Sequential(
             nn.Linear(d_model, 4 * d_model), nn.GELU(approximate="tanh"), nn.Linear(4 * d_model, d_model)
@@ -81,12 +100,27 @@ class GPTLayer(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
         """The residual stream after the layer."""
-        x = x + self.dropout(self.attention(self.norm(x)))
+        if self.attention is not None:
+            x = x + self.dropout(self.attention(*self.normed(x)))
         return x + self.dropout(self.feed_forward(self.ln_2(x)))
+
+    def normed(
+        self, x: Float[Tensor, "batch n d"]
+    ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
+        """The inputs of attention for the residual stream x: what queries and keys are made from, and values.
+
+        They are one tensor where one norm serves all three.
+        """
+        y = self.norm(x)
+        return y, y if self.values_norm is None else self.values_norm(x)
+
+    def leave_out_attention(self) -> None:
+        """Take attention and its norms away."""
+        self.attention = self.norm = self.values_norm = None
 
 
 class GPT(nn.Module):
-    """A GPT-2 with `vocabulary` entries whose norm before attention is what `norms.build` takes for `norm`.
+    """A GPT-2 with `vocabulary` entries whose norms before attention are what `norms.build_pair` makes for `norm`.
 
     With a `query_key_eps` queries and keys are scaled, with that eps; with None they stay as they are.
     """
@@ -106,7 +140,9 @@ class GPT(nn.Module):
                 nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * len(self.layers)))
         # The norms come last: a norm that draws parameters then changes no other draw.
         for layer in self.layers:
-            layer.norm = norms.build(norm, d_model, settings.eps)
+            layer.norm, of_values = norms.build_pair(norm, d_model, settings.eps)
+            if of_values is not layer.norm:
+                layer.values_norm = of_values
             if query_key_eps is not None:
                 layer.attention.query_key_norm = norms.build(
                     "scale", d_model // settings.heads, query_key_eps
@@ -134,11 +170,15 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[LayerKeys]:
-        """The keys of every layer, first layer first. Call eval() before, or dropout changes them."""
+        """The keys of every layer that has attention, first layer first.
+
+        Call eval() before, or dropout changes them.
+        """
         x, layers = self.embed(tokens), []
         for layer in self.layers:
-            y = layer.norm(x)
-            layers.append(LayerKeys(x, y, layer.attention.split(y)[1]))
+            if layer.attention is not None:
+                y, y_values = layer.normed(x)
+                layers.append(LayerKeys(x, y, layer.attention.split(y, y_values)[1]))
             x = layer(x)
         return layers
 
@@ -152,11 +192,18 @@ def initialise(module: nn.Module) -> None:
 
 
 def build(settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int) -> GPT:
-    """A GPT-2 with freshly drawn parameters, equal for all variants of a seed.
+    """A GPT-2 with freshly drawn parameters; those that two variants share are equal for equal seeds.
 
-    `variant` is its name in the configuration, `norm` what `norms.build` takes for that variant.
+    `variant` is its name in the configuration, `norm` what `norms.build_pair` takes for that variant, or anything for
+    a variant of the language model alone.
     """
     random_streams.seed_torch(seed)
     if variant == QUERY_KEY_VARIANT:
         return GPT(settings, vocabulary, "layernorm", settings.query_key_eps)
+    if variant == NO_ATTENTION_VARIANT:
+        network = GPT(settings, vocabulary, "none")
+        # Drawn with attention, so that the parameters that remain are those of the other variants.
+        for layer in network.layers:
+            layer.leave_out_attention()
+        return network
     return GPT(settings, vocabulary, norm)

@@ -17,7 +17,7 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SETTINGS = {"gpt": GPTSettings, "bert": BERTSettings}
-"""The class of the settings of each model, by the model's name."""
+"""The class of the settings of a language model, by its architecture."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class LanguageModelRun:
     """One training run of a language model: all that its result depends on but the code."""
 
     model: str
-    """The name of the model, gpt or bert."""
+    """The name of the model in the configuration."""
     variant: str
     """The name of the norm's variant in the configuration."""
     norm: str
@@ -43,7 +43,7 @@ class LanguageModelRun:
         `settings` are the model's, as the configuration has them, with or without the seeds; the files of the text
         lie beside `manifest`.
         """
-        checked = SETTINGS[wildcards.model].model_validate({**settings, "seeds": {}})
+        checked = SETTINGS[settings["architecture"]].model_validate({**settings, "seeds": {}})
         text = PreparedText(Path(manifest).parent)
         return cls(wildcards.model, wildcards.variant, norm, int(wildcards.seed), checked, text)
 
@@ -72,22 +72,21 @@ class LanguageModelRun:
     @property
     def prefix(self) -> tuple[int, ...]:
         """The tokens that the model reads before every text: BERT's class token."""
-        return (self.vocabulary + bert.CLASS,) if self.model == "bert" else ()
+        return (self.vocabulary + bert.CLASS,) if self.settings.architecture == "bert" else ()
 
     def contexts(self) -> pd.DataFrame:
-        """The rows of table `contexts` whose keys are tested in this model: BERT reads sentences only.
+        """The rows of table `contexts` whose keys are tested in this model; BERT reads sentences only.
 
         Raises ValueError if a context has more tokens than the model reads, or one that it does not know.
         """
         contexts = store.read(self.text.contexts, "contexts")
-        if self.model == "bert":
-            contexts = contexts[contexts.texts == "sentences"]
-        refuse_misfits(contexts, self.settings.context_length - len(self.prefix), self.vocabulary)
+        contexts = contexts[contexts.texts.isin(self.settings.reads)]
+        refuse_misfits(contexts, self.settings.longest_text, self.vocabulary)
         return contexts
 
     def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
         """The model with its parameters as they are before training; `classes` is for BERT on labelled sentences."""
-        if self.model == "gpt":
+        if isinstance(self.settings, GPTSettings):
             return model.build(self.settings, self.variant, self.norm, self.vocabulary, self.seed)
         return bert.build(self.settings, self.variant, self.vocabulary, classes, self.seed)
 

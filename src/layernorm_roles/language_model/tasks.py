@@ -46,6 +46,12 @@ class Task(Protocol):
     def validation(self) -> Iterator[Batch]:
         """The validation batches, equal at every call."""
 
+    def unigram_loss(self) -> float | None:
+        """The baseline that knows how frequent each token is: its mean loss, in nats, over the validation batches.
+
+        The frequencies are those of the training text. None for a task that predicts no tokens.
+        """
+
 
 class NextToken:
     """Next-token prediction: GPT's task, on disjoint windows of context_length tokens and the token after each.
@@ -55,16 +61,23 @@ class NextToken:
 
     streams = (Stream.LANGUAGE_MODEL_BATCHES,)
 
-    def __init__(self, training: TokenStream, validation: TokenStream, settings: GPTSettings, seed: int):
+    def __init__(
+        self,
+        training: TokenStream,
+        validation: TokenStream,
+        vocabulary: int,
+        settings: GPTSettings,
+        seed: int,
+    ):
         self._length, self._size, self._seed = settings.context_length, settings.batch_size, seed
         self.tokens_per_step = self._size * self._length
-        self._training = training
+        self._vocabulary, self._training = vocabulary, training
         # One window less than would fit leaves room for the offset.
         self.windows = (len(training) - 1) // self._length - 1
         if self.windows < self._size:
             raise ValueError(
-                f"the training text has {self.windows} windows of language_model.gpt.context_length = "
-                f"{self._length} tokens; expected at least language_model.gpt.batch_size = {self._size}"
+                f"the training text has {self.windows} windows of context_length = {self._length} tokens; "
+                f"expected at least batch_size = {self._size}"
             )
         possible = (len(validation) - 1) // self._length
         chosen = np.unique(np.linspace(0, possible - 1, settings.validation_windows).astype(int))
@@ -82,6 +95,10 @@ class NextToken:
         """Windows of the validation text at equal distances, in batches of at most batch_size."""
         for start in range(0, len(self._validation), self._size):
             yield (self._validation[start : start + self._size],)
+
+    def unigram_loss(self) -> float:
+        """The loss of the training tokens' frequencies on all but the first token of the validation windows."""
+        return unigram_loss(self._training, self._vocabulary, self._validation[:, 1:])
 
     def _windows(
         self, stream: TokenStream, starts: Integer[np.ndarray, " windows"]
@@ -119,6 +136,11 @@ class MaskedTokens:
     def validation(self) -> Iterator[Batch]:
         """Batches of the validation text whose masks are equal for every run."""
         yield from self._validation
+
+    def unigram_loss(self) -> float:
+        """The loss of the training tokens' frequencies on the tokens of the validation batches to be predicted."""
+        targets = np.concatenate([targets for _, _, targets in self._validation])
+        return unigram_loss(self._training, self._vocabulary, targets)
 
     def _draw(self, stream: TokenStream, rng: np.random.Generator) -> Batch:
         starts = rng.integers(len(stream) - self._length, size=self._size)
@@ -173,16 +195,19 @@ class LabelledSentences:
         for start in range(0, len(self._validation[0]), self._size):
             yield tuple(part[start : start + self._size] for part in self._validation)
 
+    def unigram_loss(self) -> None:
+        """None: classes of sentences are no tokens."""
+
     def _encode(self, part: str, rows: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Batch:
         vocabulary = tokenizer.get_vocab_size()
         texts, labels = zip(*rows, strict=True)
         if len(texts) < self._size:
             raise ValueError(
-                f"language_model.bert.{part}: {len(texts)} sentences; expected at least batch_size = {self._size}"
+                f"the source of {part} has {len(texts)} sentences; expected at least batch_size = {self._size}"
             )
         if min(labels) < 0:
             raise ValueError(
-                f"language_model.bert.{part}: a sentence without a label (SST-2's test split has none)"
+                f"the source of {part} has a sentence without a label (SST-2's test split has none)"
             )
         ids = [encoding.ids[: self._length - 1] for encoding in tokenizer.encode_batch(list(texts))]
         tokens = np.full((len(ids), self._length - 1), vocabulary + PAD, dtype=np.int64)
@@ -197,6 +222,18 @@ def with_class_token(
 ) -> Integer[np.ndarray, "batch n+1"]:
     """Token ids with the class token before each row, as BERT reads every text."""
     return np.pad(tokens, ((0, 0), (1, 0)), constant_values=vocabulary + CLASS)
+
+
+def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndarray, "..."]) -> float:
+    """The mean cross-entropy, in nats, of the training tokens' frequencies on `tokens`.
+
+    Every entry of the vocabulary counts once more than it occurs, so that a new token costs no infinity.
+    """
+    counts = np.ones(vocabulary, np.int64)
+    # In parts, because counting makes 64-bit integers of a stream that may fill the memory.
+    for start in range(0, len(training), 10_000_000):
+        counts += np.bincount(training[start : start + 10_000_000], minlength=vocabulary)
+    return float(np.log(counts.sum()) - np.log(counts)[tokens].mean())
 
 
 def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTokens | LabelledSentences]:
@@ -220,6 +257,4 @@ def build(settings: GPTSettings | BERTSettings, text: PreparedText, tokenizer: T
     vocabulary = tokenizer.get_vocab_size()
     window = settings.context_length - (kind is MaskedTokens)
     streams = [read_stream(text.tokens(part), vocabulary, window) for part in ("training", "validation")]
-    if kind is NextToken:
-        return NextToken(*streams, settings, seed)
-    return MaskedTokens(*streams, vocabulary, settings, seed)
+    return kind(*streams, vocabulary, settings, seed)

@@ -98,7 +98,8 @@ def train(
             progress(row["step"], f"train {row['train_loss']:.3f}, valid {row['valid_loss']:.3f}")
         if kept and training.step % settings.checkpoint_every == 0 and training.step < settings.steps:
             training.keep(kept)
-    return TrainingResult(initial, model.state_dict(), pd.DataFrame(training.rows))
+    metrics = pd.DataFrame(training.rows).assign(unigram_loss=task.unigram_loss())
+    return TrainingResult(initial, model.state_dict(), metrics)
 
 
 def write(
@@ -107,7 +108,7 @@ def write(
     """Write the weights and metrics of the run that `identity` describes; `metadata` is their provenance."""
     checkpoint.save(result.initial, out.initial, {"identity": identity})
     checkpoint.save(result.final, out.final, {"identity": identity})
-    metrics = result.metrics.assign(variant=identity["variant"], seed=identity["seed"])
+    metrics = result.metrics.assign(**{name: identity[name] for name in ("model", "variant", "seed")})
     store.write(metrics, "language_model_metrics", out.metrics, metadata)
 
 

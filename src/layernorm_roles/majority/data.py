@@ -4,9 +4,8 @@ The model sees no positions, so a sequence is stored as its vector of class coun
 a random choice of classes for the parts.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from layernorm_roles.majority.sampling import depth_first, uniform
 from layernorm_roles.partitions import Partition
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.settings.majority import MajorityExperiment
+from layernorm_roles.settings.majority import MajorityData
 
 DRAWS = {"depth_first": depth_first, "uniform": uniform}
 """The functions that draw partitions, by the names of the setting `sampling`."""
@@ -32,7 +31,7 @@ class Sequences(NamedTuple):
     """The class that occurs most often, which the model has to name at every token."""
 
 
-def generate(settings: MajorityExperiment, seed: int) -> pd.DataFrame:
+def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
     """Draw the data set of one seed: a `majority_data` table with the columns split, label and counts."""
     rng = generator(Stream.MAJORITY_DATA, seed)
     partitions = DRAWS[settings.sampling](
@@ -46,9 +45,9 @@ def generate(settings: MajorityExperiment, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"split": np.where(test, "test", "train"), "label": label, "counts": list(counts)})
 
 
-def write(settings: MajorityExperiment, seed: int, path: str | Path) -> None:
+def write(settings: MajorityData, seed: int, path: str | Path) -> None:
     """Draw the data set of one seed and write it to `path`."""
-    about = provenance(run_settings(settings), "cpu", Stream.MAJORITY_DATA)
+    about = provenance(settings.of_data(), "cpu", Stream.MAJORITY_DATA)
     store.write(generate(settings, seed), "majority_data", path, about)
 
 
@@ -63,19 +62,6 @@ def load(path: str | Path) -> dict[str, Sequences]:
         name: Sequences(np.ascontiguousarray(counts[split == name]), label[split == name])
         for name in ("train", "test")
     }
-
-
-def run_settings(settings: MajorityExperiment) -> dict[str, Any]:
-    """The settings that a single run depends on, in plain values: all but how many runs there are, and in which jobs.
-
-    More seeds therefore keep the runs and checkpoints that are there.
-    """
-    return settings.model_dump(mode="json", exclude={"seeds", "seeds_per_job"})
-
-
-def experiment_of(run_settings: Mapping[str, Any]) -> MajorityExperiment:
-    """The settings that `run_settings` made plain, as an experiment without a number of runs."""
-    return MajorityExperiment.model_validate({**run_settings, "seeds": {}})
 
 
 def label_randomly(

@@ -1,4 +1,4 @@
-"""What is measured of a majority transformer: loss, accuracy, the angle of the queries, and its vectors."""
+"""What is measured of a majority transformer, and when: loss, accuracy, its queries, its attention, its vectors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +13,24 @@ from torch import Tensor
 from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.gradients import Loss
 from layernorm_roles.majority.model import MajorityTransformer
+from layernorm_roles.settings.majority import LOGARITHMIC
+
+PREFERRED = (100, 125, 160, 200, 250, 320, 400, 500, 630, 800)
+"""A hundred times the preferred numbers of the series R10: ten from 1 to 10, nearly equal in their logarithms."""
+
+
+def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
+    """The steps of a run of `steps` steps at which it is evaluated: 0, the last, and those that `every` gives.
+
+    `every` is a number of steps, or LOGARITHMIC for the whole parts of the preferred numbers: 1, 2, 3, 4, 5, 6, 8, 10,
+    12, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125 and so on.
+    """
+    if every == LOGARITHMIC:
+        decades = (10**decade for decade in range(len(str(steps))))
+        chosen = {number * decade // 100 for decade in decades for number in PREFERRED}
+    else:
+        chosen = set(range(0, steps, every))
+    return frozenset({0, steps} | {step for step in chosen if step < steps})
 
 
 @dataclass(frozen=True)
@@ -48,18 +66,23 @@ def evaluate(
     """The columns of `majority_metrics` that the model determines.
 
     Losses are over all sequences, in nats per token; the accuracy is the share of test tokens whose prediction is the
-    majority class; the angle of the queries is weighted by the classes' numbers of training tokens.
+    majority class; the angle of the queries is weighted by the classes' numbers of training tokens. Scores and
+    attention are those of a sequence in which every class occurs once.
     """
     parameters = model.loss_parameters()
     training_loss, _ = loss_of(parameters, training.counts, training.label)
     test_loss, right = loss_of(parameters, test.counts, test.label)
-    mean, std = query_angle(model.keys_and_queries()[1], training.class_tokens)
+    keys, queries = model.keys_and_queries()
+    mean, std = query_angle(queries, training.class_tokens)
+    score_std, attention_share = spread_of_attention(keys, queries)
     return {
         "train_loss": training_loss.item(),
         "test_loss": test_loss.item(),
         "test_accuracy": right.item() / test.class_tokens.sum().item(),
         "query_angle_mean": mean,
         "query_angle_std": std,
+        "score_std": score_std,
+        "attention_share": attention_share,
     }
 
 
@@ -77,6 +100,20 @@ def query_angle(
     weight = class_tokens / class_tokens.sum()
     mean = (weight * angle).sum()
     return mean.item(), (weight * (angle - mean).square()).sum().sqrt().item()
+
+
+def spread_of_attention(
+    keys: Float[Tensor, "classes d_model"], queries: Float[Tensor, "classes d_model"]
+) -> tuple[float, float]:
+    """How unequally a query attends to the keys, by the scores queries @ keys': two means over the queries.
+
+    The first is the standard deviation of a query's scores: 0 for equal attention. The second is the perplexity of a
+    query's softmax over its scores, relative to the number of keys: 1 for equal attention, 1 / classes for one key.
+    """
+    scores = queries.double() @ keys.double().T
+    log_attention = torch.log_softmax(scores, dim=-1)
+    perplexity = torch.exp(-(log_attention.exp() * log_attention).sum(dim=-1))
+    return scores.std(dim=-1, correction=0).mean().item(), (perplexity / len(keys)).mean().item()
 
 
 def vectors_of(model: MajorityTransformer) -> pd.DataFrame:

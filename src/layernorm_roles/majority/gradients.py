@@ -21,6 +21,9 @@ Loss = Callable[[LossParameters, Tensor, Tensor], tuple[Tensor, Tensor]]
 Gradient = Callable[[Tensor, Tensor], float | Tensor]
 """A function of counts and labels that sets the gradient of one model's flat parameters and returns the loss."""
 
+NORMED = 2
+"""Number of the normed embeddings, with which the fields of `LossParameters` begin."""
+
 
 def loss_on(device: str) -> Loss:
     """The function that computes the loss on `device`."""
@@ -35,10 +38,10 @@ def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gr
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
     """Make all parameters and gradients of `model` views of one vector, and return that vector.
 
-    The parameters lie in the order of `LossParameters`, those of the norm last. Adam works elementwise, so the
+    The parameters lie in the order of `LossParameters`, those of the norms last. Adam works elementwise, so the
     numbers are those of an Adam on every parameter by itself.
     """
-    parameters = [*model.loss_parameters()[1:], *model.layer.norm1.parameters()]
+    parameters = [*model.loss_parameters()[NORMED:], *model.norm_parameters()]
     flat = nn.Parameter(nn.utils.parameters_to_vector(parameters).detach())
     flat.grad = torch.zeros_like(flat)
     sizes = [parameter.numel() for parameter in parameters]
@@ -65,20 +68,22 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
     """The gradient of `model` on a CPU; `flat` is what `flatten(model)` returned.
 
-    The kernel differentiates the loss with respect to the normed embedding and the parameters, torch the norm.
+    The kernel differentiates the loss with respect to the normed embeddings and the parameters, torch the norms.
     """
-    embedding, norm = model.embedding.weight, model.layer.norm1
     parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
-    sizes = Sizes(*embedding.shape, len(model.layer.linear1.bias))
-    normed_entries = embedding.numel()
+    sizes = Sizes(*model.embedding.weight.shape, len(model.layer.linear1.bias))
+    normed_entries = sum(sizes.entries[:NORMED])
     direct = sizes.total - normed_entries  # of the flat vector's parameters; after them lie the norm's own
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
-        normed = norm(embedding)
-        arguments = np.concatenate([normed.detach().numpy().ravel(), parameters[:direct]])
+        normed = model.normed()
+        arguments = np.concatenate([*(h.detach().numpy().ravel() for h in normed), parameters[:direct]])
         loss, _, derivative = kernel.flat_gradient(counts.numpy(), label.numpy(), arguments, sizes)
         gradient[:direct], gradient[direct:] = derivative[normed_entries:], 0
-        normed.backward(torch.from_numpy(derivative[:normed_entries].reshape(embedding.shape)))
+        derivatives = derivative[:normed_entries].reshape(NORMED, *normed[0].shape)
+        torch.autograd.backward(
+            normed, list(torch.from_numpy(derivatives))
+        )  # adds up where both are one tensor
         return loss
 
     return set_gradient

@@ -2,8 +2,9 @@
 
 The released model is one `torch.nn.TransformerEncoderLayer` without positions, read out by the transposed
 embedding. Without positions, equal tokens of a sequence have equal outputs, and attention over tokens is attention
-over classes weighted by their counts. With n_bj the count of class j in sequence b, h = norm1(E),
-q, k, v = h W^T, u = v W_o^T and A_cj = exp(q_c.k_j / sqrt(d_model) - max_j):
+over classes weighted by their counts. With n_bj the count of class j in sequence b, the normed embeddings h for
+queries and keys and h' for values, q = h W_Q^T, k = h W_K^T, v = h' W_V^T, u = v W_o^T and
+A_cj = exp(q_c.k_j / sqrt(d_model) - max_j):
 
     y_bc = E_c + b_o + (sum_j n_bj A_cj u_j) / (sum_j n_bj A_cj)
     r_bc = y_bc + feed_forward(norm2(y_bc)),    logits_bc = E r_bc
@@ -26,10 +27,13 @@ from layernorm_roles.majority.parameters import LossParameters
 class MajorityTransformer(nn.Module):
     """The released one-layer transformer; its parameters and their initialisation are torch's.
 
-    `norm`, the norm before attention, is a name for `norms.build`. As released there is one head, attention's input
-    projection has no bias, and norm2 is an ordinary LayerNorm with gain and bias; eps is 0 in both norms. The model
-    has no `forward`: `pair_loss` computes the loss from `loss_parameters`.
+    `norm`, the norm before attention, is a name for `norms.build_pair`. As released there is one head, attention's
+    input projection has no bias, and norm2 is an ordinary LayerNorm with gain and bias; eps is 0 in all norms. The
+    model has no `forward`: `pair_loss` computes the loss from `loss_parameters`.
     """
+
+    norm_values: nn.Module | None
+    """The norm from which values are made, if that is not the norm of queries and keys, `layer.norm1`."""
 
     def __init__(self, classes: int, d_model: int, d_ff: int, norm: str):
         super().__init__()
@@ -39,14 +43,30 @@ class MajorityTransformer(nn.Module):
         )
         self.layer.self_attn.register_parameter("in_proj_bias", None)
         # Last, so that a norm that draws random parameters leaves the others as they are in every variant.
-        self.layer.norm1 = norms.build(norm, d_model)
+        self.layer.norm1, norm_values = norms.build_pair(norm, d_model)
+        self.norm_values = None if norm_values is self.layer.norm1 else norm_values
+
+    def normed(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
+        """The normed embeddings from which queries and keys (the first) and values (the second) are made.
+
+        Both are one tensor unless the variant is split.
+        """
+        normed = self.layer.norm1(self.embedding.weight)
+        return normed, normed if self.norm_values is None else self.norm_values(self.embedding.weight)
+
+    def norm_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the norm before attention, or of both norms; empty for most variants."""
+        others = [] if self.norm_values is None else self.norm_values.parameters()
+        return [*self.layer.norm1.parameters(), *others]
 
     def loss_parameters(self) -> LossParameters:
-        """The model's parameters by their names in the loss, and the normed embedding, through which torch can
+        """The model's parameters by their names in the loss, and the normed embeddings, through which torch can
         differentiate the norm."""
         attention, layer = self.layer.self_attn, self.layer
+        normed, normed_values = self.normed()
         return LossParameters(
-            normed=layer.norm1(self.embedding.weight),
+            normed=normed,
+            normed_values=normed_values,
             embedding=self.embedding.weight,
             in_weight=attention.in_proj_weight,
             out_weight=attention.out_proj.weight,
@@ -61,7 +81,7 @@ class MajorityTransformer(nn.Module):
 
     @torch.no_grad()
     def keys_and_queries(self) -> tuple[Float[Tensor, "classes d_model"], Float[Tensor, "classes d_model"]]:
-        """The key norm1(E_c) and the query W_K' W_Q norm1(E_c) / sqrt(d_model) of every class c.
+        """The key h_c and the query W_K' W_Q h_c / sqrt(d_model) of every class c, where h = normed()[0].
 
         Both are in the coordinates of the residual stream: their scalar product is the attention score, and the
         query's angle to the ones vector is that of the paper's Figure 2a.
@@ -75,7 +95,9 @@ def attention_and_values(
     parameters: LossParameters,
 ) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes d_model"]]:
     """A, the unnormalised attention of a query's class (row) to a key's (column), and u, the values after W_o."""
-    q, k, v = (parameters.normed @ parameters.in_weight.T).chunk(3, dim=-1)
+    w_query, w_key, w_value = parameters.in_weight.chunk(3)
+    q, k = parameters.normed @ w_query.T, parameters.normed @ w_key.T
+    v = parameters.normed_values @ w_value.T
     scores = q @ k.T / math.sqrt(q.shape[-1])
     # The largest score of a row cancels in the quotient: a constant, also for the gradient.
     return torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True)), v @ parameters.out_weight.T

@@ -11,14 +11,18 @@ Array = np.ndarray | Tensor
 
 
 class LossParameters(NamedTuple):
-    """The normed embedding and the parameters that the loss of the majority transformer depends on.
+    """The normed embeddings and the parameters that the loss of the majority transformer depends on.
+
+    The loss knows of the norm before attention what the two normed embeddings tell, and nothing else.
 
     The fields hold torch tensors in `model`, numpy arrays in `kernel`, and in gradients the derivatives of the loss.
     Where they lie one after the other in a flat vector, they do so in the order of the fields.
     """
 
     normed: Float[Array, "classes d_model"]
-    """h = norm1(E), from which queries, keys and values are made: all that the loss knows of the norm."""
+    """h, the embedding after the norm from which queries and keys are made."""
+    normed_values: Float[Array, "classes d_model"]
+    """h', the embedding after the norm from which values are made: equal to h unless the variant is split."""
     embedding: Float[Array, "classes d_model"]
     """E, one row a class; the readout is its transpose."""
     in_weight: Float[Array, "3*d_model d_model"]
@@ -56,7 +60,7 @@ class Sizes(NamedTuple):
         """The shape of every field of `LossParameters`."""
         c, d, f = self
         return LossParameters(
-            (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
+            (c, d), (c, d), (c, d), (3 * d, d), (d, d), (d,), (d,), (d,), (f, d), (f,), (d, f), (d,)
         )
 
     @property

@@ -14,14 +14,20 @@ from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.gpu import be_deterministic
 from layernorm_roles.job import Progress
-from layernorm_roles.majority.data import Sequences, load, run_settings
-from layernorm_roles.majority.evaluation import DeviceSequences, evaluate, refuse_nan, vectors_of
+from layernorm_roles.majority.data import Sequences, load
+from layernorm_roles.majority.evaluation import (
+    DeviceSequences,
+    evaluate,
+    evaluation_steps,
+    refuse_nan,
+    vectors_of,
+)
 from layernorm_roles.majority.gradients import flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import FlatAdam, linear_decay
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator, seed_torch
-from layernorm_roles.settings.majority import MajorityExperiment
+from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
@@ -32,23 +38,44 @@ class MajorityRun(NamedTuple):
     variant: str
     """Name of the norm before attention in tables and figures."""
     norm: str
-    """The norm before attention for `norms.build`: the variant, or package.module:Class for one's own."""
+    """The norm before attention for `norms.build_pair`: the variant, or package.module:Class for one's own."""
     seed: int
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
+    d_model: int
+    """Size of the residual stream."""
+    learning_rate: float
+    """Adam's learning rate at the first step."""
 
     @property
     def title(self) -> str:
         """What logs and error messages call the run."""
-        return f"majority {self.experiment} {self.variant} seed {self.seed}"
+        return (
+            f"majority {self.experiment} {self.variant} d_model {self.d_model} "
+            f"learning rate {self.learning_rate} seed {self.seed}"
+        )
 
     @property
-    def columns(self) -> dict[str, str | int]:
+    def columns(self) -> dict[str, str | int | float]:
         """The columns that name the run in its tables."""
-        return {"experiment": self.experiment, "variant": self.variant, "seed": self.seed}
+        return {
+            "experiment": self.experiment,
+            "variant": self.variant,
+            "seed": self.seed,
+            "d_model": self.d_model,
+            "base_learning_rate": self.learning_rate,
+        }
 
-    def identity(self, settings: MajorityExperiment) -> dict[str, Any]:
+    def identity(self, settings: MajorityTraining) -> dict[str, Any]:
         """All that the result depends on beside the code and the device, for weights and checkpoints."""
-        return {"norm": self.norm, "seed": self.seed, "settings": run_settings(settings)}
+        return {**self.conditions(settings), "seed": self.seed}
+
+    def conditions(self, settings: MajorityTraining) -> dict[str, Any]:
+        """All that runs depend on which differ from this one in the seed only, beside the code and the device.
+
+        The dictionary names the norm, d_model and the learning rate, and holds the experiment's `settings`.
+        """
+        point = {"norm": self.norm, "d_model": self.d_model, "learning_rate": self.learning_rate}
+        return {**settings.of_training(), **point}
 
 
 class RunFiles(NamedTuple):
@@ -69,7 +96,7 @@ class TrainedRun(NamedTuple):
 
 
 def train_runs(
-    settings: MajorityExperiment,
+    settings: MajorityTraining,
     runs: Iterable[tuple[MajorityRun, RunFiles]],
     device: str,
     code: Mapping[str, Any],
@@ -92,7 +119,7 @@ def train_runs(
 
 
 def train(
-    settings: MajorityExperiment,
+    settings: MajorityTraining,
     run: MajorityRun,
     data: Mapping[str, Sequences],
     device: str = "cpu",
@@ -106,7 +133,10 @@ def train(
     """
     be_deterministic(device)
     seed_torch(run.seed)
-    model = MajorityTransformer(settings.classes, settings.d_model, settings.d_ff, run.norm).to(device)
+    model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm).to(
+        device
+    )
+    initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device)
     set_gradient, optimiser = gradient_on(device)(model, parameters), FlatAdam(parameters)
     training, test = (DeviceSequences.of(data[name], device) for name in ("train", "test"))
@@ -115,13 +145,14 @@ def train(
     first, rows = reached["step"], reached["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
     batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
+    evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
     progress = Progress(run.title, settings.steps, "steps", first)
     for step in range(first, settings.steps + 1):
         last = step == settings.steps
         if checkpoint and step > first and (last or step % settings.checkpoint_every == 0):
             checkpoint.save(model, optimiser, {"step": step, "rows": rows})
-        learning_rate = linear_decay(settings.learning_rate, step, settings.schedule_steps)
-        if last or step % settings.evaluate_every == 0:
+        learning_rate = linear_decay(run.learning_rate, step, settings.schedule_steps)
+        if step in evaluated:
             metrics = evaluate(model, training, test, loss_of)
             rows.append({"step": step, "learning_rate": learning_rate, **metrics})
             refuse_nan(rows[-1], run.title)
@@ -129,7 +160,8 @@ def train(
         if not last:
             set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device)))
             optimiser.step(learning_rate)
-    return TrainedRun(pd.DataFrame(rows), vectors_of(model), model)
+    vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
+    return TrainedRun(pd.DataFrame(rows), vectors, model)
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
@@ -142,11 +174,11 @@ def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " ba
 
 
 def write(
-    result: TrainedRun, settings: MajorityExperiment, run: MajorityRun, device: str, files: RunFiles
+    result: TrainedRun, settings: MajorityTraining, run: MajorityRun, device: str, files: RunFiles
 ) -> None:
     """Write the weights, vectors and metrics of a run that was trained on `device`."""
     save(result.model.state_dict(), files.weights, {"identity": run.identity(settings)})
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
-    about = provenance({**run_settings(settings), "norm": run.norm}, device, *streams, torch=True)
+    about = provenance(run.conditions(settings), device, *streams, torch=True)
     store.write(result.vectors.assign(**run.columns), "majority_vectors", files.vectors, about)
     store.write(result.metrics.assign(**run.columns), "majority_metrics", files.metrics, about)

@@ -2,24 +2,42 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
+import pandas as pd
 from tokenizers import Tokenizer
 
 from layernorm_roles.pretrained.source import ModelFiles
 
-Encode = Callable[[str, int], list[int]]
-"""From a text and the largest number of tokens to token ids, with the special tokens that the model expects."""
+
+
+class Tokens(NamedTuple):
+    """The tokenizer of a pretrained model, as two functions."""
+
+    encode: Callable[[str, int], list[int]]
+    """From a text and the largest number of tokens to token ids, with the special tokens that the model expects."""
+    spell: Callable[[int], str]
+    """From a token id to the token's text."""
+
+
+def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:
+    """The text of the first long context of each held-out document, in their order in table `contexts`.
+
+    `tokenizer` is the one that made the contexts. One text a document, so that texts are independent of each other.
+    """
+    long = contexts[contexts.texts == "long"].sort_values("context").drop_duplicates("document")
+    return [tokenizer.decode(list(map(int, tokens))) for tokens in long.tokens]
 
 
 def contexts(
-    texts: Iterable[str], encode: Encode, context_length: int, number: int, name: str
+    texts: Iterable[str], tokens: Tokens, context_length: int, number: int, name: str
 ) -> dict[int, list[int]]:
     """The first `number` texts that give `context_length` tokens, cut to them: token ids by a text's place in `texts`.
 
     The special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number
     of keys. Raises ValueError if there are fewer such texts; `name` is the model's in config.yaml, for that error.
     """
-    found = dict(islice(_full(texts, encode, context_length), number))
+    found = dict(islice(_full(texts, tokens, context_length), number))
     if len(found) < number:
         raise ValueError(
             f"pretrained.{name}.contexts = {number}: expected at most {len(found)}, because so many of the held-out "
@@ -28,13 +46,13 @@ def contexts(
     return found
 
 
-def _full(texts: Iterable[str], encode: Encode, context_length: int) -> Iterator[tuple[int, list[int]]]:
+def _full(texts: Iterable[str], tokens: Tokens, context_length: int) -> Iterator[tuple[int, list[int]]]:
     for place, text in enumerate(texts):
-        if len(ids := encode(text, context_length)) == context_length:
+        if len(ids := tokens.encode(text, context_length)) == context_length:
             yield place, ids
 
 
-def encoder(files: ModelFiles) -> Encode:
+def tokens_of(files: ModelFiles) -> Tokens:
     """The tokenizer of a model, as transformers reads it; where it cannot, that of tokenizer.json.
 
     Raises ValueError if the folder has neither.
@@ -53,10 +71,10 @@ def encoder(files: ModelFiles) -> Encode:
         tokenizer.enable_truncation(longest)
         return tokenizer.encode(text).ids
 
-    return encode
+    return Tokens(encode, lambda token: tokenizer.decode([token], skip_special_tokens=False))
 
 
-def _of_transformers(files: ModelFiles) -> Encode:
+def _of_transformers(files: ModelFiles) -> Tokens:
     from transformers import AutoTokenizer
 
     options = {"gguf_file": files.gguf} if files.gguf else {}
@@ -65,4 +83,7 @@ def _of_transformers(files: ModelFiles) -> Encode:
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{files.folder}: no tokenizer that transformers can load ({reason})") from error
-    return lambda text, longest: tokenizer(text, truncation=True, max_length=longest)["input_ids"]
+    return Tokens(
+        lambda text, longest: tokenizer(text, truncation=True, max_length=longest)["input_ids"],
+        lambda token: tokenizer.decode([token]),
+    )

@@ -14,11 +14,11 @@ from jaxtyping import Float
 
 from layernorm_roles import norms as norm_modules
 from layernorm_roles import random_streams, store
+from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.job import Progress
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.selectability.certify import certify_many
-from layernorm_roles.selectability.gaussian import expected_unselectable
 from layernorm_roles.settings.random_keys import RandomKeys
 
 Report = Callable[[int], None]
@@ -26,32 +26,36 @@ Report = Callable[[int], None]
 
 
 def measure(
-    settings: RandomKeys, norms: Mapping[str, str], out_norms: str | Path, out_precision: str | Path
+    settings: RandomKeys,
+    seed: int,
+    norms: Mapping[str, str],
+    out_norms: str | Path,
+    out_precision: str | Path,
 ) -> None:
     """Write the tables `random_keys` and `random_keys_precision` to the two paths.
 
-    `norms` maps the name of a norm in the table to what `norms.build` takes.
+    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes.
     """
-    about = provenance(settings.model_dump(mode="json"), "cpu", Stream.RANDOM_KEYS)
+    about = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.RANDOM_KEYS)
     progress = Progress("random keys", len(sizes(settings, settings.dimensions)), "sizes")
-    store.write(table(settings, norms, progress), "random_keys", out_norms, about)
+    store.write(table(settings, seed, norms, progress), "random_keys", out_norms, about)
     number = len(sizes(settings, settings.precision.dimensions))
     progress = Progress("random keys, precision", number, "sizes")
-    store.write(precision_table(settings, progress), "random_keys_precision", out_precision, about)
+    store.write(precision_table(settings, seed, progress), "random_keys_precision", out_precision, about)
 
 
 def table(
-    settings: RandomKeys, norms: Mapping[str, str], report: Report = lambda sizes_done: None
+    settings: RandomKeys, seed: int, norms: Mapping[str, str], report: Report = lambda sizes_done: None
 ) -> pd.DataFrame:
     """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
 
-    `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in norms have eps = 0. Every
-    certificate is verified.
+    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in
+    norms have eps = 0. Every certificate is verified.
     """
     for norm in norms.values():
         norm_modules.build(norm, settings.dimensions[0])  # an unusable one is refused before the work
     rows = []
-    for done, (n, d, keys) in enumerate(_matrices(settings, settings.dimensions), start=1):
+    for done, (n, d, keys) in enumerate(_matrices(settings, seed, settings.dimensions), start=1):
         for name, norm in norms.items():
             row = _row(_normalise(norm_modules.build(norm, d), keys))
             rows.append(
@@ -61,13 +65,15 @@ def table(
     return pd.DataFrame(rows).astype({"expected_unselectable": float})
 
 
-def precision_table(settings: RandomKeys, report: Report = lambda sizes_done: None) -> pd.DataFrame:
-    """Table `random_keys_precision`: the matrices of `table` after LayerNorm with each eps, in each precision.
+def precision_table(
+    settings: RandomKeys, seed: int, report: Report = lambda sizes_done: None
+) -> pd.DataFrame:
+    """Table `random_keys_precision`: `table`'s matrices after LayerNorm with each eps, in each precision.
 
     With eps > 0 LayerNorm's output is not on a sphere: the smaller a key's variance, the shorter its image.
     """
     precision, rows = settings.precision, []
-    for done, (n, d, keys) in enumerate(_matrices(settings, precision.dimensions), start=1):
+    for done, (n, d, keys) in enumerate(_matrices(settings, seed, precision.dimensions), start=1):
         for dtype in precision.dtypes:
             for eps in precision.eps:
                 row = _row(_normalise(norm_modules.build("layernorm", d, eps), keys.astype(dtype)))
@@ -99,10 +105,10 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
 
 
 def _matrices(
-    settings: RandomKeys, dimensions: tuple[int, int]
+    settings: RandomKeys, seed: int, dimensions: tuple[int, int]
 ) -> Iterator[tuple[int, int, Float[np.ndarray, "matrices n d"]]]:
     for n, d in sizes(settings, dimensions):
-        rng = random_streams.generator(Stream.RANDOM_KEYS, settings.seed, n, d)
+        rng = random_streams.generator(Stream.RANDOM_KEYS, seed, n, d)
         yield n, d, rng.standard_normal((settings.matrices, n, d))
 
 

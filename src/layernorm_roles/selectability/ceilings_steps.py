@@ -14,7 +14,7 @@ from numba import njit
 _LANES = 8  # float64 numbers in a vector of AVX-512
 _ATTEMPTS = 60  # factorisations for a set of lanes, at most
 _ON_SPHERE = 1e-9  # |v| - 1 that counts as none; the point is then scaled onto the sphere
-_FLOOR = 1e-15  # of the trace of the curvature: the smallest shift, which keeps singular curvatures solvable
+_FLOOR = 1e-15  # of the size of the curvature: the smallest shift, which keeps singular curvatures solvable
 
 # Inlined, so that a process that compiles runs the machine code that a process that loads the cache does.
 _inlined = njit(fastmath={"contract"}, error_model="numpy", forceinline=True)
@@ -65,10 +65,11 @@ def _load(second, mean, gradient, point, shift, start, bounded, work):
     r, b = mean.shape
     for lane in range(_LANES):
         j = min(start + lane, b - 1)
-        trace = 0.0
+        trace, size = 0.0, 0.0
         for a in range(r):
             row = a * (a + 1) // 2
             total = -gradient[a, j]
+            size += second[row + a, j] + gradient[a, j] ** 2
             for c in range(a + 1):
                 value = second[row + c, j] - mean[a, j] * mean[c, j]
                 work.curvature[row + c, lane] = value
@@ -78,7 +79,8 @@ def _load(second, mean, gradient, point, shift, start, bounded, work):
                         work.right[c, lane] += value * point[a, j]
             work.right[a, lane] = total
             trace += work.curvature[row + a, lane]
-        work.floor[lane] = _FLOOR * trace + 1e-290
+        # Where all attention is on one key, the curvature is 0, or what rounding makes of it: even negative.
+        work.floor[lane] = _FLOOR * (trace if trace > 0.0 else size) + 1e-290
         work.shift[lane] = max(shift[j], work.floor[lane]) if bounded else work.floor[lane]
 
 

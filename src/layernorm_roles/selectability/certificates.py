@@ -1,12 +1,17 @@
 """Verdicts with their proofs, and the check of the proofs, which knows nothing of how they were found."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VERDICTS = np.array(["borderline", "selectable", "unselectable"])
 """The verdicts, in the order of their codes."""
@@ -18,7 +23,7 @@ TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 _SCORES = 1 << 17  # scores held at once while verifying: 1 MiB, which stays in a core's cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificates:
     """What `certify` found, for n keys of size d; from `certify_many`, every array has a leading axis of matrices.
 
@@ -41,6 +46,11 @@ class Certificates:
       or, up to 16 dimensions, a weighted mean in rational arithmetic of the keys on one face;
     * borderline: neither was shown. Changing the entries in their last digits could turn the verdict.
 
+    In causal certificates the rivals of key i are the keys before it alone, and the mean is that of those keys; s is
+    that of all keys. Key 0 has no rival and an infinite margin. Since a causal query sees the keys up to its own
+    position, a key that is unselectable so is out of reach of every query of the text, and one that is selectable
+    can be put first by the query at its own position.
+
     A direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
     for float32), such as LayerNorm's projection leaves behind, counts as constant.
     """
@@ -53,6 +63,7 @@ class Certificates:
     support: Int[np.ndarray, "*stack n m"]  # the other keys that are averaged; unused entries have weight 0
     weights: Float[np.ndarray, "*stack n m"]
     tolerance: float
+    causal: bool = False  # whether only the keys before a key are its rivals
 
     @property
     def verdict(self) -> np.ndarray:
@@ -63,6 +74,42 @@ class Certificates:
     def duplicates(self) -> int:
         """Keys that equal another key exactly; none of them can win alone."""
         return int(self.duplicate.sum())
+
+    def __repr__(self) -> str:
+        """The number of keys of each verdict, in one line."""
+        *stack, n = self.code.shape
+        matrices = f"{int(np.prod(stack)):,} matrices of " if stack else ""
+        found = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
+        among = ", each among the keys before it" if self.causal else ""
+        return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {found})"
+
+    def counts(self) -> dict[str, int]:
+        """The number of keys of each verdict, in all matrices together."""
+        return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each key of one matrix, with the columns of table key_verdicts: the verdict and its proof.
+
+        Raises ValueError for certificates of a stack of matrices.
+        """
+        import pandas as pd  # here, because its start takes longer than most certificates
+
+        if self.code.ndim != 1:
+            raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
+        keys = range(len(self.code))
+        combinations = [self.combination(i) for i in keys]
+        return pd.DataFrame(
+            {
+                "key": keys,
+                "verdict": self.verdict,
+                "margin": self.margin,
+                "residual": self.residual,
+                "duplicate": self.duplicate,
+                "query": [self.query(i) for i in keys],
+                "support": [None if pair is None else pair[0] for pair in combinations],
+                "weights": [None if pair is None else pair[1] for pair in combinations],
+            }
+        )
 
     def count(self, verdict: str) -> np.ndarray:
         """Keys with this verdict, for each matrix."""
@@ -89,9 +136,10 @@ class Certificates:
         if keys.shape[:-1] != self.code.shape or keys.shape[-1] != self.queries.shape[-1]:
             raise ValueError(f"keys have shape {keys.shape}: these certificates are for {self.queries.shape}")
         bias = None if bias is None else np.asarray(bias, dtype=np.float64).reshape(self.code.shape)
-        margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights)
+        margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights, self.causal)
         own = np.arange(keys.shape[-2])[:, None]
-        improper = (self.weights < 0) | ((self.weights > 0) & (self.support == own))
+        no_rival = self.support >= own if self.causal else self.support == own
+        improper = (self.weights < 0) | ((self.weights > 0) & no_rival)
         convex = ~improper.any(axis=-1) & (abs(self.weights.sum(axis=-1) - 1) < 1e-12)
         selectable, unselectable = self.code == SELECTABLE, self.code == UNSELECTABLE
         wrong = selectable & ~(margin > self.tolerance) | unselectable & ~(
@@ -135,7 +183,7 @@ def summaries(certificates: Certificates) -> Iterator[Summary]:
         )
 
 
-def evaluate(keys, bias, queries, support, weights) -> tuple[np.ndarray, np.ndarray]:
+def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
     """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none."""
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)
@@ -144,7 +192,11 @@ def evaluate(keys, bias, queries, support, weights) -> tuple[np.ndarray, np.ndar
     if n == 1:
         margin = np.full((len(keys), 1), np.inf)  # nobody to beat
     else:
-        margin = _leads(keys, bias, queries) / ((abs(queries) @ s[:, :, None])[:, :, 0] + s_b[:, None])
+        size = (abs(queries) @ s[:, :, None])[:, :, 0] + s_b[:, None]
+        lead = _leads(keys, bias, queries, causal)
+        margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=size > 0)
+        if causal:
+            margin[:, 0] = np.inf
 
     residual = np.full(len(keys) * n, np.nan)
     weights = weights.reshape(-1, weights.shape[-1])
@@ -167,8 +219,8 @@ def evaluate(keys, bias, queries, support, weights) -> tuple[np.ndarray, np.ndar
     return margin.reshape(*stack, n), residual.reshape(*stack, n)
 
 
-def _leads(keys, bias, queries) -> np.ndarray:
-    """q_i . k_i + b_i minus the best of the other keys, for each matrix and query; NaN where the query is 0."""
+def _leads(keys, bias, queries, causal) -> np.ndarray:
+    """q_i . k_i + b_i minus the best of the key's rivals, for each matrix and query; NaN where the query is 0."""
     n = keys.shape[1]
     lead = np.full(keys.shape[:2], np.nan)
     given = queries.any(axis=2)
@@ -183,5 +235,7 @@ def _leads(keys, bias, queries) -> np.ndarray:
             own = np.arange(len(rows)), rows
             lead[part, rows] = scores[:, *own]
             scores[:, *own] = -np.inf
+            if causal:
+                scores[:, np.arange(n) > rows[:, None]] = -np.inf
             lead[part, rows] -= scores.max(axis=2)
     return np.where(given, lead, np.nan)

@@ -28,15 +28,17 @@ _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precisio
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
-def certify(keys: ArrayLike, bias: ArrayLike | None = None) -> Certificates:
+def certify(keys: ArrayLike, bias: ArrayLike | None = None, causal: bool = False) -> Certificates:
     """Say for each of n keys whether some query can give it the strictly highest score, with proof.
 
     keys (n, d): float32 or float64; the precision decides what counts as borderline, see `Certificates`. Half
     precision and integers are taken as float32 and float64. bias (n,): added to the scores, as in a softmax layer
-    (score q.k_i + b_i). Exact duplicates are unselectable.
+    (score q.k_i + b_i). Exact duplicates are unselectable. causal: key i has to beat the keys before it only, the ones
+    that the query at its own position sees in a causal model; later queries see more, so that a key that is
+    unselectable among these is out of reach for good.
 
-    Raises ValueError on anything that is no finite real matrix with at least one row and one column, and on integers
-    beyond 2^53.
+    Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers
+    beyond 2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
 
     >>> certificates = certify([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
     >>> list(certificates.verdict)
@@ -44,21 +46,24 @@ def certify(keys: ArrayLike, bias: ArrayLike | None = None) -> Certificates:
     """
     keys = _checked(keys, "keys", dimensions=2)
     if bias is not None:
+        if causal:
+            raise ValueError("causal = True with a bias: expected one of the two")
         bias = _checked(bias, "bias", dimensions=1)
         if bias.shape != keys.shape[:1]:
             raise ValueError(f"bias has {len(bias)} entries: expected {len(keys)}, one for each key")
         bias = bias[None]
-    many = _certify(keys[None], bias)
-    arrays = {name: value[0] for name, value in vars(many).items() if name != "tolerance"}
-    return Certificates(**arrays, tolerance=many.tolerance)
+    many = _certify(keys[None], bias, causal)
+    shared = {"tolerance": many.tolerance, "causal": many.causal}
+    arrays = {name: value[0] for name, value in vars(many).items() if name not in shared}
+    return Certificates(**arrays, **shared)
 
 
-def certify_many(stack: ArrayLike) -> Certificates:
+def certify_many(stack: ArrayLike, causal: bool = False) -> Certificates:
     """`certify` for a stack of matrices (matrices, n, d) at once; every array of the result has that leading axis.
 
     For small matrices this is many times faster than a loop.
     """
-    return _certify(_checked(stack, "stack of keys", dimensions=3), None)
+    return _certify(_checked(stack, "stack of keys", dimensions=3), None, causal)
 
 
 def _checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
@@ -112,32 +117,44 @@ class _Searched(NamedTuple):
     rank: Int[np.ndarray, " m"]
 
 
-def _certify(keys: np.ndarray, bias: np.ndarray | None) -> Certificates:
+def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
     """Certificates for keys (m, n, d) and bias (m, n), as `_checked` returns them."""
     tolerance, null = TOLERANCE[keys.dtype], coordinates.NULL[keys.dtype]
     keys = keys.astype(np.float64, copy=False)
-    at, data = coordinates.whiten(keys, null, tolerance), keys
+    at, data = coordinates.whiten(keys, null, tolerance, causal), keys
     if bias is not None:
         bias = bias.astype(np.float64, copy=False)
         at = coordinates.append_bias(at, bias, null, tolerance)
         data = np.concatenate([keys, bias[:, :, None]], axis=2)
-    found = _search(at, data, bias is not None, tolerance)
-    margin, residual = evaluate(keys, bias, found.queries, found.support, found.weights)
+    found = _search(at, data, bias is not None, causal, tolerance)
+    margin, residual = evaluate(keys, bias, found.queries, found.support, found.weights, causal)
     code = _judge(found, data, margin, residual, bias is not None, tolerance)
     return Certificates(
-        code, margin, residual, found.duplicate, found.queries, found.support, found.weights, tolerance
+        code,
+        margin,
+        residual,
+        found.duplicate,
+        found.queries,
+        found.support,
+        found.weights,
+        tolerance,
+        causal,
     )
 
 
 def _search(
-    at: coordinates.Coordinates, data: Float[np.ndarray, "m n columns"], biased: bool, tolerance: float
+    at: coordinates.Coordinates,
+    data: Float[np.ndarray, "m n columns"],
+    biased: bool,
+    causal: bool,
+    tolerance: float,
 ) -> _Searched:
     with compilation_notice("the search for certificates", seconds=20):
         # + 0.0, because minus zero equals zero.
-        twin = duplicates.equal_rows(np.ascontiguousarray(data + 0.0).view(np.uint64))
+        twin = duplicates.equal_rows(np.ascontiguousarray(data + 0.0).view(np.uint64), causal)
         arrays = (np.ascontiguousarray(part) for part in (at.W, at.B, at.outward, at.directions))
         state, queries, support, weights = search.find_certificates(
-            *arrays, twin, biased, _ENOUGH * tolerance
+            *arrays, twin, biased, causal, _ENOUGH * tolerance
         )
     total = weights.sum(axis=2, keepdims=True)
     weights = np.divide(weights, total, out=weights, where=total > 0)

@@ -1,78 +1,242 @@
 """`certify-keys FILE`: which rows of a matrix can win, from the shell."""
 
 import argparse
+import re
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-from safetensors import safe_open
 
 from layernorm_roles import files, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.selectability.certificates import Certificates
-from layernorm_roles.selectability.certify import certify, refuse_large_integers
+from layernorm_roles.selectability.certify import certify
+from layernorm_roles.selectability.heartbeat import SECONDS, duration, heartbeat
+from layernorm_roles.selectability.matrices import FORMATS, load
+
+_OUTPUTS = (".parquet", ".csv")
+_FIRST_PART, _LONGEST_PART, _SMALLEST_FACTOR = 512, 2.0, 8
+"""Keys of the first part that is timed, seconds of the last one, and how much smaller than all keys it has to be."""
+_DESCRIPTION = """\
+Say for each row of a matrix whether some query q gives it the strictly highest score q.k, with proof: a query that
+does, or a convex combination of other rows that equals the row, so that no query can."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of certify-keys. Returns 0, or 2 with one line on standard error for input it cannot use."""
-    options = _parser().parse_args(arguments)
+    file = ""
     try:
+        options = _parser().parse_args(arguments)
+        file = options.file
         _run(options)
     except (ValueError, OSError) as error:
         print(f"certify-keys: {_printable(str(error))}", file=sys.stderr)
         return 2
     except MemoryError:
-        print(f"certify-keys: {_printable(str(options.file))}: too large for the memory", file=sys.stderr)
+        print(f"certify-keys: {_printable(str(file))}: too large for the memory", file=sys.stderr)
         return 2
     return 0
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.out:
-        _refuse_to_overwrite(options.out, [options.file, options.bias])
-    keys = load(options.file, options.tensor)
-    bias = None if options.bias is None else load(options.bias, options.bias_tensor)
+    _check(options)
+    keys, first = _rows(options.file, load(options.file, options.tensor, options.header), options.rows)
+    bias = None
+    if options.bias is not None:
+        bias = load(options.bias, options.bias_tensor, options.header)
+        bias = bias[:, 0] if bias.ndim == 2 and bias.shape[1] == 1 else bias  # a table of one column
+        bias, _ = _rows(options.bias, bias, options.rows)
     try:
-        certificates = certify(keys, bias)
+        certificates = _certified(keys, bias, options.causal)
     except ValueError as error:
         raise ValueError(f"{options.file}: {error}") from None
-    certificates.verify(keys, bias)
     print(summary(options.file, keys, certificates))
     if options.out:
-        origin = provenance({"file": str(options.file), "tensor": options.tensor}, "cpu")
-        store.write(verdicts(certificates), "key_verdicts", options.out, origin)
-        print(f"written: {_printable(str(options.out))}")
+        _write(options, certificates, first)
+        left_out = "; its proofs need a .parquet file" if options.out.suffix == ".csv" else ""
+        print(f"written: {_printable(str(options.out))}{left_out}")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        """Raise what argparse would print below the usage, so that every error is one line."""
+        raise ValueError(f"{message}; see certify-keys --help")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    holds = "\n".join(f"  {ending:<24}{kind.holds}" for ending, kind in FORMATS.items())
+    parser = _Parser(
         prog="certify-keys",
-        description="Say for each row of a matrix whether some query gives it the highest score, with proof.",
+        description=_DESCRIPTION,
+        epilog=f"What a file may hold:\n{holds}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, help="matrix of keys, one a row: .npy, .parquet or .safetensors")
+    parser.add_argument("file", type=Path, help="matrix of keys, one a row; formats: see below")
     parser.add_argument(
-        "--tensor", metavar="NAME", help="which tensor (.safetensors) or list column (.parquet)"
+        "--tensor", metavar="NAME", help="which tensor, array or list column, where a file holds several"
+    )
+    parser.add_argument(
+        "--rows",
+        type=_slice,
+        metavar="FIRST:STOP",
+        help="rows FIRST to STOP - 1, from 0, are the whole matrix: the other rows, and their biases, do not compete "
+        "(the rows of padding at the end of a vocabulary, say)",
+    )
+    parser.add_argument(
+        "--causal",
+        action="store_true",
+        help="every row competes with the rows before it only, as the keys of a text do in a causal model",
     )
     parser.add_argument("--bias", type=Path, metavar="FILE", help="a bias for each row, added to its score")
     parser.add_argument("--bias-tensor", metavar="NAME", help="as --tensor, for the bias")
-    parser.add_argument("--out", type=Path, metavar="PARQUET", help="write verdicts and certificates here")
+    parser.add_argument(
+        "--header",
+        type=_yes_or_no,
+        metavar="yes|no",
+        help="whether the first line of a .csv file names its columns (default: yes if it holds no number)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the verdicts: with their proofs to a .parquet file, without them to a .csv file",
+    )
     version = f"certify-keys {metadata.version('layernorm-roles')}"
     parser.add_argument("--version", action="version", version=version)
     return parser
 
 
-def _refuse_to_overwrite(out: Path, inputs: list[Path | None]) -> None:
+def _slice(text: str) -> slice:
+    if not re.fullmatch(r"[0-9]{0,18}:[0-9]{0,18}", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected FIRST:STOP, such as 0:5000")
+    return slice(*(int(part) if part else None for part in text.split(":")))
+
+
+def _yes_or_no(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected yes or no")
+    return text == "yes"
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse before any work what could only fail after it, and options that exclude each other."""
+    if options.causal and options.bias:
+        raise ValueError(
+            "--causal and --bias: expected one of the two, since a vocabulary's rows have no order"
+        )
+    if options.bias_tensor and not options.bias:
+        raise ValueError("--bias-tensor without --bias: expected the file of the bias")
+    inputs = [path for path in (options.file, options.bias) if path]
+    if options.header is not None and not any(path.suffix == ".csv" for path in inputs):
+        raise ValueError("--header: expected only with a .csv file")
+    if options.out:
+        _check_output(options.out, inputs)
+
+
+def _check_output(out: Path, inputs: list[Path]) -> None:
+    if out.suffix not in _OUTPUTS:
+        raise ValueError(f"{out}: --out has the ending {out.suffix!r}: expected one of {', '.join(_OUTPUTS)}")
+    if out.is_dir():
+        raise ValueError(f"{out}: --out is a folder: expected a file")
     for path in inputs:
-        if path and (
-            out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path))
-        ):
+        if out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path)):
             raise ValueError(f"{out}: --out would overwrite what is read; choose another file")
+
+
+def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray, int]:
+    """The rows of an array that --rows names, and the number of the first one."""
+    if rows is None:
+        return array, 0
+    n = len(array) if array.ndim else 0
+    first, stop = rows.start or 0, n if rows.stop is None else rows.stop
+    if not first < stop <= n:
+        raise ValueError(f"{path}: --rows {first}:{stop}: expected at least one of the rows 0:{n}")
+    return array[first:stop], first
+
+
+def _certified(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
+    """Certificates, verified; with progress on standard error where it takes longer than a few seconds."""
+    with _ended_by_ctrl_c():
+        title = f"certify-keys: {' x '.join(f'{size:,}' for size in keys.shape)}"
+        expected = _expected_seconds(keys, bias, causal)
+        if expected and expected > SECONDS:
+            print(f"{title}: about {duration(expected)}", file=sys.stderr, flush=True)
+        with heartbeat(title, expected):
+            return _proved(keys, bias, causal)
+
+
+def _proved(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
+    certificates = certify(keys, bias, causal)
+    certificates.verify(keys, bias)
+    return certificates
+
+
+def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> float | None:
+    """The time that `_proved` will take, from the time for ever larger parts of the keys.
+
+    It grows like a power of the number of keys, between the first and a little more than the second, depending on how
+    many are vertices of their hull. Returns None for few keys, and where `_proved` will raise an error.
+    """
+    if keys.ndim != 2 or (bias is not None and len(bias) != len(keys)):
+        return None
+    n, timed = len(keys), []
+    size = _FIRST_PART
+    while size * _SMALLEST_FACTOR <= n and not (timed and timed[-1] > _LONGEST_PART):
+        # The rows of a vocabulary are ordered by frequency: the part has frequent and rare ones.
+        rows = np.linspace(0, n - 1, size).astype(int)
+        part = (keys[rows], None if bias is None else bias[rows], causal)
+        try:
+            if not timed:
+                _proved(*part)  # may compile
+            began = time.perf_counter()
+            _proved(*part)
+        except ValueError:
+            return None
+        timed.append(time.perf_counter() - began)
+        size *= 2
+    if len(timed) < 2:
+        return None
+    power = float(np.clip(np.log2(timed[-1] / timed[-2]), 1.0, 2.5))
+    return timed[-1] * (n / (size / 2)) ** power
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """In the block, Ctrl-C ends the process at once; as a Python exception it would wait for compiled code."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:
+    """Write the verdicts, with rows numbered as in the file, where those up to `first` - 1 were left out."""
+    frame = certificates.to_frame()
+    frame["key"] += first
+    if options.out.suffix == ".csv":
+        with files.atomic_write(options.out) as partial:
+            frame.drop(columns=["query", "support", "weights"]).to_csv(partial, index=False)
+        return
+    frame["support"] = [None if support is None else support + first for support in frame["support"]]
+    asked = {
+        "file": str(options.file),
+        "tensor": options.tensor,
+        "bias": None if options.bias is None else str(options.bias),
+        "bias_tensor": options.bias_tensor,
+        "rows": None if options.rows is None else [first, first + len(frame)],
+        "causal": options.causal,
+    }
+    store.write(frame, "key_verdicts", options.out, provenance(asked, "cpu"))
 
 
 def _printable(text: str) -> str:
@@ -82,101 +246,13 @@ def _printable(text: str) -> str:
     )
 
 
-def load(path: Path, name: str | None = None) -> np.ndarray:
-    """The array in a .npy, .parquet (numeric columns, or one column of lists) or .safetensors file.
-
-    `name` picks one of several tensors or list columns. bfloat16 becomes float32, which holds it exactly. Raises
-    ValueError, with the path, for a file that is missing, holds no such array, or differs from the checksum that this
-    project keeps beside its own files. Pickled objects are refused.
-    """
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    readers = {".npy": _from_npy, ".parquet": _from_parquet, ".safetensors": _from_safetensors}
-    if path.suffix not in readers:
-        raise ValueError(f"{path}: unknown kind {path.suffix!r}: expected one of {', '.join(readers)}")
-    if files.checksum_file(path).exists():
-        files.verify(path)
-    return readers[path.suffix](path, name)
-
-
-@contextmanager
-def _reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a library raises on a file that is damaged, or lies about its size, into one ValueError."""
-    try:
-        yield
-    except Exception as error:
-        raise ValueError(f"{path}: {kind}: {error or type(error).__name__}") from None
-
-
-def _from_npy(path: Path, name: str | None) -> np.ndarray:
-    if name is not None:
-        raise ValueError(f"{path}: a .npy file holds one array, but tensor {name!r} was asked for")
-    with _reading(path, "no NumPy array"):
-        # Mapped, so that a header which claims more than the file holds asks for no memory.
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-
-
-def _from_parquet(path: Path, name: str | None) -> np.ndarray:
-    with _reading(path, "no Parquet table"):
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
-    lists = [f.name for f in table.schema if pa.types.is_list(f.type) or pa.types.is_fixed_size_list(f.type)]
-    if name is not None and name not in table.column_names:
-        raise ValueError(f"{path}: no column {name!r}: it has {', '.join(table.column_names)}")
-    if name is None and lists:
-        name = _only(path, "list column", lists)
-    if any(column.null_count for column in (table.columns if name is None else [table[name]])):
-        raise ValueError(f"{path}: there are nulls: expected numbers")
-    if name is None:
-        return _from_columns(path, table)
-    column = table[name]
-    if name not in lists:
-        return column.to_numpy()
-    lengths = set(pa.compute.list_value_length(column).to_pylist())
-    if len(lengths) != 1:
-        raise ValueError(
-            f"{path}: the lists in column {name!r} have lengths {sorted(lengths)}: expected one length"
-        )
-    with _reading(path, f"column {name!r} has no numbers"):
-        return np.array(column.to_pylist(), dtype=column.type.value_type.to_pandas_dtype())
-
-
-def _from_columns(path: Path, table: pa.Table) -> np.ndarray:
-    columns = [column.to_numpy() for column in table.columns]
-    for name, column in zip(table.column_names, columns, strict=True):
-        # Beside a column of floats, integers become floats before `certify` sees them.
-        refuse_large_integers(column, f"{path}: column {name!r}")
-    return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
-
-
-def _from_safetensors(path: Path, name: str | None) -> np.ndarray:
-    import torch  # whose start takes longer than most certificates
-
-    unreadable = "not readable as safetensors"
-    with _reading(path, unreadable), safe_open(path, framework="pt") as tensors:
-        names = list(tensors.keys())
-    if name is not None and name not in names:
-        raise ValueError(f"{path}: no tensor {name!r}: it has {', '.join(names)}")
-    name = name or _only(path, "tensor", names)
-    with _reading(path, unreadable), safe_open(path, framework="pt") as tensors:
-        tensor = tensors.get_tensor(name)
-        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-def _only(path: Path, kind: str, names: list[str]) -> str:
-    if len(names) != 1:
-        raise ValueError(
-            f"{path}: holds {len(names)} {kind}s; choose one with --tensor: {', '.join(sorted(names))}"
-        )
-    return names[0]
-
-
 def summary(path: Path, keys: np.ndarray, certificates: Certificates) -> str:
     """Numbers of verdicts, the weakest proofs and the duplicates, in a few lines for the terminal."""
     n, d = keys.shape
     verdict = certificates.verdict
-    lines = [f"{_printable(str(path))}: {n:,} keys, d = {d}, {keys.dtype}"]
-    for name in ("selectable", "unselectable", "borderline"):
-        number = int((verdict == name).sum())
+    among = ", each among those before it" if certificates.causal else ""
+    lines = [f"{_printable(str(path))}: {n:,} keys, d = {d}, {keys.dtype}{among}"]
+    for name, number in certificates.counts().items():
         lines.append(f"  {name:<13}{number:>9,}  {number / n:7.2%}")
     margins, residuals = (
         certificates.margin[verdict == "selectable"],
@@ -188,25 +264,6 @@ def summary(path: Path, keys: np.ndarray, certificates: Certificates) -> str:
         lines.append(f"  largest residual {residuals.max():.3g}")
     lines.append(f"  exact duplicates {certificates.duplicates:,}; every certificate verified")
     return "\n".join(lines)
-
-
-def verdicts(certificates: Certificates) -> pd.DataFrame:
-    """Table key_verdicts: a row for each key, with its verdict and its proof."""
-    keys = range(len(certificates.code))
-    queries = [certificates.query(i) for i in keys]
-    combinations = [certificates.combination(i) for i in keys]
-    return pd.DataFrame(
-        {
-            "key": keys,
-            "verdict": certificates.verdict,
-            "margin": certificates.margin,
-            "residual": certificates.residual,
-            "duplicate": certificates.duplicate,
-            "query": queries,
-            "support": [None if pair is None else pair[0] for pair in combinations],
-            "weights": [None if pair is None else pair[1] for pair in combinations],
-        }
-    )
 
 
 if __name__ == "__main__":

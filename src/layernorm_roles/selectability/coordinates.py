@@ -30,8 +30,13 @@ class Coordinates(NamedTuple):
     """Coordinates in which the keys of a matrix vary, a bias not counted."""
 
 
-def whiten(keys: Float[np.ndarray, "m n d"], null: float, tolerance: float) -> Coordinates:
-    """The whitened coordinates of float64 keys; directions with a standard deviation below `null` are dropped."""
+def whiten(
+    keys: Float[np.ndarray, "m n d"], null: float, tolerance: float, causal: bool = False
+) -> Coordinates:
+    """The whitened coordinates of float64 keys; directions with a standard deviation below `null` are dropped.
+
+    If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys.
+    """
     _, n, d = keys.shape
     exponent = np.frexp(abs(keys).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(keys, -exponent)  # exact
@@ -49,16 +54,25 @@ def whiten(keys: Float[np.ndarray, "m n d"], null: float, tolerance: float) -> C
     axes, along, spread, kept = (np.take_along_axis(part, used, 2) for part in (axes, along, spread, kept))
     inverse = np.where(kept, 1 / np.where(kept, spread, 1), 0)
     W = along * inverse
-    reach = abs(centred).max(axis=2, keepdims=True)
+    from_mean, away = (_minus_mean_before(part) if causal else part for part in (centred, W))
+    reach = abs(from_mean).max(axis=2, keepdims=True)
     raw = (scaled * np.exp2(2.0 * (exponent - exponent.max()))) @ axes * np.where(kept, spread, 0)
     return Coordinates(
         W=W,
         B=(axes * inverse).swapaxes(1, 2),
         exponent=exponent[:, 0],
-        outward=W * (1 + np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0)),
+        outward=W + away * np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0),
         directions=np.stack([raw, W]),
         rank=rank,
     )
+
+
+def _minus_mean_before(rows: Float[np.ndarray, "m n c"]) -> Float[np.ndarray, "m n c"]:
+    """Every row minus the mean of the rows before it; the first one, which has none before it, becomes 0."""
+    number = np.arange(1, rows.shape[1])[:, None]
+    less = np.zeros_like(rows)
+    less[:, 1:] = rows[:, 1:] - np.cumsum(rows[:, :-1], axis=1) / number
+    return less
 
 
 def append_bias(

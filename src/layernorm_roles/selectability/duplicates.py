@@ -5,10 +5,10 @@ from numba import njit
 
 
 @njit(cache=True)
-def equal_rows(bits):
+def equal_rows(bits, before):
     """For every row of the matrices bits (m, n, d), of unsigned 64-bit words, another row that equals it, or -1.
 
-    Returns an array (m, n) of the rows' numbers.
+    If `before`, only rows with a smaller number count. Returns an array (m, n) of the rows' numbers.
     """
     matrices, n, _ = bits.shape
     twin = np.full((matrices, n), -1)
@@ -18,7 +18,7 @@ def equal_rows(bits):
         for stop in range(1, n + 1):
             if stop == n or hashes[order[stop]] != hashes[order[start]]:
                 if stop - start > 1:
-                    _pair_up(bits[a], order[start:stop], twin[a])
+                    _pair_up(bits[a], order[start:stop], before, twin[a])
                 start = stop
     return twin
 
@@ -37,10 +37,10 @@ def _by_hash(bits):
 
 
 @njit
-def _pair_up(bits, rows, twin):
+def _pair_up(bits, rows, before, twin):
     """Of each of `rows`, whose hashes agree, enter in `twin` the first other one that is equal."""
     for i in rows:
         for j in rows:
-            if i != j and np.all(bits[i] == bits[j]):
+            if (j < i if before else j != i) and np.all(bits[i] == bits[j]):
                 twin[i] = j
                 break

@@ -18,6 +18,9 @@ A bias b_i per key (score q.k_i + b_i) is one more coordinate with the query's c
 component may be rescaled to 1, so what is new is its sign: key i is unselectable iff it lies in the hull of the
 others plus the ray along which the bias decreases. The ray joins the corral as an atom of mass 0.
 
+In a causal search the rivals of key i are the keys before it, those with smaller numbers. Keys are taken in order, and
+a key joins the pool after its own turn, so that the pool never holds a later key.
+
 All that `find_certificates` calls stands in this file, because numba looks at no other to see whether what it has
 cached is still the code.
 """
@@ -49,6 +52,7 @@ class Problem(NamedTuple):
     B: np.ndarray  # (r, d) query q of the whitened keys is q B for the keys of the data
     outward: np.ndarray  # (n, r) the keys, pushed outwards by the tolerance
     biased: bool
+    causal: bool  # only the keys before a key are its rivals
     enough: float  # a query with a margin above this is taken at once
 
 
@@ -116,8 +120,8 @@ def _lowest(columns, count, y, skip, scores):
 
 
 @njit
-def _lead_over_best_rival(W, Q, names, rival, lead):
-    """Of each query Q[k], meant for key names[k], fill in the best other key, `rival`, and the lead over it."""
+def _lead_over_best_rival(W, causal, Q, names, rival, lead):
+    """Of each query Q[k], meant for key names[k], fill in the best of its rivals, `rival`, and the lead over it."""
     n = len(W)
     for start in range(0, len(names), _BLOCK):
         stop = min(start + _BLOCK, len(names))
@@ -129,6 +133,8 @@ def _lead_over_best_rival(W, Q, names, rival, lead):
         for k in range(stop - start):
             own[k] = scores[names[start + k], k]
             scores[names[start + k], k] = -np.inf
+            if causal:
+                scores[names[start + k] :, k] = -np.inf
         for j in range(n):
             for k in range(stop - start):
                 if scores[j, k] > best[k]:
@@ -159,7 +165,7 @@ def _try_directions(problem, Q, found):
     names = np.flatnonzero(found.state == OPEN)
     rival, lead = np.empty(len(names), np.int64), np.empty(len(names))
     chosen = Q[names]
-    _lead_over_best_rival(problem.W, chosen, names, rival, lead)
+    _lead_over_best_rival(problem.W, problem.causal, chosen, names, rival, lead)
     _accept(problem, chosen, names, lead, found)
 
 
@@ -176,7 +182,7 @@ def _try_reflections(problem, found):
         if m == 0:
             return
         rival, lead = np.empty(m, np.int64), np.empty(m)
-        _lead_over_best_rival(W, Q, names, rival, lead)
+        _lead_over_best_rival(W, problem.causal, Q, names, rival, lead)
         accepted = _accept(problem, Q, names, lead, found)
         poor_rounds += 2 * r * accepted < m  # a search costs about as much as 2 r tries
         if poor_rounds > 5:
@@ -347,8 +353,8 @@ class Pool(NamedTuple):
 
 
 @njit
-def _new_pool(W, state):
-    """A pool of the selectable keys."""
+def _new_pool(W, state, causal):
+    """A pool of the selectable keys; empty for a causal search, in which each key joins it after its turn."""
     n, r = W.shape
     everything = np.empty((r + 1, n))
     everything[:r] = W.T
@@ -363,7 +369,7 @@ def _new_pool(W, state):
         np.empty(n),
     )
     for j in range(n):
-        if state[j] == SELECTABLE:
+        if state[j] == SELECTABLE and not causal:
             _join(pool, j)
     return pool
 
@@ -387,9 +393,12 @@ def _lowest_vertex(pool, y, i):
 
 
 @njit
-def _lowest_key(pool, y, i):
-    """The key, but for key i, with the smallest y . w, and that value; -1 and infinity if key i is the only one."""
-    return _lowest(pool.everything, pool.everything.shape[1], y, i, pool.scores)
+def _lowest_key(pool, y, i, rivals):
+    """The key with the smallest y . w, of those with a number below `rivals` but for key i, and that value.
+
+    -1 and infinity if there is none.
+    """
+    return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)
 
 
 # The search
@@ -405,12 +414,15 @@ def _search(problem, found):
     """
     W, state = problem.W, found.state
     n, r = W.shape
-    pool = _new_pool(W, state)
+    pool = _new_pool(W, state, problem.causal)
     corral = _new_corral(r)
     x, y = np.empty(r), np.empty(r)  # the target, and the corral's nearest point as seen from it
     for i in range(n):
         if state[i] != OPEN:
+            if problem.causal and state[i] == SELECTABLE:
+                _join(pool, i)
             continue
+        rivals = i if problem.causal else n
         x[:] = W[i]
         zero = (_ZERO * max(1.0, np.sqrt(_dot(x, x)))) ** 2
         best_margin, shift = -np.inf, 1.0
@@ -418,7 +430,7 @@ def _search(problem, found):
         changes = 0  # of the corral since its inverse was last sharpened
         for _ in range(50 * (r + 2)):
             if m == 0:
-                shift = _begin(corral, x, i, W, pool)
+                shift = _begin(corral, x, i, rivals, W, pool)
                 m = 1
             before = m
             m = _settle(corral, m, y)
@@ -441,7 +453,7 @@ def _search(problem, found):
             ray_helps = problem.biased and y[-1] > 0.1 * norm / pool.spread
             name, low = _lowest_vertex(pool, y, i)
             if low > level and not ray_helps:
-                name, low, best_margin = _try_query(i, x, y, level, best_margin, problem, pool, found)
+                name, low, best_margin = _try_query(i, rivals, x, y, level, best_margin, problem, pool, found)
                 if state[i] == SELECTABLE:
                     break
             nearest = low - level >= norm * (1 - 1e-10) and not ray_helps
@@ -460,13 +472,13 @@ def _search(problem, found):
 
 
 @njit
-def _begin(corral, x, i, W, pool):
+def _begin(corral, x, i, rivals, W, pool):
     """Make the key nearest to target x, of the pool if there is one, the corral's only atom. Returns the shift."""
     near = np.ones(len(x) + 1)
     near[:-1] = -x
     name, _ = _lowest_vertex(pool, near, i)
     if name < 0:
-        name, _ = _lowest_key(pool, near, i)
+        name, _ = _lowest_key(pool, near, i, rivals)
     shift = min(1.0, max(1e-6, ((W[name] - x) ** 2).sum()))
     _add(corral, 0, name, W, x, shift)
     corral.weights[0] = 1.0
@@ -485,20 +497,20 @@ def _enter_mean(i, corral, m, found):
 
 
 @njit
-def _try_query(i, x, y, level, best_margin, problem, pool, found):
-    """Put query -y, by which target x of key i beats the pool, to all keys; `level` is y . x.
+def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
+    """Put query -y, by which target x of key i beats the pool, to all keys below `rivals`; `level` is y . x.
 
     If the query puts key i first, it is entered where it is the best so far; if not, the key that comes first joins
     the pool, with a query of its own where it had none. Returns the key with the smallest y . w, that value, and the
     best margin so far.
     """
-    name, low = _lowest_key(pool, y, i)
+    name, low = _lowest_key(pool, y, i, rivals)
     q = -y
     if low > level:
         if problem.biased:
             # The bias counts with a positive factor; this one costs at most half of the lead.
             q[-1] = max(q[-1], 0.5 * (low - level) / pool.spread)
-            _, low = _lowest_key(pool, -q, i)
+            _, low = _lowest_key(pool, -q, i, rivals)
         margin = (_dot(q, x) + low) / _size(q, problem.B)
         if found.state[i] == OPEN and margin > best_margin:
             best_margin = margin
@@ -508,7 +520,7 @@ def _try_query(i, x, y, level, best_margin, problem, pool, found):
     else:
         _join(pool, name)
         if found.state[name] == OPEN and (not problem.biased or q[-1] > 0):
-            _, second = _lowest_key(pool, y, name)
+            _, second = _lowest_key(pool, y, name, name if problem.causal else rivals)
             if second - low > problem.enough * _size(q, problem.B):
                 found.state[name] = SELECTABLE
                 found.queries[name] = q
@@ -516,11 +528,11 @@ def _try_query(i, x, y, level, best_margin, problem, pool, found):
 
 
 @njit(cache=True)
-def find_certificates(W, B, outward, directions, twin, biased, enough):
+def find_certificates(W, B, outward, directions, twin, biased, causal, enough):
     """Look for a query or a weighted mean for every key of m matrices.
 
     W and outward (m, n, r), B (m, r, d): see `Problem`. directions (k, m, n, r): queries to try first. twin (m, n): a
-    key equal to this one, or -1. Returns state (m, n), queries (m, n, r), support and weights (m, n, r + 1): see
+    rival equal to this key, or -1. Returns state (m, n), queries (m, n, r), support and weights (m, n, r + 1): see
     `Found`.
     """
     matrices, n, r = W.shape
@@ -529,11 +541,13 @@ def find_certificates(W, B, outward, directions, twin, biased, enough):
     support = np.zeros((matrices, n, r + 1), np.int32)
     weights = np.zeros((matrices, n, r + 1))
     for a in range(matrices):
-        problem = Problem(W[a], B[a], outward[a], biased, enough)
+        problem = Problem(W[a], B[a], outward[a], biased, causal, enough)
         found = Found(state[a], queries[a], support[a], weights[a])
         for i in range(n):
             if twin[a, i] >= 0:
                 state[a, i], support[a, i, 0], weights[a, i, 0] = INSIDE, twin[a, i], 1.0
+        if causal and state[a, 0] == OPEN:
+            state[a, 0] = SELECTABLE  # it has no rival
         for k in range(len(directions)):
             _try_directions(problem, directions[k, a], found)
         if r >= _REFLECT:

@@ -4,9 +4,9 @@
 schema, with which editors complete and check config.yaml.
 """
 
-from layernorm_roles.settings.language_model import BERTSettings, GPTSettings, LanguageModels
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings, LanguageModel
 from layernorm_roles.settings.loading import load, resolve
-from layernorm_roles.settings.majority import MajorityExperiment
+from layernorm_roles.settings.majority import MajorityData, MajorityExperiment, MajorityTraining
 from layernorm_roles.settings.random_keys import Precision, RandomKeys
 from layernorm_roles.settings.reproduction import Settings
 from layernorm_roles.settings.statements import (
@@ -26,8 +26,10 @@ __all__ = [
     "Fusion",
     "GPTSettings",
     "Geometry",
-    "LanguageModels",
+    "LanguageModel",
+    "MajorityData",
     "MajorityExperiment",
+    "MajorityTraining",
     "Placement",
     "Precision",
     "RandomKeys",

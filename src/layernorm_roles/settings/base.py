@@ -49,6 +49,15 @@ Item = TypeVar("Item")
 Distinct = Annotated[tuple[Item, ...], Field(min_length=1), AfterValidator(_distinct)]
 """A list of different values, at least one."""
 
+
+def one_or_several(item: Any) -> BeforeValidator:
+    """What lets a value of the type `item` stand in config.yaml for the list of that value alone."""
+    return BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else (value,),
+        json_schema_input_type=item | Distinct[item],
+    )
+
+
 Size = Annotated[Integer, Field(ge=1, le=65_536)]
 """A dimension of an array, or a number of layers, heads, windows or sequences."""
 Steps = Annotated[Integer, Field(ge=1, le=100_000_000)]
@@ -62,6 +71,8 @@ Identifier = Annotated[
     StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$"),
     Field(description='a name of lower-case letters, digits and "_", beginning with a letter'),
 ]
+NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
+"""How many seeds an experiment has: first_seed, first_seed + 1, ..."""
 Word = Annotated[str, StringConstraints(min_length=1)]
 Seeds = dict[Identifier, Annotated[Integer, Field(ge=0, le=1000)]]
-"""Number of runs by variant, with the seeds 0, 1, ...; 0 leaves the variant out."""
+"""Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 leaves the variant out."""

@@ -5,6 +5,14 @@ from typing import Any
 
 from layernorm_roles.settings.reproduction import Settings
 
+NAMED = {
+    "majority": "experiment",
+    "text": "text",
+    "language_model": "model",
+    "pretrained": "pretrained model",
+}
+"""The sections of config.yaml that hold named entries, and the word for an entry."""
+
 # pydantic leaves the bounds of a number that is converted first (1e3 to 1000) under the names it uses itself.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
@@ -21,26 +29,23 @@ def for_editors() -> dict[str, Any]:
     An overlay names a few keys only, and `settings.resolve` carries out `like`, `only` and null.
     """
     schema = json_schema()
-    sections = {name: {**part, "required": []} for name, part in schema["$defs"].items()}
-    experiment = dict(sections["MajorityExperiment"])
-    experiment["properties"] = {
-        **experiment["properties"],
-        "like": {
+    parts = {name: {**part, "required": []} for name, part in schema["$defs"].items()}
+    sections = dict(schema["properties"])
+    for name, word in NAMED.items():
+        section = sections[name]
+        ((pattern, entry),) = section["patternProperties"].items()
+        kinds = entry.get("oneOf", [entry])
+        like = {
             "type": "string",
-            "description": "An experiment from which all keys are taken that are not named.",
-        },
-    }
-    majority = schema["properties"]["majority"]
-    pattern = next(iter(majority["patternProperties"]))
-    left_out = {"anyOf": [{"$ref": "#/$defs/MajorityExperiment"}, {"type": "null"}]}
-    only = {"type": "array", "items": {"type": "string"}, "description": "The experiments to keep."}
-    majority = {**majority, "patternProperties": {pattern: left_out}, "properties": {"only": only}}
-    return {
-        **schema,
-        "$defs": {**sections, "MajorityExperiment": experiment},
-        "properties": {**schema["properties"], "majority": majority},
-        "required": [],
-    }
+            "description": f"The {word} from which all keys are taken that are not named.",
+        }
+        for kind in kinds:
+            part = parts[kind["$ref"].rpartition("/")[2]]
+            part["properties"] = {**part["properties"], "like": like}
+        only = {"type": "array", "items": {"type": "string"}, "description": f"Each {word} to keep."}
+        entries = {pattern: {"anyOf": [*kinds, {"type": "null"}]}}
+        sections[name] = {**section, "patternProperties": entries, "properties": {"only": only}}
+    return {**schema, "$defs": parts, "properties": sections, "required": []}
 
 
 def _renamed(schema: Any) -> Any:

@@ -1,10 +1,20 @@
 """Settings of the language models (Figure 4 and Tables 1 to 4 of the paper)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from layernorm_roles.settings.base import Integer, LearningRate, Real, Section, Seeds, Size, Steps, refuse
+from layernorm_roles.settings.base import (
+    Identifier,
+    Integer,
+    LearningRate,
+    Real,
+    Section,
+    Seeds,
+    Size,
+    Steps,
+    refuse,
+)
 from layernorm_roles.settings.text import Source
 
 _Eps = Annotated[Real, Field(ge=0, le=1)]
@@ -14,6 +24,10 @@ _Dropout = Annotated[Real, Field(ge=0, lt=1)]
 class _LanguageModel(Section):
     """The settings that GPT and BERT share."""
 
+    reads: ClassVar[tuple[str, ...]]
+    """The kinds of contexts that the model reads when its keys are tested: long, sentences."""
+    text: Identifier
+    """Name of the text that the model is trained on, and whose contexts are tested."""
     layers: Size
     """Number of transformer layers."""
     d_model: Size
@@ -33,7 +47,7 @@ class _LanguageModel(Section):
     gradient_clip: Annotated[Real, Field(gt=0)]
     """Largest norm of the gradient; a longer one is shortened to it."""
     evaluate_every: Steps
-    """Optimiser steps between two rows of language_model_metrics (for BERT, of bert_metrics)."""
+    """Optimiser steps between two rows of language_model_metrics."""
     checkpoint_every: Steps
     """Optimiser steps between two checkpoints, from which a killed run goes on."""
 
@@ -45,8 +59,12 @@ class _LanguageModel(Section):
 
 
 class GPTSettings(_LanguageModel):
-    """The paper's GPT-2, with a variant of the norm before attention."""
+    """A GPT-2, with a variant of the norm before attention."""
 
+    reads = ("long", "sentences")
+
+    architecture: Literal["gpt"]
+    """gpt: GPT-2, which predicts the next token."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
     """Largest number of tokens that the model reads."""
     eps: _Eps
@@ -58,12 +76,21 @@ class GPTSettings(_LanguageModel):
     validation_windows: Size
     """Windows of context_length tokens over which the validation loss is computed."""
     seeds: Seeds
-    """Number of runs by variant, with the seeds 0, 1, ...; 0 or null leaves the variant out."""
+    """Number of runs by variant; 0 or null leaves the variant out."""
+
+    @property
+    def longest_text(self) -> int:
+        """Tokens of the longest text that the model reads."""
+        return self.context_length
 
 
 class BERTSettings(_LanguageModel):
-    """The paper's BERT: the variant none has no LayerNorm at all, the variant layernorm keeps all of them."""
+    """A small BERT: the variant none has no LayerNorm at all, the variant layernorm keeps all of them."""
 
+    reads = ("sentences",)
+
+    architecture: Literal["bert"]
+    """bert: BERT, which predicts masked tokens or the classes of sentences."""
     context_length: Annotated[Integer, Field(ge=3, le=65_536)]
     """Largest number of tokens that the model reads: one for the class, the others of text."""
     d_ff: Size
@@ -77,7 +104,12 @@ class BERTSettings(_LanguageModel):
     validation_batches: Size
     """Batches over which the validation loss is computed, if task is masked."""
     seeds: dict[Literal["none", "layernorm"], Annotated[Integer, Field(ge=0, le=1000)]]
-    """Number of runs by variant, with the seeds 0, 1, ...; 0 or null leaves the variant out."""
+    """Number of runs by variant; 0 or null leaves the variant out."""
+
+    @property
+    def longest_text(self) -> int:
+        """Tokens of the longest text that the model reads, after its class token."""
+        return self.context_length - 1
 
     @model_validator(mode="after")
     def _labelled_sentences_have_sources(self):
@@ -88,10 +120,5 @@ class BERTSettings(_LanguageModel):
         return self
 
 
-class LanguageModels(Section):
-    """The paper's two language models."""
-
-    gpt: GPTSettings
-    """GPT-2 of Figure 4 and Tables 1 to 3."""
-    bert: BERTSettings
-    """BERT of Table 4."""
+LanguageModel = Annotated[GPTSettings | BERTSettings, Field(discriminator="architecture")]
+"""The settings of a language model; its key `architecture` says which keys it has."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from layernorm_roles.settings.json_schema import json_schema
+from layernorm_roles.settings.json_schema import NAMED, json_schema
 from layernorm_roles.settings.reproduction import Settings
 
 
@@ -17,61 +17,67 @@ def load(config: Mapping[str, Any]) -> Settings:
     try:
         settings = Settings.model_validate(resolve(config))
     except ValidationError as error:
-        raise _unusable(_explain(fault) for fault in error.errors(include_url=False)) from None
+        faults = error.errors(include_url=False)
+        # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
+        real = (fault for fault in faults if fault["type"] != "too_short" or not fault["input"])
+        raise _unusable(map(_explain, real)) from None
     if faults := list(_norm_faults(settings)):
         raise _unusable(faults)
     return settings
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with `only`, `like` and null carried out, so that each majority experiment has all of its keys.
+    """`config` with `only`, `like` and null carried out, so that the entries of the sections in NAMED are complete.
 
-    `only: [a, b]` beside the experiments keeps a and b alone. `like: d8` in an experiment takes from d8 every key that
-    the experiment does not name, `seeds` as a whole or not at all. An experiment, or a variant among the seeds, whose
-    value is null is left out. Raises ValueError if `only` or `like` names no experiment that is there.
+    `only: [a, b]` in a section keeps its entries a and b alone. `like: a` in an entry takes from a every key that the
+    entry does not name; a key that holds keys of its own, as `seeds` does, is taken as a whole or not at all. An entry,
+    or a variant among the seeds, whose value is null is left out. Raises ValueError if `only` or `like` names no entry
+    that is there.
     """
-    config = {key: value for key, value in config.items()}
-    experiments = config.get("majority")
-    if isinstance(experiments, Mapping):
-        only = experiments.get("only")
-        chosen = {name: task for name, task in experiments.items() if name != "only" and task is not None}
-        keep = chosen if only is None else _selected(only, chosen)
-        config["majority"] = {name: _complete(name, chosen) for name in keep}
-    if isinstance(models := config.get("language_model"), Mapping):
-        config["language_model"] = {name: _without_null_seeds(model) for name, model in models.items()}
-    return config
+    sections = {
+        name: _resolved(name, config[name]) for name in NAMED if isinstance(config.get(name), Mapping)
+    }
+    return {**config, **sections}
 
 
-def _selected(only: Any, experiments: Mapping[str, Any]) -> list[str]:
+def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
+    only = written.get("only")
+    entries = {name: entry for name, entry in written.items() if name != "only" and entry is not None}
+    keep = entries if only is None else _selected(section, only, entries)
+    return {name: _complete(section, name, entries) for name in keep}
+
+
+def _selected(section: str, only: Any, entries: Mapping[str, Any]) -> list[str]:
     names = only if isinstance(only, list) else [only]
-    unknown = [name for name in names if name not in experiments]
+    unknown = [name for name in names if name not in entries]
     if unknown or not names:
-        known = ", ".join(experiments)
-        raise _unusable([f"majority.only = {only!r}: expected a list of experiments, some of {known}"])
+        known = ", ".join(entries)
+        raise _unusable([f"{section}.only = {only!r}: expected a list of {NAMED[section]}s, some of {known}"])
     return names
 
 
-def _complete(name: str, experiments: Mapping[str, Any], seen: tuple[str, ...] = ()) -> Any:
-    task = experiments[name]
-    if not isinstance(task, Mapping):
-        return task
-    task = dict(task)
-    base = task.pop("like", None)
+def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[str, ...] = ()) -> Any:
+    entry = entries[name]
+    if not isinstance(entry, Mapping):
+        return entry
+    entry = dict(entry)
+    base = entry.pop("like", None)
     if base is None:
-        return _without_null_seeds(task)
-    if base not in experiments or base in (*seen, name):
-        others = ", ".join(other for other in experiments if other != name) or "none is there"
+        return _without_null_seeds(entry)
+    if base not in entries or base in (*seen, name):
+        others = ", ".join(other for other in entries if other != name) or "none is there"
+        kind = NAMED[section]
         raise _unusable(
-            [f"majority.{name}.like = {base!r}: expected another experiment that is not left out: {others}"]
+            [f"{section}.{name}.like = {base!r}: expected another {kind} that is not left out: {others}"]
         )
-    inherited = _complete(base, experiments, (*seen, name))
-    return _without_null_seeds({**inherited, **task} if isinstance(inherited, Mapping) else task)
+    inherited = _complete(section, base, entries, (*seen, name))
+    return _without_null_seeds({**inherited, **entry} if isinstance(inherited, Mapping) else entry)
 
 
-def _without_null_seeds(task: Any) -> Any:
-    if not isinstance(task, Mapping) or not isinstance(task.get("seeds"), Mapping):
-        return task
-    return {**task, "seeds": {name: n for name, n in task["seeds"].items() if n is not None}}
+def _without_null_seeds(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(entry.get("seeds"), Mapping):
+        return entry
+    return {**entry, "seeds": {name: n for name, n in entry["seeds"].items() if n is not None}}
 
 
 def _unusable(faults) -> ValueError:
@@ -81,7 +87,8 @@ def _unusable(faults) -> ValueError:
 def _explain(fault: Mapping[str, Any]) -> str:
     """One line for a fault that pydantic found: the key, the value, and what is allowed."""
     place = [part for part in fault["loc"] if part != "[key]"]
-    key = ".".join(map(str, place)) or "(top level)"
+    names = _names(place)
+    key = ".".join(names) or "(top level)"
     if "[key]" in fault["loc"]:
         return (
             f"{key}: unknown name {fault['input']!r}; expected {_allowed_names(place[:-1]) or fault['msg']}"
@@ -90,40 +97,68 @@ def _explain(fault: Mapping[str, Any]) -> str:
     match fault["type"]:
         case "combination":
             inner = fault["ctx"]
-            return f"{'.'.join([*map(str, place), inner['key']])} = {inner['value']}: expected {inner['expected']}"
+            return f"{'.'.join([*names, inner['key']])} = {inner['value']}: expected {inner['expected']}"
         case "extra_forbidden":
             known = ", ".join(_schema_at(place[:-1]).get("properties", {}))
-            return f"{'.'.join(map(str, place[:-1])) or '(top level)'}: unknown key {place[-1]!r}; known are {known}"
+            return f"{'.'.join(names[:-1]) or '(top level)'}: unknown key {place[-1]!r}; known are {known}"
         case "missing":
             return f"{key}: this key is missing; expected {_allowed(schema)}"
+        case "union_tag_not_found" | "union_tag_invalid":
+            tag, kinds = schema["discriminator"]["propertyName"], schema["discriminator"]["mapping"]
+            return f"{key}.{tag} = {value.get(tag)!r}: expected one of {', '.join(map(repr, kinds))}"
         case "distinct" | "order":
             return f"{key} = {value!r}: {fault['msg']}"
     return f"{key} = {value!r}: expected {_allowed(schema) or fault['msg']}"
 
 
 def _schema_at(place: list[Any]) -> Mapping[str, Any]:
-    """The part of the JSON schema that the value at `place` must fit."""
+    """The part of the JSON schema that the value at `place`, as pydantic gives it, must fit."""
+    return _walk(place)[-1][1]
+
+
+def _names(place: list[Any]) -> list[str]:
+    """The names of the keys on the way to `place`, as config.yaml has them.
+
+    For a value that may be of one of several classes pydantic gives the class as one more step of the way.
+    """
+    return [name for name, _ in _walk(place) if name is not None]
+
+
+def _walk(place: list[Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
+    """For every step on the way to `place`, the name of its key, None where it has none, and its part of the schema."""
     whole = json_schema()
 
     def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
         while "$ref" in schema:
             schema = {**whole["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
             schema.pop("$ref")
-        for option in schema.get("anyOf", []):
-            if option.get("type") != "null":
-                schema = {**schema, **resolved(option), "null": True}
-        return schema
+        options = schema.get("anyOf", [])
+        for option in _values(options):
+            schema = {**schema, **resolved(option)}
+        return {**schema, "null": True} if len(_values(options)) < len(options) else schema
 
     schema = resolved(whole)
+    way: list[tuple[str | None, Mapping[str, Any]]] = [(None, schema)]
     for part in place:
-        if isinstance(part, int):
+        name = str(part)
+        if "discriminator" in schema:
+            name, schema = None, resolved({"$ref": schema["discriminator"]["mapping"][part]})
+        elif isinstance(part, int):
+            if len(_values(schema.get("anyOf", []))) > 1:
+                name = None  # a list of one value may be written as that value, without a number
             items = schema.get("prefixItems") or [schema.get("items", {})] * (part + 1)
             schema = resolved(items[part]) if part < len(items) else {}
         else:
             entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
             entry = next((entry for entry in entries if isinstance(entry, Mapping)), {})
             schema = resolved(schema.get("properties", {}).get(part, entry))
-    return schema
+        way.append((name, schema))
+    return way
+
+
+def _values(options: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The schemas in `options` that allow other values than null."""
+    return [option for option in options if option.get("type") != "null"]
 
 
 def _allowed_names(place: list[Any]) -> str:
@@ -145,8 +180,12 @@ _LIMITS = {
 
 def _allowed(schema: Mapping[str, Any]) -> str:
     """What a schema allows, in words."""
-    if "enum" in schema or "const" in schema:
-        return f"one of {', '.join(map(repr, schema.get('enum', [schema.get('const')])))}"
+    if len(options := _values(schema.get("anyOf", []))) > 1:
+        return " or ".join(map(_allowed, options))
+    if "const" in schema:
+        return repr(schema["const"])
+    if "enum" in schema:
+        return f"one of {', '.join(map(repr, schema['enum']))}"
     if "pattern" in schema:
         return schema.get("description", f"a text like {schema['pattern']}")
     limits = " and ".join(f"{text} {schema[name]}" for name, text in _LIMITS.items() if name in schema)
@@ -157,9 +196,9 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 def _norm_faults(settings: Settings) -> Iterator[str]:
     """Yield a line for every norm of the user's own that cannot be built for a size at which it is used."""
     sizes: dict[str, set[int]] = {}
-    for _, variant, size in settings.variants_used():
-        if variant in settings.norms:
-            sizes.setdefault(variant, set()).add(size)
+    for use in settings.variants_used():
+        if use.variant in settings.norms:
+            sizes.setdefault(use.variant, set()).update(use.sizes)
     if not sizes:
         return
     from layernorm_roles import norms  # torch takes a second to import, only for norms of one's own

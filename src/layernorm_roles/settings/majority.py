@@ -1,15 +1,38 @@
 """Settings of the majority task (Figures 1a, 1b, 2 and 3 of the paper)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from layernorm_roles.partitions import count_admissible
-from layernorm_roles.settings.base import Integer, LearningRate, Number, Real, Section, Seeds, Steps, refuse
+from layernorm_roles.settings.base import (
+    Distinct,
+    Integer,
+    LearningRate,
+    Number,
+    Real,
+    Section,
+    Seeds,
+    Steps,
+    one_or_several,
+    refuse,
+)
+
+LOGARITHMIC = "logarithmic"
+"""The value of `evaluate_every` with which the time between two evaluations grows with the steps taken."""
 
 
-class MajorityExperiment(Section):
-    """One experiment of the majority task: which class is the most frequent of a sequence?"""
+def _steps_or_logarithmic(value: Any) -> Any:
+    """`value` if it is LOGARITHMIC, else the number of steps that it stands for."""
+    return value if value == LOGARITHMIC else TypeAdapter(Steps).validate_python(value)
+
+
+Width = Annotated[Integer, Field(ge=2, le=1024)]
+"""A number of coordinates of the residual stream."""
+
+
+class MajorityData(Section):
+    """What the sequences of a majority experiment depend on, beside the seed."""
 
     sequence_length: Annotated[Integer, Field(ge=3, le=255)]
     """Tokens in a sequence."""
@@ -27,30 +50,9 @@ class MajorityExperiment(Section):
     """rows: sequences of one partition are in training and test, as released; partitions: in one of the two only."""
     test_share: Annotated[Real, Field(gt=0, lt=1)]
     """Share of the sequences that are kept for testing."""
-    d_model: Annotated[Integer, Field(ge=2, le=1024)]
-    """Size of the residual stream; there is one attention head of this size."""
-    d_ff: Annotated[Integer, Field(ge=1, le=4096)]
-    """Hidden units of the feed-forward part."""
-    batch_size: Annotated[Integer, Field(ge=1, le=10_000_000)]
-    """Sequences in a training batch; the last batch of an epoch is what remains."""
-    steps: Steps
-    """Optimiser steps of a run."""
-    schedule_steps: Annotated[Integer, Field(ge=1, le=1_000_000_000)]
-    """Optimiser step at which the learning rate, which falls linearly, reaches 0."""
-    learning_rate: LearningRate
-    """Adam's learning rate at the first step."""
-    evaluate_every: Steps
-    """Optimiser steps between two rows of majority_metrics."""
-    checkpoint_every: Steps
-    """Optimiser steps between two checkpoints, from which a killed run goes on."""
-    seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)] = 1
-    """Seeds of a variant that one process trains in turn: above 1 for many short runs. A seed that is added to such a
-    group trains the whole group again."""
-    seeds: Seeds
-    """Number of runs by variant, with the seeds 0, 1, ...; 0 or null leaves the variant out."""
 
     @model_validator(mode="after")
-    def _keys_agree(self):
+    def _sequences_exist(self):
         length, gap = self.sequence_length, self.majority_gap
         if gap > length - 2:
             # The smallest rival has one token, so the majority leads by at most length - 2.
@@ -64,6 +66,39 @@ class MajorityExperiment(Section):
                 self.sequences,
                 f"at most labellings = {self.labellings} for each of the {known:,} admissible partitions",
             )
+        return self
+
+    @property
+    def partitions(self) -> int:
+        """Partitions to draw: as released, the first number that gives more than `sequences` sequences."""
+        return self.sequences // self.labellings + 1
+
+    def of_data(self) -> dict[str, Any]:
+        """The keys of `MajorityData` with their values, as dictionaries and lists of plain values."""
+        return self.model_dump(mode="json", include={*MajorityData.model_fields})
+
+
+class MajorityTraining(MajorityData):
+    """What a run of a majority experiment depends on, beside variant, seed, d_model and learning rate."""
+
+    d_ff: Annotated[Integer, Field(ge=1, le=4096)] | None
+    """Hidden units of the feed-forward part; null: as many as d_model."""
+    batch_size: Annotated[Integer, Field(ge=1, le=10_000_000)]
+    """Sequences in a training batch; the last batch of an epoch is what remains."""
+    steps: Steps
+    """Optimiser steps of a run."""
+    schedule_steps: Annotated[Integer, Field(ge=1, le=1_000_000_000)]
+    """Optimiser step at which the learning rate, which falls linearly, reaches 0."""
+    evaluate_every: Annotated[
+        int | Literal["logarithmic"],
+        BeforeValidator(_steps_or_logarithmic, json_schema_input_type=Steps | Literal["logarithmic"]),
+    ]
+    """Optimiser steps between two rows of majority_metrics; or logarithmic: ten rows from any step to its tenfold."""
+    checkpoint_every: Steps
+    """Optimiser steps between two checkpoints, from which a killed run goes on."""
+
+    @model_validator(mode="after")
+    def _schedule_covers_the_steps(self):
         if self.steps > self.schedule_steps:
             raise refuse(
                 "steps",
@@ -72,7 +107,23 @@ class MajorityExperiment(Section):
             )
         return self
 
-    @property
-    def partitions(self) -> int:
-        """Partitions to draw: as released, the first number that gives more than `sequences` sequences."""
-        return self.sequences // self.labellings + 1
+    def of_training(self) -> dict[str, Any]:
+        """The keys of `MajorityTraining` with their values, as dictionaries and lists of plain values."""
+        return self.model_dump(mode="json", include={*MajorityTraining.model_fields})
+
+
+class MajorityExperiment(MajorityTraining):
+    """One experiment of the majority task: which class is the most frequent of a sequence?
+
+    It has a run for every combination of a d_model, a learning rate, a variant and a seed.
+    """
+
+    d_model: Annotated[Distinct[Width], one_or_several(Width)]
+    """Size of the residual stream; there is one attention head of this size. A list trains every variant with each."""
+    learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
+    """Adam's learning rate at the first step. A list trains every variant with each."""
+    seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)] = 1
+    """Seeds of a variant that one process trains in turn: above 1 for many short runs. A seed that is added to such a
+    group trains the whole group again."""
+    seeds: Seeds
+    """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from layernorm_roles.settings.base import Integer, Number, Section, Word, refuse
+from layernorm_roles.settings.base import Identifier, Integer, Number, Section, Word, refuse
 
 
 class PretrainedModel(Section):
@@ -31,6 +31,8 @@ class PretrainedModel(Section):
     ) = None
     """SHA-256 of model.safetensors or of the GGUF file; for a model in shards, of all shards one after another in the
     order of their names. Weights with another SHA-256 are refused."""
+    text: Identifier
+    """Name of the text, in the section `text`, whose held-out documents are read."""
     contexts: Number
     """Number of texts whose keys are tested."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from layernorm_roles.settings.base import Distinct, Identifier, Integer, Real, Section, Seed
+from layernorm_roles.settings.base import Distinct, Identifier, Integer, Real, Section
 
 _Bound = Annotated[Integer, Field(ge=1, le=1000)]
 
@@ -42,7 +42,5 @@ class RandomKeys(Section):
     """Matrices for each n and d; every norm gets equal matrices."""
     norms: Distinct[Identifier]
     """Norms applied to the keys, in float64 and without eps."""
-    seed: Seed
-    """Seed of the matrices."""
     precision: Precision
     """The experiment with eps and float32."""

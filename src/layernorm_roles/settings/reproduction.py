@@ -1,19 +1,37 @@
 """Settings of a whole reproduction: the sections of config.yaml, and the rules between sections."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints, model_validator
 
-from layernorm_roles.settings.base import Identifier, Section, refuse
-from layernorm_roles.settings.language_model import LanguageModels
+from layernorm_roles.settings.base import Identifier, Integer, Section, refuse
+from layernorm_roles.settings.language_model import GPTSettings, LanguageModel
 from layernorm_roles.settings.majority import MajorityExperiment
+from layernorm_roles.settings.pretrained import PretrainedModel
 from layernorm_roles.settings.random_keys import RandomKeys
 from layernorm_roles.settings.statements import Statements
 from layernorm_roles.settings.text import Text
-from layernorm_roles.variants import QUERY_KEY_VARIANT, VARIANTS
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
 _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+
+_ONE_MAP = tuple(VARIANTS)
+_BEFORE_ATTENTION = (*_ONE_MAP, *SPLIT_VARIANTS)
+_IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT)
+
+
+class Use(NamedTuple):
+    """A place of config.yaml where a variant of the norm is named."""
+
+    key: str
+    """The key in config.yaml."""
+    variant: str
+    """The name of the variant."""
+    sizes: tuple[int, ...]
+    """Sizes d of the vectors that it normalises there."""
+    built_in: tuple[str, ...]
+    """Names of the built-in variants that may stand there, beside norms of the user's own."""
 
 
 class Settings(Section):
@@ -27,6 +45,8 @@ class Settings(Section):
     """Name of the reproduction, whose outputs go to results/<name>/."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device that trains the models; auto: the GPU if there is one, else the CPU."""
+    first_seed: Annotated[Integer, Field(ge=0, le=2**31)] = 1000
+    """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ..."""
     norms: dict[
         Identifier,
         Annotated[str, StringConstraints(pattern=_CLASS), Field(description='"package.module:Class"')],
@@ -39,10 +59,12 @@ class Settings(Section):
     """The experiment on random keys."""
     statements: Statements
     """Small experiments on what other documents than the paper say about LayerNorm."""
-    text: Text
-    """The text that language models are trained on, and the contexts whose keys are tested."""
-    language_model: LanguageModels
-    """The language models."""
+    text: Annotated[dict[Identifier, Text], Field(min_length=1)]
+    """The texts that language models are trained on, with the contexts whose keys are tested, by name."""
+    language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
+    """The language models, by name."""
+    pretrained: dict[Identifier, PretrainedModel] = Field(default_factory=dict)
+    """Pretrained models whose heads are looked at, by name."""
 
     @model_validator(mode="after")
     def _name_is_free(self):
@@ -51,37 +73,46 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _texts_are_known(self):
+        users = {f"language_model.{name}": model for name, model in self.language_model.items()}
+        users |= {f"pretrained.{name}": model for name, model in self.pretrained.items()}
+        for key, user in {**users, "statements.placement": self.statements.placement}.items():
+            if user.text not in self.text:
+                raise refuse(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
+        return self
+
+    @model_validator(mode="after")
     def _contexts_fit_the_models(self):
-        models = self.language_model
-        for texts, model in (("long", "gpt"), ("sentences", "gpt"), ("sentences", "bert")):
-            longest = getattr(self.text, texts).longest
-            context_length = getattr(models, model).context_length
-            if longest > context_length:
-                expected = f"at most language_model.{model}.context_length = {context_length}"
-                raise refuse(f"text.{texts}.longest", longest, expected)
+        for name, model in self.language_model.items():
+            for contexts in model.reads:
+                longest = getattr(self.text[model.text], contexts).longest
+                if longest > model.longest_text:
+                    expected = f"at most {model.longest_text}, what language_model.{name} reads"
+                    raise refuse(f"text.{model.text}.{contexts}.longest", longest, expected)
         return self
 
     @model_validator(mode="after")
     def _variants_are_known(self):
         for name in self.norms:
-            if name in VARIANTS or name == QUERY_KEY_VARIANT:
+            if name in _IN_GPT:
                 raise refuse(f"norms.{name}", self.norms[name], "another name: this one is built in")
-        for key, variant, _ in self.variants_used():
-            extra = [QUERY_KEY_VARIANT] if key.startswith("language_model.gpt") else []
-            known = [*VARIANTS, *extra, *self.norms]
-            if variant not in known:
-                raise refuse(key, variant, f"one of {', '.join(known)}")
+        for use in self.variants_used():
+            known = [*use.built_in, *self.norms]
+            if use.variant not in known:
+                raise refuse(use.key, use.variant, f"one of {', '.join(known)}")
         return self
 
-    def variants_used(self) -> Iterator[tuple[str, str, int]]:
-        """Every use of a variant: its key in config.yaml, its name, and the size of the vectors it normalises."""
+    def variants_used(self) -> Iterator[Use]:
+        """Every use of a variant, but for those of BERT, whose two variants are part of its settings."""
         for experiment, task in self.majority.items():
             for variant in task.seeds:
-                yield f"majority.{experiment}.seeds", variant, task.d_model
+                yield Use(f"majority.{experiment}.seeds", variant, task.d_model, _BEFORE_ATTENTION)
+        first, last = self.random_keys.dimensions
         for variant in self.random_keys.norms:
-            yield "random_keys.norms", variant, self.random_keys.dimensions[0]
-        for variant in self.language_model.gpt.seeds:
-            yield "language_model.gpt.seeds", variant, self.language_model.gpt.d_model
+            yield Use("random_keys.norms", variant, tuple(range(first, last + 1)), _ONE_MAP)
+        for name, model in self.language_model.items():
+            for variant in model.seeds if isinstance(model, GPTSettings) else ():
+                yield Use(f"language_model.{name}.seeds", variant, (model.d_model,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
         """What `norms.build` takes for a variant: a built-in name, or "package.module:Class"."""

@@ -6,11 +6,12 @@ from pydantic import Field, model_validator
 
 from layernorm_roles.settings.base import (
     Distinct,
+    Identifier,
     Integer,
     LearningRate,
+    NumberOfSeeds,
     Real,
     Section,
-    Seed,
     Size,
     refuse,
 )
@@ -42,8 +43,6 @@ class Geometry(Section):
     """LayerNorm's gain in the drawing in three dimensions."""
     cloud_bias: tuple[_Coordinate, _Coordinate, _Coordinate]
     """LayerNorm's bias in the drawing in three dimensions."""
-    seed: Seed
-    """Seed of gains, biases and inputs."""
 
 
 class Fusion(Section):
@@ -59,17 +58,21 @@ class Fusion(Section):
     """Tokens fitted for each input of the largest single map; as many are held out."""
     contexts: Annotated[Integer, Field(ge=2, le=100_000)]
     """Long contexts on which the blocks of a trained language model are measured."""
-    seeds: Distinct[Seed]
-    """Seeds of the random attention blocks."""
+    seeds: NumberOfSeeds
+    """Draws of random attention blocks, with the seeds first_seed, first_seed + 1, ..."""
 
 
 class Placement(Section):
-    """Pre-norm and post-norm transformers, trained on the training text."""
+    """Pre-norm and post-norm transformers, trained on a training text."""
 
+    text: Identifier
+    """Name of the text, in the section `text`, whose training documents the models read."""
     placements: Distinct[Literal["pre", "post"]]
     """pre: LayerNorm before the parts of a layer; post: after their residual sums."""
     depths: Distinct[Annotated[Integer, Field(ge=1, le=1024)]]
-    """Numbers of layers."""
+    """Numbers of layers of the networks that are trained."""
+    untrained_depths: Distinct[Annotated[Integer, Field(ge=1, le=1024)]]
+    """Numbers of layers of the untrained networks whose gradients are measured with and without residuals."""
     d_model: Annotated[Integer, Field(ge=2, le=4096)]
     """Size of the residual stream."""
     heads: Annotated[Integer, Field(ge=1, le=256)]
@@ -88,8 +91,10 @@ class Placement(Section):
     """Optimiser steps of linear warm-up of the learning rate; 0 for none."""
     gradients_every: Annotated[Integer, Field(ge=1, le=1_000_000)]
     """Optimiser steps between two rows of placement_gradients."""
-    seeds: Distinct[Seed]
-    """Seeds of the initialisation and of the training batches."""
+    seeds: NumberOfSeeds
+    """Runs of every setting, with the seeds first_seed, first_seed + 1, ..., of initialisation and training batches."""
+    untrained_seeds: NumberOfSeeds
+    """Untrained networks of every kind and depth, with the seeds first_seed, first_seed + 1, ..."""
 
     @model_validator(mode="after")
     def _heads_divide_d_model(self):
@@ -113,8 +118,8 @@ class BatchDependence(Section):
     """Training batches from which BatchNorm's running statistics are made."""
     repeats: _Count
     """Independent draws over which a row of batch_dependence is a mean."""
-    seeds: Distinct[Seed]
-    """Seeds of the sequences."""
+    seeds: NumberOfSeeds
+    """Draws of the sequences, with the seeds first_seed, first_seed + 1, ..."""
 
 
 class ScoreScale(Section):
@@ -126,8 +131,8 @@ class ScoreScale(Section):
     """Keys in a context of random vectors, and as many queries."""
     contexts: _Count
     """Long contexts on which the heads of a trained language model are measured."""
-    seeds: Distinct[Seed]
-    """Seeds of the random queries and keys."""
+    seeds: NumberOfSeeds
+    """Draws of random queries and keys, with the seeds first_seed, first_seed + 1, ..."""
 
 
 class Statements(Section):

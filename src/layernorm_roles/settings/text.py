@@ -1,10 +1,13 @@
-"""Settings of the text: what language models are trained on, and the contexts whose keys are tested."""
+"""Settings of a text: what language models are trained on, and the contexts whose keys are tested."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, refuse
+
+BYTES = 256
+"""Different values of a byte: the fewest entries of a byte-level tokenizer."""
 
 
 class Source(Section):
@@ -85,8 +88,8 @@ class Text(Section):
     """Shares of the corpus' documents."""
     tokenizer: Literal["trained", "gpt2"]
     """trained: a byte-level BPE made from the training documents; gpt2: the tokenizer of GPT-2."""
-    vocabulary: Annotated[Integer, Field(ge=256, le=1_000_000)]
-    """Entries of the trained tokenizer."""
+    vocabulary: Annotated[Integer, Field(ge=BYTES, le=1_000_000)]
+    """Entries of the trained tokenizer; with 256, the fewest, every byte of the text is one token."""
     long: Contexts
     """Contexts for Tables 1 and 2."""
     sentences: Contexts

@@ -6,7 +6,7 @@ root mean square is about 1, so a change of 0.1 is a tenth of the output.
 statistics being those of `updates` earlier batches. `padding`: zeros after short sequences, none against some.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -32,17 +32,18 @@ def rms(x: Tensor) -> float:
     return float(x.square().mean().sqrt())
 
 
-def write(settings: BatchDependence, out: str | Path) -> None:
+def write(settings: BatchDependence, seeds: Sequence[int], out: str | Path) -> None:
     """Write the table batch_dependence to the file `out`."""
-    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.BATCH_DEPENDENCE)
-    store.write(measure(settings), "batch_dependence", out, origin)
+    plain = {**settings.model_dump(mode="json"), "seeds": list(seeds)}
+    origin = provenance(plain, "cpu", Stream.BATCH_DEPENDENCE)
+    store.write(measure(settings, seeds), "batch_dependence", out, origin)
 
 
-def measure(settings: BatchDependence) -> pd.DataFrame:
+def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
     """Table `batch_dependence`: one row a norm, effect, batch size and seed; means over `repeats` draws."""
     width, tokens = settings.d_model, settings.tokens
     rows = []
-    for seed in settings.seeds:
+    for seed in seeds:
         for batch in settings.batch_sizes:
             rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
 

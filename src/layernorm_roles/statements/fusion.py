@@ -9,7 +9,7 @@ Each is replaced by the best single linear map with intercept (least squares on 
 once of [x, c]; the error is measured on other tokens.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,11 +79,11 @@ def linear_errors(
     ]
 
 
-def random_blocks(settings: Fusion) -> Iterator[AttentionBlock]:
+def random_blocks(settings: Fusion, seeds: Sequence[int]) -> Iterator[AttentionBlock]:
     """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
     for d in settings.d_model:
         for factor in settings.head_factors:
-            for seed in settings.seeds:
+            for seed in seeds:
                 d_heads, d_ff = round(factor * d), settings.expansion * d
                 rng = generator(Stream.FUSION, seed, d, d_heads)
                 # Tokens in proportion to the inputs of the largest map, d + d_heads.

@@ -2,8 +2,11 @@
 
     pre     x = x + part(norm(x))        and one norm before the readout
     post    x = norm(x + part(x))
+    none    x = x + part(x)              untrained networks alone
 
-Gradients of every layer at initialisation and in training, and the training loss, with and without warm-up.
+Measured are the training loss with and without warm-up, the gradient of every layer at initialisation and in training,
+and how large the inputs of attention and feed-forward part are before and after training. In untrained networks the
+gradients are measured without the residual connection, too: x = part(norm(x)), x = norm(part(x)) and x = part(x).
 Setting and expectations: Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
 
 All runs of one depth train together: the parameters of a run are one row of a matrix, and every product is a batched
@@ -11,7 +14,7 @@ one over runs. Runs do not mix (a test holds them equal to runs alone).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -25,13 +28,16 @@ from torch.nn import functional
 
 from layernorm_roles import store
 from layernorm_roles.job import Progress
-from layernorm_roles.norms import project, scale
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Placement
 from layernorm_roles.text.token_streams import read_stream
 
 PLACEMENTS = ("pre", "post")
+UNTRAINED = (*PLACEMENTS, "none")
+"""The places of the norm in the untrained networks of the table untrained_gradients."""
+PARTS = ("attention", "feed_forward")
+"""The parts of a layer, in their order."""
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's."""
 LEARNT = 0.05
@@ -39,7 +45,7 @@ LEARNT = 0.05
 
 
 class TransformerShape(NamedTuple):
-    """Sizes of the transformer; `placement` is one of PLACEMENTS."""
+    """Sizes of the transformer; `placement` is one of UNTRAINED. Without `residual` a part's output replaces x."""
 
     placement: str
     depth: int
@@ -47,6 +53,7 @@ class TransformerShape(NamedTuple):
     heads: int
     context_length: int
     vocabulary: int
+    residual: bool = True
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """(name, (inputs, outputs)) of every matrix, layer by layer; gains and biases are those of width 1."""
@@ -56,7 +63,7 @@ class TransformerShape(NamedTuple):
         for _ in range(self.depth):
             yield from {"gain_1": (1, d), "bias_1": (1, d), "qkv": (d, 3 * d), "out": (d, d)}.items()
             yield from {"gain_2": (1, d), "bias_2": (1, d), "up": (d, 4 * d), "down": (4 * d, d)}.items()
-        # Post-norm ends in a norm already; pre-norm needs one.
+        # Post-norm ends in a norm already; pre-norm needs one before the readout.
         yield from {"gain": (1, d), "bias": (1, d)}.items() if self.placement == "pre" else ()
         yield "readout", (d, self.vocabulary)
 
@@ -75,7 +82,7 @@ class TransformerShape(NamedTuple):
         return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
 
 
-def initial(shape: TransformerShape, seeds: list[int]) -> Float[Tensor, "runs p"]:
+def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "runs p"]:
     """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
     rows = []
     for seed in seeds:
@@ -99,10 +106,15 @@ def initial(shape: TransformerShape, seeds: list[int]) -> Float[Tensor, "runs p"
     return torch.stack(rows)
 
 
+Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
+"""Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
+
+
 def losses(
     shape: TransformerShape,
     matrices: list[Float[Tensor, "runs _ _"]],
     windows: Int[Tensor, "runs batch tokens"],
+    observe: Observe = lambda stream, received: None,
 ) -> Float[Tensor, " runs"]:
     """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
@@ -110,7 +122,7 @@ def losses(
     tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)
 
     def norm(x, gain, bias):
-        return torch.addcmul(bias, scale(project(x), 1e-5), gain)
+        return torch.addcmul(bias, functional.layer_norm(x, (d,), eps=1e-5), gain)
 
     def attention(x, qkv, out):
         q, k, v = (
@@ -128,14 +140,41 @@ def losses(
     for _ in range(shape.depth):
         for part in (attention, feed_forward):
             gain, bias, first, second = (next(weights) for _ in range(4))
-            if shape.placement == "pre":
-                x = x + part(norm(x, gain, bias), first, second)
-            else:
-                x = norm(x + part(x, first, second), gain, bias)
+            received = norm(x, gain, bias) if shape.placement == "pre" else x
+            observe(x, received)
+            update = part(received, first, second)
+            x = x + update if shape.residual else update
+            if shape.placement == "post":
+                x = norm(x, gain, bias)
     if shape.placement == "pre":
         x = norm(x, next(weights), next(weights))
     logits = x @ next(weights)
     return functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=1)
+
+
+class Scales(NamedTuple):
+    """Root mean squares over tokens and features; parts are those of the first layer, then of the second, ..."""
+
+    received: Float[np.ndarray, "runs parts"]
+    """of what the part receives"""
+    stream: Float[np.ndarray, "runs parts"]
+    """of the residual stream before the part"""
+
+
+def part_scales(
+    shape: TransformerShape,
+    matrices: list[Float[Tensor, "runs _ _"]],
+    windows: Int[Tensor, "runs batch tokens"],
+) -> Scales:
+    """How large the residual stream and the inputs of attention and feed-forward parts are on the windows."""
+    found: list[tuple[Tensor, ...]] = []
+
+    def observe(stream, received):
+        found.append(tuple(x.square().mean(dim=(1, 2)).sqrt() for x in (received, stream)))
+
+    with torch.no_grad():
+        losses(shape, matrices, windows, observe)
+    return Scales(*(torch.stack(sizes, dim=1).numpy() for sizes in zip(*found, strict=True)))
 
 
 def reduce_vocabulary(tokens: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
@@ -160,7 +199,7 @@ def status(loss: Float[np.ndarray, " steps"], unigram: Float[np.ndarray, " steps
 
 
 class Curves(NamedTuple):
-    """What `train` returns, one column a run; values that are not numbers are infinite."""
+    """What `train` returns; values that are not numbers are infinite."""
 
     loss: Float[np.ndarray, "steps runs"]
     """before the step"""
@@ -169,34 +208,59 @@ class Curves(NamedTuple):
     gradient_norm: Float[np.ndarray, "logged runs depth"]
     logged: list[int]
     """steps of `gradient_norm`"""
+    scales: dict[int, Scales]
+    """by the optimiser steps taken, 0 and all of them; on the windows of the first step"""
+
+
+class Tables(NamedTuple):
+    """The tables of one placement, called as in schemas.SCHEMAS."""
+
+    placement: pd.DataFrame
+    placement_gradients: pd.DataFrame
+    placement_scales: pd.DataFrame
+    untrained_gradients: pd.DataFrame
 
 
 def write(
-    settings: Placement, placement: str, training: str | Path, out: str | Path, out_gradients: str | Path
+    settings: Placement,
+    seeds: Sequence[int],
+    untrained_seeds: Sequence[int],
+    placement: str,
+    training: str | Path,
+    out: Mapping[str, str | Path],
 ) -> None:
-    """Train every run of one placement on the token stream in the file `training`; write the two tables.
+    """Train every run of one of PLACEMENTS on the token stream in the file `training`; write the tables of `Tables`.
 
-    `out` gets the table placement, `out_gradients` the table placement_gradients. Raises ValueError if the stream is
-    damaged or too short.
+    `seeds` are those of the runs, `untrained_seeds` those of the table untrained_gradients. `out` has the path of each
+    table by its name. Raises ValueError if the stream is damaged or too short.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     tokens = read_stream(training, 2**32, settings.context_length)  # any vocabulary: rarer tokens become one
-    losses, gradients = measure(tokens, placement, settings)
-    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.PLACEMENT_BATCHES, torch=True)
-    store.write(losses, "placement", out, origin)
-    store.write(gradients, "placement_gradients", out_gradients, origin)
+    origin = provenance(
+        settings.model_dump(mode="json") | {"seeds": list(seeds), "untrained_seeds": list(untrained_seeds)},
+        "cpu",
+        Stream.PLACEMENT_BATCHES,
+        torch=True,
+    )
+    tables = measure(tokens, placement, settings, seeds, untrained_seeds)
+    for name, table in tables._asdict().items():
+        store.write(table, name, out[name], origin)
 
 
 def measure(
-    tokens: Int[np.ndarray, " n"], placement: str, settings: Placement
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tables `placement` and `placement_gradients` of one placement, trained on a stream of token ids."""
+    tokens: Int[np.ndarray, " n"],
+    placement: str,
+    settings: Placement,
+    seeds: Sequence[int],
+    untrained_seeds: Sequence[int],
+) -> Tables:
+    """Tables of one placement, trained on a stream of token ids; the seeds are those of `write`."""
     context, vocabulary = settings.context_length, settings.vocabulary
     tokens = reduce_vocabulary(tokens, vocabulary)
-    curves, gradients = [], []
+    curves, gradients, scales = [], [], []
     for depth in settings.depths:
         shape = TransformerShape(placement, depth, settings.d_model, settings.heads, context, vocabulary)
-        runs = list(product(settings.learning_rates, settings.warmup, settings.seeds))
+        runs = list(product(settings.learning_rates, settings.warmup, seeds))
         curve = train(shape, tokens, runs, settings)
         for i, (rate, warmup, seed) in enumerate(runs):
             run = {
@@ -217,7 +281,63 @@ def measure(
                 }
             )
             gradients.append(rows.assign(**run))
-    return pd.concat(curves, ignore_index=True), pd.concat(gradients, ignore_index=True)
+            # The parts of a network in the order of Scales.
+            places = {"layer": np.repeat(np.arange(1, depth + 1), len(PARTS)), "part": PARTS * depth}
+            scales += [
+                pd.DataFrame(places).assign(
+                    **run, step=step, input_rms=found.received[i], stream_rms=found.stream[i]
+                )
+                for step, found in curve.scales.items()
+            ]
+    trained = (pd.concat(rows, ignore_index=True) for rows in (curves, gradients, scales))
+    # The networks without a norm belong to no placement; they are measured along with pre-norm.
+    untrained = [name for name in UNTRAINED if name == placement or (name, placement) == ("none", "pre")]
+    return Tables(*trained, untrained_gradients(tokens, untrained, settings, untrained_seeds))
+
+
+def untrained_gradients(
+    tokens: Int[np.ndarray, " n"], placements: Sequence[str], settings: Placement, seeds: Sequence[int]
+) -> pd.DataFrame:
+    """Table `untrained_gradients`: gradients of untrained networks with and without residual connections.
+
+    `tokens` are ids below `settings.vocabulary`. Networks of equal depth and seed share parameters and windows.
+    """
+    frames = []
+    for placement, residual, depth in product(placements, (True, False), settings.untrained_depths):
+        sizes = (depth, settings.d_model, settings.heads, settings.context_length, settings.vocabulary)
+        shape = TransformerShape(placement, *sizes, residual=residual)
+        parameters = initial(shape, seeds)
+        leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
+        windows = np.stack(
+            [
+                _batch(
+                    generator(Stream.PLACEMENT_BATCHES, seed),
+                    tokens,
+                    settings.batch_size,
+                    shape.context_length,
+                )
+                for seed in seeds
+            ]
+        )
+        gradient = torch.zeros_like(parameters)
+        _differentiate(losses(shape, leaves, torch.from_numpy(windows)), leaves, shape.matrices(gradient))
+        norms = _finite_or_infinite(_layer_norms(shape, gradient).numpy())
+        for seed, norm in zip(seeds, norms, strict=True):
+            rows = pd.DataFrame({"layer": np.arange(1, depth + 1), "gradient_norm": norm})
+            frames.append(rows.assign(placement=placement, residual=residual, depth=depth, seed=seed))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _differentiate(loss: Float[Tensor, " runs"], leaves: list[Tensor], slots: list[Tensor]) -> None:
+    """Copy the gradient of every run's loss in each of `leaves` to its place in `slots`; a leaf it lacks gets 0."""
+    gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
+    for slot, part in zip(slots, gradients, strict=True):
+        slot.zero_() if part is None else slot.copy_(part)
+
+
+def _layer_norms(shape: TransformerShape, gradient: Float[Tensor, "runs p"]) -> Float[Tensor, "runs depth"]:
+    """The norm of every run's gradient in all parameters of each layer."""
+    return torch.stack([gradient[:, part].norm(dim=1) for part in shape.layers()], dim=1)
 
 
 def train(
@@ -239,21 +359,23 @@ def train(
     leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
     slots = shape.matrices(gradient)
     surprisal = -np.log(np.bincount(tokens, minlength=shape.vocabulary).clip(1) / len(tokens))
-    curve, unigram, norms, logged = [], [], [], []
+    curve, unigram, norms, logged, first_windows = [], [], [], [], None
+    scales: dict[int, Scales] = {}
     progress = Progress(f"placement {shape.placement} depth {shape.depth}", total=steps, unit="steps")
     for step in range(steps):
         batches = {seed: _batch(rng, tokens, batch, shape.context_length) for seed, rng in draws.items()}
         windows = np.stack([batches[seed] for _, _, seed in runs])
         unigram.append(surprisal[windows[:, :, 1:]].mean(axis=(1, 2)))
-        loss = losses(shape, leaves, torch.from_numpy(windows))
-        for slot, part in zip(slots, torch.autograd.grad(loss.sum(), leaves), strict=True):
-            slot.copy_(part)
+        windows = torch.from_numpy(windows)
+        if first_windows is None:
+            first_windows = windows
+            scales[0] = part_scales(shape, leaves, first_windows)
+        loss = losses(shape, leaves, windows)
+        _differentiate(loss, leaves, slots)
         curve.append(loss.detach().numpy())
         if step % every == 0 or step == steps - 1:
             logged.append(step)
-            norms.append(
-                torch.stack([gradient[:, part].norm(dim=1) for part in shape.layers()], dim=1).numpy()
-            )
+            norms.append(_layer_norms(shape, gradient).numpy())
         with torch.no_grad():
             mean.lerp_(gradient, 1 - BETAS[0])
             square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
@@ -262,9 +384,16 @@ def train(
                 rate *= min(1.0, (step + 1) / max(warmup, 1)) / (1 - BETAS[0] ** (step + 1))
                 row.addcdiv_(first, second, value=-rate)
         progress(step + 1, f"mean loss {curve[-1].mean():.2f}")
+    scales[steps] = part_scales(shape, leaves, first_windows)
     # Null means missing in a table, so what is no number after a divergence is stored as infinite.
-    curve, norms = (np.nan_to_num(np.stack(rows), nan=np.inf, posinf=np.inf) for rows in (curve, norms))
-    return Curves(curve, np.stack(unigram), norms, logged)
+    curve, norms = (_finite_or_infinite(np.stack(rows)) for rows in (curve, norms))
+    scales = {step: Scales(*map(_finite_or_infinite, found)) for step, found in scales.items()}
+    return Curves(curve, np.stack(unigram), norms, logged, scales)
+
+
+def _finite_or_infinite(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """The values, with infinity in place of what is no number."""
+    return np.nan_to_num(values, nan=np.inf, posinf=np.inf)
 
 
 def _batch(

@@ -4,7 +4,7 @@ For independent components of mean 0 and variance 1 the score q.k has variance d
 sqrt(d_k) and after the division 1. Whether trained queries and keys are like that is measured, not assumed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,12 +51,12 @@ def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
     }
 
 
-def random_heads(settings: ScoreScale) -> Iterable[QueriesAndKeys]:
+def random_heads(settings: ScoreScale, seeds: Sequence[int]) -> Iterable[QueriesAndKeys]:
     """Standard normal queries and keys, and the same with components of mean 1 (the notes' "around 1")."""
     n = settings.keys
     for source, mean in (("normal", 0.0), ("normal_mean_1", 1.0)):
         for d_k in settings.d_k:
-            for seed in settings.seeds:
+            for seed in seeds:
                 rng = generator(Stream.SCORE_SCALE, seed, d_k)
                 queries, keys = mean + rng.standard_normal((2, n, d_k))
                 yield QueriesAndKeys(

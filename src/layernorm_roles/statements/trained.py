@@ -4,7 +4,7 @@ The language models' files are those of `language_model.activations`; the majori
 majority_vectors.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -23,15 +23,18 @@ SOURCE = "language_model"
 """What the tables call the trained language models in their column `source`."""
 
 
-def write_fusion(settings: Fusion, activations: Iterable[str | Path], out: str | Path) -> None:
-    """Write the table fusion: random blocks, and those of the trained models whose activations files are given."""
-    found = chain(fusion.random_blocks(settings), *(blocks(path) for path in activations))
-    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.FUSION)
+def write_fusion(
+    settings: Fusion, seeds: Sequence[int], activations: Iterable[str | Path], out: str | Path
+) -> None:
+    """Write the table fusion: random blocks of `seeds`, and those of the trained models with files of activations."""
+    found = chain(fusion.random_blocks(settings, seeds), *(blocks(path) for path in activations))
+    origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.FUSION)
     store.write(fusion.measure(found), "fusion", out, origin)
 
 
 def write_score_scale(
     settings: ScoreScale,
+    seeds: Sequence[int],
     vectors: str | Path,
     experiment: str,
     activations: Iterable[str | Path],
@@ -39,14 +42,15 @@ def write_score_scale(
 ) -> None:
     """Write the table score_scale: random heads, those of a majority experiment, and those of the language models.
 
-    `vectors` is the file of the table majority_vectors, `activations` are the activations files of language models.
+    `seeds` are those of the random heads, `vectors` is the file of the table majority_vectors, and `activations` are
+    the activations files of language models.
     """
     heads = chain(
-        score_scale.random_heads(settings),
+        score_scale.random_heads(settings, seeds),
         majority_heads(store.read(vectors, "majority_vectors"), experiment),
         *(language_model_heads(path) for path in activations),
     )
-    origin = provenance(settings.model_dump(mode="json"), "cpu", Stream.SCORE_SCALE)
+    origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.SCORE_SCALE)
     store.write(score_scale.measure(heads), "score_scale", out, origin)
 
 
@@ -83,11 +87,16 @@ def language_model_heads(path: str | Path) -> Iterator[QueriesAndKeys]:
 
 
 def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAndKeys]:
-    """The attention head of every run of an experiment in table majority_vectors.
+    """The attention head of every trained model of an experiment in table majority_vectors.
 
-    The queries there are divided by sqrt(d); here they are not, as in the other sources.
+    Of an experiment with several d_model or learning rates only the largest d_model and the smallest rate are taken.
+    The queries in the table are divided by sqrt(d); here they are not, as in the other sources.
     """
-    of_experiment = vectors[vectors.experiment == experiment]
+    of_experiment = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
+    widest, slowest = of_experiment.d_model.max(), of_experiment.base_learning_rate.min()
+    of_experiment = of_experiment[
+        (of_experiment.d_model == widest) & (of_experiment.base_learning_rate == slowest)
+    ]
     for (variant, seed), run in of_experiment.groupby(["variant", "seed"]):
         kinds = {kind: np.stack(part.sort_values("token").vector) for kind, part in run.groupby("kind")}
         columns = {"source": "majority", "variant": variant, "seed": seed, "layer": 1, "head": 0}

@@ -73,8 +73,8 @@ def _choose(texts: str, candidates: list[tuple[int, list[int]]], settings: Conte
     number = settings.contexts
     if len(candidates) < number:
         raise ValueError(
-            f"text.{texts}.contexts = {number}: the held-out texts give {len(candidates)} of {settings.shortest} "
-            f"to {settings.longest} tokens; expected at most that many, or a larger corpus or text.split.held_out"
+            f"{texts}.contexts = {number}: the held-out texts give {len(candidates)} of {settings.shortest} "
+            f"to {settings.longest} tokens; expected at most that many, or a larger corpus or split.held_out"
         )
     stream = random_streams.generator(Stream.TEXT_SELECTION, ("long", "sentences").index(texts))
     order = stream.permutation(len(candidates))

@@ -91,8 +91,8 @@ def _refuse_small_parts(numbers: Mapping[str, int], tokens: Mapping[str, int], s
     for part, size in tokens.items():
         if size <= settings.long.longest:
             raise ValueError(
-                f"the corpus is too small for text.split: {numbers[part]} of its {sum(numbers.values())} documents "
-                f"are for {part}, with {size:,} tokens; expected more than text.long.longest = "
+                f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents "
+                f"are for {part}, with {size:,} tokens; expected more than long.longest = "
                 f"{settings.long.longest:,}"
             )
 

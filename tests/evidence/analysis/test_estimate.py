@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, bootstrap_interval, power_law, t_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio, power_law, t_interval
 
 NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8)
 
@@ -26,15 +26,6 @@ def test_interval_is_scipys(values):
         theirs = stats.ttest_1samp(values, 0).confidence_interval()
         assert ours == pytest.approx((theirs.low, theirs.high), rel=1e-6, abs=1e-6)
     assert ours[0] <= np.mean(values) + 1e-9 and ours[1] >= np.mean(values) - 1e-9
-
-
-def test_bootstrap_covers_the_mean_and_is_the_same_again():
-    values = np.random.default_rng(1).normal(3.0, 1.0, 40)
-    low, high = bootstrap_interval(values)
-    assert low < values.mean() < high
-    assert high - low == pytest.approx(2 * 1.96 * values.std() / 40**0.5, rel=0.1)
-    assert bootstrap_interval(values) == (low, high)
-    assert np.isnan(bootstrap_interval([1.0])).all()
 
 
 def test_estimates_read_well_and_map():
@@ -64,6 +55,67 @@ def test_infinite_values_make_the_mean_infinite_and_the_interval_the_limit(value
 def test_infinite_values_of_both_signs_and_nan_say_nothing():
     assert np.isnan(Estimate.of([np.inf, -np.inf]).mean)
     assert np.isnan(Estimate.of([np.nan, np.inf, 1.0])).all()
+
+
+SERIES = st.lists(st.floats(1.0, 1e4), min_size=3, max_size=6)
+
+
+@given(SERIES, st.floats(0.2, 5.0))
+def test_the_ratio_of_pairs_is_found_whatever_their_size(values, factor):
+    bottom = pd.Series(values, index=range(1000, 1000 + len(values)))
+    top = factor * bottom
+    found = log_ratio(top.drop(index=1000), bottom, at_least=(top, bottom))
+    assert found.map(np.exp) == pytest.approx((factor, factor, factor))
+
+
+def test_ratios_of_different_seeds_have_students_interval_on_logarithms():
+    one = pd.Series(1.0, index=[0, 1, 2])
+    found = log_ratio(pd.Series(np.exp([1.0, 2.0, 3.0])), one, at_least=(one, one))
+    assert found == pytest.approx((2.0, 2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), rel=1e-4)
+
+
+@given(
+    st.lists(st.floats(0.1, 3.0), min_size=3, max_size=3), st.sampled_from([0, 1, 2]), st.floats(1.0, 100.0)
+)
+def test_a_value_that_was_not_reached_makes_the_ratio_a_bound(logarithms, seed, beyond):
+    """Whatever the missing value is, the mean with it is on the side that the bound says."""
+    reached, last, one = (
+        pd.Series(np.exp(logarithms)),
+        pd.Series(30.0, index=range(3)),
+        pd.Series(1.0, index=range(3)),
+    )
+    censored, truth = reached.copy(), reached.copy()
+    censored[seed], truth[seed] = np.nan, 30.0 * beyond
+    full = log_ratio(truth, one, at_least=(last, one))
+    above = log_ratio(censored, one, at_least=(last, one))
+    assert above.mean <= full.mean + 1e-9 and above.high == np.inf and np.isfinite(above.low)
+    below = log_ratio(one, censored, at_least=(one, last))
+    assert below.mean >= -full.mean - 1e-9 and below.low == -np.inf and np.isfinite(below.high)
+
+
+LAST = pd.Series(100.0, index=range(6))
+
+
+def test_runs_of_both_kinds_leave_no_bound():
+    top, bottom = pd.Series([np.nan, 10.0, 10.0]), pd.Series([10.0, np.nan, 10.0])
+    for pair in ((top, bottom), (top[:1], top[:1])):
+        found = log_ratio(*pair, at_least=(LAST, LAST))
+        assert np.isnan(found.mean) and found[1:] == (-np.inf, np.inf)
+
+
+def test_a_seed_with_neither_value_weakens_an_effect_and_is_no_evidence_of_absence():
+    """Five pairs with a ratio of about 10 show an effect, and with one more pair of nothing a weaker one."""
+    bottom = pd.Series([10.0, 9.0, 11.0, 10.0, 10.0, np.nan])
+    top = pd.Series([100.0, 100.0, 99.0, 101.0, 100.0, np.nan])
+    five = log_ratio(top[:5], bottom[:5], at_least=(LAST, LAST))
+    six = log_ratio(top, bottom, at_least=(LAST, LAST))
+    assert 0 < six.low < five.low and six.mean == pytest.approx(five.mean * 5 / 6) and six.high == np.inf
+    even = log_ratio(bottom, bottom, at_least=(LAST, LAST))
+    assert even == (0, -np.inf, np.inf)
+    never = log_ratio(
+        top, bottom.where(bottom.isna()), at_least=(LAST, LAST / 10)
+    )  # at most 10 times the steps
+    assert never.low == -np.inf and never.high == np.inf
 
 
 @given(st.floats(-3, 3), st.floats(0.1, 10))

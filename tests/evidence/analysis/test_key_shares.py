@@ -38,10 +38,12 @@ def key_table() -> pd.DataFrame:
         keys = 1000 + 1000 * context
         hit = 1 + 100 * v + 10 * seed + 40 * layer + 4 * context + (0 if head is None else 200 + 30 * head**2)
         variant, site = ("layernorm", "projection")[v], "after_norm" if head is None else "head"
-        rows.append(("gpt", variant, seed, "final", "long", context, layer, site, head, keys, hit, context))
+        key = ("gpt", variant, seed, "final", "long", context, layer, site, head, False)
+        rows.append((*key, keys, 8, hit, context))
     frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names[:-2])
     other = frame.assign(model="bert", n_unselectable=0)
-    return pd.concat([frame, other], ignore_index=True)
+    causal = frame.assign(causal=True, n_unselectable=0)
+    return pd.concat([frame, other, causal], ignore_index=True)
 
 
 def test_shares_are_means_over_contexts_seeds_and_heads():
@@ -67,7 +69,7 @@ def test_losses_over_seeds_and_their_paired_difference():
     curve = language_model.over_seeds(metrics[metrics.variant == "layernorm"], "valid_loss")
     assert list(curve.index) == [0, 1000] and curve["mean"][0] == 9.0 == curve.low[0]
     assert curve.low[1000] < curve["mean"][1000] < curve.high[1000]
-    lost = metrics[(metrics.variant == "layernorm") | (metrics.seed < 3)]
+    lost = metrics[(metrics.variant != "projection") | (metrics.seed < 3)]
     difference = language_model.paired_difference(lost, "valid_loss")
     assert sorted(difference.seed[difference.step == 1000]) == [0, 1, 2]
     assert difference.difference[difference.step == 1000].to_numpy() == pytest.approx(0.05)
@@ -146,6 +148,12 @@ def test_share_of_matrices_weighs_cells_by_their_matrices():
     share = random_keys.share_of_matrices(cells)
     exact = stats.binomtest(19, 100).proportion_ci()
     assert share == pytest.approx((19, 100 * exact.low, 100 * exact.high))
+
+
+def test_with_undecided_keys_the_share_of_matrices_is_an_upper_bound():
+    cells = pd.DataFrame({"matrices": [10, 90], "any_unselectable": [1.0, 0.1], "n_borderline": [0, 5]})
+    assert random_keys.share_of_matrices(cells, undecided=True).mean == 24
+    assert random_keys.share_of_matrices(cells.assign(n_borderline=100), undecided=True).mean == 100
 
 
 def test_variants_stand_in_the_order_of_the_legends_and_others_after_them():

@@ -4,11 +4,13 @@ import pandas as pd
 
 from layernorm_roles.evidence import claims
 
-REPRODUCED, NOT_REPRODUCED, CONFOUNDED, HOLDS, PARTIAL, DOES_NOT_HOLD, NOT_TESTED = map(str, claims.Verdict)
+REPRODUCED, PARTIAL, REVERSED, CONFOUNDED, NOT_REPRODUCED, HOLDS, DOES_NOT_HOLD, NOT_TESTED = map(
+    str, claims.Verdict
+)
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
 
 
 def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     """The verdict on the claim `name`, and the claim's row of table `claims`."""
-    row = claims.judge(tables).set_index("claim").loc[name]
+    row = pd.Series(claims.row(CLAIMS[name], tables))
     return row.verdict, row

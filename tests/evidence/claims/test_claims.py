@@ -7,8 +7,18 @@ from collections import Counter
 from pathlib import Path
 
 import pandas as pd
+import pytest
 import worlds
-from judging import CLAIMS, CONFOUNDED, HOLDS, NOT_REPRODUCED, NOT_TESTED, REPRODUCED, verdict_on
+from judging import (
+    CLAIMS,
+    CONFOUNDED,
+    DOES_NOT_HOLD,
+    HOLDS,
+    NOT_REPRODUCED,
+    NOT_TESTED,
+    REPRODUCED,
+    verdict_on,
+)
 
 from layernorm_roles import store
 from layernorm_roles.evidence import claims
@@ -75,7 +85,7 @@ def test_thresholds_stand_in_rules_alone():
 
 def test_only_claims_of_the_paper_are_reproduced_and_only_others_hold():
     tables = {
-        "majority_metrics": worlds.metrics({"layernorm": 1.0, "scale_released": 3.0, "scale": 1.0}),
+        "majority_metrics": worlds.metrics({"layernorm": 1.0, "scale_released": 3.0, "scale": 0.9}),
         "random_keys": worlds.random_keys({"none": (1.0, 0.0), "layernorm": (0.0, 0.0)}),
         "fusion": worlds.fusion({"plain": 1e-20, "residual": 0.5, "norm": 0.5, "residual_norm": 0.5}),
         "geometry": worlds.geometry(),
@@ -85,7 +95,7 @@ def test_only_claims_of_the_paper_are_reproduced_and_only_others_hold():
     paper = judged.source.str.startswith("Brody")
     words = {True: Counter(judged.verdict[paper]), False: Counter(judged.verdict[~paper])}
     assert words[True][REPRODUCED] and words[True][CONFOUNDED] and words[False][HOLDS]
-    assert not set(words[True]) - {REPRODUCED, NOT_REPRODUCED, CONFOUNDED, NOT_TESTED}
+    assert not set(words[True]) & {HOLDS, DOES_NOT_HOLD}
     assert not set(words[False]) & {REPRODUCED, NOT_REPRODUCED, CONFOUNDED}
 
 
@@ -99,5 +109,5 @@ def test_the_table_can_be_written_and_is_the_same_again(tmp_path):
     assert first.read_bytes() == second.read_bytes()
     table = store.read(first, "claims").set_index("claim")
     assert table.verdict["loss_gap"] == REPRODUCED
-    assert table.control_measured["loss_gap"] == 0  # untrained
+    assert table.control_measured["loss_gap"] == pytest.approx(0.05, abs=0.005)
     assert store.read_provenance(first)["git_commit"] == "abc"

@@ -6,14 +6,23 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.figures import registry
+from layernorm_roles.schemas import SCHEMAS
 
 OWN = "tanh"
 """A variant that is not built in."""
 
 RELEASED = {"sampling": "depth_first", "split": "rows"}
 UNIFORM = {"sampling": "uniform", "split": "partitions"}
-D8 = {"d_model": 8, "sequence_length": 50, "classes": 20, "steps": 6000, **RELEASED}
-D3 = {"d_model": 3, "sequence_length": 30, "classes": 10, "steps": 60, **RELEASED}
+D8 = {
+    "d_model": 8,
+    "learning_rate": 0.001,
+    "sequence_length": 50,
+    "classes": 20,
+    "steps": 6000,
+    **RELEASED,
+}
+D3 = {**D8, "d_model": 3, "sequence_length": 30, "classes": 10, "steps": 60}
+RATES, WIDTHS = [0.001, 0.01, 0.1], [3, 4, 8]
 SEEDS = {"layernorm": 6, "scale_released": 5, "scale": 2, "projection": 1, OWN: 2}
 
 MAJORITY = {
@@ -21,10 +30,31 @@ MAJORITY = {
     "d3": {**D3, "seeds": SEEDS},
     "d8_uniform": {**D8, **UNIFORM, "steps": 4000, "seeds": {"scale": 3, "layernorm": 2, "none": 0}},
     "mine": {**D8, **UNIFORM, "d_model": 5, "steps": 50, "seeds": {OWN: 1}},
+    "crossed": {
+        **D8,
+        "seeds": {"layernorm": 4, "scale": 3, "scale_released": 3, "layernorm_small": 3},
+    },
+    "rates": {
+        **D8,
+        "learning_rate": RATES,
+        "steps": 3000,
+        "seeds": {"layernorm": 3, "scale": 3, "scale_released": 3, OWN: 2},
+    },
+    "widths": {
+        **D8,
+        "d_model": WIDTHS,
+        "steps": 2000,
+        "seeds": {"layernorm": 3, "scale": 4, "projected_qk": 3, "projected_v": 2, "layernorm_affine": 3},
+    },
 }
+GPT = {"architecture": "gpt", "text": "words", "d_model": 8, "heads": 4}
 MODELS = {
-    "gpt": {"d_model": 8, "heads": 4, "seeds": {"layernorm": 3, "projection": 3, "layernorm_qk": 1, OWN: 2}},
-    "bert": {"d_model": 8, "heads": 4, "seeds": {"none": 2, "layernorm": 2}},
+    "gpt": {
+        **GPT,
+        "seeds": {"layernorm": 3, "projection": 3, "layernorm_qk": 1, "no_attention": 2, OWN: 2},
+    },
+    "wide": {**GPT, "d_model": 64, "seeds": {"layernorm": 3, "projection": 2, "no_attention": 3}},
+    "bert": {**GPT, "architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
 }
 RANDOM_KEYS = {"norms": ["none", "layernorm", "projection", OWN]}
 
@@ -33,32 +63,38 @@ def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
     return [(variant, seed) for variant, number in seeds.items() for seed in range(number)]
 
 
+def points(settings) -> list[tuple[int, float]]:
+    """The widths and learning rates of an experiment."""
+    return list(product(registry.several(settings["d_model"]), registry.several(settings["learning_rate"])))
+
+
 def majority_metrics(majority=MAJORITY) -> pd.DataFrame:
     """Losses fall and accuracies rise around a level that every run has for itself."""
     rng, rows = np.random.default_rng(1), []
     for experiment, settings in majority.items():
-        for variant, seed in runs(settings["seeds"]):
-            level = rng.uniform(0.3, 0.9, 4)
-            for step in np.linspace(0, settings["steps"], 5).astype(int):
-                values = level * rng.uniform(0.9, 1.1, 4)
+        for (variant, seed), point in product(runs(settings["seeds"]), points(settings)):
+            level = rng.uniform(0.3, 0.9, 6)
+            for step in np.linspace(0, settings["steps"], 6).astype(int):
+                values = level * rng.uniform(0.9, 1.1, 6)
                 angle, spread = 80 * values[3], rng.uniform(1, 9)
-                rows.append((experiment, variant, seed, step, *values[:3], angle, spread, 0.001))
-    columns = ["train_loss", "test_loss", "test_accuracy", "query_angle_mean", "query_angle_std"]
-    names = ["experiment", "variant", "seed", "step", *columns, "learning_rate"]
-    return pd.DataFrame(rows, columns=names)
+                rows.append(
+                    (experiment, variant, seed, *point, step, *values[:3], angle, spread, *values[4:], 0.001)
+                )
+    return pd.DataFrame(rows, columns=SCHEMAS["majority_metrics"].names)
 
 
 def majority_vectors(majority=MAJORITY) -> pd.DataFrame:
-    """Keys of length 0.5 to 1.5 and queries of half of it, of four classes in every run."""
+    """Keys of length 0.5 to 1.5 and queries of half of it, of four classes in every run, untrained and trained."""
     rng, rows = np.random.default_rng(2), []
     for experiment, settings in majority.items():
-        for variant, seed in runs(settings["seeds"]):
-            for kind, length in (("key", 1.0), ("query", 0.5)):
-                for token in range(4):
-                    vector = rng.standard_normal(settings["d_model"])
-                    vector *= length * rng.uniform(0.5, 1.5) / np.linalg.norm(vector)
-                    rows.append((experiment, variant, seed, token, kind, vector))
-    return pd.DataFrame(rows, columns=["experiment", "variant", "seed", "token", "kind", "vector"])
+        for (variant, seed), (width, rate), checkpoint in product(
+            runs(settings["seeds"]), points(settings), ("initial", "final")
+        ):
+            for (kind, length), token in product((("key", 1.0), ("query", 0.5)), range(4)):
+                vector = rng.standard_normal(width)
+                vector *= length * rng.uniform(0.5, 1.5) / np.linalg.norm(vector)
+                rows.append((experiment, variant, seed, width, rate, checkpoint, token, kind, vector))
+    return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
 
 
 def random_keys(norms=tuple(RANDOM_KEYS["norms"])) -> pd.DataFrame:
@@ -81,36 +117,52 @@ def random_keys_precision() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dtype", "eps", "n", "d", "matrices", *columns])
 
 
-def language_model_metrics(seeds=MODELS["gpt"]["seeds"], stream: int = 5) -> pd.DataFrame:
-    """Untrained models at loss 9, then losses between 6 and 8."""
-    rng, rows = np.random.default_rng(stream), []
-    for variant, seed in runs(seeds):
-        for step in (0, 100, 200, 300, 400):
-            losses = (9.0, 9.0) if step == 0 else rng.uniform(6, 8, 2)
-            rows.append((variant, seed, step, 10 * step, *losses, 0.01, 1.0))
-    columns = ["tokens", "train_loss", "valid_loss", "learning_rate", "seconds"]
-    return pd.DataFrame(rows, columns=["variant", "seed", "step", *columns])
+def language_model_metrics(models=MODELS) -> pd.DataFrame:
+    """Untrained models at loss 9, then losses between 6 and 8; token frequencies at 6.5 or so."""
+    rng, rows = np.random.default_rng(5), []
+    for number, (model, settings) in enumerate(models.items()):
+        for variant, seed in runs(settings["seeds"]):
+            for step in (0, 100, 200, 300, 400):
+                losses = (9.0, 9.0) if step == 0 else rng.uniform(6, 8, 2)
+                unigram = 6.5 + 0.1 * number + 0.01 * seed
+                rows.append((model, variant, seed, step, 10 * step, *losses, unigram, 0.01, 1.0))
+    return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
 
 
-def key_selectability(seeds=MODELS["gpt"]["seeds"]) -> pd.DataFrame:
+def key_selectability(models=MODELS) -> pd.DataFrame:
+    """Shares that differ in every row; in the heads also those among the keys before, which other figures show."""
     rng, rows = np.random.default_rng(6), []
-    for model, texts in (("gpt", "long"), ("gpt", "sentences"), ("bert", "sentences")):
-        for (variant, seed), checkpoint, context, layer in product(
-            runs(seeds), ("initial", "final"), range(2), (1, 2)
+    for model, settings in models.items():
+        sizes = {"before_norm": settings["d_model"], "after_norm": settings["d_model"]}
+        sizes |= dict.fromkeys(("head", "head_exact"), settings["d_model"] // settings["heads"])
+        for (variant, seed), checkpoint, texts, context, layer in product(
+            runs(settings["seeds"]), ("initial", "final"), ("long", "sentences"), range(2), (1, 2)
         ):
-            sites = {"before_norm": [None], "after_norm": [None], "head": [0, 1]}
-            if variant == "layernorm_qk":
-                sites["head_exact"] = [0, 1]
-            for site, heads in sites.items():
-                for head in heads:
+            for site, d in sizes.items():
+                if site == "head_exact" and variant != "layernorm_qk":
+                    continue
+                in_head = site.startswith("head")
+                for head, causal in product((0, 1) if in_head else (None,), (False, True)[: 1 + in_head]):
                     n = 900 + 10 * context
-                    hit = int(rng.integers(0, n))
-                    rows.append(
-                        (model, variant, seed, checkpoint, texts, context, layer, site, head, n, hit, 0)
-                    )
-    columns = ["model", "variant", "seed", "checkpoint", "texts", "context", "layer", "site", "head"]
-    frame = pd.DataFrame(rows, columns=[*columns, "n_keys", "n_unselectable", "n_borderline"])
-    return frame.assign(min_margin=0.1, max_residual=0.1)
+                    place = (model, variant, seed, checkpoint, texts, context, layer, site, head, causal)
+                    rows.append((*place, n, d, int(rng.integers(0, n)), 0, 0.1, 0.1))
+    return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
+
+
+def claims() -> pd.DataFrame:
+    """A ratio three times as large as none, where the source has nine times; a difference beyond it; no number."""
+    columns = ["claim", "measured", "ci_low", "ci_high", "reported"]
+    columns += ["control_measured", "control_low", "control_high", "verdict", "also_passed_by"]
+    nothing = (np.nan,) * 3
+    rows = [
+        ("faster", 3.0, 9**0.25, np.inf, 9.0, 1.0, 1 / 9, 9.0, "partial", None),
+        ("accurate", 4.0, -8.0, 12.0, 8.0, *nothing, "not tested", None),
+        ("parallel", 100.0, 90.0, 110.0, 20.0, *nothing, "reproduced", "untrained models"),
+        ("geometry", 1e-15, 1e-16, 1e-14, None, *nothing, "holds", None),
+        ("loss_gap", *nothing, 0.05, *nothing, "not tested", None),
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.reindex(columns=SCHEMAS["claims"].names)
 
 
 def geometry() -> pd.DataFrame:
@@ -184,6 +236,30 @@ def placement_gradients() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def placement_scales() -> pd.DataFrame:
+    rng, rows = np.random.default_rng(14), []
+    for kind, depth, rate, warmup, seed, step in product(
+        ("pre", "post"), (2, 6), (0.001, 0.003), (0, 50), (0, 1), (0, 40)
+    ):
+        for layer, part in product(range(1, depth + 1), ("attention", "feed_forward")):
+            lost = (kind, rate, seed, step) == ("post", 0.003, 1, 40)
+            sizes = (np.inf, np.inf) if lost else 10 ** rng.uniform(-1, 1, 2)
+            rows.append((kind, depth, rate, warmup, seed, step, layer, part, *sizes))
+    columns = ["placement", "depth", "learning_rate", "warmup", "seed", "step", "layer", "part"]
+    return pd.DataFrame(rows, columns=[*columns, "input_rms", "stream_rms"])
+
+
+def untrained_gradients() -> pd.DataFrame:
+    rng, rows = np.random.default_rng(15), []
+    for kind, residual, depth, seed in product(("pre", "post", "none"), (True, False), (2, 4), (0, 1, 2)):
+        for layer in range(1, depth + 1):
+            lost = (kind, residual, depth, seed, layer) == ("none", False, 4, 1, 1)
+            norm = 0.0 if lost else 10 ** rng.uniform(-3, 1)
+            rows.append((kind, residual, depth, seed, layer, norm))
+    columns = ["placement", "residual", "depth", "seed", "layer", "gradient_norm"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def batch_dependence() -> pd.DataFrame:
     rng, rows = np.random.default_rng(12), []
     for norm, size, seed in product(("layernorm", "batchnorm"), (2, 4, 8), (0, 1, 2)):
@@ -207,9 +283,9 @@ def score_scale() -> pd.DataFrame:
 
 def worked_numbers() -> pd.DataFrame:
     verdicts = {
-        "beta": ["right", "right", "follows"],
-        "gamma": ["not right", "right"],
-        "alpha": ["not right"] * 2,
+        "beta": ["right", "rounding", "hedged", "carried"],
+        "gamma": ["wrong", "right"],
+        "alpha": ["wrong"] * 2,
     }
     line = {"gamma": count(10), "beta": count(20), "alpha": count(30)}
     rows = []
@@ -217,9 +293,10 @@ def worked_numbers() -> pd.DataFrame:
         for number, verdict in enumerate(names):
             stated = f"{1.5 * len(rows) - 2:.1f}"
             name = f"query, key and value [{number}]"
-            rows.append((example, next(line[example]), name, stated, 0.9 * len(rows), None, 0.05, verdict))
-    columns = ["example", "line", "quantity", "stated", "recomputed", "from_stated", "tolerance", "verdict"]
-    return pd.DataFrame(rows, columns=columns)
+            recomputed = 0.9 * len(rows) + 0.1
+            hedged = verdict == "hedged"
+            rows.append((example, next(line[example]), name, stated, recomputed, None, 0.05, hedged, verdict))
+    return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
 
 
 def durations() -> pd.DataFrame:
@@ -227,24 +304,21 @@ def durations() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rule", "jobs", "wall_minutes", "largest_memory_mb"])
 
 
-def tables(majority=MAJORITY) -> dict[str, pd.DataFrame]:
-    """Every table that a figure needs, by name."""
-    made = {name: globals()[name]() for name in TABLES if not name.startswith("majority")}
-    bert = language_model_metrics(MODELS["bert"]["seeds"], stream=14)
-    return made | {
-        "bert_metrics": bert,
-        "majority_metrics": majority_metrics(majority),
-        "majority_vectors": majority_vectors(majority),
-    }
+def table(name: str, majority=MAJORITY) -> pd.DataFrame:
+    """One table of the world, as its maker above makes it."""
+    return globals()[name](majority) if name.startswith("majority") else globals()[name]()
+
+
+def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame]:
+    """The tables that a figure is drawn from, by name."""
+    return {name: table(name, majority) for name in figure.tables}
 
 
 def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
     return registry.figures(majority, MODELS, RANDOM_KEYS) | {"durations": registry.DURATIONS}
 
 
-TABLES = sorted({table for figure in figures().values() for table in figure.tables} - {"bert_metrics"})
-
-
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
     """The figure called `name` from the world's tables, some of them replaced."""
-    return registry.draw(figures(majority)[name], tables(majority) | changed)
+    figure = figures(majority)[name]
+    return registry.draw(figure, tables(figure, majority) | changed)

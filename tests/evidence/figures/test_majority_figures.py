@@ -26,13 +26,15 @@ def curve(axes, variant):
     """The line of a variant's mean."""
     colour = colours.palette([worlds.OWN])[variant]
     lines = [line for line in axes.lines if line.get_color() == colour and line.get_linewidth() > 1]
-    (line,) = [line for line in lines if line.get_linestyle() == "-"]
+    (line,) = [line for line in lines if line.get_marker() in ("None", "o")]
     return line
 
 
-def diamonds(axes):
+def diamonds(axes, within=True):
+    """Colour and place of the paper's values within the axes, or of those right of them."""
     points = [line for line in axes.lines if line.get_marker() == "D"]
-    return sorted((line.get_markeredgecolor(), *map(float, line.get_xydata()[0])) for line in points)
+    chosen = [line for line in points if (line.get_transform() == axes.transData) == within]
+    return sorted((line.get_markeredgecolor(), *map(float, line.get_xydata()[0])) for line in chosen)
 
 
 def labels(figure):
@@ -61,17 +63,38 @@ def test_the_paper_s_figures_show_its_two_variants(name, column):
     ]
 
 
+def paper_angles(*steps):
+    return sorted(
+        (colours.COLOURS[variant], step, float(reported()["majority"][variant]["query_angle_mean"][step]))
+        for variant in ("layernorm", "scale_released")
+        for step in steps
+    )
+
+
 def test_the_paper_s_values_are_where_the_paper_has_them():
     (axes,) = worlds.draw("figure_2b").axes
-    expected = sorted(
-        (colours.COLOURS[variant], float(step), float(value))
-        for variant in ("layernorm", "scale_released")
-        for step, value in reported()["majority"][variant]["query_angle_mean"].items()
-        if step <= 8000
-    )
-    assert len(expected) == 4
-    assert diamonds(axes) == expected
-    assert axes.get_xlim()[1] >= 8000  # beyond the last step, 6000
+    assert diamonds(axes) == paper_angles(4000)
+    assert axes.get_xlim() == (0, 6000)
+
+
+def test_the_paper_s_values_after_the_last_step_stand_right_of_the_axes_with_their_step():
+    figure = worlds.draw("figure_2b")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    beyond = diamonds(axes, within=False)
+    assert [(colour, y) for colour, _, y in beyond] == [(c, y) for c, _, y in paper_angles(8000)]
+    marks = [
+        line for line in axes.lines if line.get_marker() == "D" and line.get_transform() != axes.transData
+    ]
+    assert all(line.get_window_extent().x0 > axes.bbox.x1 + 10 for line in marks)
+    assert "8,000" in [text.get_text() for text in axes.texts]
+    longer = {"d8": worlds.MAJORITY["d8"] | {"steps": 10_000}}
+    (axes,) = worlds.draw("figure_2b", longer).axes
+    assert diamonds(axes) == paper_angles(4000, 8000)
+    assert [(c, y) for c, _, y in diamonds(axes, within=False)] == [
+        (c, y) for c, _, y in paper_angles(17_000)
+    ]
+    assert "17,000" in [text.get_text() for text in axes.texts]
 
 
 def test_the_paper_s_values_belong_to_its_setting():
@@ -133,12 +156,12 @@ def test_few_seeds_show_every_run_and_many_a_band():
 def test_bands_are_intervals_of_the_mean():
     (axes,) = worlds.draw("figure_3").axes
     metrics = worlds.majority_metrics()
-    rows = metrics[(metrics.experiment == "d8") & (metrics.variant == "layernorm") & (metrics.step == 3000)]
+    rows = metrics[(metrics.experiment == "d8") & (metrics.variant == "layernorm") & (metrics.step == 3600)]
     half = (
         2.5706 * rows.test_accuracy.std(ddof=1) / np.sqrt(6)
     )  # Student's 97.5 % quantile, 5 degrees of freedom
     vertices = axes.collections[0].get_paths()[0].vertices
-    at = sorted(set(vertices[vertices[:, 0] == 3000][:, 1]))
+    at = sorted(set(vertices[vertices[:, 0] == 3600][:, 1]))
     mean = rows.test_accuracy.mean()
     np.testing.assert_allclose(at, [mean - half, mean + half], rtol=1e-4)
 
@@ -161,6 +184,23 @@ def test_samplings_are_labelled_and_hold_the_steps_and_variants_of_both():
     assert [label.split(",")[0] for label in labels(figure)[:2]] == ["LayerNorm", "scaling only"]
 
 
+def test_attention_shows_the_spread_of_scores_and_the_share_of_the_classes():
+    left, right = worlds.draw("majority_d8_attention").axes
+    for axes, column in ((left, "score_std"), (right, "attention_share")):
+        for variant in worlds.SEEDS:
+            expected = means("d8", variant, column)
+            np.testing.assert_allclose(curve(axes, variant).get_ydata(), expected, rtol=1e-12)
+    assert "standard deviation" in left.get_ylabel() and "perplexity" in right.get_ylabel()
+    assert left.get_ylim()[0] == 0
+
+
+def test_lines_that_may_coincide_have_different_strokes():
+    strokes = [
+        colours.STROKES.get(name) for name in ("layernorm", "projected_qk", "projected_v", "projection")
+    ]
+    assert len({str(stroke) for stroke in strokes}) == 4
+
+
 def test_an_experiment_without_runs_is_named():
     metrics = worlds.majority_metrics({"d3": worlds.MAJORITY["d3"]})
     with pytest.raises(ValueError, match="d8"):
@@ -172,43 +212,53 @@ def triangles_and_dots(axes):
     return [np.column_stack(scatter._offsets3d) for scatter in axes.collections[1:]]
 
 
-def vectors(experiment, variant, kind):
+def vectors(experiment, variant, kind, checkpoint="final"):
     table = worlds.majority_vectors()
     rows = table[(table.experiment == experiment) & (table.variant == variant) & (table.kind == kind)]
-    return np.stack(rows.vector.to_numpy())
+    return np.stack(rows.vector[rows.checkpoint == checkpoint].to_numpy())
 
 
 @pytest.mark.parametrize(("name", "variant"), [("figure_1a", "scale_released"), ("figure_1b", "layernorm")])
-def test_keys_and_queries_are_drawn_as_they_are(name, variant):
+def test_trained_keys_and_queries_are_drawn_as_they_are(name, variant):
     figure = worlds.draw(name)
-    (axes,) = figure.axes
+    axes, _ = figure.axes
     keys, queries = triangles_and_dots(axes)
     np.testing.assert_allclose(keys, vectors("d3", variant, "key"))
     np.testing.assert_allclose(queries, vectors("d3", variant, "query"))
     assert labels(figure) == ["keys", "queries", "ones vector", "plane orthogonal to it"]
     assert [axes.get_xlabel(), axes.get_ylabel(), axes.get_zlabel()] == ["$x_1$", "$x_2$", "$x_3$"]
-    length = {
-        kind: np.median(np.linalg.norm(vectors("d3", variant, kind), axis=1)) for kind in ("key", "query")
-    }
-    assert f"keys {length['key']:.2g}, queries {length['query']:.2g}" in axes.get_title()
+
+
+def test_the_strip_shows_every_length_on_a_logarithmic_axis():
+    _, strip = worlds.draw("figure_1b").axes
+    assert strip.get_xscale() == "log" and strip.get_xlabel() == "length"
+    rows = [tick.get_text() for tick in strip.get_yticklabels()]
+    assert rows == ["queries", "keys"]
+    for points, kind in zip(strip.collections, ("query", "key"), strict=True):
+        lengths = np.linalg.norm(vectors("d3", "layernorm", kind), axis=1)
+        x, y = np.array(points.get_offsets()).T
+        np.testing.assert_allclose(x, lengths)
+        assert set(y) == {rows.index({"query": "queries", "key": "keys"}[kind])}
 
 
 def test_what_is_outside_the_box_is_counted_or_shortened():
     table = worlds.majority_vectors()
-    first = table.index[(table.experiment == "d3") & (table.variant == "layernorm") & (table.token == 0)]
+    chosen = (table.experiment == "d3") & (table.variant == "layernorm") & (table.checkpoint == "final")
+    first = table.index[chosen & (table.token == 0)]
     key, query = (first[table.kind[first] == kind][0] for kind in ("key", "query"))
     table.at[key, "vector"] = np.array([0.0, 5.0, 0.0])
     table.at[query, "vector"] = np.array([0.0, 3.0, -6.0])
     figure = worlds.draw("figure_1b", majority_vectors=table)
-    (axes,) = figure.axes
+    axes, strip = figure.axes
     keys, queries, shortened = triangles_and_dots(axes)
     assert "1 keys outside the box" in axes.get_title()
     assert len(keys) == 6 * 4 - 1 and len(queries) == 6 * 4 - 1
     np.testing.assert_allclose(shortened, [[0, 0.95, -1.9]])
     assert "queries, shortened" in labels(figure)
+    assert max(strip.collections[0].get_offsets()[:, 0]) == pytest.approx(np.hypot(3, 6))
 
 
 def test_every_variant_of_the_experiment_has_a_panel():
     figure = worlds.draw("majority_d3_vectors")
-    names = [axes.get_title().split(" (")[0] for axes in figure.axes]
+    names = [axes.get_title().split(" (")[0] for axes in figure.axes[::2]]
     assert names == ["LayerNorm", "projection only", "scaling only", "scaling only, as released", "tanh"]

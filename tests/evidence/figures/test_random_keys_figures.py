@@ -1,6 +1,7 @@
 import figure_worlds as worlds
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 
@@ -65,28 +66,48 @@ def test_simulated_and_exact_are_not_exchanged():
     np.testing.assert_allclose(heat(below), grid(z, none))
 
 
+SETTINGS = [(0.0, "float32"), (0.0, "float64"), (1e-5, "float32"), (1e-5, "float64")]
+
+
 def test_precision_shows_every_setting_and_titles_every_panel():
     figure = worlds.draw("figure_random_keys_precision")
-    assert [axes.get_title() for axes in figure.axes] == ["d = 3", "n = 4 to 30 together", "d = 3"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        "unselectable by n, d = 3",
+        "unselectable by d, n = 4 to 30",
+        "undecided by n, d = 3",
+    ]
     assert [axes.get_xlabel() for axes in figure.axes] == ["keys n", "dimension d", "keys n"]
+    assert all("%" in axes.get_ylabel() for axes in figure.axes)
     table = worlds.random_keys_precision()
-    expected = {"any": [], "all": [], "borderline": []}
-    for _, part in table.groupby(["dtype", "eps"]):
+    for number, (eps, dtype) in enumerate(SETTINGS):
+        part = table[(table.eps == eps) & (table.dtype == dtype)]
         small = part[part.d == 3].sort_values("n")
-        expected["any"].append(small.any_unselectable.to_numpy())
-        expected["all"].append(part.groupby("d").any_unselectable.mean().to_numpy())
-        expected["borderline"].append((small.n_borderline / (small.n * small.matrices)).to_numpy())
-    for axes, lines in zip(figure.axes, expected.values(), strict=True):
-        np.testing.assert_allclose([line.get_ydata() for line in axes.lines], lines)
+        expected = (
+            100 * small.any_unselectable,
+            100 * part.groupby("d").any_unselectable.mean(),
+            100 * small.n_borderline / (small.n * small.matrices),
+        )
+        for axes, values in zip(figure.axes, expected, strict=True):
+            np.testing.assert_allclose(axes.lines[number].get_ydata(), values)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "float64, ε = 0",
-        "float64, ε = 1e-05",
-        "float32, ε = 0",
-        "float32, ε = 1e-05",
+        f"{dtype}, ε = {eps:g}" for eps, dtype in SETTINGS
     ]
 
 
-def test_lines_that_coincide_are_both_seen():
-    (axes, *_) = worlds.draw("figure_random_keys_precision").axes
-    looks = {(line.get_linewidth(), line.get_linestyle()) for line in axes.lines}
-    assert looks == {(4.0, "-"), (1.1, "--")}
+def test_neighbouring_numbers_of_keys_are_pooled_with_their_matrices():
+    rows = worlds.random_keys_precision()
+    many = [rows[rows.n == 4].assign(n=n, any_unselectable=n / 100, matrices=n) for n in range(10, 34)]
+    (axes, *_) = worlds.draw("figure_random_keys_precision", random_keys_precision=pd.concat(many)).axes
+    line = axes.lines[0]
+    assert len(line.get_xdata()) == 10
+    first = np.arange(10, 13)  # 24 numbers in ten groups: the first four have three
+    assert line.get_ydata()[0] == pytest.approx((first**2).sum() / first.sum())
+    assert abs(line.get_xdata()[0] - 11) < 1.5
+
+
+def test_settings_with_equal_values_stand_side_by_side():
+    table = worlds.random_keys_precision().assign(any_unselectable=0.0, n_borderline=0)
+    for axes in worlds.draw("figure_random_keys_precision", random_keys_precision=table).axes:
+        places = np.concatenate([line.get_xdata() for line in axes.lines])
+        assert len(np.unique(places.round(9))) == len(places)
+        assert axes.get_ylim()[0] < 0

@@ -125,46 +125,118 @@ def test_the_cloud_keeps_its_points_axes_and_colours():
     assert any("rank" in axes.get_ylabel() for axes in figure.axes)
 
 
-def test_placement_is_above_token_frequencies_on_equal_tokens():
+def line_of(axes, colour, style="-"):
+    """The line of a colour and a line style, or None; a line of one point counts too."""
+    found = [
+        line
+        for line in axes.lines
+        if to_hex(line.get_color()) == to_hex(colour)
+        and line.get_linestyle() == style
+        and len(line.get_xdata())
+    ]
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+def test_placement_s_final_losses_are_above_token_frequencies_at_every_rate():
     figure = worlds.draw("statement_placement")
     table = worlds.placement()
-    for axes, (rate, depth) in zip(
-        figure.axes, [(r, d) for r in (0.001, 0.003) for d in (2, 6)], strict=True
-    ):
+    end = table[table.step >= 36]  # the last tenth
+    end = end.assign(gain=end.train_loss - end.unigram_loss)
+    for axes, depth in zip(figure.axes[:2], (2, 6), strict=True):
+        assert axes.get_title() == f"{depth} layers" and axes.get_xlabel() == "learning rate"
         for kind, (_, colour) in placement.PLACEMENTS.items():
             for warmup, style in ((0, "-"), (50, "--")):
-                part = table[(table.learning_rate == rate) & (table.depth == depth)]
-                part = part[(part.placement == kind) & (part.warmup == warmup)]
-                gain = (part.train_loss - part.unigram_loss).groupby(part.step // 2).mean()
+                part = end[(end.placement == kind) & (end.warmup == warmup) & (end.depth == depth)]
+                expected = part.groupby("learning_rate").gain.mean()
                 (line,) = lines(axes, colour, style)
-                np.testing.assert_allclose(line.get_ydata(), gain)
-    assert figure.axes[0].get_title() == "2 layers" and figure.axes[1].get_title() == "6 layers"
-    assert "learning rate 0.003" in figure.axes[2].get_ylabel() and "nats" in figure.axes[2].get_ylabel()
+                np.testing.assert_allclose(line.get_xdata(), expected.index)
+                np.testing.assert_allclose(line.get_ydata(), expected)
+                low, high = axes.get_ylim()
+                assert low < expected.min() and expected.max() < high
+    assert "nats" in figure.axes[0].get_ylabel()
 
 
-def test_placement_counts_runs_that_did_not_train():
+def test_placement_s_curves_are_those_of_the_best_rate():
+    figure = worlds.draw("statement_placement")
+    table = worlds.placement()
+    table = table.assign(gain=table.train_loss - table.unigram_loss)
+    for axes, depth in zip(figure.axes[2:], (2, 6), strict=True):
+        for kind, (_, colour) in placement.PLACEMENTS.items():
+            for warmup, style in ((0, "-"), (50, "--")):
+                part = table[(table.depth == depth) & (table.placement == kind) & (table.warmup == warmup)]
+                ends = part[part.step >= 36].groupby("learning_rate").gain.mean()
+                part = part[part.learning_rate == ends.idxmin()]
+                (line,) = lines(axes, colour, style)
+                np.testing.assert_allclose(line.get_ydata(), part.gain.groupby(part.step // 2).mean())
+
+
+def test_placement_counts_runs_that_did_not_train_and_draws_no_diverged_one():
     table = worlds.placement()
     table["status"] = np.where(table.placement == "post", "stuck", "trained")
-    table.loc[(table.placement == "post") & (table.seed == 1), "status"] = "diverged"
+    lost = (table.placement == "post") & (table.seed == 1)
+    table.loc[lost, ["status", "train_loss"]] = "diverged", np.inf
     figure = worlds.draw("statement_placement", placement=table)
-    assert figure.axes[0].texts[0].get_text() == "post-norm: 2 of 4 diverged\npost-norm: 2 of 4 stuck"
+    assert figure.axes[0].texts[0].get_text() == "post-norm: 4 of 8 diverged\npost-norm: 4 of 8 stuck"
+    (line,) = lines(figure.axes[0], placement.PLACEMENTS["post"][1])
+    assert np.isfinite(line.get_ydata()).all()
 
 
 def test_gradients_are_geometric_means_of_finite_ones_by_layer():
     figure = worlds.draw("statement_placement_gradients")
     table = worlds.placement_gradients()
-    table = table[(table.learning_rate == 0.001) & (table.warmup == 0)]
-    places = [(step, depth) for step in (0, 20, 30) for depth in (2, 6)]
-    for axes, (step, depth) in zip(figure.axes, places, strict=True):
+    table = table[(table.warmup == 0) & np.isfinite(table.gradient_norm)]
+    for column, depth in enumerate((2, 6)):
+        above, below = figure.axes[column], figure.axes[2 + column]
         for kind, (_, colour) in placement.PLACEMENTS.items():
-            part = table[(table.step == step) & (table.depth == depth) & (table.placement == kind)]
-            part = part[np.isfinite(part.gradient_norm)]
-            expected = np.exp(np.log(part.gradient_norm).groupby(part.layer).mean())
-            (line,) = lines(axes, colour)
+            part = table[(table.depth == depth) & (table.placement == kind)]
+            first = part[(part.step == 0) & (part.learning_rate == 0.001)]
+            (line,) = lines(above, colour)
+            expected = np.exp(np.log(first.gradient_norm).groupby(first.layer).mean())
             np.testing.assert_allclose(line.get_ydata(), expected)
             np.testing.assert_array_equal(line.get_xdata(), expected.index)
+            for rate, style in ((0.001, "-"), (0.003, "--")):
+                training = part[(part.step > 0) & (part.learning_rate == rate)]
+                (line,) = lines(below, colour, style)
+                expected = np.exp(np.log(training.gradient_norm).groupby(training.layer).mean())
+                np.testing.assert_allclose(line.get_ydata(), expected)
     assert "at initialisation" in figure.axes[0].get_ylabel()
-    assert "learning rate 0.001, no warm-up" in figure.legends[0].get_title().get_text()
+    assert "no warm-up" in figure.legends[0].get_title().get_text()
+
+
+def test_scales_are_of_the_deepest_networks_part_by_part():
+    figure = worlds.draw("statement_placement_scales")
+    table = worlds.placement_scales()
+    table = table[(table.depth == 6) & (table.warmup == 0)]
+    panels = [(column, step) for column in ("input_rms", "stream_rms") for step in (0, 40)]
+    for axes, (column, step) in zip(figure.axes, panels, strict=True):
+        for kind, (_, colour) in placement.PLACEMENTS.items():
+            for rate, style in ((0.001, "-"), (0.003, "--")):
+                part = table[(table.placement == kind) & (table.learning_rate == rate) & (table.step == step)]
+                part = part[np.isfinite(part[column])]
+                line = line_of(axes, colour, style)
+                if step == 0 and rate == 0.003:
+                    assert line is None  # all rates start alike
+                    continue
+                order = part.layer + 0.5 * (part.part == "feed_forward")
+                expected = np.exp(np.log(part[column]).groupby(order).mean())
+                np.testing.assert_allclose(line.get_ydata(), expected)
+                assert list(line.get_xdata())[:3] == [1.0, 1.5, 2.0]
+    assert "6 layers, no warm-up" in figure.legends[0].get_title().get_text()
+
+
+def test_untrained_gradients_are_those_of_the_first_layer_with_and_without_residuals():
+    figure = worlds.draw("statement_untrained_gradients")
+    table = worlds.untrained_gradients()
+    table = table[(table.layer == 1) & (table.gradient_norm > 0)]
+    for axes, (kind, (label, colour)) in zip(figure.axes, placement.UNTRAINED.items(), strict=True):
+        assert axes.get_title() == label
+        for residual, style in ((True, "-"), (False, "--")):
+            part = table[(table.placement == kind) & (table.residual == residual)]
+            (line,) = lines(axes, colour, style)
+            expected = np.exp(np.log(part.gradient_norm).groupby(part.depth).mean())
+            np.testing.assert_allclose(line.get_ydata(), expected)
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
 
 
 def test_batch_dependence_has_a_panel_for_each_effect():
@@ -203,16 +275,17 @@ def test_score_scale_parts_divided_from_not_divided_and_trained_from_random():
 def test_worked_numbers_counts_verdicts_in_the_order_of_the_notes():
     left, right = worlds.draw("statement_worked_numbers").axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["gamma", "beta", "alpha"]
-    widths = np.array([bar.get_width() for bar in left.patches]).reshape(3, 3)  # verdicts, examples
-    np.testing.assert_array_equal(widths, [[1, 2, 0], [0, 1, 0], [1, 0, 2]])
+    widths = np.array([bar.get_width() for bar in left.patches]).reshape(5, 3)  # verdicts, examples
+    np.testing.assert_array_equal(widths, [[1, 1, 0], [0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 0, 2]])
     table = worlds.worked_numbers()
-    wrong = table[table.verdict == "not right"]
-    stated, recomputed = (line.get_xdata() for line in right.lines)
-    np.testing.assert_allclose(stated, wrong.stated.astype(float))
-    np.testing.assert_allclose(recomputed, wrong.recomputed)
+    shown = table[table.verdict.isin(["wrong", "hedged"])]
+    (points,) = (found for found in right.collections if len(found.get_offsets()) == len(shown))
+    x, y = np.asarray(points.get_offsets()).T
+    np.testing.assert_allclose(x, 100 * (shown.stated.astype(float) / shown.recomputed - 1))
+    np.testing.assert_array_equal(y, range(len(shown)))
     low, high = right.get_xlim()
-    assert low < min(*stated, *recomputed) and max(*stated, *recomputed) < high
-    assert right.get_yticklabels()[0].get_text() == "query [0], line 10"
+    assert low < min(x) and max(x) < high
+    assert right.get_yticklabels()[0].get_text() == "query [2], line 22: 1.0 for 1.9"
 
 
 def test_durations_has_the_longest_rule_on_top():

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny_world import claims
 
 from layernorm_roles import store
-from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.page import readme
 
 ROOT = Path(__file__).parents[3]
@@ -15,18 +15,25 @@ KEPT = ROOT / "results/published/parquet/claims.parquet"
 needs_claims = pytest.mark.skipif(not KEPT.exists(), reason="results/published has no claims yet")
 
 
-def test_the_table_has_a_row_for_each_claim_with_the_control_beside_the_measurement():
-    table = claims()
-    table.loc[0, "statement"] = "a | b"
-    lines = readme.verdicts(table).splitlines()
-    assert len(lines) == 2 + len(CLAIMS)
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {6}
-    assert lines[0] == "| Claim | Reported | Measured, 95 % interval | Control, 95 % interval | Verdict |"
-    assert (
-        lines[2] == "| a \\| b | 3 times the steps | 3.25× [2.50, 4.00] | 1.12× [−0.875, 1.38] | reproduced |"
-    )
-    untested = next(line for line in lines if line.endswith("not tested |"))
-    assert "| – | – | not tested |" in untested
+def test_the_table_has_a_row_for_each_claim_that_carries_the_findings():
+    table = claims().set_index("claim", drop=False)
+    table.loc["faster", "statement"] = "a | b"
+    table.loc["faster", ["verdict", "also_passed_by"]] = "reproduced", "untrained models"
+    table.loc["heads", ["reported", "also_passed_by", "verdict"]] = np.nan, None, "partial"
+    lines = readme.verdicts(table.reset_index(drop=True)).splitlines()
+    assert len(lines) == 2 + len(readme.CARRYING) == 12
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {9}
+    faster = [cell.strip() for cell in re.split(r"(?<!\\)\|", lines[2])[1:-1]]
+    assert faster[0] == "a \\| b" and faster[2] == "3.25× [2.50, 4.00]"
+    assert faster[4].startswith("1.12× [−0.875, 1.38] (scale")
+    size = np.log([3.25, 2.5, 4]) / np.log(6.5) * 100
+    assert faster[5:] == [
+        "3",
+        "{:.0f}\u00a0% [{:.0f}, {:.0f}]".format(*size),
+        "reproduced; untrained models pass too",
+    ]
+    heads = lines[2 + readme.CARRYING.index("heads")]
+    assert heads.endswith("| – | partial |"), "a claim whose source reports no number has no relative effect"
 
 
 def test_the_made_parts_replace_what_stands_between_their_markers(tmp_path):

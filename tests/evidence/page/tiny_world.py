@@ -54,7 +54,9 @@ def vectors() -> pd.DataFrame:
             points = random.standard_normal((10, size)) * (3 if kind == "query" else 1)
             if kind == "key" and variant == "layernorm":
                 points -= points.mean(axis=1, keepdims=True)
-            rows += [(experiment, variant, seed, token, kind, point) for token, point in enumerate(points)]
+            run = (experiment, variant, seed, size, 0.001)
+            rows += [(*run, "final", token, kind, point) for token, point in enumerate(points)]
+            rows += [(*run, "initial", token, kind, 0 * point) for token, point in enumerate(points)]
     return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
 
 
@@ -80,10 +82,12 @@ def claims() -> pd.DataFrame:
             "measured": 3.25,
             "ci_low": 2.5,
             "ci_high": 4.0,
+            "reported": 6.5,
             "control": claim.control,
             "control_measured": 1.125,
             "control_low": -0.875,
             "control_high": 1.375,
+            "also_passed_by": "untrained models" if verdict == Verdict.REPRODUCED else None,
             "n_seeds": 3,
             "verdict": str(verdict),
             "reason": f"It is so {HOSTILE} & \"quoted\" 'too'.",
@@ -91,7 +95,7 @@ def claims() -> pd.DataFrame:
         }
         for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)
     )
-    numbers = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
+    numbers = ["measured", "reported", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
     frame.loc[frame.verdict == Verdict.NOT_TESTED, numbers] = np.nan
     return frame
 
@@ -99,7 +103,8 @@ def claims() -> pd.DataFrame:
 def settings() -> dict:
     """One experiment in three dimensions whose name tries to become markup in the captions."""
     experiment = {
-        "d_model": 3,
+        "d_model": [3],
+        "learning_rate": [0.001],
         "sampling": "uniform",
         "split": "rows",
         "sequence_length": 30,

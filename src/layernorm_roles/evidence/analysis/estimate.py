@@ -11,8 +11,6 @@ import pandas as pd
 from jaxtyping import Shaped
 from scipy import stats
 
-from layernorm_roles.random_streams import Stream, generator
-
 Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
 
 
@@ -24,19 +22,6 @@ def t_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
         return mean, mean
     half = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return mean - half, mean + half
-
-
-def bootstrap_interval(values: Values, level: float = 0.95, resamples: int = 10_000) -> tuple[float, float]:
-    """Ends of the percentile bootstrap's interval for the mean, NaN for fewer than two values.
-
-    The resamples come from a fixed seed, so that equal values have equal intervals.
-    """
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2:
-        return np.nan, np.nan
-    draws = generator(Stream.BOOTSTRAP).choice(values, size=(resamples, len(values)))
-    low, high = np.quantile(draws.mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 class Estimate(NamedTuple):
@@ -71,6 +56,36 @@ class Estimate(NamedTuple):
     def __format__(self, form: str) -> str:
         """The text "mean [low, high]" with every number in the format `form`."""
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+def log_ratio(
+    numerator: pd.Series,
+    denominator: pd.Series,
+    at_least: tuple[pd.Series, pd.Series],
+) -> Estimate:
+    """Mean and interval of log(numerator / denominator), over the seeds that both series have as their index.
+
+    A missing value is one that was not reached; `at_least` says for both series what it is at least. That stands in
+    for the missing value, and the mean becomes a bound: no less than the one given, with an infinite upper end, if
+    values of the numerator are missing; no more, with an infinite lower end, if values of the denominator are. If there
+    are seeds of either kind, or no seed with a value at all, the mean is NaN and both ends are infinite.
+
+    A seed that has neither value says nothing. It counts as no difference where that weakens an effect, and is no
+    evidence for the absence of one: an end of the interval that does not exclude a ratio of 1 is infinite.
+    """
+    seeds = numerator.index.intersection(denominator.index)
+    top, bottom = numerator[seeds], denominator[seeds]
+    neither = top.isna() & bottom.isna()
+    top_open, bottom_open = (top.isna() & ~neither).any(), (bottom.isna() & ~neither).any()
+    if neither.all() or (top_open and bottom_open):
+        return Estimate(np.nan, -np.inf, np.inf)
+    logarithms = np.log(top.fillna(at_least[0][seeds]) / bottom.fillna(at_least[1][seeds]))
+    mean, low, high = Estimate.of(logarithms.mask(neither, 0.0))
+    return Estimate(
+        mean,
+        -np.inf if bottom_open or (neither.any() and low <= 0) else low,
+        np.inf if top_open or (neither.any() and high >= 0) else high,
+    )
 
 
 def power_law(x: str, y: str, table: pd.DataFrame) -> Estimate:

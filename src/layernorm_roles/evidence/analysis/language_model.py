@@ -1,11 +1,15 @@
-"""Numbers of the language models: losses over seeds, shares of unselectable keys, tokens and sentences."""
+"""Numbers of the language models: losses over seeds, baselines, shares of unselectable keys, tokens and sentences."""
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
-from layernorm_roles.evidence.analysis.estimate import t_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, t_interval
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
 PAPER_VARIANTS = ("layernorm", "projection")
 """The two models that the paper compares: with scaling, without scaling."""
@@ -29,11 +33,99 @@ def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
 def paired_difference(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
     """`column` of projection minus that of layernorm, at each step and for each seed that both variants have.
 
-    Columns step, seed, difference.
+    `metrics` holds the losses of a single model. Columns step, seed, difference.
     """
     both = metrics[metrics.variant.isin(["projection", "layernorm"])]
     values = both.pivot(index=["step", "seed"], columns="variant", values=column).dropna()
     return (values["projection"] - values["layernorm"]).rename("difference").reset_index()
+
+
+def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
+    """`column` of table language_model_metrics at the last step of `model`: a row a seed, a column a variant.
+
+    The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
+    """
+    losses = metrics[metrics.model == model]
+    return losses[losses.step == losses.step.max()].pivot(index="seed", columns="variant", values=column)
+
+
+def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
+    """By how many nats per token attention lowers the final validation loss of a variant, one value a seed.
+
+    That is the loss of the model whose layers have no attention minus the loss of `variant`, of equal seeds; empty
+    if the table lacks one of the two.
+    """
+    losses = final_losses(metrics, model).reindex(columns=[NO_ATTENTION_VARIANT, variant])
+    return (losses[NO_ATTENTION_VARIANT] - losses[variant]).dropna()
+
+
+def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
+    """By how many nats per token the final validation loss of a variant is below the unigram loss, one value a seed.
+
+    Empty if the table lacks the variant, or if the model's task has no unigram loss.
+    """
+    losses, unigram = (
+        final_losses(metrics, model, column).reindex(columns=[variant])[variant]
+        for column in ("valid_loss", "unigram_loss")
+    )
+    return (unigram - losses).dropna()
+
+
+def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The final validation loss of every model and variant beside two baselines, in nats per token.
+
+    Columns model, variant, seeds, step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN where the
+    table lacks them), gain_over_unigram and worth_of_attention (differences of equal seeds), the last two and
+    valid_loss with columns _low and _high (95 % interval over seeds; NaN for fewer than two).
+    """
+    rows = []
+    for model, losses in metrics.groupby("model", sort=False):
+        final = final_losses(metrics, model)
+        bare = final.get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
+        for variant in legend_order(final.columns):
+            numbers = {
+                "valid_loss": final[variant].dropna(),
+                "gain_over_unigram": gain_over_unigram(metrics, model, variant),
+                "worth_of_attention": worth_of_attention(metrics, model, variant)
+                if variant != NO_ATTENTION_VARIANT
+                else bare.iloc[:0],
+            }
+            row = {"model": model, "variant": variant, "seeds": len(numbers["valid_loss"])}
+            row |= {"step": int(losses.step.max()), "no_attention_loss": bare.mean()}
+            row["unigram_loss"] = final_losses(metrics, model, "unigram_loss")[variant].mean()
+            for name, values in numbers.items():
+                mean, low, high = Estimate.of(values) if len(values) > 1 else (values.mean(), np.nan, np.nan)
+                row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def pilot() -> pd.DataFrame:
+    """The pilot by which the settings of gpt_bytes were chosen: what attention is worth at each setting, and its cost.
+
+    Made from pilot_gpt_bytes.csv beside this file, which has a row for each run. Columns d_model, heads, layers,
+    context_length, batch_size, learning_rate, steps, seeds (of layernorm), valid_loss (of layernorm),
+    projection_loss, no_attention_loss, unigram_loss, worth_of_attention (no_attention_loss - valid_loss) and
+    cpu_seconds (of a run of layernorm). Losses are means over seeds, in nats per token, NaN where they were not
+    measured. Settings where attention is worth most come first.
+    """
+    runs = pd.read_csv(Path(__file__).parent / "pilot_gpt_bytes.csv")
+    setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
+    means = runs.groupby([*setting, "variant"])[["valid_loss", "cpu_seconds"]].mean().unstack("variant")
+    losses = means["valid_loss"].reindex(columns=[*PAPER_VARIANTS, NO_ATTENTION_VARIANT, "unigram"])
+    seeds = runs[runs.variant == "layernorm"].groupby(setting).seed.nunique()
+    table = pd.DataFrame(
+        {
+            "seeds": seeds.reindex(losses.index, fill_value=0),
+            "valid_loss": losses.layernorm,
+            "projection_loss": losses.projection,
+            "no_attention_loss": losses[NO_ATTENTION_VARIANT],
+            "unigram_loss": losses.unigram,
+            "worth_of_attention": losses[NO_ATTENTION_VARIANT] - losses.layernorm,
+            "cpu_seconds": means["cpu_seconds"].reindex(columns=["layernorm"]).layernorm,
+        }
+    ).reset_index()
+    return table.sort_values(["worth_of_attention", "valid_loss"], ascending=[False, True], ignore_index=True)
 
 
 def contexts_and_seeds_interval(
@@ -54,24 +146,27 @@ def contexts_and_seeds_interval(
     return shares.mean() - half, shares.mean() + half
 
 
-def unselectable_shares(keys: pd.DataFrame, **where: str) -> pd.DataFrame:
-    """Per cent of unselectable keys, for each variant, site, checkpoint and layer of the chosen keys.
+def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) -> pd.DataFrame:
+    """Per cent of unselectable keys, for each model, variant, site, checkpoint and layer of the chosen keys.
 
-    `where` names columns of the table key_selectability and the value that each must have. Columns variant, site,
-    checkpoint, layer, percent (mean over seeds, contexts and heads), low, high (95 % interval over seeds and
-    contexts), seeds, contexts (their numbers), borderline_percent (keys that the data's precision cannot decide).
+    `where` names columns of the table key_selectability and the value that each must have. The rivals of a key are all
+    keys of its context; with `causal`, the keys before it. Columns model, variant, site, checkpoint, layer, percent
+    (mean over seeds, contexts and heads), low, high (95 % interval over seeds and contexts), seeds, contexts (their
+    numbers), borderline_percent (keys that the data's precision cannot decide).
     """
+    keys = keys[keys.causal == causal]
     for column, value in where.items():
         keys = keys[keys[column] == value]
+    groups = ["model", "variant", "site", "checkpoint", "layer"]
     rows = []
-    for group, part in keys.groupby(["variant", "site", "checkpoint", "layer"], sort=False):
+    for group, part in keys.groupby(groups, sort=False):
         percent = 100 * part.n_unselectable / part.n_keys
         shares = percent.groupby([part.seed, part.context]).mean().unstack("context").to_numpy()
         low, high = contexts_and_seeds_interval(shares)
         borderline = 100 * part.n_borderline.sum() / part.n_keys.sum()
         rows.append((*group, shares.mean(), low, high, *shares.shape, borderline))
-    columns = ["variant", "site", "checkpoint", "layer", "percent", "low", "high", "seeds", "contexts"]
-    return pd.DataFrame(rows, columns=[*columns, "borderline_percent"])
+    columns = ["percent", "low", "high", "seeds", "contexts", "borderline_percent"]
+    return pd.DataFrame(rows, columns=[*groups, *columns])
 
 
 def without_scaling(tokens: pd.DataFrame) -> pd.DataFrame:

@@ -1,13 +1,21 @@
-"""Numbers of the majority experiment, from the tables majority_metrics and majority_vectors."""
+"""Numbers of the majority experiment, from the tables majority_metrics and majority_vectors.
+
+A *run* is one training. An experiment may have runs at several widths and learning rates; SETTING names the columns
+that tell its settings apart, and RUN those that tell its runs apart.
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.integrate import quad
 
-from layernorm_roles.evidence.analysis.estimate import bootstrap_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio
 from layernorm_roles.evidence.analysis.order import legend_order
+
+SETTING = ["experiment", "d_model", "base_learning_rate"]
+RUN = [*SETTING, "variant", "seed"]
 
 THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 """Test losses, in nats per token, to which the table of convergence counts the steps."""
@@ -23,96 +31,291 @@ def random_angle(dim: int) -> float:
     return float(np.degrees(first / whole))
 
 
-def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
-    """Optimiser steps until the test loss first falls to each threshold, for every experiment, variant and seed.
+# Steps
 
-    Columns experiment, variant, seed, test_loss (the threshold), steps. Between two rows of the metrics the loss is
-    interpolated linearly; `steps` is NaN where the threshold is never reached.
+
+def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float:
+    """The step between rows i - 1 and i at which `value` crosses `level`; the step of row 0 if i is 0.
+
+    The value is taken as linear in log(1 + step): rows that are evaluated at logarithmic distances lie up to a
+    quarter of their step apart, and between rows that are close together this is linear in the step.
+    """
+    if i == 0:
+        return float(step[0])
+    share = (level - value[i - 1]) / (value[i] - value[i - 1]) if np.isfinite(value[i - 1]) else 1.0
+    first, last = np.log1p(step[i - 1 : i + 1])
+    return float(np.expm1(first + share * (last - first)))
+
+
+def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
+    """Optimiser steps until the test loss first falls to each threshold, for every run.
+
+    Columns RUN, test_loss (the threshold), steps, last_step. Between two rows of the metrics `crossing` interpolates;
+    `steps` is NaN where the threshold is not reached by the run's `last_step`.
     """
     rows = []
-    for (experiment, variant, seed), run in metrics.groupby(["experiment", "variant", "seed"]):
-        run = run.sort_values("step")
-        step, loss = run.step.to_numpy(float), run.test_loss.to_numpy()
+    for run, part in metrics.groupby(RUN):
+        part = part.sort_values("step")
+        step, loss = part.step.to_numpy(float), part.test_loss.to_numpy()
         for threshold in thresholds:
             reached = np.flatnonzero(loss <= threshold)
-            steps = np.nan
-            if len(reached):
-                i = reached[0]
-                steps = np.interp(-threshold, -loss[i - 1 : i + 1], step[i - 1 : i + 1]) if i else step[0]
-            rows.append((experiment, variant, seed, threshold, steps))
-    return pd.DataFrame(rows, columns=["experiment", "variant", "seed", "test_loss", "steps"])
+            steps = crossing(step, loss, threshold, int(reached[0])) if len(reached) else np.nan
+            rows.append((*run, threshold, steps, step[-1]))
+    return pd.DataFrame(rows, columns=[*RUN, "test_loss", "steps", "last_step"])
+
+
+def steps_to_equal_attention(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
+    """Optimiser steps from which on the attention is equal over the classes, for every run.
+
+    Columns RUN, steps, last_step. Attention counts as equal while `attention_share` is at least `share`; `steps` is
+    the last time at which it comes to be so, 0 if it always is, and NaN if it is not at the run's `last_step`.
+    """
+    rows = []
+    for run, part in metrics.groupby(RUN):
+        part = part.sort_values("step")
+        step, value = part.step.to_numpy(float), part.attention_share.to_numpy()
+        unequal = np.flatnonzero(~(value >= share))
+        first = int(unequal[-1]) + 1 if len(unequal) else 0
+        steps = crossing(step, value, share, first) if first < len(step) else np.nan
+        rows.append((*run, steps, step[-1]))
+    return pd.DataFrame(rows, columns=[*RUN, "steps", "last_step"])
+
+
+def log_ratio_of_steps(slow: pd.DataFrame, fast: pd.DataFrame) -> Estimate:
+    """Mean and interval of the logarithm of the steps of `slow` over those of `fast`, over the seeds of both.
+
+    Both have a row a seed with the columns seed, steps, last_step. A run that did not get there needs more than its
+    `last_step`, which makes the estimate a bound, see `estimate.log_ratio`. Fewer steps than one count as one.
+    """
+    slow, fast = slow.set_index("seed"), fast.set_index("seed")
+    return log_ratio(
+        slow.steps.clip(lower=1), fast.steps.clip(lower=1), at_least=(slow.last_step, fast.last_step)
+    )
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
-    """For each experiment, variant and threshold: how many runs reached it, and how fast relative to layernorm.
+    """For each setting, variant and threshold: how many runs reached it, and how fast relative to layernorm.
 
-    `runs` is the result of `steps_to_reach`. Columns experiment, variant, test_loss, runs, reached, median_steps,
-    pairs, ratio_to_layernorm, ratio_low, ratio_high. The ratio of steps is the geometric mean over the seeds that
-    reached the threshold with both variants (`pairs`); its 95 % interval is a percentile bootstrap over them.
+    `runs` is the result of `steps_to_reach`. Columns SETTING, variant, test_loss, runs, reached, median_steps, pairs,
+    ratio_to_layernorm, ratio_low, ratio_high. The median counts a run that does not get there as slower than all. The
+    ratio of steps is the geometric mean over the seeds that ran with both variants (`pairs`), with Student's 95 %
+    interval on its logarithm, NaN for one pair; runs that do not get there make it a bound, with an end that is 0 or
+    infinite, as `estimate.log_ratio` says.
     """
-    steps = runs.pivot(index=["experiment", "test_loss", "seed"], columns="variant", values="steps")
     rows = []
-    for (experiment, variant, threshold), part in runs.groupby(["experiment", "variant", "test_loss"]):
-        logarithms = np.array([])
-        if "layernorm" in steps:
-            pair = steps.loc[(experiment, threshold)]
-            logarithms = np.log(pair[variant] / pair["layernorm"]).dropna().to_numpy()
-        low, high = np.exp(bootstrap_interval(logarithms))
-        rows.append(
-            {
-                "experiment": experiment,
-                "variant": variant,
-                "test_loss": threshold,
-                "runs": len(part),
-                "reached": int(part.steps.notna().sum()),
-                "median_steps": part.steps.median(),
-                "pairs": len(logarithms),
-                "ratio_to_layernorm": np.exp(logarithms.mean()) if len(logarithms) else np.nan,
-                "ratio_low": low,
-                "ratio_high": high,
-            }
-        )
+    for (*setting, threshold), part in runs.groupby([*SETTING, "test_loss"]):
+        by_variant = dict(list(part.groupby("variant")))
+        for variant, own in by_variant.items():
+            ratio, pairs = Estimate(np.nan, np.nan, np.nan), 0
+            if "layernorm" in by_variant:
+                pairs = len(set(own.seed) & set(by_variant["layernorm"].seed))
+            if pairs:
+                ratio = log_ratio_of_steps(own, by_variant["layernorm"]).map(np.exp)
+            if pairs == 1:
+                ratio = Estimate(ratio.mean, np.nan, np.nan)
+            median = own.steps.fillna(np.inf).median()
+            rows.append(
+                {
+                    **dict(zip(SETTING, setting, strict=True)),
+                    "variant": variant,
+                    "test_loss": threshold,
+                    "runs": len(own),
+                    "reached": int(own.steps.notna().sum()),
+                    "median_steps": median,
+                    "pairs": pairs,
+                    "ratio_to_layernorm": ratio.mean,
+                    "ratio_low": ratio.low,
+                    "ratio_high": ratio.high,
+                }
+            )
     table = pd.DataFrame(rows)
     rank = {variant: i for i, variant in enumerate(legend_order(table.variant))}
-    by = [table.experiment, table.variant.map(rank), -table.test_loss]
+    by = [*(table[column] for column in SETTING), table.variant.map(rank), -table.test_loss]
     return table.iloc[np.lexsort(by[::-1])].reset_index(drop=True)
 
 
-def geometry_of_runs(vectors: pd.DataFrame) -> pd.DataFrame:
+# Learning rates
+
+
+def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the experiment's last step, a row a run; a run that ended before, or whose loss is not a number,
+    has an infinite test loss and an accuracy of 0."""
+    last = metrics.sort_values("step").groupby(RUN).tail(1)
+    lost = (last.step < metrics.step.max()) | ~np.isfinite(last.test_loss)
+    return last.assign(
+        test_loss=last.test_loss.mask(lost, np.inf), test_accuracy=last.test_accuracy.mask(lost, 0.0)
+    )
+
+
+def best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The learning rate at which each run is to be judged: the best one for the other seeds of its variant.
+
+    Columns variant, seed, base_learning_rate, at_end; a row for each variant and seed. Best is the rate with the lowest
+    test loss at the last step, mean over the seeds of the variant without the seed itself, which therefore has no
+    part in the choice. `at_end` says that it is the smallest or the largest rate that was tried, so that a better one
+    may lie beyond. Variants with a single seed have no rows. `metrics` is of one experiment and width.
+    """
+    rows = []
+    for variant, part in last_rows(metrics).groupby("variant"):
+        losses = part.pivot(index="seed", columns="base_learning_rate", values="test_loss")
+        if len(losses) < 2:
+            continue
+        for seed in losses.index:
+            rate = losses.drop(index=seed).mean().idxmin()
+            rows.append((variant, seed, rate, rate in (losses.columns.min(), losses.columns.max())))
+    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
+
+
+def at_best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the runs at the learning rates of `best_rates`: one run for each variant and seed."""
+    best = best_rates(metrics)[["variant", "seed", "base_learning_rate"]]
+    return metrics.merge(best, on=["variant", "seed", "base_learning_rate"])
+
+
+def mean_and_interval(values: pd.Series) -> Estimate:
+    """Mean and interval of one value a seed; of a single seed its value alone, without an interval."""
+    return Estimate.of(values) if len(values) > 1 else Estimate(float(values.mean()), np.nan, np.nan)
+
+
+def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
+    """What the runs reach at each learning rate, for experiments with several, and how often each rate is best.
+
+    Columns SETTING, variant, runs, chosen (seeds for which it is the best rate of `best_rates`), test_loss,
+    test_accuracy, accuracy_low, accuracy_high (0..1, at the last step), reached (runs that reach the test loss
+    `loss`), steps, steps_low, steps_high (to that loss, geometric mean). Runs that do not reach it make `steps` a
+    lower bound, with an infinite upper end. Intervals are Student's, NaN for one run.
+    """
+    rows = []
+    for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
+        if whole.base_learning_rate.nunique() < 2:
+            continue
+        best, ends = best_rates(whole), last_rows(whole)
+        arrivals = steps_to_reach(whole, [loss])
+        for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
+            accuracy = mean_and_interval(runs.test_accuracy)
+            own = arrivals[(arrivals.variant == variant) & (arrivals.base_learning_rate == rate)]
+            steps = mean_and_interval(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
+            reached = int(own.steps.notna().sum())
+            rows.append(
+                {
+                    "experiment": experiment,
+                    "d_model": d_model,
+                    "base_learning_rate": rate,
+                    "variant": variant,
+                    "runs": len(runs),
+                    "chosen": int(((best.variant == variant) & (best.base_learning_rate == rate)).sum()),
+                    "test_loss": runs.test_loss.mean(),
+                    "test_accuracy": accuracy.mean,
+                    "accuracy_low": accuracy.low,
+                    "accuracy_high": accuracy.high,
+                    "reached": reached,
+                    "steps": steps.mean,
+                    "steps_low": steps.low,
+                    "steps_high": steps.high if reached == len(own) else np.inf,
+                }
+            )
+    columns = [
+        *SETTING,
+        "variant",
+        "runs",
+        "chosen",
+        "test_loss",
+        "test_accuracy",
+        "accuracy_low",
+        "accuracy_high",
+    ]
+    return pd.DataFrame(rows, columns=[*columns, "reached", "steps", "steps_low", "steps_high"])
+
+
+# Widths
+
+
+def costs(metrics: pd.DataFrame, of: str = "scale") -> pd.DataFrame:
+    """By how much the last test accuracy of each variant lies below that of the variant `of`, at each setting.
+
+    Columns SETTING, variant, pairs, test_accuracy (0..1), cost, cost_low, cost_high (percentage points, over the
+    `pairs` of runs with equal seeds). Settings without the variant `of` have no rows; its own cost is 0.
+    """
+    rows = []
+    for setting, runs in last_rows(metrics).groupby(SETTING):
+        accuracy = runs.pivot(index="seed", columns="variant", values="test_accuracy")
+        for variant in accuracy if of in accuracy else []:
+            pairs = 100 * (accuracy[of] - accuracy[variant]).dropna()
+            rows.append((*setting, variant, len(pairs), accuracy[variant].mean(), *mean_and_interval(pairs)))
+    columns = [*SETTING, "variant", "pairs", "test_accuracy", "cost", "cost_low", "cost_high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+# Size and projection
+
+
+class Effects(NamedTuple):
+    """Effects of size and projection on a quantity, one value a seed; see `two_by_two`."""
+
+    size: pd.Series
+    """Of the size of the attention input: LayerNorm's size minus a d-th of it, mean of with and without projection."""
+    projection: pd.Series
+    """Of the projection: with minus without, mean over both sizes."""
+    interaction: pd.Series
+    """The effect of the projection at LayerNorm's size minus its effect at a d-th of it."""
+
+
+def two_by_two(values: pd.DataFrame) -> Effects:
+    """Main effects and interaction of size and projection, of the seeds that ran with all four variants.
+
+    `values` has a row a seed and the columns layernorm, scale, layernorm_small and scale_released: with and without
+    projection, at LayerNorm's size, and the same at a d-th of it.
+    """
+    values = values[["layernorm", "scale", "layernorm_small", "scale_released"]].dropna()
+    large, small = values.layernorm - values.scale, values.layernorm_small - values.scale_released
+    size = (values.layernorm + values.scale - values.layernorm_small - values.scale_released) / 2
+    return Effects(size, (large + small) / 2, large - small)
+
+
+def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float, early: int) -> pd.DataFrame:
+    """The effects of `two_by_two` at every setting that has its four variants.
+
+    Columns SETTING, quantity, step, effect (size, projection or interaction), pairs, mean, low, high. `quantity` is
+    steps, to the test loss `loss`, with the ratio of steps that the effect saves as a mean (geometric; its `step` is
+    null), or accuracy, in percentage points at the step `early`, if there are rows, and at the last step. Runs that
+    do not reach the loss leave their seed out of the first.
+    """
+    rows = []
+    for setting, runs in metrics.groupby(SETTING):
+        if not {"layernorm", "scale", "layernorm_small", "scale_released"} <= set(runs.variant):
+            continue
+        arrived = steps_to_reach(runs, [loss]).pivot(index="seed", columns="variant", values="steps")
+        quantities = [("steps", None, -np.log(arrived))]
+        for step in dict.fromkeys((early, int(runs.step.max()))):
+            accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
+            quantities += [("accuracy", step, 100 * accuracy)] if len(accuracy) else []
+        for quantity, step, values in quantities:
+            for effect, seeds in two_by_two(values)._asdict().items():
+                estimate = mean_and_interval(seeds)
+                estimate = estimate.map(np.exp) if quantity == "steps" else estimate
+                rows.append((*setting, quantity, step, effect, len(seeds), *estimate))
+    return pd.DataFrame(
+        rows, columns=[*SETTING, "quantity", "step", "effect", "pairs", "mean", "low", "high"]
+    )
+
+
+# Vectors
+
+
+def geometry_of_runs(vectors: pd.DataFrame, centred: bool = False) -> pd.DataFrame:
     """How flat the keys of each run lie, and how far its queries are from the normal of their plane.
 
     Columns variant, seed, flatness, angle; a row a run. `flatness` is the keys' smallest singular value over their
     largest (0: they lie on a plane through the origin). `angle` is the one between a query and the normal of the
-    keys' best plane, folded to 0..90 degrees, mean over the queries.
+    keys' best plane, folded to 0..90 degrees, mean over the queries. With `centred` the mean of the keys is subtracted
+    before: the plane need not contain the origin. `vectors` is of one setting and checkpoint.
     """
     rows = []
     for (variant, seed), run in vectors.groupby(["variant", "seed"]):
-        keys, queries = _keys_and_queries(run)
-        _, values, axes = np.linalg.svd(keys)
+        keys, queries = (np.stack(run.vector[run.kind == kind].to_numpy()) for kind in ("key", "query"))
+        _, values, axes = np.linalg.svd(keys - centred * keys.mean(axis=0))
         cosine = np.abs(queries @ axes[-1]) / np.linalg.norm(queries, axis=1)
         angle = np.degrees(np.arccos(np.minimum(cosine, 1))).mean()
         # Fewer keys than dimensions always lie on a plane; numpy then returns fewer values.
         rows.append((variant, seed, values[-1] / values[0] if len(values) == keys.shape[1] else 0.0, angle))
     return pd.DataFrame(rows, columns=["variant", "seed", "flatness", "angle"])
-
-
-def attention_of_runs(vectors: pd.DataFrame) -> pd.DataFrame:
-    """How equally the queries of each run attend to the keys of all classes.
-
-    Columns variant, seed, share; a row a run. `share` is the perplexity of the attention weights over the number of
-    keys (1: all keys equally), mean over the queries.
-    """
-    rows = []
-    for (variant, seed), run in vectors.groupby(["variant", "seed"]):
-        keys, queries = _keys_and_queries(run)
-        scores = queries @ keys.T
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        entropy = -(weights * np.log(np.maximum(weights, 1e-300))).sum(axis=1)
-        rows.append((variant, seed, np.exp(entropy).mean() / len(keys)))
-    return pd.DataFrame(rows, columns=["variant", "seed", "share"])
-
-
-def _keys_and_queries(run: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    keys, queries = (np.stack(run.vector[run.kind == kind].to_numpy()) for kind in ("key", "query"))
-    return keys, queries

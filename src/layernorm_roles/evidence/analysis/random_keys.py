@@ -23,9 +23,15 @@ def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
     return norms.assign(z=z, comparable=norms.expected_unselectable * norms.matrices >= EXPECTED_KEYS)
 
 
-def share_of_matrices(cells: pd.DataFrame) -> Estimate:
-    """Per cent of the matrices of all cells that have an unselectable key, with Clopper and Pearson's interval."""
+def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
+    """Per cent of the matrices of all cells that have an unselectable key, with Clopper and Pearson's interval.
+
+    Counted are certified keys. With `undecided` the share is an upper bound: every key that the data's precision
+    cannot decide counts as the unselectable key of one more matrix.
+    """
     matrices = int(cells.matrices.sum())
     hits = round(float((cells.any_unselectable * cells.matrices).sum()))
+    if undecided:
+        hits = min(matrices, hits + int(cells.n_borderline.sum()))
     interval = stats.binomtest(hits, matrices).proportion_ci()
     return Estimate(100 * hits / matrices, 100 * interval.low, 100 * interval.high)

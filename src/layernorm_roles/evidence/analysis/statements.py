@@ -94,15 +94,76 @@ def excess(loss: pd.Series, other: pd.Series) -> pd.Series:
     return (loss - other).where(np.isfinite(loss) | np.isfinite(other), 0.0)
 
 
-def gradient_ratios(gradients: pd.DataFrame) -> pd.DataFrame:
-    """Columns of RUN, step and decades; a row for each run and logged step.
+def tuned_losses(ends: pd.DataFrame, depth: int) -> pd.DataFrame:
+    """The final loss at each placement's best learning rate and warm-up: an index seed, a column a placement.
 
-    `decades` is the decimal logarithm of the first layer's gradient norm over the last layer's. Steps at which a
-    gradient is 0 or not finite are left out.
+    `ends` is that of `run_ends`. For every seed the setting is chosen whose mean loss over the other seeds is the
+    lowest, so that the runs that choose are not those that are judged.
     """
-    by = [*RUN, "step"]
-    first = gradients[gradients.layer == 1].set_index(by).gradient_norm
-    last = gradients[gradients.layer == gradients.depth].set_index(by).gradient_norm
-    with np.errstate(divide="ignore", invalid="ignore"):
-        decades = np.log10(first / last)
-    return decades[np.isfinite(decades)].rename("decades").reset_index()
+    deep = ends[ends.depth == depth]
+    wide = deep.pivot(index=["placement", "learning_rate", "warmup"], columns="seed", values="loss")
+    found = {
+        (placement, seed): losses[seed][losses.drop(columns=seed).mean(axis=1).idxmin()]
+        for placement, losses in wide.groupby("placement")
+        for seed in wide.columns
+    }
+    return pd.Series(found, dtype=float).rename_axis(["placement", "seed"]).unstack("placement")
+
+
+def gradient_slopes(gradients: pd.DataFrame) -> pd.DataFrame:
+    """Columns of RUN, step and slope; a row for each run and logged step.
+
+    `slope` is by how many decades the gradient norm grows from one layer to the next, away from the embedding: the
+    slope of the least-squares line through its decimal logarithms. Steps at which a gradient is 0 or not finite, and
+    networks of one layer, are left out.
+    """
+    with np.errstate(divide="ignore"):
+        decades = np.log10(gradients.gradient_norm)
+    rows = gradients.assign(decades=decades, product=decades * gradients.layer, square=gradients.layer**2)
+    means = rows.groupby([*RUN, "step"])[["layer", "decades", "product", "square"]].agg("mean")
+    # A sum with an infinite logarithm is infinite or NaN, and so is the slope.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slope = (means["product"] - means.layer * means.decades) / (means.square - means.layer**2)
+    return slope[np.isfinite(slope)].rename("slope").reset_index()
+
+
+def scale_ratios(scales: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Columns of RUN, step and ratio: the largest over the smallest root mean square in a network.
+
+    `column` is a column of the table placement_scales: input_rms, of what the parts of the layers receive, or
+    stream_rms, of the residual stream before them. Infinite where a run diverged.
+    """
+    sizes = scales.groupby([*RUN, "step"])[column]
+    ratio = sizes.max() / sizes.min()
+    return ratio.fillna(np.inf).rename("ratio").reset_index()
+
+
+# Residual connections
+
+
+def first_layer_change(gradients: pd.DataFrame) -> pd.DataFrame:
+    """Columns placement, residual, seed and decades, from the table untrained_gradients.
+
+    `decades` is the decimal logarithm of the first layer's gradient in the deepest networks over that in the
+    shallowest ones: negative where gradients vanish with depth, positive where they explode, infinite where they
+    leave the range of float32.
+    """
+    first = gradients[gradients.layer == 1].set_index(["placement", "residual", "seed"])
+    deep = first[first.depth == first.depth.max()].gradient_norm
+    shallow = first[first.depth == first.depth.min()].gradient_norm
+    with np.errstate(divide="ignore"):
+        return np.log10(deep / shallow).rename("decades").reset_index()
+
+
+# Worked numbers
+
+
+def example_verdicts(numbers: pd.DataFrame) -> pd.Series:
+    """The verdict on each worked example, from the table worked_numbers, by the example's name in their order.
+
+    wrong: one of its numbers is; hedged: one is hedged and off, and none wrong; rounding: the rounding of one is off,
+    and nothing else; right: all numbers are right.
+    """
+    found = numbers.groupby("example", sort=False).verdict.agg(set)
+    order = ("wrong", "hedged", "rounding")
+    return found.map(lambda verdicts: next((name for name in order if name in verdicts), "right"))

@@ -1,8 +1,16 @@
 """The judge: every claim, its test and its verdict, from the tables of a reproduction alone.
 
-claims.yaml says in words what is claimed and how it is tested. `rules` has the thresholds and says how a verdict is
-reached. The tests themselves stand in `projection` and `scaling` (the paper's claims) and, for the statements of
-other documents, in a module for each experiment.
+The file <module>.yaml beside a module says in words what is claimed and how it is tested; the tests stand in the
+modules: `projection`, `scaling` and `language_model` for the paper's claims, and a module for each experiment on
+statements of other documents. `rules` has the thresholds and says how a verdict is reached.
+
+An entry of these files has the texts of `rules.Claim`, where {NAMES} in braces are thresholds of `rules`, and
+
+    of       what the claim is about: an experiment of the majority task or a language model. The claim's test, and the
+             function that describes the sizes, take it before the tables. Entries without it take the tables alone.
+    sizes    a key of sizes.SIZES: what describes the sizes of the run at hand
+    again    a list of further claims that change some of the entry's keys: `name` at least, mostly `of` as well.
+             `source_adds` and `statement_adds` are appended to the entry's source and statement.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +26,7 @@ from layernorm_roles.evidence.claims import (
     batch_dependence,
     fusion,
     geometry,
+    language_model,
     placement,
     projection,
     rules,
@@ -29,10 +38,10 @@ from layernorm_roles.evidence.claims import (
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Outcome, Tables, Verdict
 from layernorm_roles.provenance import joined
 
-OTHER_DATA = " Again, on uniformly drawn partitions, none of them in both training and test."
 TESTS: dict[str, Callable[..., Outcome]] = (
     projection.TESTS
     | scaling.TESTS
+    | language_model.TESTS
     | geometry.TESTS
     | fusion.TESTS
     | placement.TESTS
@@ -40,35 +49,45 @@ TESTS: dict[str, Callable[..., Outcome]] = (
     | score_scale.TESTS
     | worked_numbers.TESTS
 )
-"""The test of each claim by its name; those of `projection` take the name of an experiment first."""
+"""The test of each entry of the YAML files by the entry's name."""
+
+FILES = (
+    "projection.yaml",
+    "scaling.yaml",
+    "language_model.yaml",
+    "geometry.yaml",
+    "fusion.yaml",
+    "placement.yaml",
+    "batch_dependence.yaml",
+    "score_scale.yaml",
+    "worked_numbers.yaml",
+)
+"""The YAML files of claims, in the order of the page."""
 _TUPLES = ("tables", "figures", "shown")
 
 
 def _claims() -> Iterator[Claim]:
-    for entry in yaml.safe_load((Path(__file__).parent / "claims.yaml").read_text()):
-        test = TESTS[entry["name"]]
-        again = entry.pop("again", None)
-        if again is None:
+    for file in FILES:
+        for entry in yaml.safe_load((Path(__file__).parent / file).read_text()):
+            test = TESTS[entry["name"]]
+            further = entry.pop("again", [])
             yield _claim(entry, test)
-            continue
-        yield _claim(entry, partial(test, entry["experiment"]))
-        changed = {
-            "name": entry["name"] + "_uniform",
-            "source": entry["source"] + "; on other data",
-            "statement": entry["statement"] + OTHER_DATA,
-        }
-        yield _claim(entry | changed | again, partial(test, again["experiment"]))
+            for changes in further:
+                adds = {
+                    key: f"{entry[key]}{changes.pop(f'{key}_adds', '')}" for key in ("source", "statement")
+                }
+                yield _claim(entry | adds | changes, test)
 
 
-def _claim(entry: Mapping[str, Any], test: Callable[[Tables], Outcome]) -> Claim:
-    """The claim of an entry of claims.yaml, with the thresholds filled in."""
+def _claim(entry: Mapping[str, Any], test: Callable[..., Outcome]) -> Claim:
+    """The claim of an entry of the YAML files, with the thresholds filled in."""
     texts = {key: text and text.format_map(vars(rules)) for key, text in entry.items() if key not in _TUPLES}
-    experiment, describe = texts.pop("experiment", None), sizes.SIZES[texts.pop("sizes", "none")]
+    of, describe = texts.pop("of", None), sizes.SIZES[texts.pop("sizes", "none")]
     return Claim(
         **texts,
         **{key: tuple(entry[key]) for key in _TUPLES},
-        test=test,
-        sizes=partial(describe, experiment) if experiment else describe,
+        test=partial(test, of) if of else test,
+        sizes=partial(describe, of) if of else describe,
     )
 
 
@@ -81,33 +100,35 @@ TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables]
 
 def judge(tables: Tables) -> pd.DataFrame:
     """Table `claims`: one row for every claim, from those of the reproduction's tables that are there."""
-    rows = []
-    for claim in CLAIMS:
-        outcome = claim.judge(tables)
-        rows.append(
-            {
-                "claim": claim.name,
-                "source": claim.source,
-                "statement": claim.statement,
-                "setting": " ".join(filter(None, (claim.setting, claim.sizes(tables)))),
-                "paper_value": claim.paper_value,
-                "statistic": claim.statistic,
-                **_numbers(outcome),
-                "control": claim.control,
-                "verdict": str(outcome.verdict),
-                "reason": outcome.reason,
-                "rule_fixed": claim.rule_fixed,
-            }
-        )
-    return pd.DataFrame(rows)
+    return pd.DataFrame([row(claim, tables) for claim in CLAIMS])
 
 
-def _numbers(outcome: Outcome) -> dict[str, float | int]:
+def row(claim: Claim, tables: Tables) -> dict[str, Any]:
+    """The row of table `claims` for one claim."""
+    outcome = claim.judge(tables)
+    return {
+        "claim": claim.name,
+        "source": claim.source,
+        "statement": " ".join(filter(None, (claim.statement, outcome.specifics))),
+        "setting": " ".join(filter(None, (claim.setting, claim.sizes(tables)))),
+        "paper_value": claim.paper_value,
+        "statistic": claim.statistic,
+        **_numbers(outcome),
+        "control": claim.control,
+        "also_passed_by": outcome.also_passed_by,
+        "verdict": str(outcome.verdict),
+        "reason": outcome.reason,
+        "rule_fixed": claim.rule_fixed,
+    }
+
+
+def _numbers(outcome: Outcome) -> dict[str, float | int | None]:
     measured, control = outcome.measured, outcome.control
     return {
         "measured": measured.mean,
         "ci_low": measured.low,
         "ci_high": measured.high,
+        "reported": outcome.reported,
         "control_measured": control.mean,
         "control_low": control.low,
         "control_high": control.high,
@@ -127,4 +148,4 @@ def judge_files(paths: Iterable[str | Path], out: str | Path) -> None:
     store.write(judge(tables), "claims", out, provenance)
 
 
-__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Verdict", "judge", "judge_files"]
+__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Verdict", "judge", "judge_files", "row"]

@@ -7,6 +7,7 @@ from layernorm_roles.evidence.claims.rules import (
     Tables,
     Untestable,
     above,
+    direction,
     if_any,
     over_seeds,
     statement,
@@ -25,7 +26,7 @@ def independent(tables: Tables) -> Outcome:
         raise Untestable("The run has only 1 seed: no interval over seeds.")
     exponent = power_law("batch_size", "change", others)
     sizes = others.groupby("batch_size").change.mean()
-    parts = [true(layernorm.change.max() == 0), above(exponent.below(0.0), 0.0)]
+    parts = [true(layernorm.change.max() == 0), direction(exponent.below(0.0))]
     reason = (
         f"LayerNorm's output changes by exactly {layernorm.change.max():g} when the other sequences, the mode or "
         f"the padding change. BatchNorm's changes by {sizes.iloc[0]:.2f} of its size with {sizes.index[0]} "

@@ -4,7 +4,15 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.statements import excess, final_losses, gradient_ratios, run_ends
+from layernorm_roles.evidence.analysis.statements import (
+    excess,
+    final_losses,
+    first_layer_change,
+    gradient_slopes,
+    run_ends,
+    scale_ratios,
+    tuned_losses,
+)
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
     NOTHING,
@@ -15,6 +23,7 @@ from layernorm_roles.evidence.claims.rules import (
     Untestable,
     above,
     all_of,
+    direction,
     over_seeds,
     statement,
 )
@@ -33,6 +42,11 @@ def diverged(runs: pd.DataFrame) -> str:
     return f" {number} of these runs diverged and count as infinitely bad." if number else ""
 
 
+def worse(gap: Estimate) -> Finding:
+    """Whether a loss lies above another one by `gap`; absent if both diverged in every run, as `excess` has it."""
+    return Finding.ABSENT if gap == (0.0, 0.0, 0.0) else direction(gap)
+
+
 def stable(tables: Tables) -> Outcome:
     """Whether post-norm ends with a higher loss in the deepest networks: a part for each learning rate."""
     placement = tables["placement"]
@@ -44,7 +58,7 @@ def stable(tables: Tables) -> Outcome:
         (depth, rate): over_seeds(excess(part.post, part.pre), f"{depth} layers")
         for (depth, rate), part in bare[bare.depth.isin([deep, shallow])].groupby(["depth", "learning_rate"])
     }
-    parts = [above(gaps[deep, rate], 0.0) for rate in rates]
+    parts = [worse(gaps[deep, rate]) for rate in rates]
 
     def at_rates(depth: int) -> str:
         return " and ".join(f"{gaps[depth, rate]:+.2f} nats at rate {rate:g}" for rate in rates)
@@ -57,46 +71,171 @@ def stable(tables: Tables) -> Outcome:
         failed = (states != "trained").sum()
         reason += f" Of {len(states)} {name}-norm runs of {deep} layers {failed} did not train."
     reason += diverged(ends[ends.depth.isin([deep, shallow])])
-    if {Finding.SEEN, Finding.ABSENT} <= set(parts):
+    if {Finding.SEEN, Finding.REVERSED} <= set(parts):
         reason += " It depends on the learning rate."
-    measured, control = gaps[deep, rates[0]], gaps[shallow, rates[0]]
+    measured, control = (
+        over_seeds(excess(part.post, part.pre).groupby(part.seed).mean(), f"{depth} layers")
+        for depth, part in ((depth, bare[bare.depth == depth]) for depth in (deep, shallow))
+    )
     return statement(parts, measured, bare.seed.nunique(), reason, control)
 
 
-def vanishing(tables: Tables) -> Outcome:
-    """Whether gradients vanish or explode in deep post-norm networks, at the first step and at the last one.
-
-    In the deepest networks, with the smaller learning rate and without warm-up. Only if pre-norm's gradients do
-    neither is the placement of the norm the cause.
-    """
-    gradients = tables["placement_gradients"]
-    both_placements(gradients)
-    deep = gradients[
-        (gradients.warmup == gradients.warmup.min()) & (gradients.depth == gradients.depth.max())
-    ]
-    deep = deep[deep.learning_rate == deep.learning_rate.min()]
-    ratios, first, last = gradient_ratios(deep), int(deep.step.min()), int(deep.step.max())
-
-    def decades(name: str, step: int) -> Estimate:
-        part = ratios[(ratios.placement == name) & (ratios.step == step)]
-        return over_seeds(part.decades, f"{name}-norm gradients")
-
-    def tenfold(estimate: Estimate) -> Finding:
-        return above(estimate if estimate.mean >= 0 else estimate.below(0.0), rules.TENFOLD)
-
-    def as_factor(estimate: Estimate) -> str:
-        return f"{estimate.map(lambda power: 10**power):.2g}"
-
-    post, pre = ({step: decades(name, step) for step in (first, last)} for name in ("post", "pre"))
-    parts = [tenfold(estimate) for estimate in post.values()]
-    cause = all_of(*(OPPOSITE[tenfold(estimate)] for estimate in pre.values()))
+def stable_if_tuned(tables: Tables) -> Outcome:
+    """Whether post-norm ends with a higher loss in the deepest networks, each placement at its best setting."""
+    placement = tables["placement"]
+    both_placements(placement)
+    ends = run_ends(placement)
+    if ends.seed.nunique() < 2:
+        raise Untestable("The run has only 1 seed: no interval over seeds.")
+    gaps, deep, shallow = {}, int(ends.depth.max()), int(ends.depth.min())
+    for depth in (deep, shallow):
+        tuned = tuned_losses(ends, depth)
+        gaps[depth] = over_seeds(excess(tuned.post, tuned.pre), f"{depth} layers")
     reason = (
-        f"With {deep.depth.max()} layers the first layer's gradient is, relative to the last layer's, "
-        f"{as_factor(post[first])} in post-norm at step {first} and {as_factor(post[last])} at step {last}; "
-        f"{as_factor(pre[first])} and {as_factor(pre[last])} in pre-norm (rate {deep.learning_rate.min():g}, no "
-        "warm-up)."
+        f"Each with the learning rate and warm-up that were best for the other seeds, post-norm's final training loss "
+        f"is {gaps[deep]:+.2f} nats above pre-norm's with {deep} layers and {gaps[shallow]:+.2f} with {shallow} "
+        f"({ends.learning_rate.nunique()} rates, {ends.warmup.nunique()} lengths of warm-up)."
     )
-    return statement(parts, post[last], deep.seed.nunique(), reason, pre[last], cause)
+    return statement([worse(gaps[deep])], gaps[deep], ends.seed.nunique(), reason, gaps[shallow])
+
+
+def deepest_without_warm_up(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the runs of the deepest networks without warm-up, or with the shortest one."""
+    bare = table[table.warmup == table.warmup.min()]
+    return bare[bare.depth == bare.depth.max()]
+
+
+def beyond(estimate: Estimate, threshold: float) -> Finding:
+    """Whether the whole interval lies further from 0 than the threshold, on the side of the mean."""
+    return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
+
+
+def steepness(slopes: pd.DataFrame, depth: int, when: str) -> Outcome:
+    """Whether gradients vanish or explode from layer to layer in post-norm networks, and not in pre-norm ones.
+
+    `slopes` has the columns placement, learning_rate, seed and slope (decades a layer), of networks of `depth` layers:
+    a part for each learning rate. `when` says in words when the gradients were measured.
+    """
+    both_placements(slopes)
+    if depth < 2:
+        raise Untestable("The run has no network of several layers.")
+    rates, tenfold = sorted(slopes.learning_rate.unique()), rules.TENFOLD / (depth - 1)
+
+    def slope(name: str, *at: float) -> Estimate:
+        part = slopes[(slopes.placement == name) & slopes.learning_rate.isin(at)]
+        return over_seeds(part.groupby("seed").slope.mean(), f"{name}-norm gradients")
+
+    post, pre = ({rate: slope(name, rate) for rate in rates} for name in ("post", "pre"))
+    parts = [beyond(estimate, tenfold) for estimate in post.values()]
+    cause = all_of(*(OPPOSITE[beyond(estimate, tenfold)] for estimate in pre.values()))
+
+    def found(estimates: dict[float, Estimate]) -> str:
+        at = {rate: f" at rate {rate:g}" if rate else "" for rate in rates}
+        return " and ".join(f"{estimate:+.3f}{at[rate]}" for rate, estimate in estimates.items())
+
+    reason = (
+        f"From one of {depth} layers to the next the gradient norm grows by so many decades {when}: post-norm "
+        f"{found(post)}, pre-norm {found(pre)}. A factor of 10 over all layers is {tenfold:.3f}; above it the first "
+        "layers' gradients vanish beside the last ones', and as far below 0 they explode."
+    )
+    return statement(parts, slope("post", *rates), slopes.seed.nunique(), reason, slope("pre", *rates), cause)
+
+
+def vanishing_at_first(tables: Tables) -> Outcome:
+    """Whether gradients vanish or explode in the deepest untrained post-norm networks, and not in pre-norm ones."""
+    gradients = tables["untrained_gradients"]
+    deep = gradients[gradients.residual & (gradients.depth == gradients.depth.max())]
+    untrained = deep.assign(learning_rate=0.0, warmup=0, step=0)
+    return steepness(gradient_slopes(untrained), int(deep.depth.max()), "at initialisation")
+
+
+def vanishing_in_training(tables: Tables) -> Outcome:
+    """Whether gradients vanish or explode in the training of deep post-norm networks, and not of pre-norm ones."""
+    deep = deepest_without_warm_up(tables["placement_gradients"])
+    slopes = gradient_slopes(deep[deep.step > 0])
+    return steepness(slopes, int(deep.depth.max()), "on average over the training")
+
+
+def _ratio_by_seed(ratios: pd.DataFrame, placement: str, trained: bool) -> Estimate:
+    """The largest over the smallest root mean square in the deepest networks without warm-up, over seeds.
+
+    At initialisation or after training; of the learning rates the one at which the ratio is largest.
+    """
+    ratios = ratios[(ratios.placement == placement) & ((ratios.step > 0) == trained)]
+    largest = ratios.groupby("seed").ratio.max()
+    return over_seeds(np.log(largest), f"{placement}-norm networks").map(np.exp)
+
+
+def one_scale(tables: Tables) -> Outcome:
+    """Whether the parts of deep pre-norm networks receive inputs of one size, though the residual stream varies."""
+    scales = deepest_without_warm_up(tables["placement_scales"])
+    both_placements(scales)
+    received, stream = (scale_ratios(scales, column) for column in ("input_rms", "stream_rms"))
+    start, end = (_ratio_by_seed(received, "pre", trained) for trained in (False, True))
+    varies = _ratio_by_seed(stream, "pre", trained=True)
+    post = _ratio_by_seed(received, "post", trained=True)
+    parts = [OPPOSITE[above(ratio, rules.ONE_SCALE)] for ratio in (start, end)]
+    reason = (
+        f"In pre-norm networks of {scales.depth.max()} layers the largest root mean square of a part's input is "
+        f"{start:.2f} times the smallest at initialisation and {end:.2f} times after training; the residual stream "
+        f"varies by {varies:.2f} times. In post-norm networks the inputs vary by {post:.2f} times after training. Of "
+        "the learning rates the one counts at which the ratio is largest."
+    )
+    return statement(parts, end, scales.seed.nunique(), reason, varies, above(varies, rules.ONE_SCALE))
+
+
+def post_norm_varies(tables: Tables) -> Outcome:
+    """Whether the parts of deep post-norm networks receive inputs whose size varies over layers."""
+    scales = deepest_without_warm_up(tables["placement_scales"])
+    both_placements(scales)
+    received = scale_ratios(scales, "input_rms")
+    start, end = (_ratio_by_seed(received, "post", trained) for trained in (False, True))
+    pre = _ratio_by_seed(received, "pre", trained=True)
+    reason = (
+        f"In post-norm networks of {scales.depth.max()} layers the largest root mean square of a part's input is "
+        f"{start:.2f} times the smallest at initialisation and {end:.2f} times after training, in pre-norm ones "
+        f"{pre:.2f} times: what a part receives in post-norm comes out of the LayerNorm before it, but for the first "
+        "part, which receives the embeddings."
+    )
+    parts = [above(ratio, rules.ONE_SCALE) for ratio in (start, end)]
+    return statement(parts, end, scales.seed.nunique(), reason, pre)
+
+
+PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
+"""In words, where an untrained network has its LayerNorms."""
+
+
+def residuals_carry_gradients(tables: Tables) -> Outcome:
+    """Whether the first layer's gradient keeps its size in deep networks with residual connections, and only there.
+
+    A part for each place of the LayerNorm, and one for networks without any.
+    """
+    gradients = tables["untrained_gradients"]
+    if gradients.depth.nunique() < 2:
+        raise Untestable("The run has untrained networks of a single depth.")
+    change = first_layer_change(gradients).set_index(["placement", "residual", "seed"]).decades.sort_index()
+    names = [name for name in PLACES if name in change.index.get_level_values("placement")]
+    with_, without = (
+        {name: over_seeds(change[name, residual], f"{PLACES[name]} networks") for name in names}
+        for residual in (True, False)
+    )
+    parts = [OPPOSITE[beyond(estimate, rules.TENFOLD)] for estimate in with_.values()]
+    needed = {name: beyond(estimate, rules.TENFOLD) for name, estimate in without.items()}
+    shallow, deep = gradients.depth.min(), gradients.depth.max()
+    told = "; ".join(
+        f"{PLACES[name]} {with_[name]:+.1f} with residual connections and {without[name]:+.1f} without"
+        for name in names
+    )
+    reason = f"From {shallow} to {deep} layers the first layer's gradient changes by so many decades: {told}."
+    for name, part in zip(names, parts, strict=True):
+        if part == Finding.ABSENT:
+            how = "explodes" if with_[name].mean > 0 else "vanishes"
+            reason += f" With residual connections and {PLACES[name]} it {how}."
+        if needed[name] == Finding.ABSENT:
+            reason += f" With {PLACES[name]} it keeps its size without residual connections, too."
+    first = names[0]
+    cause = all_of(*needed.values())
+    return statement(parts, with_[first], gradients.seed.nunique(), reason, without[first], cause)
 
 
 def needs_warm_up(tables: Tables) -> Outcome:
@@ -135,4 +274,13 @@ def _gain(runs: pd.DataFrame, none: int, longest: int) -> Estimate:
     return over_seeds(excess(wide[none], wide[longest]), "both lengths of warm-up")
 
 
-TESTS = {"placement": stable, "placement_gradients": vanishing, "placement_warm_up": needs_warm_up}
+TESTS = {
+    "placement": stable,
+    "placement_tuned": stable_if_tuned,
+    "placement_gradients_initial": vanishing_at_first,
+    "placement_gradients_training": vanishing_in_training,
+    "placement_warm_up": needs_warm_up,
+    "placement_scales": one_scale,
+    "placement_scales_post": post_norm_varies,
+    "residual_connections": residuals_carry_gradients,
+}

@@ -10,8 +10,8 @@ from layernorm_roles.evidence.claims.rules import (
     Outcome,
     Tables,
     Untestable,
-    above,
     all_of,
+    direction,
     if_any,
     over_seeds,
     paired,
@@ -65,7 +65,7 @@ def saturates(tables: Tables) -> Outcome:
     gradients = by_division("gradient")
     kept, lost = (100 * values for values in by_division("entropy_share"))
     with_division, without = (over_seeds(values, "scores at the largest d_k") for values in (kept, lost))
-    parts = [above(paired(kept, lost, "scores"), 0.0), above(paired(*gradients, "scores"), 0.0)]
+    parts = [direction(paired(kept, lost, "scores")), direction(paired(*gradients, "scores"))]
     reason = (
         f"At d_k = {widest.d_k.max()} attention has {without:.1f} % of the largest entropy without the division and "
         f"{with_division:.1f} % with it; the trace of the softmax's Jacobian is {gradients[1].mean():.2f} and "

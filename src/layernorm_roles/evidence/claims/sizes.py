@@ -10,18 +10,26 @@ from layernorm_roles.evidence.claims.rules import Tables
 
 
 def majority(experiment: str, tables: Tables) -> str:
-    """Dimension, steps and runs of an experiment of the majority task; empty if the tables lack it."""
-    metrics, vectors = tables.get("majority_metrics"), tables.get("majority_vectors")
-    if metrics is None or not (metrics.experiment == experiment).any():
-        return ""
-    metrics = metrics[metrics.experiment == experiment]
-    runs = metrics.groupby("variant").seed.nunique()
-    text = (
-        f"{metrics.step.max():,} steps, {_span(runs)} runs of each variant (the paper: {_paper_runs()} runs)."
+    """Width, learning rate, steps and runs of an experiment of the majority task; empty if the tables lack it.
+
+    The runs are those of majority_metrics or, where a reproduction has none, of majority_vectors.
+    """
+    empty = pd.DataFrame(columns=["experiment"])
+    metrics, vectors = (
+        table[table.experiment == experiment]
+        for table in (tables.get("majority_metrics", empty), tables.get("majority_vectors", empty))
     )
-    if vectors is not None and (vectors.experiment == experiment).any():
-        text = f"d = {len(vectors.vector[vectors.experiment == experiment].iloc[0])}; {text}"
-    return text
+    table = vectors if metrics.empty else metrics
+    if table.empty:
+        return ""
+    rate = table.base_learning_rate
+    rates = f"{rate.min():g}" + (f" to {rate.max():g}" if rate.nunique() > 1 else "")
+    steps = "" if metrics.empty else f"{metrics.step.max():,} steps, "
+    runs = _span(table.groupby("variant").seed.nunique())
+    return (
+        f"d = {_span(table.d_model)}, learning rate {rates}; {steps}{runs} runs of each variant "
+        f"(the paper: {_paper_runs()} runs)."
+    )
 
 
 def random_keys(tables: Tables) -> str:
@@ -36,27 +44,41 @@ def random_keys(tables: Tables) -> str:
     return f"{here}, as in the paper." if here == there else f"{here} (the paper: {there})."
 
 
-def losses(tables: Tables) -> str:
-    """Steps and tokens of a step of the language models; empty if the tables lack their losses."""
+def losses(model: str, tables: Tables) -> str:
+    """Width, steps and tokens of a step of a language model; empty if the tables lack its losses."""
     metrics, paper = tables.get("language_model_metrics"), reported()["language_model"]["sizes"]
-    if metrics is None:
+    if metrics is None or not (metrics.model == model).any():
         return ""
+    metrics = metrics[metrics.model == model]
     last = metrics.step.max()
     tokens = metrics.tokens[metrics.step == last].max() / max(last, 1)
-    return (
+    text = (
         f"{last:,} steps of {tokens:,.0f} tokens, {_span(metrics.groupby('variant').seed.nunique())} runs of each "
-        f"variant (the paper: {paper['steps']:,} steps of {paper['tokens_per_step']:,} tokens, one run)."
+        "variant"
+    )
+    if model == "bert":
+        return f"{text}."
+    return (
+        f"{_width(model, tables)}{text} (the paper: d_model = {paper['d_model']}, {paper['steps']:,} steps of "
+        f"{paper['tokens_per_step']:,} tokens, one run)."
     )
 
 
-def keys(model: str, texts: str, tables: Tables) -> str:
+def keys(model: str, tables: Tables, texts: str) -> str:
     """Training and contexts behind the tested keys; empty if the tables lack them."""
     table = tables.get("key_selectability", pd.DataFrame(columns=["model", "texts"]))
     table = table[(table.model == model) & (table.texts == texts)]
     if table.empty:
         return ""
     contexts = f"Keys of {table.context.nunique()} contexts of {_span(table.n_keys)} tokens."
-    return f"{losses(tables)} {contexts}".strip() if model == "gpt" else contexts
+    return f"{losses(model, tables)} {contexts}".strip()
+
+
+def _width(model: str, tables: Tables) -> str:
+    """The width of the residual stream, from the keys at the attention input; empty if they were not tested."""
+    table = tables.get("key_selectability", pd.DataFrame(columns=["model", "site"]))
+    table = table[(table.model == model) & (table.site == "after_norm")]
+    return f"d_model = {table.dimensions.iloc[0]}; " if len(table) else ""
 
 
 def _span(values: pd.Series) -> str:
@@ -73,8 +95,7 @@ SIZES: dict[str, Callable[..., str]] = {
     "majority": majority,
     "random_keys": random_keys,
     "losses": losses,
-    "long": partial(keys, "gpt", "long"),
-    "sentences": partial(keys, "gpt", "sentences"),
-    "bert": partial(keys, "bert", "sentences"),
+    "long": partial(keys, texts="long"),
+    "sentences": partial(keys, texts="sentences"),
 }
 """By the name that an entry of claims.yaml gives under `sizes`; `majority` takes the name of an experiment first."""

@@ -7,20 +7,40 @@ from collections.abc import Iterable
 
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
-# The colours are those of Okabe and Ito (2008), which readers with any colour vision can tell apart. Black is kept
-# for what the paper reports. LayerNorm and projection stand together in Figure 4, so they are not both blue.
+# The colours are those of Okabe and Ito (2008) and, for the variants that split or extend LayerNorm, of Tol (2021);
+# readers with any colour vision can tell apart those that meet in a figure. Black is kept for what the paper reports.
+# LayerNorm and projection stand together in Figure 4, so they are not both blue.
 COLOURS = {
     "layernorm": "#0072B2",
+    "layernorm_affine": "#44AA99",
+    "projected_qk": "#332288",
+    "projected_v": "#882255",
     "projection": "#CC79A7",
+    "projection_large": "#661100",
     "scale": "#E69F00",
     "scale_released": "#D55E00",
     "layernorm_small": "#009E73",
     "none": "#7F7F7F",
-    "layernorm_qk": "#56B4E9",
+    QUERY_KEY_VARIANT: "#56B4E9",
+    NO_ATTENTION_VARIANT: "#404040",
 }
-SPARE_COLOURS = ("#882255", "#B8A800", "#44AA99", "#332288", "#117733", "#999933")
+SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
 """Colours for variants that are not built in, in the alphabetical order of their names."""
+
+STROKES = {
+    "layernorm_affine": (0, (5, 1)),
+    "projected_qk": (0, (3, 1)),
+    "projected_v": (0, (1, 1)),
+    "projection": "--",
+    "none": (0, (6, 2)),
+    "projection_large": (0, (5, 1, 1, 1)),
+    QUERY_KEY_VARIANT: ":",
+    NO_ATTENTION_VARIANT: "-.",
+}
+"""Line styles of variants whose line would hide another one, or looks like one to a colour-blind reader; all others
+are solid."""
 
 
 def palette(variants: Iterable[str]) -> dict[str, str]:
@@ -30,6 +50,11 @@ def palette(variants: Iterable[str]) -> dict[str, str]:
     """
     others = [name for name in legend_order(variants) if name not in COLOURS]
     return COLOURS | {name: SPARE_COLOURS[i % len(SPARE_COLOURS)] for i, name in enumerate(others)}
+
+
+def stroke(variant: str) -> str | tuple:
+    """Return the line style of a variant, as matplotlib takes it."""
+    return STROKES.get(variant, "-")
 
 
 def label(variant: str) -> str:

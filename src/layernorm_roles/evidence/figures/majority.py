@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import offset_copy
 
 from layernorm_roles.evidence.analysis.majority import random_angle
 from layernorm_roles.evidence.analysis.order import legend_order
@@ -20,14 +22,16 @@ PAPER_VARIANTS = ("layernorm", "scale_released")
 PAPER_LAST_STEP = 6000
 """The step where the paper's Figures 2a and 3 end, read off them."""
 
-ENOUGH_SEEDS = 5
-"""Number of seeds from which on the interval of a mean is drawn; the interval of fewer would cover the figure."""
+BEYOND = 0.42
+"""How far right of the axes the paper's values stand that come after the last step of the runs, in inches."""
 
 AXES = {
     "train_loss": "training loss (nats per token)",
     "test_loss": "test loss (nats per token)",
     "test_accuracy": "test accuracy (share of tokens)",
     "query_angle_mean": "angle of queries to\nones vector (degrees)",
+    "score_std": "standard deviation of a query's\nscores over the classes",
+    "attention_share": "perplexity of attention /\nnumber of classes",
 }
 """Label of the y axis for each column of majority_metrics that is drawn."""
 
@@ -57,8 +61,25 @@ def all_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.6))
     _draw_curves(axes, runs, column, setting)
     if column.endswith("loss"):
-        _logarithmic(axes)
+        logarithmic(axes)
     style.legend_below(figure, _legend(runs, column, setting), columns=3)
+    return figure
+
+
+def attention(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Figure:
+    """Draw how equally the queries of all variants attend to the classes: spread of scores, share of the classes.
+
+    `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
+    """
+    runs = _of(metrics, setting)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 3.3), sharex=True)
+    for axes, column in ((left, "score_std"), (right, "attention_share")):
+        _draw_curves(axes, runs, column, setting | {"title": ""})
+    left.set_ylim(bottom=0)
+    right.axhline(1, color=style.GREY, lw=0.8, ls=":", zorder=0)
+    right.set_ylim(top=1.02)
+    figure.suptitle(setting["title"].replace("\n", ", "), fontsize=7)
+    style.legend_below(figure, _legend(runs, "score_std", setting), columns=3)
     return figure
 
 
@@ -74,7 +95,7 @@ def samplings(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> F
         _draw_curves(below, part, "query_angle_mean", setting | {"as_in_the_paper": False})
         above.set_xlabel("")
         below.set_title("")
-    _logarithmic(*grid[0])
+    logarithmic(*grid[0])
     for axes in grid[:, 1]:
         axes.set_ylabel("")
     style.legend_below(figure, _legend(pd.concat(parts), "test_loss", {"as_in_the_paper": False}), columns=3)
@@ -96,20 +117,22 @@ def _draw_curves(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[s
     palette = colours.palette(runs.variant)
     for variant in legend_order(runs.variant):
         part = runs[runs.variant == variant]
-        if part.seed.nunique() >= ENOUGH_SEEDS:
-            style.mean_line(axes, part, "step", column, color=palette[variant])
-        else:
-            seeds = part.pivot(index="step", columns="seed", values=column)
-            axes.plot(seeds.index, seeds, color=palette[variant], lw=0.6, alpha=0.45)
-            axes.plot(seeds.index, seeds.mean(axis=1), color=palette[variant])
+        style.seeds_line(axes, part, column, color=palette[variant], ls=colours.stroke(variant))
     last = max(runs.step.max(), 1)
-    marks = _paper_values(runs, column, setting)
-    for variant, step, value in marks:
-        look = {"marker": "D", "ms": 4.5, "mfc": "white", "mec": colours.COLOURS[variant], "mew": 1.1}
-        axes.plot(step, value, ls="", zorder=5, clip_on=False, **look)
+    beyond = set()
+    for variant, step, value in _paper_values(runs, column, setting):
+        look = style.PAPER_MARK | {"mec": colours.COLOURS[variant], "zorder": 5, "clip_on": False}
+        if step <= last:
+            axes.plot(step, value, **look)
+        else:
+            right = offset_copy(axes.get_yaxis_transform(), axes.figure, x=BEYOND)
+            axes.plot(1, value, transform=right, **look)
+            beyond.add(step)
+    for step in beyond:
+        _name_step_beyond(axes, step)
     axes.set(xlabel="optimiser steps", ylabel=AXES[column])
     axes.set_title(setting["title"], fontsize=7)
-    axes.set_xlim(0, max([last, *(1.01 * step for _, step, _ in marks if step > last)]))
+    axes.set_xlim(0, last)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     style.thousands(axes)
     if column == "query_angle_mean":
@@ -119,16 +142,23 @@ def _draw_curves(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[s
         axes.set_ylim(top=1.0)
 
 
+def _name_step_beyond(axes: Axes, step: int) -> None:
+    """Write a step that comes after the end of the axis below the marks of its values, like the label of a tick."""
+    look = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "fontsize": 7}
+    axes.annotate(f"{step:,}", (1, 0), xytext=(72 * BEYOND, -8.2), va="top", **look)
+    axes.annotate("//", (1, 0), xytext=(72 * BEYOND / 3, 0), va="center", **look)
+
+
 def _paper_values(
     runs: pd.DataFrame, column: str, setting: Mapping[str, Any]
 ) -> list[tuple[str, int, float]]:
     """Return (variant, step, value) for what the paper reports of an experiment in the paper's setting.
 
-    A value up to a third beyond the last step of the runs is among them; the axis then reaches as far.
+    Values up to twice the last step of the runs are among them.
     """
     if not setting["as_in_the_paper"]:
         return []
-    last = 4 / 3 * runs.step.max()
+    last = 2 * runs.step.max()
     return [
         (variant, step, float(value))
         for variant in PAPER_VARIANTS
@@ -145,21 +175,23 @@ def _legend(runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> list
         style.mark(
             f"{colours.label(variant)}, {seeds[variant]} seed{'s' if seeds[variant] > 1 else ''}",
             color=palette[variant],
+            ls=colours.stroke(variant),
         )
         for variant in legend_order(runs.variant)
     ]
-    if (seeds < ENOUGH_SEEDS).any():
-        label = f"single run, where fewer than {ENOUGH_SEEDS} seeds"
-        handles.append(style.mark(label, color=style.GREY, lw=0.6, alpha=0.6))
+    if (seeds < style.ENOUGH_SEEDS).any():
+        handles.append(style.single_run())
     if _paper_values(runs, column, setting):
-        look = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mec": style.GREY}
-        handles.append(style.mark("paper, read off its figure", **look))
+        handles.append(style.mark("paper, read off its figure", mec=style.GREY, **style.PAPER_MARK))
     return handles
 
 
-def _logarithmic(*axes: Axes) -> None:
+def logarithmic(*axes: Axes) -> None:
     """Give axes that share their y axis a logarithmic one, with limits around what is drawn in any of them."""
-    drawn = pd.concat([pd.Series(line.get_ydata(), dtype=float) for each in axes for line in each.lines])
+    drawn = np.concatenate(
+        [np.asarray(line.get_ydata(), dtype=float) for each in axes for line in each.lines]
+    )
+    drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
     for each in axes:
         each.set_yscale("log")
         each.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
@@ -85,42 +84,65 @@ def _z_panel(axes: Axes, part: pd.DataFrame) -> ScalarMappable:
 
 
 def finite_precision(cells: pd.DataFrame) -> Figure:
-    """Draw what eps and float32 do to "no key is unselectable after LayerNorm", by n in the smallest d and by d."""
-    cells = cells.assign(
+    """Draw what eps and float32 do to "no key is unselectable after LayerNorm", by n in the smallest d and by d.
+
+    cells: table random_keys_precision. Neighbouring n are pooled into at most GROUPS groups. The four settings stand
+    side by side around their n or d, so that equal values hide none of them.
+    """
+    counts = cells.assign(
         unselectable=cells.any_unselectable * cells.matrices,
-        borderline=cells.n_borderline / (cells.n * cells.matrices),
+        keys=cells.n * cells.matrices,
+        group=_groups(cells.n),
     )
-    smallest = cells.d.min()
-    in_smallest = cells[cells.d == smallest]
-    by_d = cells.groupby(["d", "dtype", "eps"], as_index=False)[["unselectable", "matrices"]].sum()
-    by_d["any_unselectable"] = by_d.unselectable / by_d.matrices
-    few, most = cells.n.min(), cells.n.max()
-    matrices, keys = "share of matrices with\nan unselectable key", "share of borderline keys"
+    smallest, few, most = cells.d.min(), cells.n.min(), cells.n.max()
+    in_smallest = counts[counts.d == smallest]
+    matrices, keys = "matrices with an\nunselectable key (%)", "undecided keys (%)"
     panels = [
-        (in_smallest, "n", "any_unselectable", f"d = {smallest}", matrices),
-        (by_d, "d", "any_unselectable", f"n = {few} to {most} together", matrices),
-        (in_smallest, "n", "borderline", f"d = {smallest}", keys),
+        (in_smallest, "group", ("unselectable", "matrices"), f"unselectable by n, d = {smallest}", matrices),
+        (counts, "d", ("unselectable", "matrices"), f"unselectable by d, n = {few} to {most}", matrices),
+        (in_smallest, "group", ("n_borderline", "keys"), f"undecided by n, d = {smallest}", keys),
     ]
     figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    colour = dict(zip(sorted(set(cells.eps)), sns.color_palette("colorblind"), strict=False))
-    # Lines that coincide show both, because the one below is wide and pale.
-    looks = dict(zip(sorted(set(cells.dtype), reverse=True), _PRECISIONS, strict=False))
-    for axes, (table, x, y, title, label) in zip(grid, panels, strict=True):
-        for (dtype, eps), part in table.groupby(["dtype", "eps"]):
-            part = part.sort_values(x)
-            axes.plot(part[x], part[y], color=colour[eps], clip_on=False, **looks[dtype])
-        axes.set(title=title, xlabel="keys n" if x == "n" else "dimension d", ylabel=label)
-        axes.set_ylim(0, max(1.05 * table[y].max(), 0.01))
+    settings = list(counts.groupby(["eps", "dtype"], sort=True).groups)
+    colour = dict(zip(sorted(set(cells.eps)), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False))
+    for axes, (table, x, (part_of, whole), title, label) in zip(grid, panels, strict=True):
+        places = np.sort(table[x].unique())
+        gap = np.diff(places).min() if len(places) > 1 else 1.0
+        for number, (eps, dtype) in enumerate(settings):
+            part = table[(table.eps == eps) & (table.dtype == dtype)].groupby(x)[[part_of, whole]].sum()
+            shift = 0.21 * gap * (number - (len(settings) - 1) / 2)
+            look = _PRECISIONS.get(dtype, {}) | {"color": colour[eps], "mec": colour[eps]}
+            axes.plot(part.index + shift, 100 * part[part_of] / part[whole], lw=0.7, clip_on=False, **look)
+        axes.set_title(title, fontsize=7.5)
+        axes.set(xlabel="dimension d" if x == "d" else "keys n", ylabel=label)
+        top = max(axes.get_ylim()[1], 1.0 if whole == "matrices" else 0.1)
+        axes.set_ylim(-0.03 * top, top)
+        if x == "d":
+            axes.set_xticks(places)
     handles = [
-        style.mark(f"{dtype}, ε = {eps:g}", color=colour[eps], **looks[dtype])
-        for dtype in looks
-        for eps in colour
+        style.mark(
+            f"{dtype}, ε = {eps:g}", lw=0.7, color=colour[eps], mec=colour[eps], **_PRECISIONS.get(dtype, {})
+        )
+        for eps, dtype in settings
     ]
     style.legend_below(figure, handles, columns=4)
     return figure
 
 
-_PRECISIONS = ({"lw": 4.0, "alpha": 0.35, "ls": "-"}, {"lw": 1.1, "ls": "--"}, {"lw": 1.1, "ls": ":"})
+GROUPS = 10
+"""Number of groups into which the numbers of keys are pooled: 100 matrices for each n alone scatter by 5 %."""
+
+_PRECISIONS = {
+    "float64": {"marker": "o", "ms": 4},
+    "float32": {"marker": "s", "ms": 3.2, "mfc": "white"},
+}
+
+
+def _groups(n: pd.Series) -> pd.Series:
+    """The mean of the group of neighbouring values of n that each value belongs to; there are at most GROUPS."""
+    values = np.sort(n.unique())
+    parts = np.array_split(values, min(GROUPS, len(values)))
+    return n.map({int(value): float(part.mean()) for part in parts for value in part})
 
 
 def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from layernorm_roles.evidence.legends import LEGENDS
-from layernorm_roles.variants import QUERY_KEY_VARIANT
+from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS
 
 WITH_PROJECTION, WITHOUT_PROJECTION = "layernorm", "scale_released"
 """The two variants of the paper's Figures 1a, 1b, 2a, 2b and 3."""
@@ -18,11 +18,15 @@ WITH_PROJECTION, WITHOUT_PROJECTION = "layernorm", "scale_released"
 WITH_SCALING, WITHOUT_SCALING = "layernorm", "projection"
 """The two variants of the paper's Figure 4."""
 
-MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS, STATEMENTS = (
+SIZE_AND_PROJECTION = ("layernorm", "layernorm_small", "scale", "scale_released")
+"""The four variants that cross the size of the keys with their projection."""
+
+MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS, STATEMENTS, VERDICTS = (
     "Majority task",
     "Random keys",
     "Language models",
     "Statements",
+    "Verdicts",
 )
 """The categories under which `snakemake --report` lists the figures."""
 
@@ -38,7 +42,7 @@ class Figure:
     function: str
     """Function of that module; it takes the tables in the order of `tables`, then `options` by keyword."""
     tables: tuple[str, ...]
-    """Names of the tables that the figure is drawn from: parquet/<name>.parquet; `schema_of` names their schema."""
+    """Names of the tables that the figure is drawn from: parquet/<name>.parquet, with the schema of that name."""
     caption: str
     """What the figure shows, in whole sentences."""
     category: str
@@ -67,17 +71,22 @@ def figures(
 ) -> dict[str, Figure]:
     """Return the figures of a reproduction by name, in the order in which a reader meets them.
 
-    `majority` maps the name of each experiment to its settings, `language_model` maps gpt and bert to theirs, and
+    `majority` maps the name of each experiment to its settings, `language_model` the name of each model, and
     `random_keys` holds the settings of that experiment, all as plain dictionaries. A figure whose variants have no
-    seeds in these settings is left out. Where `language_model` or `random_keys` is None, its figures are all there.
+    seeds in these settings is left out. Where `random_keys` is None, its figures are all there.
     """
     found = [
         *_paper_majority(majority),
         *(figure for name, settings in majority.items() for figure in _majority(name, settings)),
         *_samplings(majority),
         *_random_keys(None if random_keys is None else set(random_keys["norms"])),
-        *_language_models(language_model or {}),
+        *(
+            figure
+            for name, model in (language_model or {}).items()
+            for figure in _language_model(name, model)
+        ),
         *_STATEMENTS,
+        _CLAIMS,
     ]
     return {figure.name: figure for figure in found}
 
@@ -90,11 +99,6 @@ def draw(figure: Figure, tables: Mapping[str, Any]) -> Any:
     return function(*(tables[name] for name in figure.tables), **figure.options)
 
 
-def schema_of(table: str) -> str:
-    """Return the name of a table's schema in layernorm_roles.schemas.SCHEMAS; BERT's losses are like the others'."""
-    return "language_model_metrics" if table == "bert_metrics" else table
-
-
 def trained_variants(settings: Mapping[str, Any]) -> list[str]:
     """Return the variants that have at least one seed in the settings of an experiment or a model."""
     return [variant for variant, seeds in settings["seeds"].items() if seeds]
@@ -102,9 +106,23 @@ def trained_variants(settings: Mapping[str, Any]) -> list[str]:
 
 # The majority task
 
-_INTERVAL = "Lines are means over seeds, bands 95 % intervals of the mean"
-_FEW_SEEDS = f"{_INTERVAL}; with fewer than five seeds thin lines show the single runs instead of a band."
+_FEW_SEEDS = (
+    "Lines are means over seeds, bands 95 % intervals of the mean; with fewer than five seeds thin lines show the "
+    "single runs instead of a band."
+)
 _DIAMONDS = "Diamonds are read off the paper's figure."
+_RANDOM = " The dotted line is the mean for a random direction."
+_BEYOND = " A diamond right of the axis belongs to the step written below it, after our runs end."
+
+
+def several(value: Any) -> list[Any]:
+    """Return the values of a setting that is either a list of values or a single one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def is_single(settings: Mapping[str, Any]) -> bool:
+    """Return whether all runs of a majority experiment have one width and one learning rate."""
+    return len(several(settings["d_model"])) == len(several(settings["learning_rate"])) == 1
 
 
 def data_in_words(settings: Mapping[str, Any]) -> str:
@@ -119,115 +137,169 @@ def data_in_words(settings: Mapping[str, Any]) -> str:
 
 
 def _setting(experiment: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the drawing functions of an experiment need to know besides the tables."""
-    paper = {"d_model": 8, "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
+    """What the drawing functions need to know of an experiment with one width and one rate, besides the tables."""
+    (d_model,) = several(settings["d_model"])
+    paper = {"sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
     return {
         "experiment": experiment,
-        "d_model": settings["d_model"],
-        "title": f"{experiment}: d_model = {settings['d_model']}\n{data_in_words(settings)}",
-        "as_in_the_paper": all(settings[key] == value for key, value in paper.items()),
+        "d_model": d_model,
+        "title": f"{experiment}: d_model = {d_model}\n{data_in_words(settings)}",
+        "as_in_the_paper": d_model == 8 and all(settings[key] == value for key, value in paper.items()),
     }
 
 
 def _experiment_in_words(experiment: str, settings: Mapping[str, Any]) -> str:
+    widths = ", ".join(str(width) for width in several(settings["d_model"]))
     return (
         f"Experiment {experiment}: sequences of {settings['sequence_length']} tokens from {settings['classes']} "
-        f"classes, d_model = {settings['d_model']}, {settings['steps']:,} steps, {data_in_words(settings)}."
+        f"classes, d_model = {widths}, {settings['steps']:,} steps, {data_in_words(settings)}."
     )
 
 
 def _paper_majority(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    three, eight = majority.get("d3"), majority.get("d8")
+    three, eight = (
+        majority[name] if name in majority and is_single(majority[name]) else None for name in ("d3", "d8")
+    )
     panels = {
         "figure_1a": (WITHOUT_PROJECTION, "without projection, as the released code computes it"),
-        "figure_1b": (
-            WITH_PROJECTION,
-            "with LayerNorm",
-        ),
+        "figure_1b": (WITH_PROJECTION, "with LayerNorm"),
     }
     for name, (variant, words) in panels.items():
-        if three and three["d_model"] == 3 and variant in trained_variants(three):
-            caption = (
-                f"Figure {name[-2:]} of the paper. Keys and queries of all runs in three dimensions, {words}. The "
-                "dashed line is the ones vector, the grey disc the plane orthogonal to it."
-            )
+        if three and several(three["d_model"]) == [3] and variant in trained_variants(three):
+            caption = f"Figure {name[-2:]} of the paper. Keys and queries of all runs in three dimensions, {words}. "
             options = {"experiment": "d3", "variants": [variant]}
-            yield Figure(
-                name, "vectors", "keys_and_queries", ("majority_vectors",), caption, MAJORITY, options
-            )
+            yield _vectors(name, caption + _PLANE_AND_LENGTHS, options)
     if eight and {WITH_PROJECTION, WITHOUT_PROJECTION} & set(trained_variants(eight)):
-        marks = f" {_DIAMONDS}" if _setting("d8", eight)["as_in_the_paper"] else ""
-        random = " The dotted line is the mean for a random direction."
+        setting = _setting("d8", eight)
+        marks = f" {_DIAMONDS}" if setting["as_in_the_paper"] else ""
+        angle = _BEYOND + _RANDOM if marks else _RANDOM
         curves = {
             "figure_2a": ("train_loss", "Training loss", ""),
-            "figure_2b": ("query_angle_mean", "Mean angle between the queries and the ones vector", random),
+            "figure_2b": ("query_angle_mean", "Mean angle between the queries and the ones vector", angle),
             "figure_3": ("test_accuracy", "Test accuracy", ""),
         }
         for name, (column, words, more) in curves.items():
             caption = (
                 f"Figure {name[7:]} of the paper. {words} of its two variants. {_FEW_SEEDS}{marks}{more}"
             )
-            options = {"column": column, "setting": _setting("d8", eight)}
-            yield Figure(name, "majority", "paper_curves", ("majority_metrics",), caption, MAJORITY, options)
+            yield _curves(name, "paper_curves", caption, column=column, setting=setting)
+
+
+def _curves(name: str, function: str, caption: str, module: str = "majority", **options: Any) -> Figure:
+    return Figure(name, module, function, ("majority_metrics",), caption, MAJORITY, options)
+
+
+def _vectors(name: str, caption: str, options: Mapping[str, Any]) -> Figure:
+    return Figure(name, "vectors", "keys_and_queries", ("majority_vectors",), caption, MAJORITY, options)
+
+
+_PLANE_AND_LENGTHS = (
+    "The dashed line is the ones vector, the grey disc the plane orthogonal to it. The strip below has the length of "
+    "every key and query, on a logarithmic axis, because queries near the origin do not show theirs."
+)
 
 
 def _majority(experiment: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
+    """The figures that an experiment has by its widths and rates: curves over the steps, or over what it varies."""
     variants = trained_variants(settings)
     if not variants:
         return
-    marks = f" {_DIAMONDS}" if _setting(experiment, settings)["as_in_the_paper"] else ""
+    where = _experiment_in_words(experiment, settings)
+    if is_single(settings):
+        yield from _single(experiment, settings, variants, where)
+    if len(several(settings["learning_rate"])) > 1:
+        yield from _rates(experiment, where)
+    if len(several(settings["d_model"])) > 1:
+        yield from _widths(experiment, variants, where)
+
+
+def _single(
+    experiment: str, settings: Mapping[str, Any], variants: list[str], where: str
+) -> Iterator[Figure]:
+    setting = _setting(experiment, settings)
+    marks = f" {_DIAMONDS}" if setting["as_in_the_paper"] else ""
+    angle = _BEYOND + _RANDOM if marks else _RANDOM
     curves = {
         "loss": ("train_loss", "Training loss of all variants, on a logarithmic axis.", ""),
         "angle": (
             "query_angle_mean",
             "Mean angle between the queries and the ones vector for all variants.",
-            " The dotted line is the mean for a random direction.",
+            angle,
         ),
         "accuracy": ("test_accuracy", "Test accuracy of all variants.", ""),
     }
-    where = _experiment_in_words(experiment, settings)
     for suffix, (column, words, more) in curves.items():
-        yield Figure(
-            f"majority_{experiment}_{suffix}",
-            "majority",
-            "all_curves",
-            ("majority_metrics",),
-            f"{words} {where} {_FEW_SEEDS}{marks}{more}",
-            MAJORITY,
-            {"column": column, "setting": _setting(experiment, settings)},
-        )
-    if settings["d_model"] == 3:
-        yield Figure(
-            f"majority_{experiment}_vectors",
-            "vectors",
-            "keys_and_queries",
-            ("majority_vectors",),
+        name, caption = f"majority_{experiment}_{suffix}", f"{words} {where} {_FEW_SEEDS}{marks}{more}"
+        yield _curves(name, "all_curves", caption, column=column, setting=setting)
+    caption = (
+        "How equally the queries attend to the classes, for all variants. Left, the standard deviation of a query's "
+        "scores over the classes: 0 is equal attention. Right, the perplexity of its attention weights over the "
+        f"number of classes: 1 is equal attention. {where} {_FEW_SEEDS}"
+    )
+    yield _curves(f"majority_{experiment}_attention", "attention", caption, setting=setting)
+    if setting["d_model"] == 3:
+        caption = (
             "Keys and queries of all runs in three dimensions, a panel for every variant, on equal axes and from one "
-            f"point of view. Keys outside the box are counted, not drawn. {where}",
-            MAJORITY,
-            {"experiment": experiment, "variants": variants},
+            f"point of view. Keys outside the box are counted, not drawn. {_PLANE_AND_LENGTHS} {where}"
         )
+        options = {"experiment": experiment, "variants": variants}
+        yield _vectors(f"majority_{experiment}_vectors", caption, options)
+    if set(SIZE_AND_PROJECTION) <= set(variants):
+        caption = (
+            "Size of the keys and their projection, crossed: LayerNorm and scaling alone, both as the text defines "
+            "them (keys of length √d) and divided by d as in the released code (1/√d). Left, test accuracy early and "
+            "at the end of training. Right, what each of the two adds, averaged over the other, and their "
+            "interaction, which is the effect of projection on large keys minus that on small ones. Thin lines and "
+            f"small points are seeds, bars 95 % intervals of the mean. {where}"
+        )
+        name = f"majority_{experiment}_size_and_projection"
+        yield _curves(name, "size_and_projection", caption, module="crossed", setting=setting)
+
+
+def _rates(experiment: str, where: str) -> Iterator[Figure]:
+    caption = (
+        "Each variant by the learning rate. Left, test accuracy at the last step, on an axis that is logarithmic in "
+        "the errors. Right, optimiser steps to a test loss of 0.5, geometric means; an open triangle is a lower bound, "
+        "because runs ended before they were there. Bars are 95 % intervals over seeds, where there are at least "
+        f"three; they may go on beyond the axis. A ring marks the rate with the lowest test loss at the last "
+        f"step. {where}"
+    )
+    yield _curves(f"majority_{experiment}_by_rate", "by_rate", caption, "rates", experiment=experiment)
+    caption = (
+        "Test loss of each variant at its best learning rate, the one with the lowest test loss at the last step, mean "
+        "over seeds, on logarithmic axes. "
+        f"{_FEW_SEEDS} {where}"
+    )
+    yield _curves(f"majority_{experiment}_best_rates", "best_rates", caption, "rates", experiment=experiment)
+
+
+def _widths(experiment: str, variants: list[str], where: str) -> Iterator[Figure]:
+    if "scale" in variants and {"layernorm", *SPLIT_VARIANTS} & set(variants):
+        caption = (
+            "What projection costs at each width d. Left, test accuracy at the last step, on an axis that is "
+            "logarithmic in the errors. Right, its difference from scaling alone with equal seeds, in percentage "
+            "points, for projection everywhere, in queries and keys only, and in values only. Bars are 95 % "
+            f"intervals over seeds, where there are at least three. {where}"
+        )
+        yield _curves(f"majority_{experiment}_by_width", "by_width", caption, "widths", experiment=experiment)
 
 
 def _samplings(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    if not {"d8", "d8_uniform"} <= set(majority):
-        return
-    shared = [
-        name for name in trained_variants(majority["d8_uniform"]) if name in trained_variants(majority["d8"])
-    ]
-    if shared:
-        pair = [_setting(name, majority[name]) for name in ("d8", "d8_uniform")]
-        yield Figure(
-            "majority_samplings",
-            "majority",
-            "samplings",
-            ("majority_metrics",),
+    for name, first, second in (
+        ("majority_samplings", "d8", "d8_uniform"),
+        ("majority_samplings_d3", "d3", "d3_uniform"),
+    ):
+        pair = [majority[each] for each in (first, second) if each in majority and is_single(majority[each])]
+        if len(pair) < 2 or not set(trained_variants(pair[0])) & set(trained_variants(pair[1])):
+            continue
+        left, right = (data_in_words(settings) for settings in pair)
+        caption = (
             "Test loss and query angle of the variants that two experiments share, to see whether the data decide. "
-            f"Left, d8: {data_in_words(majority['d8'])}. Right, d8_uniform: {data_in_words(majority['d8_uniform'])}. "
-            f"{_FEW_SEEDS} The dotted lines are the mean angle of a random direction.",
-            MAJORITY,
-            {"settings": pair},
+            f"Left, {first}: {left}. Right, {second}: {right}. {_FEW_SEEDS} The dotted lines are the mean angle of a "
+            "random direction."
         )
+        settings = [_setting(each, majority[each]) for each in (first, second)]
+        yield _curves(name, "samplings", caption, settings=settings)
 
 
 # Random keys
@@ -257,8 +329,8 @@ def _random_keys(norms: set[str] | None) -> Iterator[Figure]:
         yield figure("figure_random_keys_exact", "exact", "random_keys", caption)
     caption = (
         "What eps and float32 leave of the result that LayerNorm makes every key selectable. Left and right, by the "
-        "number of keys in the smallest dimension; middle, by dimension. A wide pale line is float64, a dashed line "
-        "float32."
+        "number of keys in the smallest dimension, neighbouring numbers pooled; middle, by dimension. The settings "
+        "stand side by side around their number or dimension, so that equal values hide none of them."
     )
     yield figure("figure_random_keys_precision", "finite_precision", "random_keys_precision", caption)
 
@@ -266,58 +338,64 @@ def _random_keys(norms: set[str] | None) -> Iterator[Figure]:
 # The language models
 
 
-def _language_models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    """Figure 4, the losses and the heads; a model that is not in `models` counts as having every variant."""
-    gpt, bert = models.get("gpt"), models.get("bert")
-    variants = list(LEGENDS) if gpt is None else trained_variants(gpt)
+def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
+    """The losses of a model and, of a GPT, the keys in its heads; the model called gpt has the paper's Figure 4."""
+    variants = trained_variants(settings)
+    if not variants:
+        return
     pair = {WITH_SCALING, WITHOUT_SCALING}
-    losses = {
-        "figure_4a": ("left", "train_loss", "Training loss", "training loss (nats per token)"),
-        "figure_4b": ("right", "valid_loss", "Validation loss", "validation loss (nats per token)"),
-    }
-    for name, (side, column, words, axis) in losses.items():
-        if pair & set(variants):
-            caption = (
-                f"Figure 4 of the paper, {side}. {words} of the language models with and without scaling, from the "
-                f"first evaluation after the start. {_INTERVAL}. Diamonds at the right edge, read off, are what "
-                "the paper's models end with after 50,000 steps; they compare with the curves only as far as text "
-                "and vocabulary do."
-            )
-            options = {"column": column, "axis": axis, "paper": True, "variants": sorted(pair)}
-            yield _language_model(name, "losses", "language_model_metrics", caption, **options)
-    if pair <= set(variants):
+    is_gpt, is_paper = settings["architecture"] == "gpt", model == "gpt"
+    if is_paper and pair & set(variants):
+        yield from _figure_4()
+    if is_gpt and pair <= set(variants):
+        name = "figure_4_difference" if is_paper else f"language_model_{model}_difference"
         caption = (
-            "Loss without scaling minus loss with scaling, of models with equal seed and batches. Lines are means "
-            "over seeds, bands 95 % intervals; a band that leaves the axis goes on beyond it. Diamonds at the right "
-            "edge are the differences between the paper's two models after 50,000 steps."
+            f"Loss without scaling minus loss with scaling, of pairs of the model {model} with equal seed and batches. "
+            "Thick lines are means over seeds, bands 95 % intervals, thin lines the single pairs; what leaves the axis "
+            "goes on beyond it."
         )
-        yield _language_model("figure_4_difference", "difference", "language_model_metrics", caption)
-    if set(variants) - pair:
-        caption = f"Validation loss of the language models with every variant of the norm. {_INTERVAL}."
-        options = {"column": "valid_loss", "axis": "validation loss (nats per token)"}
-        yield _language_model("language_model_loss", "losses", "language_model_metrics", caption, **options)
-    in_heads = [v for v in variants if v in {*pair, QUERY_KEY_VARIANT} or v not in LEGENDS]
-    if in_heads:
-        yield _heads(in_heads, gpt)
-    if bert is None or trained_variants(bert):
-        caption = f"Validation loss of BERT with its LayerNorms and without any. {_INTERVAL}."
-        options = {"column": "valid_loss", "axis": "BERT: validation loss (nats)"}
-        yield _language_model("figure_bert_loss", "losses", "bert_metrics", caption, **options)
-
-
-def _language_model(name: str, function: str, table: str, caption: str, **options) -> Figure:
-    return Figure(name, "language_model", function, (table,), caption, LANGUAGE_MODELS, options)
-
-
-def _heads(variants: list[str], gpt: Mapping[str, Any] | None) -> Figure:
-    d_head = None if gpt is None else gpt["d_model"] // gpt["heads"]
-    size = "" if d_head is None else f" in d_head = {d_head} dimensions"
+        if is_paper:
+            caption += " Diamonds at the right edge are the paper's differences after 50,000 steps."
+        yield _losses(name, "difference", caption, model=model, paper=is_paper)
     caption = (
-        "Share of unselectable keys among the keys of a context, before and after training: at the attention input "
-        f"(bars) and in the heads, after the key projection{size} (points). Means are over contexts and seeds."
+        f"Validation loss of the language model {model} with every variant of the norm. Left, by the steps; the "
+        "dotted line is the loss of the training tokens' frequencies on the same tokens. Right, at the last step, "
+        "minus that of LayerNorm with equal seeds: mean and 95 % interval, small points single seeds; a baseline "
+        f"beyond the axis is an arrow with its number. {_FEW_SEEDS}"
     )
-    options = {"variants": variants, "d_head": d_head}
-    return _language_model("figure_heads", "heads", "key_selectability", caption, **options)
+    yield _losses(f"language_model_{model}_loss", "all_losses", caption, model=model)
+    in_heads = [v for v in variants if v in {*pair, QUERY_KEY_VARIANT} or v not in LEGENDS]
+    if is_gpt and in_heads:
+        name = "figure_heads" if is_paper else f"language_model_{model}_heads"
+        d_model, d_head = settings["d_model"], settings["d_model"] // settings["heads"]
+        caption = (
+            f"Share of unselectable keys among the keys of a context in the language model {model}, before and after "
+            f"training: at the attention input (d_model = {d_model} dimensions, bars) and in the heads, after the key "
+            f"projection (d_head = {d_head} dimensions, points). Means are over contexts and seeds. Grey lines are the "
+            "exact expectation for as many Gaussian keys, in d_head dimensions and, for the attention input after "
+            "projection, in d_model − 1."
+        )
+        options = {"model": model, "variants": in_heads}
+        yield Figure(name, "heads", "heads", ("key_selectability",), caption, LANGUAGE_MODELS, options)
+
+
+def _figure_4() -> Iterator[Figure]:
+    losses = {
+        "figure_4a": ("left", "train_loss", "Training loss"),
+        "figure_4b": ("right", "valid_loss", "Validation loss"),
+    }
+    for name, (side, column, words) in losses.items():
+        caption = (
+            f"Figure 4 of the paper, {side}. {words} of the language models with and without scaling, from the first "
+            f"evaluation after the start. {_FEW_SEEDS} Diamonds at the right edge, read off, are what the paper's "
+            "models end with after 50,000 steps; they compare with the curves only as far as text and vocabulary do."
+        )
+        yield _losses(name, "paper_losses", caption, column=column)
+
+
+def _losses(name: str, function: str, caption: str, **options: Any) -> Figure:
+    tables = ("language_model_metrics",)
+    return Figure(name, "language_model", function, tables, caption, LANGUAGE_MODELS, options)
 
 
 # What other documents say
@@ -350,13 +428,29 @@ _STATEMENTS = [
     ),
     _statement(
         "placement",
-        "Training loss of pre-norm and post-norm networks above that of token frequencies on equal tokens, by depth "
-        "and learning rate, with and without warm-up. Lines are means over seeds, bands their range.",
+        "Pre-norm and post-norm networks of several depths. Above, the training loss at the end by learning rate, "
+        "with and without warm-up; runs that diverged are counted, not drawn. Below, the training at the learning "
+        "rate that is best for each placement and warm-up. Losses are those above the loss of token frequencies on "
+        "equal tokens. Lines are means over seeds, bands their range.",
     ),
     _statement(
         "placement_gradients",
-        "Gradient norm of every layer in pre-norm and post-norm networks, at initialisation and in training. Lines "
-        "are geometric means over seeds, bands their range.",
+        "Gradient norm of every layer in pre-norm and post-norm networks, at initialisation and during training. The "
+        "gradients of a deep network vanish or explode where a line is steep: from left to right are the layers from "
+        "the embedding to the readout. Bands are the range over seeds.",
+        module="placement",
+    ),
+    _statement(
+        "placement_scales",
+        "How large the inputs of attention and feed-forward parts are in the deepest pre-norm and post-norm networks, "
+        "and the residual stream before these parts, at initialisation and after training.",
+        module="placement",
+    ),
+    _statement(
+        "untrained_gradients",
+        "Gradient norm of the first layer in untrained networks, by the number of their layers, with residual "
+        "connections and without, with LayerNorm before the parts of a layer, after them, and without any (on an "
+        "axis of its own). Lines are geometric means over seeds, bands their range.",
         module="placement",
     ),
     _statement(
@@ -372,7 +466,24 @@ _STATEMENTS = [
     ),
     _statement(
         "worked_numbers",
-        "The worked numbers of the notes, recomputed. Left, how many are right, follow from an earlier rounding or "
-        "mistake, or are not right. Right, those that are not right, as written and as recomputed.",
+        "The worked numbers of the notes, recomputed. Left, how many numbers of each example are right, off by "
+        "rounding alone, hedged in words, carried on from a mistake, or wrong. Right, the hedged and the wrong ones, "
+        "as written and as recomputed.",
     ),
 ]
+
+
+# The verdicts
+
+_CLAIMS = Figure(
+    "claims_forest",
+    "verdicts",
+    "forest",
+    ("claims",),
+    "All claims. Above, those whose source gives a number: the measured effect in units of the reported one, with its "
+    "95 % interval, so that 0 is no effect and 1 the reported effect; for ratios the logarithms are divided. Full "
+    "marks are the source's own comparison, hollow marks the one that isolates the claimed cause. Below, the claims "
+    "without such a number. Colour and shape of a mark are the verdict. A dagger marks claims whose test is passed too "
+    "by models that lack what the claim is about, such as untrained ones.",
+    VERDICTS,
+)

@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
@@ -18,13 +19,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator, ScalarFormatter, StrMethodFormatter
 
 from layernorm_roles import files
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import Estimate, Values
 
 COLUMN, PAGE = 3.35, 6.9
 """Widths in inches of one column and of the whole text of a page."""
 
 GREY = "#555555"
 """Colour of legend marks that stand for all variants, and of notes inside the axes."""
+
+ENOUGH_SEEDS = 5
+"""Number of seeds from which on the interval of a mean is drawn; the interval of fewer would cover the figure."""
+
+PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
+"""Look of a value that the paper reports; its edge has the colour of what it belongs to."""
 
 
 def theme() -> None:
@@ -75,21 +82,108 @@ def mean_line(axes: Axes, table: pd.DataFrame, x: str, y: str, **look) -> pd.Dat
     return drawn
 
 
+def seeds_line(axes: Axes, runs: pd.DataFrame, column: str, **look) -> None:
+    """Draw the mean over seeds of a column by the column step, with its interval if seeds are enough.
+
+    `runs` has a row for each seed and step. With fewer than ENOUGH_SEEDS, thin lines show the runs instead of a band.
+    `look` are options of `Axes.plot`; `color` must be among them.
+    """
+    if runs.seed.nunique() >= ENOUGH_SEEDS:
+        mean_line(axes, runs, "step", column, **look)
+        return
+    seeds = runs.pivot(index="step", columns="seed", values=column)
+    axes.plot(seeds.index, seeds, color=look["color"], lw=0.6, alpha=0.45)
+    axes.plot(seeds.index, seeds.mean(axis=1), **look)
+
+
+def bars(axes: Axes, x: Sequence[float], samples: Sequence[Estimate], colour: str, **look) -> None:
+    """Draw means over seeds at `x`, with their 95 % intervals as vertical bars; `look` are options of `Axes.plot`."""
+    means, low, high = np.array([tuple(sample) for sample in samples], dtype=float).reshape(-1, 3).T
+    axes.vlines(x, low, high, color=colour, linewidth=1.0, alpha=0.6)
+    axes.plot(x, means, color=colour, **look)
+
+
+def of_three(values: Values) -> Estimate:
+    """Return the mean over seeds with its 95 % interval, or with none if there are fewer than three seeds.
+
+    Student's interval of two values is 25 times as long as their standard error and would hide all others.
+    """
+    estimate = Estimate.of(values)
+    return estimate if len(values) > 2 else Estimate(estimate.mean, np.nan, np.nan)
+
+
+def accuracies(*panels: Axes, means: Iterable[float]) -> None:
+    """Let the y axis of `panels` show accuracies in per cent, with limits around `means`.
+
+    The axis is logarithmic in the errors: halving their share is everywhere as long. Means of 1 are drawn at the top.
+    """
+    heights = _height(np.array(list(means)))
+    room = 0.08 * np.ptp(heights) + 0.05
+    low, high = heights.min() - room, heights.max() + room
+    ticks, last = [], -np.inf
+    for tick, height in zip(_ACCURACIES, _height(np.array(_ACCURACIES)), strict=True):
+        if low <= height <= high and height - last > (high - low) / 9:
+            ticks.append(tick)
+            last = height
+    for axes in panels:
+        axes.set_yscale("function", functions=(_height, lambda height: 1 - np.exp(-height)))
+        axes.set_yticks(ticks, [f"{100 * tick:g}" for tick in ticks])
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(*(1 - np.exp(-end) for end in (low, high)))
+
+
+_ACCURACIES = (
+    0.1,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.75,
+    0.8,
+    0.85,
+    0.9,
+    0.92,
+    0.94,
+    0.95,
+    0.96,
+    0.97,
+    0.98,
+    0.99,
+    0.995,
+    0.998,
+)
+"""Where an axis of accuracies may have its ticks."""
+
+
+def _height(accuracies: np.ndarray) -> np.ndarray:
+    return -np.log(np.maximum(1 - accuracies, 1e-4))
+
+
 def mark(label: str, **look) -> Line2D:
     """Return a legend entry with the given label; `look` are options of Line2D."""
     return Line2D([], [], label=label, **look)
 
 
+def single_run() -> Line2D:
+    """Return the legend entry of the thin lines that `seeds_line` draws."""
+    return mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, lw=0.6, alpha=0.6)
+
+
 def legend_below(figure: Figure, handles: Sequence[Artist], columns: int, **options) -> None:
-    """Put one legend under all axes of the figure, where it covers no data."""
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=columns,
-        columnspacing=1.2,
-        handletextpad=0.5,
-        **options,
-    )
+    """Put one legend under all axes of the figure, in as many of `columns` as its width has room for."""
+    for number in range(min(columns, len(handles)), 0, -1):
+        legend = figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=number,
+            columnspacing=1.2,
+            handletextpad=0.5,
+            **options,
+        )
+        if number == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def thousands(axes: Axes) -> None:

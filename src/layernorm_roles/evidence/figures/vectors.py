@@ -6,7 +6,9 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, StrMethodFormatter
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 from layernorm_roles.evidence.analysis.order import legend_order
@@ -17,6 +19,9 @@ VIEW = {"elev": 16, "azim": -14}
 
 LIMIT = 1.9
 """Half the side of the box around the origin; keys after LayerNorm have length sqrt(3) = 1.73."""
+
+SHORTEST = 1e-6
+"""Length with which shorter vectors are drawn on the logarithmic axis."""
 
 KEYS = {"marker": "o", "s": 13, "alpha": 0.75, "linewidth": 0}
 QUERIES = {"marker": "^", "s": 11, "color": "black", "linewidth": 0}
@@ -33,25 +38,32 @@ class Drawn(NamedTuple):
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variants: Sequence[str]) -> Figure:
-    """Draw the keys and queries of all runs of an experiment, a panel for every variant.
+    """Draw the keys and queries of all trained runs of an experiment, a panel for every variant.
 
-    All panels have equal axes and one point of view, with the plane orthogonal to the ones vector and the ones
-    vector. A panel's title gives the median lengths, because queries near the origin do not show theirs.
+    vectors: table majority_vectors. All panels have equal axes and one point of view, with the plane orthogonal to
+    the ones vector and the ones vector. A strip below each panel shows the lengths of its keys and queries, because
+    queries near the origin do not show theirs.
     """
-    chosen = vectors[(vectors.experiment == experiment) & vectors.variant.isin(variants)]
+    trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
+    chosen = trained[trained.variant.isin(variants)]
     present = legend_order(chosen.variant)
     if not present:
         raise ValueError(f"majority_vectors: no runs of experiment {experiment!r} to draw")
     columns = min(len(present), 2)
     rows = -(-len(present) // columns)
-    figure = plt.figure(figsize=(style.COLUMN * columns, 3.1 * rows))
-    shortened = False
-    for number, variant in enumerate(present, start=1):
-        axes = figure.add_subplot(rows, columns, number, projection="3d")
+    figure = plt.figure(figsize=(style.COLUMN * columns, 3.5 * rows))
+    grid = figure.add_gridspec(2 * rows, columns, height_ratios=[1, 0.13] * rows)
+    strips, shortened = [], False
+    for number, variant in enumerate(present):
+        row, column = divmod(number, columns)
+        axes = figure.add_subplot(grid[2 * row, column], projection="3d")
         part = chosen[chosen.variant == variant]
         drawn = _panel(axes, part, colours.palette(present)[variant])
         axes.set_title(_title(variant, part, drawn), y=0.98)
         shortened |= drawn.queries_outside > 0
+        strip = figure.add_subplot(grid[2 * row + 1, column], sharex=strips[0] if strips else None)
+        _lengths(strip, part, colours.palette(present)[variant])
+        strips.append(strip)
     handles = [
         style.mark("keys", ls="", marker="o", ms=4.5, color=style.GREY, alpha=0.8, mec="none"),
         style.mark("queries", ls="", marker="^", ms=4.5, color="black"),
@@ -65,17 +77,23 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variants: Sequence[
 
 
 def _title(variant: str, vectors: pd.DataFrame, drawn: Drawn) -> str:
-    """Name the variant, its number of runs, the median lengths, and the keys that are not drawn."""
-    lengths = {
-        kind: np.median(np.linalg.norm(np.stack(part.vector.to_numpy()), axis=1))
-        for kind, part in vectors.groupby("kind")
-    }
+    """Name the variant, its number of runs, and the number of keys that are not drawn."""
     runs = vectors.seed.nunique()
     outside = f"; {drawn.keys_outside} keys outside the box" if drawn.keys_outside else ""
-    return (
-        f"{colours.label(variant)} ({runs} run{'s' if runs > 1 else ''}{outside})\n"
-        f"median length: keys {lengths['key']:.2g}, queries {lengths['query']:.2g}"
-    )
+    return f"{colours.label(variant)} ({runs} run{'s' if runs > 1 else ''}{outside})"
+
+
+def _lengths(axes: Axes, vectors: pd.DataFrame, colour: str) -> None:
+    """Draw the length of every key and query of one variant on a logarithmic axis, keys above queries."""
+    for y, (kind, look) in enumerate({"query": QUERIES, "key": KEYS | {"color": colour}}.items()):
+        chosen = np.stack(vectors.vector[vectors.kind == kind].to_numpy())
+        lengths = np.maximum(np.linalg.norm(chosen, axis=1), SHORTEST)
+        axes.scatter(lengths, np.full(len(lengths), y), clip_on=False, **look | {"alpha": 0.35, "s": 9})
+    axes.set(xscale="log", xlabel="length", ylim=(-0.6, 1.6), yticks=[0, 1], yticklabels=["queries", "keys"])
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _panel(axes: Axes3D, vectors: pd.DataFrame, colour: str) -> Drawn:

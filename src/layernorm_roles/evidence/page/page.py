@@ -2,6 +2,7 @@
 
 import base64
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from layernorm_roles import files, store
-from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
+from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import sections, vectors
 from layernorm_roles.evidence.page.text import command, mathematics, script_json
 from layernorm_roles.evidence.tables import registry as readable
 from layernorm_roles.evidence.tables.structure import Grid
 from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+from layernorm_roles.evidence.tables.verdicts import Judged, judged
 
 TITLE = "What LayerNorm does for attention"
 HERE = Path(__file__).parent
@@ -68,7 +69,7 @@ class _Evidence:
 
     def __init__(self, reproduction: Reproduction) -> None:
         self.reproduction = reproduction
-        self.claims = self._frame("claims").set_index("claim")
+        self.claims = {found.claim.name: found for found in judged(self._frame("claims"))}
         settings = reproduction.settings
         self.figures = figures.figures(
             settings["majority"], settings.get("language_model"), settings.get("random_keys")
@@ -91,6 +92,7 @@ class _Evidence:
             "views": views,
             "vectors": script_json({**vectors.BOX, "views": views}),
             "tally": self._tally(),
+            "overview": list(self._figures(sections.OVERVIEW)),
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
             "parts": [self._part(part) for part in sections.PARTS],
             "provenance": sections.provenance(sources),
@@ -105,12 +107,11 @@ class _Evidence:
         return store.read(self.reproduction.tables[name], name)
 
     def _tally(self) -> list[tuple[str, int]]:
-        counts = self.claims.verdict.value_counts()
-        return [(str(verdict), int(counts[verdict])) for verdict in MEANINGS if verdict in counts]
+        counts = Counter(found.row.verdict for found in self.claims.values())
+        return [(str(verdict), counts[verdict]) for verdict in MEANINGS if counts[verdict]]
 
     def _part(self, part: sections.Part) -> dict[str, Any]:
-        present = [claim for claim in CLAIMS if claim.part == part.name and claim.name in self.claims.index]
-        claims = [self._claim(claim) for claim in present]
+        claims = [self._claim(found) for found in self.claims.values() if found.claim.part == part.name]
         return {
             "name": part.name,
             "title": part.title,
@@ -122,20 +123,19 @@ class _Evidence:
 
     def _left_over(self, part: sections.Part) -> list[str]:
         """Names of the part's figures that no claim of any part shows, such as those of a user's own experiment."""
-        used = {name for claim in CLAIMS if claim.name in self.claims.index for name in claim.figures}
+        used = {name for found in self.claims.values() for name in found.claim.figures}
         return [
             name
             for name, figure in self.figures.items()
             if figure.category in part.categories and name not in used
         ]
 
-    def _claim(self, claim: Claim) -> dict[str, Any]:
-        row = self.claims.loc[claim.name]
+    def _claim(self, found: Judged) -> dict[str, Any]:
+        claim, row = found
         texts = ("statement", "source", "statistic", "setting", "control", "reason")
         kind = "matrices" if claim.target == "random_keys" else "seeds"
         return {
             "name": claim.name,
-            "again": claim.name.endswith("_uniform"),
             "verdict": row.verdict,
             **{key: typeset(row[key]) for key in texts},
             "paper_value": "" if pd.isna(row.paper_value) else typeset(row.paper_value),
@@ -143,6 +143,9 @@ class _Evidence:
             "interval": interval(row.ci_low, row.ci_high),
             "control_measured": with_unit(row.control_measured, claim.unit),
             "control_interval": interval(row.control_low, row.control_high),
+            "control_name": typeset(row.control.partition(";")[0]),
+            "size": found.size,
+            "also_passed_by": "" if pd.isna(row.also_passed_by) else typeset(row.also_passed_by),
             "n_seeds": int(row.n_seeds),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": typeset(claim.rule),

@@ -7,14 +7,25 @@ from pathlib import Path
 import pandas as pd
 
 from layernorm_roles import store
-from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.claims.rules import Claim
 from layernorm_roles.evidence.tables.output import markdown
-from layernorm_roles.evidence.tables.structure import MISSING, Column, grid
-from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+from layernorm_roles.evidence.tables.verdicts import judged, table_of
 
 VERDICTS, LAYOUT = "verdicts", "layout"
 """Names of the made parts; each stands between the lines <!-- NAME:begin --> and <!-- NAME:end -->."""
+
+CARRYING = (
+    "faster",
+    "faster_best_rate",
+    "accurate_best_rate",
+    "parallel",
+    "project_values",
+    "random_keys_layernorm",
+    "table_1",
+    "loss_gap",
+    "loss_gap_bytes",
+    "heads",
+)
+"""The claims that the README shows: those that carry its section "What it finds". The page shows all."""
 
 
 def update(readme: str | Path, claims: str | Path, package: str | Path) -> None:
@@ -59,33 +70,5 @@ def _first_line(module: Path) -> str:
 
 
 def verdicts(claims: pd.DataFrame) -> str:
-    """The table claims as Markdown: what is claimed, reported and measured, the control, and the verdict."""
-    rows = claims.set_index("claim")
-    columns = {
-        Column("Claim"): lambda pair: _statement(pair[0], pair[1].statement),
-        Column("Reported"): lambda pair: _reported(pair[0], pair[1].paper_value),
-        Column("Measured, 95 % interval"): lambda pair: _measured(pair[0], pair[1], "measured", "ci"),
-        Column("Control, 95 % interval"): lambda pair: _measured(
-            pair[0], pair[1], "control_measured", "control"
-        ),
-        Column("Verdict"): lambda pair: pair[1].verdict,
-    }
-    pairs = [(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
-    return markdown([grid(pairs, columns)])
-
-
-def _again(claim: Claim) -> bool:
-    return claim.name.endswith("_uniform")
-
-
-def _statement(claim: Claim, statement: str) -> str:
-    return "… again, on uniformly drawn partitions" if _again(claim) else typeset(statement)
-
-
-def _reported(claim: Claim, paper_value: str | float | None) -> str:
-    return MISSING if _again(claim) or pd.isna(paper_value) else typeset(paper_value)
-
-
-def _measured(claim: Claim, row: pd.Series, value: str, ends: str) -> str:
-    words = [with_unit(row[value], claim.unit), interval(row[f"{ends}_low"], row[f"{ends}_high"])]
-    return " ".join(filter(None, words)) or MISSING
+    """The claims that carry what this repository finds, from the table claims, as Markdown."""
+    return markdown([table_of([found for found in judged(claims) if found.claim.name in CARRYING])])

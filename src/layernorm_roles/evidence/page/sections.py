@@ -7,6 +7,9 @@ from typing import NamedTuple
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.tables.structure import Column, Grid
 
+OVERVIEW = ("claims_forest",)
+"""The figures that stand below the table of verdicts."""
+
 
 class Part(NamedTuple):
     """A part of the page: claims with their evidence, then what belongs to none of the claims."""
@@ -44,7 +47,6 @@ PARTS = (
         "An essay on the geometry of LayerNorm, a question about the output projection W_O, and lecture notes on "
         "transformers: what they state, measured.",
         (figures.STATEMENTS,),
-        ("statements",),
     ),
 )
 

@@ -18,13 +18,18 @@ KINDS = {"key": "keys", "query": "queries"}
 
 
 def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """What the page's script shows: an entry for each variant of each experiment whose vectors have three dimensions.
+    """What the page's script shows: an entry for each trained variant of each experiment in three dimensions.
 
-    `vectors` is the table majority_vectors, or None if the reproduction has none.
+    `vectors` is the table majority_vectors, or None if the reproduction has none. Experiments with several widths or
+    learning rates are left out.
     """
     if vectors is None:
         return []
-    three = vectors[vectors.vector.map(len) == 3]
+    trained = vectors[vectors.checkpoint == "final"]
+    setting = trained.groupby("experiment").agg(
+        {"d_model": ["nunique", "max"], "base_learning_rate": "nunique"}
+    )
+    three = trained[trained.experiment.isin(setting.index[(setting == [1, 3, 1]).all(axis=1)])]
     several = three.experiment.nunique() > 1
     found = []
     for experiment, part in three.groupby("experiment", sort=False):

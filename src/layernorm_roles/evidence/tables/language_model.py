@@ -1,4 +1,4 @@
-"""Tables 1 to 4: which keys of the language models no query selects."""
+"""The language models: Tables 1 to 4 on the keys that no query selects, baselines of the losses, and the pilot."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,39 +23,46 @@ from layernorm_roles.evidence.tables.structure import (
 
 NOTE = (
     "Per cent of keys that no query selects, mean over contexts and seeds, with the 95 % interval over both "
-    "(one seed: over contexts). Every verdict carries a certificate."
+    "(one seed: over contexts). Every verdict carries a certificate. Undecided: per cent of the keys of all layers "
+    "that the data's precision leaves without one; they count as selectable in the other columns."
 )
 NO_MODEL = "This reproduction has no such model."
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
+WEIGHTS = {"initial": "untrained", "final": "trained"}
+"""What readers call the checkpoints of a run."""
 
 FEWEST, SHOWN = 10, 20
 """Table 3 lists the first SHOWN tokens of those that occur at least FEWEST times in the sentences."""
 
 
 def table_1(keys: pd.DataFrame) -> Readable:
-    """Unselectable keys at the attention input of the GPT for every variant of the norm, from key_selectability."""
+    """Unselectable keys at the attention input of the GPTs for every variant of the norm, from key_selectability."""
     sites = ("after_norm", "after_norm_exact")
-    frame = _by_legend(
-        language_model.unselectable_shares(keys[keys.site.isin(sites)], model="gpt", texts="long")
-    )
-    main, exact = (frame[frame.site == site] for site in sites)
-    parts = [
-        f"Keys at the attention input, by the norm before it. {_contexts(keys, 'gpt', 'long')}",
-        shares_by_layer(main, "variant", LEGENDS, reported()["language_model"]["table_1"]),
-    ]
-    if len(exact):
-        parts += ["The keys where a norm scales them, with eps = 0 instead of the model's:"]
-        parts += [shares_by_layer(exact, "variant", LEGENDS)]
-    return Readable(frame, [*parts, NOTE])
+    frame = _by_legend(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"))
+    paper, parts = reported()["language_model"]["table_1"], []
+    for model, shown in _models(frame):
+        main, exact = (shown[shown.site == site] for site in sites)
+        parts += [
+            f"{model}: keys at the attention input, by the norm before it. {_contexts(keys, model, 'long')}",
+            shares_by_layer(main, "variant", LEGENDS, paper),
+        ]
+        if len(exact):
+            parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
+            parts += [shares_by_layer(exact, "variant", LEGENDS)]
+    return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
-    """Unselectable keys before and after the norm of the GPT with LayerNorm, from key_selectability."""
+    """Unselectable keys before and after the norm of the GPTs with LayerNorm, from key_selectability."""
     beside = keys[keys.site.isin(SITES)]
-    frame = language_model.unselectable_shares(beside, model="gpt", texts="long", variant="layernorm")
-    title = f"The model with LayerNorm: keys before it and after. {_contexts(keys, 'gpt', 'long')}"
-    paper = reported()["language_model"]["table_2"]
-    return Readable(frame, [title, shares_by_layer(frame, "site", SITES, paper), NOTE])
+    frame = language_model.unselectable_shares(beside, texts="long", variant="layernorm")
+    paper, parts = reported()["language_model"]["table_2"], []
+    for model, shown in _models(frame):
+        parts += [
+            f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
+            shares_by_layer(shown, "site", SITES, paper),
+        ]
+    return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
@@ -69,8 +76,8 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
     columns = {
         Column("token"): lambda row: token_text(row.token),
         Column("occurrences × layers × seeds", right=True): lambda row: f"{row.occurrences:,}",
-        Column("unselectable, initial (%)", right=True): lambda row: f"{row.initial_percent:.1f}",
-        Column("unselectable, final (%)", right=True): lambda row: f"{row.final_percent:.1f}",
+        Column("unselectable, untrained (%)", right=True): lambda row: f"{row.initial_percent:.1f}",
+        Column("unselectable, trained (%)", right=True): lambda row: f"{row.final_percent:.1f}",
     }
     marked = [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]
     if marked:
@@ -81,16 +88,16 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
             "In the first layer of the first seed no sentence has an unselectable token after training."
         ]
     all_tokens = language_model.unselectable_shares(
-        keys, model="gpt", texts="sentences", site="after_norm", variant="projection"
+        keys, texts="sentences", site="after_norm", variant="projection"
     )
     parts = [
-        "Tokens of the model without scaling that are unselectable most often. "
+        "Tokens of gpt without scaling that are unselectable most often. "
         f"{_contexts(keys, 'gpt', 'sentences')} ␣ is a space, {SPLIT_CHARACTER} a character that is split among "
         "several tokens.",
         grid(often.head(SHOWN).itertuples(), columns),
         *examples,
-        "All tokens:",
-        shares_by_layer(all_tokens, "variant", LEGENDS),
+        "All tokens, by model:",
+        shares_by_layer(all_tokens, "model", {}),
         NOTE,
     ]
     return Readable(frame, parts)
@@ -103,6 +110,85 @@ def table_4(keys: pd.DataFrame) -> Readable:
     return Readable(frame, [title, shares_by_layer(frame, "variant", LEGENDS), NOTE])
 
 
+def heads(keys: pd.DataFrame) -> Readable:
+    """Unselectable keys in the heads of the GPTs, among all keys and among earlier ones, from key_selectability."""
+    in_heads = keys[keys.site.isin(["head", "head_exact"]) & (keys.texts == "long")]
+    rivals = {
+        False: "among all keys of the context",
+        True: "among the keys before them, as a causal query meets them",
+    }
+    frames, parts = [], []
+    for model, of_model in in_heads.groupby("model", sort=False):
+        for causal, words in rivals.items():
+            shares = _by_legend(language_model.unselectable_shares(of_model, causal=causal))
+            frames.append(shares.assign(causal=causal))
+            for site, name in (("head", ""), ("head_exact", ", QK-norm with eps = 0")):
+                shown = shares[shares.site == site]
+                if len(shown):
+                    size = f"d_head = {of_model.dimensions.iloc[0]}"
+                    title = f"{model} ({size}): keys in the heads{name}, {words}. {_contexts(keys, model, 'long')}"
+                    parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
+    frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
+    return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
+
+
+def baselines(metrics: pd.DataFrame) -> Readable:
+    """The final validation loss of every language model beside two baselines, from language_model_metrics."""
+    frame = language_model.baselines(metrics)
+    columns = {
+        Column("model"): lambda row: row.model,
+        Column("norm"): lambda row: LEGENDS.get(row.variant, row.variant),
+        Column("seeds", right=True): lambda row: str(row.seeds),
+        Column("validation loss", right=True): lambda row: _loss(row, "valid_loss"),
+        Column("unigram", right=True): lambda row: _loss(row, "unigram_loss"),
+        Column("no attention", right=True): lambda row: _loss(row, "no_attention_loss"),
+        Column("below unigram by", right=True): lambda row: _loss(row, "gain_over_unigram"),
+        Column("attention is worth", right=True): lambda row: _loss(row, "worth_of_attention"),
+    }
+    note = (
+        "Nats per token at the last step, mean over seeds, with the 95 % interval over seeds. Unigram: the loss of the "
+        "frequencies of the training tokens on the validation tokens. No attention: the model whose layers have their "
+        "feed-forward parts alone. The last two columns are differences of equal seeds. Where one of their intervals "
+        "does not lie above 0, the claims about trained models get no verdict."
+    )
+    return Readable(frame, [grid(frame.itertuples(), columns), note])
+
+
+def pilot() -> Readable:
+    """What attention is worth at the settings that were tried for gpt_bytes, and what a run costs."""
+    frame = language_model.pilot()
+    numbers = [
+        "d_model",
+        "heads",
+        "layers",
+        "context_length",
+        "batch_size",
+        "learning_rate",
+        "steps",
+        "seeds",
+    ]
+    columns = {
+        Column(name.replace("_", " ") if name != "d_model" else name, right=True): (
+            lambda row, name=name: f"{getattr(row, name):,g}"
+        )
+        for name in numbers
+    } | {
+        Column("LayerNorm", right=True): lambda row: _loss(row, "valid_loss"),
+        Column("projection only", right=True): lambda row: _loss(row, "projection_loss"),
+        Column("no attention", right=True): lambda row: _loss(row, "no_attention_loss"),
+        Column("unigram", right=True): lambda row: _loss(row, "unigram_loss"),
+        Column("attention is worth", right=True): lambda row: _loss(row, "worth_of_attention"),
+        Column("CPU seconds a run", right=True): lambda row: (
+            MISSING if pd.isna(row.cpu_seconds) else f"{row.cpu_seconds:,.0f}"
+        ),
+    }
+    note = (
+        "Validation losses of models of bytes, in nats per byte, on the text of the default reproduction and with "
+        "seeds by which no claim is judged. The settings of gpt_bytes were chosen from these."
+    )
+    return Readable(frame, [grid(frame.itertuples(), columns), note])
+
+
 def shares_by_layer(
     shares: pd.DataFrame,
     column: str,
@@ -112,7 +198,7 @@ def shares_by_layer(
     """A column for each layer; for each value of `column` a row before training, one after, and one of the paper.
 
     `shares` is the result of `unselectable_shares`, `names` what a reader calls the values, `paper` maps a value to
-    the per cent that the paper reports for each layer.
+    the per cent that the paper reports for each layer. The last column is of keys that are undecided, in all layers.
     """
     if shares.empty:
         return NO_MODEL
@@ -125,16 +211,26 @@ def shares_by_layer(
             group = part[part.checkpoint == checkpoint]
             cells = {row.layer: _share(row) for row in group.itertuples()}
             seeds = str(group.seeds.iloc[0]) if cells else MISSING
-            rows.append([name, checkpoint, seeds, *(cells.get(layer, MISSING) for layer in layers)])
+            undecided = _percent(group.borderline_percent.mean()) if cells else MISSING
+            shown = (cells.get(layer, MISSING) for layer in layers)
+            rows.append([name, WEIGHTS[checkpoint], seeds, *shown, undecided])
         if value in reports:
             cells = {layer: _percent(per_cent) for layer, per_cent in reports[value].items()}
-            rows.append([name, "paper, trained", MISSING, *(cells.get(layer, MISSING) for layer in layers)])
+            shown = (cells.get(layer, MISSING) for layer in layers)
+            rows.append([name, "paper, trained", MISSING, *shown, MISSING])
     columns = [
-        Column("norm" if column == "variant" else "keys"),
+        Column({"variant": "norm", "site": "keys"}.get(column, column)),
         Column("weights"),
         Column("seeds", right=True),
+        *(Column(f"layer {layer}", right=True) for layer in layers),
+        Column("undecided", right=True),
     ]
-    return Grid((*columns, *(Column(f"layer {layer}", right=True) for layer in layers)), rows)
+    return Grid(tuple(columns), rows)
+
+
+def _models(shares: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The name and the shares of each model, in the order in which the models come first."""
+    return [(model, shares[shares.model == model]) for model in dict.fromkeys(shares.model)]
 
 
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:
@@ -146,6 +242,15 @@ def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:
 def _by_legend(shares: pd.DataFrame) -> pd.DataFrame:
     rank = {variant: place for place, variant in enumerate(legend_order(shares.variant))}
     return shares.sort_values("variant", key=lambda column: column.map(rank), kind="stable")
+
+
+def _loss(row, name: str) -> str:
+    """A mean in nats with its interval, if the row has one."""
+    mean, low, high = (getattr(row, name + end, float("nan")) for end in ("", "_low", "_high"))
+    if pd.isna(mean):
+        return MISSING
+    text = f"{mean:.3f}" if pd.isna(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    return text.replace("-", "−")
 
 
 def _share(row) -> str:

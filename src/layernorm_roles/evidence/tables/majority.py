@@ -1,32 +1,53 @@
-"""How fast the runs of the majority experiment learn."""
+"""What the runs of the majority experiment reach and how fast, by variant, learning rate and width."""
 
+from collections.abc import Callable
+
+import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.claims.rules import EARLY_STEP, TEST_LOSS
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Readable, grid
 
+_EXPERIMENT = {
+    Column("experiment"): lambda row: row.experiment,
+    Column("d", right=True): lambda row: str(row.d_model),
+}
+_RATE = {Column("learning rate", right=True): lambda row: f"{row.base_learning_rate:g}"}
+_NORM = {Column("norm"): lambda row: LEGENDS.get(row.variant, row.variant)}
+
 
 def convergence(metrics: pd.DataFrame) -> Readable:
-    """Steps until the test loss reaches each threshold, for every experiment and variant, from majority_metrics."""
+    """Steps until the test loss reaches each threshold, for every setting and variant, from majority_metrics."""
     frame = majority.convergence(majority.steps_to_reach(metrics))
-    columns = {
-        Column("experiment"): lambda row: row.experiment,
-        Column("norm"): lambda row: LEGENDS.get(row.variant, row.variant),
-        Column("test loss", right=True): lambda row: f"{row.test_loss:g}",
-        Column("reached it", right=True): lambda row: f"{row.reached} of {row.runs}",
-        Column("median steps", right=True): lambda row: (
-            f"{row.median_steps:,.0f}" if row.reached else MISSING
-        ),
-        Column("ratio to LayerNorm", right=True): _ratio,
-        Column("pairs", right=True): lambda row: str(row.pairs),
-    }
-    note = (
-        "Optimiser steps until the test loss, in nats per token, is first reached: median over the runs that reach "
-        "it. The ratio is the geometric mean over pairs of runs with equal seeds that both reach it, with the "
-        "95 % bootstrap interval over the pairs."
+    columns = (
+        _EXPERIMENT
+        | _RATE
+        | _NORM
+        | {
+            Column("test loss", right=True): lambda row: f"{row.test_loss:g}",
+            Column("reached it", right=True): lambda row: f"{row.reached} of {row.runs}",
+            Column("median steps", right=True): lambda row: (
+                f"{row.median_steps:,.0f}" if np.isfinite(row.median_steps) else MISSING
+            ),
+            Column("ratio to LayerNorm", right=True): lambda row: _estimate(
+                row.ratio_to_layernorm, row.ratio_low or -np.inf, row.ratio_high, ".2f"
+            ),
+            Column("pairs", right=True): lambda row: str(row.pairs),
+        }
     )
-    return Readable(frame, [grid(frame.itertuples(), columns), note])
+    note = (
+        "Optimiser steps until the test loss, in nats per token, is first reached: median over the runs, where one "
+        "that does not reach it counts as slower than all. The ratio is the geometric mean over pairs of runs with "
+        "equal seeds, with Student's 95 % interval on its logarithm. A run that does not reach the loss counts with "
+        f"its last step, which makes the ratio a bound (≥ or ≤); {MISSING} stands where runs of both norms do not "
+        "reach it. Experiments with several learning rates or widths have tables of their own."
+    )
+    settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
+    single = frame[(settings == 1).all(axis=1)]
+    return Readable(frame, [grid(single.itertuples(), columns), note])
 
 
 def convergence_runs(metrics: pd.DataFrame) -> Readable:
@@ -34,9 +55,118 @@ def convergence_runs(metrics: pd.DataFrame) -> Readable:
     return Readable(majority.steps_to_reach(metrics), [])
 
 
-def _ratio(row) -> str:
-    if not row.pairs:
+def rates(metrics: pd.DataFrame) -> Readable:
+    """What every variant reaches at each learning rate, for experiments that have several, from majority_metrics."""
+    frame = _in_order(majority.sweep(metrics, TEST_LOSS), "base_learning_rate")
+    if frame.empty:
+        return Readable(frame, ["No experiment of this reproduction has several learning rates."])
+    columns = (
+        _EXPERIMENT
+        | _NORM
+        | _RATE
+        | {
+            Column("best for"): lambda row: f"{row.chosen} of {row.runs}" if row.chosen else "",
+            Column("test accuracy (%)", right=True): lambda row: _estimate(
+                100 * row.test_accuracy, 100 * row.accuracy_low, 100 * row.accuracy_high, ".1f"
+            ),
+            Column("test loss", right=True): lambda row: f"{row.test_loss:.3f}",
+            Column(f"steps to test loss {TEST_LOSS:g}", right=True): lambda row: _estimate(
+                row.steps, row.steps_low, row.steps_high, ",.0f"
+            ),
+        }
+    )
+    note = (
+        "Accuracy and loss at the last step, means over the runs; steps are geometric means, where a run that does not "
+        "reach the loss counts with its last step (≥). Intervals are Student's, 95 %. A rate is the best for a seed if "
+        "the other seeds of the norm have the lowest mean test loss with it: the seed is judged at that rate."
+    )
+    return Readable(frame, [grid(frame.itertuples(), columns), note])
+
+
+def widths(metrics: pd.DataFrame) -> Readable:
+    """What projection costs in accuracy at each width, for experiments that have several, from majority_metrics."""
+    several = metrics.groupby("experiment").d_model.transform("nunique") > 1
+    frame = _in_order(majority.costs(metrics[several]), "d_model")
+    if frame.empty:
+        return Readable(frame, ["No experiment of this reproduction has several widths."])
+    columns = (
+        _EXPERIMENT
+        | _RATE
+        | _NORM
+        | {
+            Column("test accuracy (%)", right=True): lambda row: f"{100 * row.test_accuracy:.1f}",
+            Column("cost (points)", right=True): lambda row: (
+                MISSING
+                if row.variant == "scale"
+                else _estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
+            ),
+            Column("pairs", right=True): lambda row: str(row.pairs),
+        }
+    )
+    note = (
+        "Test accuracy at the last step, mean over the runs. The cost is by how many percentage points it lies below "
+        "that of scaling only with equal seeds, with Student's 95 % interval."
+    )
+    frame = frame.sort_values(["experiment", "d_model"], kind="stable").reset_index(drop=True)
+    return Readable(frame, [grid(frame.itertuples(), columns), note])
+
+
+def size_and_projection(metrics: pd.DataFrame) -> Readable:
+    """Main effects and interaction of the attention input's size and the projection, from majority_metrics."""
+    frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS, EARLY_STEP)
+    if frame.empty:
+        return Readable(
+            frame, ["No experiment of this reproduction has both norms at both sizes of the attention input."]
+        )
+
+    def effect(name: str) -> Callable[[pd.DataFrame], str]:
+        def text(part: pd.DataFrame) -> str:
+            row = part.set_index("effect").loc[name]
+            return _estimate(row["mean"], row.low, row.high, ".2f" if row.quantity == "steps" else "+.1f")
+
+        return text
+
+    def quantity(part: pd.DataFrame) -> str:
+        first = part.iloc[0]
+        if first.quantity == "steps":
+            return f"steps to test loss {TEST_LOSS:g} (×)"
+        return f"test accuracy at step {first.step:,.0f} (points)"
+
+    columns = {
+        Column("experiment"): lambda part: part.experiment.iloc[0],
+        Column("learning rate", right=True): lambda part: f"{part.base_learning_rate.iloc[0]:g}",
+        Column("of"): quantity,
+        Column("size", right=True): effect("size"),
+        Column("projection", right=True): effect("projection"),
+        Column("interaction", right=True): effect("interaction"),
+        Column("seeds", right=True): lambda part: str(part.pairs.iloc[0]),
+    }
+    note = (
+        "LayerNorm and scaling only, both with the attention input as large as the text defines it and d times smaller "
+        "as in the released code. Size: what the larger input gains, mean of with and without projection. Projection: "
+        "what it gains, mean of both sizes. Interaction: what it gains with the larger input beyond what it gains with "
+        "the smaller. Of the steps, the factor by which there are fewer. Over seeds with all four norms, with "
+        "Student's 95 % intervals."
+    )
+    by = [*majority.SETTING, "quantity", "step"]
+    parts = [part for _, part in frame.groupby(by, sort=False, dropna=False)]
+    return Readable(frame, [grid(parts, columns), note])
+
+
+def _in_order(frame: pd.DataFrame, within: str) -> pd.DataFrame:
+    """The rows by experiment, then by variant in the order of the legends, then by the column `within`."""
+    rank = {variant: i for i, variant in enumerate(legend_order(frame.variant))}
+    return frame.sort_values(
+        ["experiment", "d_model", "variant", within],
+        key=lambda column: column.map(rank) if column.name == "variant" else column,
+        ignore_index=True,
+    )
+
+
+def _estimate(mean: float, low: float, high: float, form: str) -> str:
+    """The text "mean [low, high]"; of a bound "≥ mean" or "≤ mean", without interval the mean, without mean a dash."""
+    if np.isnan(mean) or (np.isinf(low) and np.isinf(high)):
         return MISSING
-    if row.pairs == 1:
-        return f"{row.ratio_to_layernorm:.2f}"
-    return f"{row.ratio_to_layernorm:.2f} [{row.ratio_low:.2f}, {row.ratio_high:.2f}]"
+    if np.isinf(high) or np.isinf(low):
+        return f"{'≥' if np.isinf(high) else '≤'} {mean:{form}}"
+    return f"{mean:{form}}" if np.isnan(low) else f"{mean:{form}} [{low:{form}}, {high:{form}}]"

@@ -36,11 +36,17 @@ TABLES = {
     for table in (
         Table("convergence", "majority", ("majority_metrics",), "Steps to each test loss"),
         Table("convergence_runs", "majority", ("majority_metrics",), "Steps of every run", kinds=("csv",)),
+        Table("rates", "majority", ("majority_metrics",), "What each norm reaches at every learning rate"),
+        Table("widths", "majority", ("majority_metrics",), "What projection costs at every width"),
+        Table("size_and_projection", "majority", ("majority_metrics",), "Effects of size and projection"),
         Table("table_1", "language_model", _KEYS, "Table 1"),
         Table("table_2", "language_model", _KEYS, "Table 2"),
         Table("table_3", "language_model", (*_KEYS, "sentence_tokens"), "Table 3"),
         Table("table_4", "language_model", _KEYS, "Table 4"),
-        Table("statements", "statements", ("claims",), "Statements of other sources, and what was found"),
+        Table("heads", "language_model", _KEYS, "Unselectable keys in the heads"),
+        Table("baselines", "language_model", ("language_model_metrics",), "What attention is worth"),
+        Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
+        Table("claims", "verdicts", ("claims",), "Every claim"),
         Table("worked_numbers", "statements", ("worked_numbers",), "The worked numbers, recomputed"),
     )
 }

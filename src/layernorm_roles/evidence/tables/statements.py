@@ -1,40 +1,35 @@
-"""What was found about the statements of other documents than the paper, and the worked numbers of one of them."""
+"""The worked numbers of the transformer notes, as a readable table."""
 
 import pandas as pd
 
-from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.analysis.statements import example_verdicts
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Readable, grid
-from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+from layernorm_roles.evidence.tables.typography import typeset
 
-PAPER = "Brody, Alon and Yahav 2023"
-"""How the sources of the paper's own claims begin."""
-
-
-def statements(claims: pd.DataFrame) -> Readable:
-    """The claims whose source is not the paper, from the table claims: what they state, and what was found."""
-    units = {claim.name: claim.unit for claim in CLAIMS}
-    others = claims[~claims.source.str.startswith(PAPER)]
-    columns = {
-        Column("source"): lambda row: typeset(row.source),
-        Column("statement"): lambda row: typeset(row.statement),
-        Column("verdict"): lambda row: row.verdict,
-        Column("measured", right=True): lambda row: (
-            with_unit(row.measured, units.get(row.claim, "")) or MISSING
-        ),
-        Column("95 % interval", right=True): lambda row: interval(row.ci_low, row.ci_high) or MISSING,
-        Column("why"): lambda row: typeset(row.reason),
-    }
-    frame = others[["source", "statement", "verdict", "measured", "ci_low", "ci_high", "reason"]]
-    return Readable(frame, [grid(others.itertuples(), columns)])
+VERDICTS = ("right", "rounding", "hedged", "carried", "wrong")
+"""The verdicts on a worked number, from the best to the worst."""
 
 
 def worked_numbers(numbers: pd.DataFrame) -> Readable:
-    """The numbers of the worked examples, as written and recomputed, from the table worked_numbers."""
+    """The worked examples with the verdict on each, then all their numbers, from the table worked_numbers."""
 
     def four_digits(value: float) -> str:
         return MISSING if pd.isna(value) else typeset(f"{value:.4g}")
 
-    frame = numbers.drop(columns="tolerance")
+    by_example = numbers.groupby("example", sort=False).verdict
+    counts = by_example.value_counts().unstack(fill_value=0).reindex(columns=VERDICTS, fill_value=0)
+    examples = counts.assign(
+        example_verdict=example_verdicts(numbers), line=numbers.groupby("example").line.min()
+    )
+    example_columns = {
+        Column("example"): lambda row: row.Index,
+        Column("line", right=True): lambda row: str(row.line),
+        **{Column(name, right=True): lambda row, name=name: str(getattr(row, name)) for name in VERDICTS},
+        Column("verdict on the example"): lambda row: row.example_verdict,
+    }
+    frame = numbers.drop(columns="tolerance").assign(
+        example_verdict=numbers.example.map(example_verdicts(numbers))
+    )
     columns = {
         Column("example"): lambda row: row.example,
         Column("line", right=True): lambda row: str(row.line),
@@ -44,4 +39,7 @@ def worked_numbers(numbers: pd.DataFrame) -> Readable:
         Column("from what was stated before", right=True): lambda row: four_digits(row.from_stated),
         Column("verdict"): lambda row: row.verdict,
     }
-    return Readable(frame, [grid(frame.itertuples(), columns)])
+    return Readable(
+        frame,
+        [grid(examples.sort_values("line").itertuples(), example_columns), grid(frame.itertuples(), columns)],
+    )

@@ -11,9 +11,9 @@ abbreviations C, d and f for the number of classes, d_model and d_ff:
     l = E r                                             logits, tied readout
     loss = sum_bc n_bc (log sum_k exp l_k - l_label) / tokens
 
-The vectors h = norm1(E) come from outside, so nothing here knows the norm; A and u follow from them as in
-`model.attention_and_values`. Gradients are with respect to each field of `LossParameters`, h among them; the
-embedding's covers the residual stream and the readout.
+The normed embeddings, h for queries and keys and h' for values, come from outside, so nothing here knows the norm; A
+and u follow from them as in `model.attention_and_values`. Gradients are with respect to each field of
+`LossParameters`, h and h' among them; the embedding's covers the residual stream and the readout.
 
 How it is fast: pairs of one class are taken in blocks of `BLOCK`, an array holds one feature a row and one pair a
 column, rows begin where a cache line does, and every inner loop runs along a row, so that LLVM vectorises it. How

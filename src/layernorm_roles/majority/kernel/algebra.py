@@ -35,11 +35,12 @@ def parameters_in(flat, classes, d, f):
     As `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
     """
     cd, dd, df = classes * d, d * d, d * f
-    at = 2 * cd + 4 * dd
+    at = 3 * cd + 4 * dd
     return LossParameters(
         flat[:cd].reshape(classes, d),  # normed
-        flat[cd : 2 * cd].reshape(classes, d),
-        flat[2 * cd : at - dd].reshape(3, d, d),
+        flat[cd : 2 * cd].reshape(classes, d),  # normed_values
+        flat[2 * cd : 3 * cd].reshape(classes, d),
+        flat[3 * cd : at - dd].reshape(3, d, d),
         flat[at - dd : at].reshape(d, d),
         flat[at : at + d],
         flat[at + d : at + 2 * d],
@@ -65,8 +66,9 @@ def attend(t):
     """The `ClassAttention` of the parameters `t`."""
     classes, d = t.normed.shape
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
-    for part in range(3):
+    for part in range(2):
         _add_product(t.normed, t.in_weight[part].T, qkvu[part])
+    _add_product(t.normed_values, t.in_weight[2].T, qkvu[2])
     q, k, v, u = qkvu[0], qkvu[1], qkvu[2], qkvu[3]
     _add_product(v, t.out_weight.T, u)
     _add_product(q, k.T, a)
@@ -124,9 +126,11 @@ def unfold(g, t, s, out):
     _add_product(d_scores.T, s.q, d_k)
     _add_product(d_u, t.out_weight, d_v)
     _add_product(d_u.T, s.v, out.out_weight)
-    for part in range(3):
+    for part in range(2):
         _add_product(d_qkvu[part], t.in_weight[part], out.normed)
         _add_product(d_qkvu[part].T, t.normed, out.in_weight[part])
+    _add_product(d_v, t.in_weight[2], out.normed_values)
+    _add_product(d_v.T, t.normed_values, out.in_weight[2])
     for h in range(f):
         out.b1[h] = g.b1[h]
         for i in range(d):

@@ -100,7 +100,7 @@ def _cost(axes: Axes, table: pd.DataFrame) -> None:
         ratio = part.parameters_single / part.parameters_pair
         axes.plot(part.d_heads / part.d, ratio, line, marker="o", color=colour, ms=3.5, label=label)
     axes.axhline(1, color=style.GREY, lw=0.7, ls=":")
-    axes.set(xlabel="width of heads over d_model", ylim=(0, None), xscale="log")
+    axes.set(xlabel="heads' width over d_model", ylim=(0, None), xscale="log")
     style.ticks_at(axes, sorted((random.d_heads / random.d).unique()))
     axes.set(title="size of the map", ylabel="entries over those of $W_O$, $W_1$")
     axes.legend()

@@ -10,30 +10,29 @@ from matplotlib.ticker import NullLocator
 from layernorm_roles.evidence.figures import style
 
 VERDICTS = {
-    "right": ("right, as rounded there", "#009E73"),
-    "follows": ("follows from an earlier rounding or mistake", "#E69F00"),
-    "not right": ("not right", "#D55E00"),
+    "right": ("right", "#009E73"),
+    "rounding": ("off by rounding alone", "#56B4E9"),
+    "hedged": ("off, hedged in words", "#CC79A7"),
+    "carried": ("carried from a mistake", "#E69F00"),
+    "wrong": ("wrong", "#D55E00"),
 }
 """Label and colour of each verdict in the table."""
 
-TICKS = (-1, 0, 1, 3, 10, 30, 100)
-"""Ticks of the axis of values, linear between -1 and 1 and logarithmic outside, as far as the values reach."""
+TICKS = (-100, -50, 0, 50, 100, 10_000)
+"""Ticks of the axis of errors in per cent, linear between -100 and 100 and logarithmic beyond."""
 
 
 def worked_numbers(table: pd.DataFrame) -> Figure:
-    """Draw how many numbers of each example are right; and those that are not, as written and as recomputed."""
-    wrong = table[table.verdict == "not right"]
+    """Draw how many numbers of each example have which verdict; and how far off the wrong and the hedged ones are."""
+    wrong = table[table.verdict.isin(["wrong", "hedged"])]
     rows = max(len(wrong), table.example.nunique())
     figure, (left, right) = plt.subplots(
-        1, 2, figsize=(style.PAGE, 1.2 + 0.125 * rows), width_ratios=[0.8, 1]
+        1, 2, figsize=(style.PAGE, 1.4 + 0.125 * rows), width_ratios=[0.7, 1]
     )
     _counts(left, table)
     _wrong(right, wrong)
-    handles = [style.mark(label, color=colour, lw=5) for label, colour in VERDICTS.values()]
-    handles.append(
-        style.mark("as written", ls="", marker="o", mfc="white", mec=VERDICTS["not right"][1], ms=3.5)
-    )
-    handles.append(style.mark("recomputed", ls="", marker="o", color="#333333", ms=3))
+    bar = {"ls": "", "marker": "s", "ms": 6}
+    handles = [style.mark(label, color=colour, **bar) for label, colour in VERDICTS.values()]
     style.legend_below(figure, handles, columns=5)
     return figure
 
@@ -53,21 +52,29 @@ def _counts(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def _wrong(axes: Axes, wrong: pd.DataFrame) -> None:
-    """Draw the numbers that are not right: as written hollow, recomputed filled, with a line between the two."""
-    stated, rows = wrong.stated.astype(float), np.arange(len(wrong))
-    axes.hlines(rows, stated, wrong.recomputed, color="#BBBBBB", lw=0.8)
-    axes.plot(stated, rows, "o", mfc="white", mec=VERDICTS["not right"][1], ms=3.5)
-    axes.plot(wrong.recomputed, rows, "o", color="#333333", ms=3)
+    """Draw by how many per cent each number of `wrong` differs from the recomputed one, and write both beside it."""
+    rows = np.arange(len(wrong))
+    with np.errstate(divide="ignore"):
+        error = 100 * (wrong.stated.astype(float) / wrong.recomputed - 1)
+    colours = [VERDICTS[verdict][1] for verdict in wrong.verdict]
+    axes.hlines(rows, 0, error, color=colours, lw=0.8)
+    axes.scatter(error, rows, color=colours, s=12, zorder=3)
+    axes.axvline(0, color=style.GREY, lw=0.6)
     names = [
-        f"{quantity.replace('query, key and value', 'query')}, line {line}"
-        for quantity, line in zip(wrong.quantity, wrong.line, strict=True)
+        f"{row.quantity.replace('query, key and value', 'query')}, line {row.line}: "
+        f"{row.stated} for {row.recomputed:.3g}".replace("-", "−")
+        for row in wrong.itertuples()
     ]
-    axes.set(yticks=rows, yticklabels=names, title="the numbers that are not right", xlabel="value")
-    axes.set_xscale("symlog", linthresh=1)
-    low, high = min([*stated, *wrong.recomputed, 0]), max([*stated, *wrong.recomputed, 1])
-    ticks = [tick for tick in TICKS if low <= tick <= high]
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.set_xlim(1.3 * low - 0.1, 1.3 * high)
+    axes.set(yticks=rows, yticklabels=names, title="the wrong and the hedged numbers")
+    axes.set_xlabel("error, % of the recomputed")
+    axes.set_xscale("symlog", linthresh=100, linscale=2.5)
+    finite = error[np.isfinite(error)]
+    low, high = min([*finite, -100]), max([*finite, 100])
+    axes.set_xlim(1.2 * low, 1.8 * high)
+    ticks = [tick for tick in TICKS if low <= tick <= 1.8 * high]
+    axes.set_xticks(ticks, [f"{tick:+,}".replace("-", "−") if tick else "0" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.margins(y=0.02)
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=5.5, length=0)
+    axes.tick_params(axis="x", labelsize=6)

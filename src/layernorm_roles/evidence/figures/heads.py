@@ -1,0 +1,90 @@
+"""Unselectable keys in the heads of the language models, and at their attention input."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.figures import colours, style
+from layernorm_roles.gaussian_keys import expected_unselectable
+
+HEAD = ["site", "layer", "head"]
+"""Columns that name a place in the model whose mean share is drawn."""
+
+REFERENCES = {"head": ("d_head", 0, "--"), "after_norm": ("d_model − 1", 1, ":")}
+"""For each site, how its Gaussian reference is called, how many dimensions projection takes, and its line style."""
+
+
+def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
+    """Draw the share of unselectable keys in each head (points) and at the attention input (bars) by layer.
+
+    keys: table key_selectability, of which the long contexts of `model` are drawn, at both checkpoints, with all
+    keys of a context as rivals.
+    """
+    of_model = keys[(keys.model == model) & (keys.texts == "long") & ~keys.causal]
+    chosen = of_model[of_model.variant.isin(variants)]
+    chosen = chosen.assign(share=100 * chosen.n_unselectable / chosen.n_keys)
+    present = legend_order(chosen.variant)
+    if not present:
+        raise ValueError(f"key_selectability: none of the variants {list(variants)} of {model} to draw")
+    palette = colours.palette(present)
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.9), sharey=True)
+    gaussian = _references(chosen)
+    for axes, checkpoint in zip(panels, CHECKPOINTS, strict=True):
+        for _, share, look in gaussian:
+            axes.axhline(share, zorder=0, **look)
+        for i, variant in enumerate(present):
+            part = chosen[(chosen.checkpoint == checkpoint) & (chosen.variant == variant)]
+            shift = 0.78 / len(present) * (i - (len(present) - 1) / 2)
+            _layers(axes, part, shift, palette[variant])
+        axes.set(title=f"{checkpoint} weights", xlabel="layer", xticks=sorted(chosen.layer.unique()))
+    top = max(chosen.groupby([*HEAD, "variant", "checkpoint"], dropna=False).share.mean().max(), 1.0)
+    panels[0].set_ylim(-0.04 * top, 1.04 * top if top < 50 else 104)
+    panels[0].set_ylabel("unselectable keys (%)")
+    few, most = chosen.n_keys.min(), chosen.n_keys.max()
+    n = f"n = {few:,} to {most:,} keys" if few < most else f"n = {few:,} keys"
+    sizes = [
+        f"{name} = {_dimensions(chosen, site)}"
+        for site, name in (("after_norm", "d_model"), ("head", "d_head"))
+    ]
+    figure.suptitle(f"{model}: {', '.join(sizes)}, {n} in a context", fontsize=8)
+    handles = [style.mark(colours.label(name), color=palette[name], lw=4) for name in present]
+    handles.append(style.mark("attention input", color=style.GREY, lw=2))
+    look = {"marker": "o", "markersize": 4, "ls": "", "markeredgecolor": style.GREY}
+    handles.append(style.mark("in a head", color=style.GREY, **look))
+    if (chosen.site == "head_exact").any():
+        handles.append(style.mark("in a head, QK-norm with eps = 0", color="white", **look))
+    handles += [style.mark(name, **look) for name, _, look in gaussian]
+    style.legend_below(figure, handles, columns=4)
+    return figure
+
+
+def _dimensions(keys: pd.DataFrame, site: str) -> int:
+    return int(keys.dimensions[keys.site == site].iloc[0])
+
+
+def _references(keys: pd.DataFrame) -> list[tuple[str, float, dict]]:
+    """Name, per cent and look of the lines for Gaussian keys: as many as in a context, in a head and at its input."""
+    found, n = [], round(keys.n_keys.mean())
+    for site, (name, taken, stroke) in REFERENCES.items():
+        d = _dimensions(keys, site) - taken
+        share = 100 * expected_unselectable(n, d) / n
+        found.append((f"Gaussian keys, {name} = {d}", share, {"color": "#808080", "lw": 0.9, "ls": stroke}))
+    return found
+
+
+def _layers(axes: Axes, part: pd.DataFrame, shift: float, colour: str) -> None:
+    """Draw one variant's mean shares beside every layer, `shift` to the right of the layer's number."""
+    for layer, here in part.groupby("layer"):
+        x = layer + shift
+        bar = here.share[here.site == "after_norm"].mean()
+        axes.hlines(bar, x - 0.12, x + 0.12, color=colour, linewidth=2)
+        for site, face in (("head", colour), ("head_exact", "white")):
+            points = here[here.site == site].groupby("head").share.mean()
+            places = x + np.linspace(-0.06, 0.06, len(points))
+            axes.scatter(places, points, s=13, color=face, edgecolor=colour, linewidth=0.8, zorder=3)

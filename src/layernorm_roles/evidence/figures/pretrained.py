@@ -1,0 +1,140 @@
+"""Pretrained models: how much attention the keys of each layer's heads can get, beside what they do get."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from layernorm_roles.evidence.analysis.pretrained import (
+    ANY,
+    AS_USED,
+    NORM,
+    OWN,
+    THRESHOLDS,
+    WITHOUT_NORM,
+    ceilings_of_all_sets,
+    shares_below,
+)
+from layernorm_roles.evidence.figures import style
+
+LOOKS = {
+    AS_USED: {"color": "#0072B2", "marker": "o", "ls": "-"},
+    WITHOUT_NORM: {"color": "#D55E00", "marker": "s", "ls": "--", "mfc": "white"},
+    OWN: {"color": "#9A9A9A"},
+}
+"""What a key can get with the norm and without it, and what it gets."""
+
+WORDS = {
+    AS_USED: "can get, as used",
+    WITHOUT_NORM: "could get, keys without the norm",
+    OWN: "gets, from the queries of its text",
+}
+"""The entries of LOOKS in the legend."""
+
+FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
+"""How THRESHOLDS are written in titles."""
+
+
+def reached(ceilings: pd.DataFrame, model: str) -> Figure:
+    """Draw by layer the share of pairs (key, head) that can get and that do get a half, a tenth, a hundredth.
+
+    ceilings: table attention_ceilings. The queries are those behind the norm or, where it is not known, all.
+    """
+    shares = _of_model(shares_below(ceilings[ceilings.model == model]), model)
+    shares = shares.assign(reached=100 - shares.percent, low=100 - shares.high, high=100 - shares.low)
+    layers = sorted(shares.layer.unique())
+    figure, panels = plt.subplots(1, len(THRESHOLDS), figsize=(style.PAGE, 2.55), sharey=True)
+    for axes, threshold in zip(panels, THRESHOLDS, strict=True):
+        here = shares[shares.threshold == threshold]
+        own = here[here.queries == OWN].set_index("layer").reindex(layers)
+        axes.bar(layers, own.reached, width=0.6, color=LOOKS[OWN]["color"], alpha=0.6, zorder=0)
+        axes.vlines(layers, own.low.clip(lower=0), own.high.clip(upper=100), color=style.GREY, lw=0.9)
+        for kind, shift in ((AS_USED, -0.08), (WITHOUT_NORM, 0.08)):
+            part = here[(here.queries != OWN) & (here.normalised == kind)]
+            x = part.layer + shift
+            colour = LOOKS[kind]["color"]
+            axes.vlines(x, part.low.clip(lower=0), part.high.clip(upper=100), color=colour, lw=1, alpha=0.7)
+            axes.plot(x, part.reached, ms=4, lw=1.1, clip_on=False, **LOOKS[kind])
+        axes.set(xlabel="layer", title=f"at least {FRACTIONS[threshold]} of a query's attention")
+        axes.set(xticks=layers, ylim=(0, 103))
+    panels[0].set_ylabel("keys in heads (%)")
+    style.legend_below(figure, _handles(shares), columns=3)
+    return figure
+
+
+def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
+    """Draw for every layer which share of the pairs (key, head) has a ceiling, or gets, no more than x.
+
+    ceilings: table attention_ceilings. Both axes are logarithmic from their ends on: x in the ceiling, y in neither
+    tail alone, so that a thousandth of the pairs is seen at the bottom and at the top.
+    """
+    pairs = _of_model(ceilings_of_all_sets(ceilings[ceilings.model == model]), model)
+    layers = sorted(pairs.layer.unique())
+    columns = min(3, len(layers))
+    rows = -(-len(layers) // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(style.PAGE, 0.6 + 1.7 * rows), sharex=True, sharey=True, squeeze=False
+    )
+    for axes in grid.flat[len(layers) :]:
+        axes.set_axis_off()
+    for axes, layer in zip(grid.flat, layers, strict=False):
+        here = pairs[pairs.layer == layer]
+        for kind, look in LOOKS.items():
+            values = here.upper[(here.queries == OWN) if kind == OWN else _can(here, kind)]
+            if len(values):
+                _steps(axes, values.to_numpy(), {"color": look["color"], "ls": look.get("ls", "-")})
+        axes.set_title(f"layer {layer}", loc="left")
+        axes.axvline(0.5, color="0.8", lw=0.7, zorder=0)
+        axes.set(xscale="log", xlim=(2e-3, 1.05))
+        _tails(axes)
+    for axes in grid[-1]:
+        axes.set_xlabel("share of a query's attention")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("keys in heads (%)\nwith no more")
+    style.legend_below(figure, _handles(pairs), columns=3)
+    return figure
+
+
+def _of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The rows of two sets of queries: the context's own, and the one behind the norm or, without it, all."""
+    if table.empty:
+        raise ValueError(f"attention_ceilings: no rows of {model} to draw")
+    best = NORM if (table.queries == NORM).any() else ANY
+    return table[table.queries.isin([OWN, best])]
+
+
+def _can(pairs: pd.DataFrame, kind: str) -> pd.Series:
+    return (pairs.queries != OWN) & (pairs.normalised == kind)
+
+
+def _handles(table: pd.DataFrame) -> list:
+    """Legend entries of the kinds that the table has; what is received is there always."""
+    shown = [kind for kind in LOOKS if kind == OWN or _can(table, kind).any()]
+    look = {kind: LOOKS[kind] | ({"lw": 4, "alpha": 0.6} if kind == OWN else {"ms": 4, "lw": 1.1}) for kind in shown}
+    return [style.mark(WORDS[kind], **look[kind]) for kind in shown]
+
+
+_TICKS = (0.1, 1, 10, 50, 90, 99, 99.9)
+"""Per cent at which the axis of a distribution has its ticks."""
+
+
+def _steps(axes: Axes, values: np.ndarray, look: dict) -> None:
+    """Draw the cumulative distribution of values, at most a thousand of its points."""
+    values = np.sort(values)
+    at = np.unique(np.linspace(0, len(values) - 1, 1000).astype(int))
+    axes.plot(values[at], 100 * (at + 0.5) / len(values), lw=1.2, **look)
+
+
+def _tails(axes: Axes) -> None:
+    """Let the y axis show per cent by their log odds, so that both tails have room."""
+
+    def odds(percent):
+        share = np.clip(np.asarray(percent) / 100, 1e-6, 1 - 1e-6)
+        return np.log(share / (1 - share))
+
+    axes.set_yscale("function", functions=(odds, lambda value: 100 / (1 + np.exp(-value))))
+    axes.set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(0.05, 99.95)

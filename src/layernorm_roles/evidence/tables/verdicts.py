@@ -1,0 +1,101 @@
+"""Every claim with what was measured, both comparisons and the verdict: views of the table claims."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pandas as pd
+
+from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.claims.relative import relative_effect
+from layernorm_roles.evidence.claims.rules import Claim
+from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Readable, grid
+from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+
+
+class Judged(NamedTuple):
+    """A claim and its row of the table claims."""
+
+    claim: Claim
+    row: pd.Series
+
+    @property
+    def measured(self) -> str:
+        """The measured number with its unit and its 95 % interval; empty if nothing was measured."""
+        return _estimate(self, "measured", "ci")
+
+    @property
+    def control(self) -> str:
+        """The number of the isolating comparison with its unit and its 95 % interval; empty without one."""
+        return _estimate(self, "control_measured", "control")
+
+    @property
+    def size(self) -> str:
+        """The effect in per cent of the one that the source reports, with its interval; empty where it reports none."""
+        found = relative_effect(self.row, self.claim.unit)
+        if found is None:
+            return ""
+        mean, low, high = (whole(100 * value) for value in found)
+        return f"{mean}\u00a0% [{low}, {high}]"
+
+    @property
+    def runs(self) -> str:
+        """The number of independent runs behind the measured number; empty where nothing is random."""
+        return f"{self.row.n_seeds:,}" if self.row.n_seeds > 1 else ""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, and what else would pass the same test."""
+        others = self.row.also_passed_by
+        return self.row.verdict if pd.isna(others) else f"{self.row.verdict}; {others} pass too"
+
+
+def judged(claims: pd.DataFrame) -> list[Judged]:
+    """The claims of the table claims with their rows, in the order of the page."""
+    rows = claims.set_index("claim")
+    return [Judged(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
+
+
+def whole(value: float) -> str:
+    """A number without decimals, with a true minus sign; infinity as its sign."""
+    if pd.isna(value):
+        return MISSING
+    if value in (float("inf"), float("-inf")):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:,.0f}".replace("-0", "0").replace("-", "−")
+
+
+COLUMNS: dict[Column, Callable[[Judged], str]] = {
+    Column("Claim"): lambda judged: typeset(judged.row.statement),
+    Column("What is measured"): lambda judged: typeset(judged.row.statistic),
+    Column("Found, 95 % interval"): lambda judged: judged.measured or MISSING,
+    Column("Reported"): lambda judged: (
+        MISSING if pd.isna(judged.row.paper_value) else typeset(judged.row.paper_value)
+    ),
+    Column("Control"): lambda judged: _with_name(judged),
+    Column("Runs", right=True): lambda judged: judged.runs or MISSING,
+    Column("Effect over the reported one", right=True): lambda judged: judged.size or MISSING,
+    Column("Verdict"): lambda judged: judged.verdict,
+}
+"""Headings of the table of claims, and what stands below each of them."""
+
+
+def claims(table: pd.DataFrame) -> Readable:
+    """All claims, from the table claims: what is measured, what was found and reported, the control, the verdict."""
+    return Readable(table.drop(columns="setting"), [table_of(judged(table))])
+
+
+def table_of(rows: list[Judged]) -> Grid:
+    """The grid with a row for each of the judged claims."""
+    return grid(rows, COLUMNS)
+
+
+def _estimate(judged: Judged, value: str, ends: str) -> str:
+    row = judged.row
+    words = [with_unit(row[value], judged.claim.unit), interval(row[f"{ends}_low"], row[f"{ends}_high"])]
+    return " ".join(filter(None, words))
+
+
+def _with_name(judged: Judged) -> str:
+    """What the isolating comparison is, with its number where it has one; it comes first among the controls."""
+    first, _, _ = judged.row.control.partition(";")
+    return typeset(f"{judged.control} ({first})" if judged.control else first)

@@ -1,0 +1,101 @@
+"""How many of n Gaussian keys are unselectable, exactly: the expectation that simulations and models are held against."""
+
+from functools import cache
+from math import exp, log, pi, sqrt
+
+import numpy as np
+from scipy.special import betainc, erfcx, log_ndtr, wofz
+
+# The trapezoid rule converges faster than any power for analytic integrands that die out at both ends.
+_STEP = 1 / 32
+_REACH = 12.0
+"""Integrands are followed this far beyond their peaks, which are no wider than that of exp(-x^2/2)."""
+_NEGLIGIBLE = 1e-18
+"""Terms of a sum that are smaller than this share of it are left out."""
+
+
+def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
+    """The expected number of unselectable keys among n standard Gaussian keys in R^d.
+
+    A Gaussian point set is a random projection of a regular simplex with n vertices to R^d, and the chance that a
+    vertex falls inside is a sum over the simplex' faces (Affentranger and Schneider 1992; Baryshnikov and Vitale
+    1994; angles as in Kabluchko and Zaporozhets 2020):
+
+        E = n * 2 * sum over m = d+1, d+3, ... <= n-1 of C(n-1, m) * g_m(-1/(m+1)) * g_{n-1-m}(1/(m+1))
+
+    with g_k(r) = E[Phi(sqrt(r) X)^k]: the first is the angle of an m-simplex at a vertex, the second the outer
+    angle at one of its faces, and a face of dimension m > d with the vertex in it covers the vertex. Zero for
+    n <= d+1, where the keys span a simplex.
+
+    With `causal` the rivals of a key are only the keys before it, so that the sum over keys is one over the numbers
+    i = 1 ... n of keys in a prefix, of the chance that the last one is inside. The sum over i has a closed form,
+    because that of C(i-1, m) Phi^(i-1-m) is the distribution function of a negative binomial variable.
+
+    All terms are positive and taken by their logarithms, so that nothing cancels: the relative error is below 1e-9
+    for n up to 10^9 and any d, also where the number itself is as small as 1e-100.
+
+    Raises ValueError if n or d is below 1.
+
+    >>> round(expected_unselectable(20, 5), 4)
+    1.4766
+    """
+    if n < 1 or d < 1:
+        raise ValueError(f"n = {n}, d = {d}: expected at least 1")
+    total = 0.0
+    for m in range(d + 1, n, 2):
+        term = _covering(n, m, causal)
+        total += term
+        if term < _NEGLIGIBLE * total or total == 0.0:
+            break
+    return 2 * total
+
+
+@cache
+def _covering(n: int, m: int, causal: bool) -> float:
+    """Half the part that faces of dimension m have in the expected number of covered vertices."""
+    outer = _log_outer_prefixes(n, m) if causal else _log_outer(n, m)
+    return exp(_log_inner(m) + outer)
+
+
+@cache
+def _log_inner(m: int) -> float:
+    """log g_m(-1/(m+1)), the angle of a regular m-simplex at a vertex relative to a whole turn, for m >= 1.
+
+    With v = x / sqrt(m+1) and Phi(iv) = exp(v^2/2) w(v / sqrt 2) / 2, where w is the Faddeeva function, the integrand
+    is exp(-v^2/2) (w(v / sqrt 2) / 2)^m. On the real axis its values cancel, more so the larger m; on the parallel
+    through its saddle point, which lies on the imaginary axis, they do not.
+    """
+    low, high = 0.0, sqrt(m) + 1
+    for _ in range(60):  # v = iz, where z^2/2 + m log erfcx(z / sqrt 2) is smallest
+        z = (low + high) / 2
+        falls = z + m * (z - sqrt(2 / pi) / erfcx(z / sqrt(2))) < 0
+        low, high = (z, high) if falls else (low, z)
+    v = np.arange(-_REACH, _REACH, _STEP) + 1j * z
+    return _log_integral(-(v**2) / 2 + m * np.log(wofz(v / sqrt(2)) / 2)) + log(m + 1) / 2
+
+
+def _log_outer(n: int, m: int) -> float:
+    """log(n C(n-1, m) g_{n-1-m}(1/(m+1))): the faces of dimension m at all vertices, times the outer angle of one."""
+    x = _points(n, m)
+    choices = np.log((n - 1 - np.arange(m)) / (1 + np.arange(m))).sum()
+    return log(n) + choices + _log_integral(-(x**2) / 2 + (n - 1 - m) * log_ndtr(x / sqrt(m + 1)))
+
+
+def _log_outer_prefixes(n: int, m: int) -> float:
+    """The logarithm of the sum over i = m+1 ... n of C(i-1, m) g_{i-1-m}(1/(m+1))."""
+    x = _points(n, m)
+    log_tail = log_ndtr(-x / sqrt(m + 1))
+    with np.errstate(divide="ignore"):  # where the tail is so small that no prefix reaches there, log 0
+        reached = np.log(betainc(m + 1, n - m, np.exp(log_tail)))
+    return _log_integral(-(x**2) / 2 - (m + 1) * log_tail + reached)
+
+
+def _points(n: int, m: int) -> np.ndarray:
+    """Where outer angles are integrated: to beyond sqrt(m+1) times the largest of n Gaussian numbers."""
+    return np.arange(-_REACH, sqrt(2 * (m + 1) * log(n)) + _REACH, _STEP)
+
+
+def _log_integral(exponents: np.ndarray) -> float:
+    """log of the integral of exp(exponents) / sqrt(2 pi), real or complex, given at points _STEP apart."""
+    top = exponents.real.max()
+    return top + log(np.exp(exponents - top).sum().real * _STEP / sqrt(2 * pi))

@@ -1,0 +1,64 @@
+"""The measurements of a pretrained model that config.yaml names: which keys can win, and how much attention they can get."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from layernorm_roles import store
+from layernorm_roles.pretrained import ceilings, keys
+from layernorm_roles.pretrained.contexts import contexts, first_of_each_document, tokens_of
+from layernorm_roles.pretrained.recording import load
+from layernorm_roles.pretrained.source import locate
+from layernorm_roles.provenance import provenance
+from layernorm_roles.random_streams import Stream
+from layernorm_roles.settings.pretrained import PretrainedModel
+from layernorm_roles.text import tokenizer as tokenizers
+from layernorm_roles.text.prepared import PreparedText
+
+
+class Measured(NamedTuple):
+    """What was measured of a pretrained model, in two tables."""
+
+    keys: pd.DataFrame
+    """Table pretrained_keys."""
+    ceilings: pd.DataFrame
+    """Table attention_ceilings."""
+
+
+def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
+    """The tables of the model that config.yaml describes under pretrained.`name`, on the first long enough texts.
+
+    The column context is the place of the text in `texts`. Raises ValueError, in one line, if the model's files are
+    missing or cannot be used, or if the texts are too few or too short.
+    """
+    files = locate(name, settings)
+    model, tokens = load(files), tokens_of(files)
+    if model.longest is not None and settings.context_length > model.longest:
+        raise ValueError(
+            f"pretrained.{name}.context_length = {settings.context_length}: expected at most {model.longest}, "
+            "which the model reads"
+        )
+    chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
+    spelt = {token: tokens.spell(token) for ids in chosen.values() for token in ids}
+    return Measured(keys.table(model, chosen, name), ceilings.table(model, chosen, name, spelt))
+
+
+def measure_files(
+    name: str, settings: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]
+) -> None:
+    """Write the tables of the model pretrained.`name` to the files `out`, by the names of the tables.
+
+    The texts are the held-out ones of the prepared text whose manifest is given.
+    """
+    checked, text = PretrainedModel.model_validate(settings), PreparedText(Path(manifest).parent)
+    held_out = first_of_each_document(
+        store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer)
+    )
+    measured = measure(name, checked, held_out)
+    about = provenance(
+        {"model": name, "settings": dict(settings), "text": text.content_hash()}, "cpu", Stream.TEXT_SELECTION
+    )
+    store.write(measured.keys, "pretrained_keys", out["pretrained_keys"], about)
+    store.write(measured.ceilings, "attention_ceilings", out["attention_ceilings"], about)

@@ -1,0 +1,67 @@
+"""The law of widths: from how many Gaussian keys on is a share of them unselectable, by the dimension of a key?
+
+Nothing is drawn at random: the numbers are those of the exact expectation, `gaussian_keys.expected_unselectable`.
+"""
+
+from math import ceil, floor
+from pathlib import Path
+
+import pandas as pd
+from scipy.optimize import brentq
+
+from layernorm_roles import store
+from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.job import Progress
+from layernorm_roles.provenance import provenance
+
+DIMENSIONS = range(2, 129)
+"""Dimensions of a key; heads have 128 at most, but for rare models."""
+SHARES = (0.01, 0.1, 0.5)
+"""Expected shares of unselectable keys for which the number of keys is sought."""
+LARGEST = 10**9
+"""Largest number of keys that is tried, a thousand times the longest contexts of today."""
+
+
+def measure(out: str | Path) -> None:
+    """Write table gaussian_law to `out`."""
+    settings = {"dimensions": [*DIMENSIONS], "shares": SHARES, "largest": LARGEST}
+    store.write(table(), "gaussian_law", out, provenance(settings, "cpu"))
+
+
+def table(dimensions: range = DIMENSIONS, largest: int = LARGEST) -> pd.DataFrame:
+    """Table gaussian_law for the given dimensions, with numbers of keys up to `largest`."""
+    progress = Progress("the law of widths", len(dimensions), "dimensions")
+    rows = []
+    for done, d in enumerate(dimensions, start=1):
+        for causal in (False, True):
+            for share in SHARES:
+                rows.append((d, share, causal, keys_for(share, d, causal, largest)))
+        progress(done)
+    return pd.DataFrame(rows, columns=["d", "share", "causal", "n"]).astype({"n": "float64"})
+
+
+def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
+    """The smallest number of Gaussian keys in R^d of which at least `share` are expected to be unselectable.
+
+    With `causal` the rivals of a key are only the keys before it. The share grows with the number of keys: one more
+    key covers others and uncovers none. None if it takes more than `largest` keys.
+    """
+
+    def excess(n: int) -> float:
+        return expected_unselectable(n, d, causal) / n - share
+
+    if excess(largest) < 0:
+        return None
+    few, many = 1, 2
+    while excess(min(many, largest)) < 0:
+        few, many = many, 2 * many
+
+    def between(x: float) -> float:  # linear from one whole number to the next
+        return excess(floor(x)) * (ceil(x) - x) + excess(ceil(x)) * (1 - ceil(x) + x)
+
+    n = ceil(brentq(between, few, min(many, largest), rtol=1e-12))
+    while excess(n - 1) >= 0:
+        n -= 1
+    while excess(n) < 0:
+        n += 1
+    return n

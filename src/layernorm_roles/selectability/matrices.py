@@ -1,0 +1,222 @@
+"""Matrices from files: which formats certify-keys reads, and how each is turned into an array."""
+
+import csv
+import difflib
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors import safe_open
+
+from layernorm_roles import files
+from layernorm_roles.selectability.arrays import as_matrix
+from layernorm_roles.selectability.certify import refuse_large_integers
+
+INDEX = ".safetensors.index.json"
+"""How the name of an index of shards ends: which file beside it holds each tensor of a large model."""
+_LISTED = 40
+"""So many names of tensors are listed in an error."""
+
+
+def load(path: Path, name: str | None = None, header: bool | None = None) -> np.ndarray:
+    """The array in a file; `FORMATS` says by the ending of its name what each may hold.
+
+    `name` picks one of several arrays, tensors or list columns. `header` says whether the first line of a .csv file
+    names its columns; None: it does if it holds no number. bfloat16 becomes float32, which holds it exactly. Raises
+    ValueError, with the path, for a file that is missing, holds no such array, or differs from the checksum that this
+    project keeps beside its own files. Pickled objects are refused.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    ending = INDEX if path.name.endswith(INDEX) else path.suffix
+    if ending not in FORMATS:
+        raise ValueError(f"{path}: unknown kind {path.suffix!r}: expected one of {', '.join(FORMATS)}")
+    if files.checksum_file(path).exists():
+        files.verify(path)
+    if ending == ".csv":
+        return _from_csv(path, name, header)
+    return FORMATS[ending].read(path, name)
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a library raises on a file that is damaged, or lies about its size, into one ValueError."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{path}: {kind}: {error or type(error).__name__}") from None
+
+
+def _from_npy(path: Path, name: str | None) -> np.ndarray:
+    _holds_one(path, name)
+    with _reading(path, "no NumPy array"):
+        # Mapped, so that a header which claims more than the file holds asks for no memory.
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def _from_npz(path: Path, name: str | None) -> np.ndarray:
+    unreadable = "no archive of NumPy arrays"
+    with _reading(path, unreadable), zipfile.ZipFile(path) as archive:
+        names = [member.removesuffix(".npy") for member in archive.namelist()]
+    name = _chosen(path, "array", names, name)
+    with _reading(path, unreadable), np.load(path, allow_pickle=False) as arrays:
+        return arrays[name]
+
+
+def _from_csv(path: Path, name: str | None, header: bool | None) -> np.ndarray:
+    _holds_one(path, name)
+    with _reading(path, "no text in UTF-8"), path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file)
+        first = next((row for row in rows if row), [])
+        skipped = rows.line_num
+    named = _is_header(path, first, skipped) if header is None else header
+    with _reading(path, "no table of numbers separated by commas"):
+        values = np.loadtxt(
+            path,
+            delimiter=",",
+            skiprows=skipped if named else 0,
+            ndmin=2,
+            comments=None,
+            quotechar='"',
+            encoding="utf-8-sig",
+        )
+    # As text, 2^53 + 1 reads as 2^53.
+    whole = (values == np.round(values)).all(axis=0)
+    if (large := whole & (abs(values) >= 2**53).any(axis=0)).any():
+        raise ValueError(
+            f"{path}: column {np.argmax(large)} has integers of 2^53 and more: expected smaller ones"
+        )
+    return values
+
+
+def _is_header(path: Path, first: list[str], line: int) -> bool:
+    """Whether the cells of the first line that is not empty are names of columns; ValueError if that is not clear."""
+    numbers = [_is_number(cell) for cell in first]
+    if first and first == [str(k) for k in range(len(first))]:
+        raise ValueError(
+            f"{path}: line {line} counts {first[0]} to {first[-1]}: say with --header yes or --header no "
+            "whether it names the columns"
+        )
+    if any(numbers) != all(numbers) or (not any(numbers) and any(not cell.strip() for cell in first)):
+        raise ValueError(
+            f"{path}: line {line} has empty cells, or names beside numbers: expected names of all columns, or "
+            "numbers; leave out a column that numbers the rows"
+        )
+    return not any(numbers)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_parquet(path: Path, name: str | None) -> np.ndarray:
+    with _reading(path, "no Parquet table"):
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    lists = [field.name for field in table.schema if _is_list(field.type)]
+    if name is not None and name not in table.column_names:
+        raise ValueError(f"{path}: no column {name!r}: it has {_listed(table.column_names)}")
+    if name is None and lists:
+        name = _chosen(path, "list column", lists, None)
+    if any(column.null_count for column in (table.columns if name is None else [table[name]])):
+        raise ValueError(f"{path}: there are nulls: expected numbers")
+    if name is None:
+        return _from_columns(path, table)
+    column = table[name]
+    if name not in lists:
+        return column.to_numpy()
+    lengths = set(pa.compute.list_value_length(column).to_pylist())
+    if len(lengths) != 1:
+        raise ValueError(
+            f"{path}: the lists in column {name!r} have lengths {sorted(lengths)}: expected one length"
+        )
+    with _reading(path, f"column {name!r} has no numbers"):
+        return np.array(column.to_pylist(), dtype=column.type.value_type.to_pandas_dtype())
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _from_columns(path: Path, table: pa.Table) -> np.ndarray:
+    columns = [column.to_numpy() for column in table.columns]
+    for name, column in zip(table.column_names, columns, strict=True):
+        # Beside a column of floats, integers become floats before `certify` sees them.
+        refuse_large_integers(column, f"{path}: column {name!r}")
+    return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
+
+
+def _from_safetensors(path: Path, name: str | None) -> np.ndarray:
+    with _reading(path, "not readable as safetensors"), safe_open(path, framework="np") as tensors:
+        shapes = {key: tensors.get_slice(key).get_shape() for key in tensors.keys()}
+    # A model has many tensors; those with the most rows, such as its vocabulary, come first.
+    names = sorted(shapes, key=lambda key: (-shapes[key][0] if shapes[key] else 0, key))
+    name = _chosen(path, "tensor", names, name)
+    # NumPy knows no bfloat16, torch does.
+    with _reading(path, "not readable as safetensors"), safe_open(path, framework="pt") as tensors:
+        return as_matrix(tensors.get_tensor(name))
+
+
+def _from_index(path: Path, name: str | None) -> np.ndarray:
+    with _reading(path, "no index of safetensors files"):
+        shards = dict(json.loads(path.read_bytes())["weight_map"])
+    name = _chosen(path, "tensor", sorted(shards), name)
+    shard = shards[name]
+    if not isinstance(shard, str) or Path(shard).name != shard:
+        raise ValueError(
+            f"{path}: tensor {name!r} is in {shard!r}: expected the name of a file beside the index"
+        )
+    if not (file := path.with_name(shard)).is_file():
+        raise ValueError(f"{path}: tensor {name!r} is in {shard}, which is not beside the index")
+    return _from_safetensors(file, name)
+
+
+def _holds_one(path: Path, name: str | None) -> None:
+    if name is not None:
+        raise ValueError(f"{path}: a {path.suffix} file holds one array, but tensor {name!r} was asked for")
+
+
+def _chosen(path: Path, kind: str, names: list[str], name: str | None) -> str:
+    """`name` if it is one of `names`, the only one if `name` is None; else ValueError, which lists what there is."""
+    if name is None and len(names) == 1:
+        return names[0]
+    if name is None:
+        raise ValueError(f"{path}: holds {len(names)} {kind}s; choose one with --tensor: {_listed(names)}")
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+        raise ValueError(f"{path}: no {kind} {name!r}: it has {_listed(close, len(names))}")
+    return name
+
+
+def _listed(names: list[str], total: int | None = None) -> str:
+    """Names for an error, with a remark if there are more of them."""
+    left = (total or len(names)) - min(len(names), _LISTED)
+    return ", ".join(names[:_LISTED]) + (f" and {left} more" if left else "")
+
+
+class Format(NamedTuple):
+    """A format of files that hold matrices."""
+
+    holds: str
+    """What a file may hold, for the help of certify-keys."""
+    read: Callable[[Path, str | None], np.ndarray]
+    """From a file, and the name of one of its arrays or None, to the array."""
+
+
+FORMATS = {
+    ".npy": Format("one array", _from_npy),
+    ".npz": Format("arrays with names", _from_npz),
+    ".csv": Format("numbers, with or without a line of names above them", _from_csv),
+    ".parquet": Format("columns of numbers, or a column of lists", _from_parquet),
+    ".safetensors": Format("tensors, bfloat16 and float16 too", _from_safetensors),
+    INDEX: Format("the names of a model's tensors, and the file beside it that holds each", _from_index),
+}

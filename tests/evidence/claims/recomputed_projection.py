@@ -1,0 +1,172 @@
+"""The measured numbers of the claims about projection, computed again from the tables with other, plain code.
+
+Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import.
+"""
+
+import numpy as np
+import pandas as pd
+
+
+def wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One row a seed, one column a variant."""
+    return values.set_index(["seed", "variant"])[column].unstack()
+
+
+def of(table: pd.DataFrame, **where) -> pd.DataFrame:
+    """The rows that have these values in these columns."""
+    for column, value in where.items():
+        table = table[table[column] == value]
+    return table
+
+
+def at(tables, experiment, step=None):
+    """The rows of an experiment at a step, or at its last step."""
+    m = of(tables["majority_metrics"], experiment=experiment)
+    return m[m.step == (m.step.max() if step is None else step)]
+
+
+def arrival(run: pd.DataFrame) -> float:
+    """Step at which the test loss of one run is 0.5, on a straight line over log(1 + step); the last step if never."""
+    run = run.sort_values("step").reset_index(drop=True)
+    low = run.index[run.test_loss <= 0.5]
+    if not len(low):
+        return float(run.step.max())
+    before, after = run.loc[low[0] - 1], run.loc[low[0]]
+    share = (before.test_loss - 0.5) / (before.test_loss - after.test_loss)
+    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
+
+
+def arrivals(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The step of arrival of every run: one row a seed, one column a variant."""
+    runs = {key: arrival(run) for key, run in metrics.groupby(["seed", "variant"])}
+    return pd.Series(runs).unstack()
+
+
+def ratio(frame: pd.DataFrame, over: str, under: str) -> float:
+    """Geometric mean of the ratio of two columns, over the rows that have both."""
+    return float(np.exp(np.log(frame[over] / frame[under]).mean()))
+
+
+def difference(frame: pd.DataFrame, one: str, other: str) -> float:
+    """Mean of the difference of two columns, over the rows that have both."""
+    return float((frame[one] - frame[other]).mean())
+
+
+def faster(experiment):
+    return lambda t: ratio(
+        arrivals(of(t["majority_metrics"], experiment=experiment)), "scale_released", "layernorm"
+    )
+
+
+def best(tables) -> pd.DataFrame:
+    """Experiment rates: the runs of each seed at the rate with the lowest final loss of the other seeds."""
+    m = of(tables["majority_metrics"], experiment="rates")
+    end, chosen = m[m.step == m.step.max()], []
+    for variant, seed in end[["variant", "seed"]].drop_duplicates().itertuples(index=False):
+        others = of(end, variant=variant).query(f"seed != {seed}")
+        rate = others.groupby("base_learning_rate").test_loss.mean().idxmin()
+        chosen.append(of(m, variant=variant, seed=seed, base_learning_rate=rate))
+    return pd.concat(chosen)
+
+
+def faster_best_rate(t):
+    return ratio(arrivals(best(t)), "scale_released", "layernorm")
+
+
+def accurate(experiment, step):
+    return lambda t: (
+        100 * difference(wide(at(t, experiment, step), "test_accuracy"), "layernorm", "scale_released")
+    )
+
+
+def accurate_best_rate(t):
+    b = best(t)
+    return 100 * difference(wide(b[b.step == b.step.max()], "test_accuracy"), "layernorm", "scale_released")
+
+
+def final(experiment, one, other, **where):
+    def compute(t):
+        return 100 * difference(wide(of(at(t, experiment), **where), "test_accuracy"), one, other)
+
+    return compute
+
+
+def parallel(experiment):
+    def compute(t):
+        steps = of(t["majority_metrics"], experiment=experiment).step
+        step = max(s for s in (4000, 8000, 17000) if s in set(steps))
+        return difference(wide(at(t, experiment, step), "query_angle_mean"), "scale_released", "layernorm")
+
+    return compute
+
+
+def plane(experiment, variant, centre):
+    """A random direction's angle, one radian in three dimensions, minus the queries' to the keys' normal."""
+
+    def compute(t):
+        v = of(t["majority_vectors"], experiment=experiment, variant=variant, checkpoint="final")
+        angles = []
+        for _, run in v.groupby("seed"):
+            keys = np.array(run[run.kind == "key"].vector.to_list())
+            queries = np.array(run[run.kind == "query"].vector.to_list())
+            keys = keys - keys.mean(axis=0) if centre else keys
+            normal = np.linalg.eigh(keys.T @ keys)[1][:, 0]
+            cosines = np.abs(queries @ normal) / np.linalg.norm(queries, axis=1)
+            angles.append(np.degrees(np.arccos(np.clip(cosines, 0, 1))).mean())
+        return np.degrees(1) - np.mean(angles)
+
+    return compute
+
+
+def size(t):
+    s = np.log(arrivals(of(t["majority_metrics"], experiment="d8"))).dropna(
+        subset=["layernorm", "scale", "layernorm_small", "scale_released"]
+    )
+    return float(np.exp((s.layernorm_small + s.scale_released - s.layernorm - s.scale).mean() / 2))
+
+
+def equal_attention(experiment):
+    return lambda t: ratio(wide(at(t, experiment), "score_std"), "scale_released", "layernorm")
+
+
+def equal_attention_time(t):
+    times = {}
+    for key, run in of(t["majority_metrics"], experiment="d8").groupby(["seed", "variant"]):
+        run = run.sort_values("step").reset_index(drop=True)
+        last_below = run.index[run.attention_share < 0.99].max()
+        if np.isnan(last_below):
+            times[key] = 1.0
+            continue
+        if last_below == len(run) - 1:
+            times[key] = float(run.step.max())
+            continue
+        a, b = run.loc[last_below], run.loc[last_below + 1]
+        share = (0.99 - a.attention_share) / (b.attention_share - a.attention_share)
+        times[key] = max(1.0, (1 + a.step) ** (1 - share) * (1 + b.step) ** share - 1)
+    return ratio(pd.Series(times).unstack(), "scale", "layernorm")
+
+
+RECOMPUTED = {
+    "faster": faster("d8"),
+    "faster_uniform": faster("d8_uniform"),
+    "faster_d3": faster("d3"),
+    "faster_best_rate": faster_best_rate,
+    "accurate": accurate("d8", 5000),
+    "accurate_uniform": accurate("d8_uniform", 5000),
+    "accurate_d3": accurate("d3", 5000),
+    "accurate_best_rate": accurate_best_rate,
+    "parallel": parallel("d8"),
+    "parallel_uniform": parallel("d8_uniform"),
+    "plane": plane("d3", "layernorm", centre=False),
+    "plane_uniform_d3": plane("d3_uniform", "layernorm", centre=False),
+    "plane_affine": plane("d3", "layernorm_affine", centre=True),
+    "size_or_projection": size,
+    "final_accuracy": final("d8", "layernorm", "scale"),
+    "final_accuracy_d3": final("d3", "layernorm", "scale"),
+    "project_values": final("d3", "scale", "projected_v"),
+    "widths": lambda t: final("widths", "scale", "layernorm", d_model=at(t, "widths").d_model.min())(t),
+    "equal_attention": equal_attention("d8"),
+    "equal_attention_uniform": equal_attention("d8_uniform"),
+    "equal_attention_time": equal_attention_time,
+}
+"""For each claim the function that computes `measured` from the tables of a reproduction."""

@@ -1,0 +1,495 @@
+"""Verdicts on the claims about projection, on tables whose truth is known by construction."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import worlds
+from judging import (
+    CLAIMS,
+    CONFOUNDED,
+    DOES_NOT_HOLD,
+    HOLDS,
+    NOT_REPRODUCED,
+    NOT_TESTED,
+    PARTIAL,
+    REPRODUCED,
+    REVERSED,
+    verdict_on,
+)
+
+SIZE = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.95, "layernorm_small": 2.9}
+PROJECTION = {"layernorm": 1.0, "scale_released": 3.0, "scale": 3.1, "layernorm_small": 1.02}
+NOBODY = {"layernorm": 1.0, "scale_released": 1.0, "scale": 1.0}
+
+FASTER = [
+    # the truth, and what must be said about it
+    (PROJECTION, REPRODUCED),
+    (SIZE, CONFOUNDED),
+    (SIZE | {"scale": 1.3}, PARTIAL),
+    (PROJECTION | {"scale_released": 1.3}, PARTIAL),
+    (SIZE | {"scale_released": 0.6}, REVERSED),
+    ({"layernorm": 1.0, "scale_released": 3.0}, NOT_TESTED),
+    ({"scale_released": 3.0, "scale": 1.0}, NOT_TESTED),
+]
+
+
+@pytest.mark.parametrize(("ratios", "expected"), FASTER)
+@pytest.mark.parametrize(("experiment", "name"), [("d8", "faster"), ("d3", "faster_d3")])
+def test_steps(ratios, expected, experiment, name):
+    table = worlds.metrics(ratios, experiment=experiment)
+    verdict, row = verdict_on(name, majority_metrics=table)
+    assert verdict == expected
+    if expected != NOT_TESTED:
+        assert row.measured == pytest.approx(ratios["scale_released"], rel=0.05)
+        assert row.control_measured == pytest.approx(ratios["scale"], rel=0.05)
+        assert row.control_low <= row.control_measured <= row.control_high
+        assert row.reported == pytest.approx(3.0) and row.n_seeds == 10
+
+
+def test_equal_speed_is_not_reproduced():
+    """Two seeds in each of which one variant is ahead, by as much: the mean is no effect."""
+    even = worlds.metrics(NOBODY, seeds=10, spread=0.0)
+    for seed in range(10):
+        mine = (even.variant == "scale_released") & (even.seed == seed)
+        even.loc[mine, "test_loss"] = 3 * (even.test_loss[mine] / 3) ** (1.1 if seed % 2 else 1 / 1.1)
+    assert verdict_on("faster", majority_metrics=even)[0] == NOT_REPRODUCED
+
+
+def test_the_size_is_named_as_the_cause_only_if_its_control_shows_it():
+    _, confounded = verdict_on("faster", majority_metrics=worlds.metrics(SIZE))
+    _, open_cause = verdict_on("faster", majority_metrics=worlds.metrics(SIZE | {"layernorm_small": 1.0}))
+    assert "size of the attention input" in confounded.reason
+    assert "size of the attention input" not in open_cause.reason
+
+
+def test_one_seed_has_no_interval():
+    verdict, row = verdict_on("faster", majority_metrics=worlds.metrics(PROJECTION, seeds=1))
+    assert verdict == NOT_TESTED and "only 1 seed" in row.reason
+    assert np.isnan(row.measured)
+
+
+def test_scattered_seeds_cannot_tell():
+    """3 times the steps with one seed, 0.6 times with the other."""
+    table = worlds.metrics({"layernorm": 1.0, "scale_released": 3.0, "scale": 3.0}, seeds=2, spread=0)
+    slow = (table.variant == "scale_released") & (table.seed == 1)
+    table.loc[slow, "test_loss"] = 3 * (table.test_loss[slow] / 3) ** 5
+    verdict, row = verdict_on("faster", majority_metrics=table)
+    assert verdict == NOT_TESTED and "too wide to tell" in row.reason
+
+
+def test_runs_that_never_get_there_bound_the_ratio_from_below():
+    """scale_released never reaches the loss: the ratio is at least what the last step says, with no upper end."""
+    table = worlds.metrics(PROJECTION | {"scale_released": 50.0}, last=6000)
+    verdict, row = verdict_on("faster", majority_metrics=table)
+    assert verdict == REPRODUCED
+    assert row.ci_high == np.inf and "at least" in row.reason
+    assert row.measured == pytest.approx(6000 / 1200, rel=0.05)
+
+
+def test_a_layernorm_that_never_gets_there_reverses_the_claim():
+    table = worlds.metrics(NOBODY | {"scale_released": 2.0}, experiment="d3", floors={"layernorm": 0.7})
+    verdict, row = verdict_on("faster_d3", majority_metrics=table)
+    assert verdict == REVERSED
+    assert row.ci_low == 0 and row.ci_high < 1 and "10 of 10 runs of LayerNorm" in row.reason
+    assert row.measured == pytest.approx(2400 / 14_000, rel=0.05) and "at most" in row.reason
+
+
+def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdict():
+    slow = {"layernorm": 50.0, "scale_released": 1.0, "scale": 1.0}
+    table = worlds.metrics(slow, experiment="d3", last=6000)
+    lost = (table.variant == "scale_released") & (table.seed == 3)
+    table.loc[lost, "test_loss"] = 0.7
+    verdict, row = verdict_on("faster_d3", majority_metrics=table)
+    assert verdict == REVERSED and "neither of which gets there" in row.reason
+    table.loc[(table.variant == "scale_released") & (table.seed > 0), "test_loss"] = 0.7
+    assert verdict_on("faster_d3", majority_metrics=table)[0] == NOT_TESTED
+
+
+def test_a_run_that_ends_too_early_is_not_tested():
+    verdict, row = verdict_on("faster", majority_metrics=worlds.metrics(PROJECTION, last=300))
+    assert verdict == NOT_TESTED and "10 of 10 of layernorm do not get there" in row.reason
+
+
+def test_an_experiment_of_several_rates_is_no_setting():
+    table = pd.concat([worlds.metrics(PROJECTION, rate=rate) for rate in (0.001, 0.01)])
+    verdict, row = verdict_on("faster", majority_metrics=table)
+    assert verdict == NOT_TESTED and "several learning rates" in row.reason
+
+
+# Best learning rates
+
+RATES = (0.001, 0.01, 0.1, 0.3)
+
+
+def sweep(at: dict[str, tuple[float, ...]], accuracies: dict[str, tuple[float, ...]] | None = None, **sizes):
+    """Runs of variants at the four RATES, each with its ratio of steps, and its accuracy, at each of them."""
+    return pd.concat(
+        [
+            worlds.metrics(
+                {variant: ratios[i] for variant, ratios in at.items()},
+                accuracies={variant: values[i] for variant, values in (accuracies or {}).items()},
+                experiment="rates",
+                last=3000,
+                rate=rate,
+                **sizes,
+            )
+            for i, rate in enumerate(RATES)
+        ]
+    )
+
+
+LAYERNORM = (1.0, 0.4, 0.6, 0.8)
+BEST = [
+    (
+        {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (3.0, 1.3, 1.5, 2.0)},
+        REPRODUCED,
+    ),
+    (
+        {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (1.0, 0.36, 0.6, 1.0)},
+        CONFOUNDED,
+    ),
+    (
+        {"layernorm": LAYERNORM, "scale_released": (3.0, 0.9, 0.3, 0.5), "scale": (1.0, 0.3, 0.6, 1.0)},
+        REVERSED,
+    ),
+    (
+        {"layernorm": LAYERNORM, "scale_released": (3.0, 0.9, 0.5, 0.8), "scale": (1.0, 0.3, 0.6, 1.0)},
+        CONFOUNDED,
+    ),
+    # the best rate of one is the last: a better one may lie beyond
+    (
+        {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.1), "scale": (3.0, 1.3, 1.5, 2.0)},
+        NOT_TESTED,
+    ),
+    ({"layernorm": (0.4, 0.5, 0.6, 0.8), "scale_released": LAYERNORM, "scale": LAYERNORM}, NOT_TESTED),
+]
+
+
+@pytest.mark.parametrize(("at", "expected"), BEST)
+def test_steps_at_the_best_rates(at, expected):
+    """The released rate, the first of the four, would say 3 times the steps in every one of these worlds."""
+    verdict, row = verdict_on("faster_best_rate", majority_metrics=sweep(at, seeds=4))
+    assert verdict == expected
+    if expected == NOT_TESTED:
+        assert "first or last that was tried" in row.reason
+    else:
+        best = {variant: min(ratios) for variant, ratios in at.items()}
+        assert row.measured == pytest.approx(best["scale_released"] / best["layernorm"], rel=0.05)
+        assert row.control_measured == pytest.approx(best["scale"] / best["layernorm"], rel=0.05)
+        assert "LayerNorm 0.01" in row.reason and "as released (÷ d) 0.1" in row.reason
+
+
+def test_the_run_that_is_judged_has_no_part_in_the_choice_of_its_rate():
+    """Seed 0 of scale alone is good at 0.1: it is judged at 0.01, which the other seeds choose."""
+    at = {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (1.0, 0.4, 0.8, 1.0)}
+    table = sweep(at, seeds=4, spread=0.0)
+    lucky = (table.variant == "scale") & (table.base_learning_rate == 0.1) & (table.seed == 0)
+    table.loc[lucky, "test_loss"] = 0.9 * table.test_loss[lucky].clip(upper=0.01)
+    _, row = verdict_on("faster_best_rate", majority_metrics=table)
+    assert row.control_measured == pytest.approx(1.0, abs=1e-6)
+
+
+def test_diverged_runs_are_no_best_runs():
+    at = {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (1.0, 0.4, 0.2, 1.0)}
+    table = sweep(at, seeds=3)
+    diverged = (table.variant == "scale") & (table.base_learning_rate == 0.1) & (table.step > 100)
+    table.loc[diverged, "test_loss"] = np.nan
+    _, row = verdict_on("faster_best_rate", majority_metrics=table)
+    assert "scaling only 0.01" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("scale", "released", "expected"),
+    [(0.86, 0.86, REPRODUCED), (0.95, 0.86, CONFOUNDED), (0.96, 0.96, REVERSED), (0.92, 0.86, PARTIAL)],
+)
+def test_accuracy_at_the_best_rates(scale, released, expected):
+    at = {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (3.0, 1.3, 1.5, 2.0)}
+    accuracies = {"layernorm": (0.9, 0.94, 0.8, 0.8), "scale_released": (0.5, 0.6, released, 0.5)}
+    accuracies["scale"] = (0.5, scale, 0.5, 0.5)
+    table = sweep(at, accuracies, seeds=10)
+    verdict, row = verdict_on("accurate_best_rate", majority_metrics=table)
+    assert verdict == expected
+    assert row.measured == pytest.approx(94 - 100 * released, abs=0.5) and row.reported == pytest.approx(8)
+
+
+def test_a_single_seed_cannot_choose_its_own_rate():
+    verdict, row = verdict_on(
+        "accurate_best_rate", majority_metrics=sweep({v: LAYERNORM for v in NOBODY}, seeds=1)
+    )
+    assert verdict == NOT_TESTED and "only 1 seed of layernorm: none other can choose" in row.reason
+
+
+# Accuracy
+
+ACCURACIES = [
+    ({"layernorm": 0.93, "scale_released": 0.85, "scale": 0.86}, REPRODUCED),
+    ({"layernorm": 0.93, "scale_released": 0.85, "scale": 0.94}, CONFOUNDED),
+    ({"layernorm": 0.93, "scale_released": 0.85, "scale": 0.91}, PARTIAL),
+    ({"layernorm": 0.68, "scale_released": 0.85, "scale": 0.88}, REVERSED),
+]
+
+
+@pytest.mark.parametrize(("accuracies", "expected"), ACCURACIES)
+@pytest.mark.parametrize(("experiment", "name"), [("d8_uniform", "accurate_uniform"), ("d3", "accurate_d3")])
+def test_accuracy(accuracies, expected, experiment, name):
+    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, experiment=experiment)
+    verdict, row = verdict_on(name, majority_metrics=table)
+    assert verdict == expected
+    assert row.control_measured == pytest.approx(
+        100 * (accuracies["layernorm"] - accuracies["scale"]), abs=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "seeds", "expected"),
+    [
+        ({"layernorm": 0.95, "scale": 0.94, "scale_released": 0.93}, 10, HOLDS),
+        ({"layernorm": 0.94, "scale": 0.952, "scale_released": 0.93}, 10, REVERSED),
+        ({"layernorm": 0.94, "scale": 0.941, "scale_released": 0.93}, 2, NOT_TESTED),
+    ],
+)
+def test_final_accuracy(accuracies, seeds, expected):
+    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, seeds=seeds)
+    verdict, row = verdict_on("final_accuracy", majority_metrics=table)
+    assert verdict == expected
+    assert row.control_measured == pytest.approx(100 * (accuracies["layernorm"] - 0.93), abs=0.8)
+
+
+def test_final_accuracy_is_that_of_the_last_step():
+    table = worlds.metrics(dict.fromkeys(NOBODY, 1.0), accuracies=dict.fromkeys(NOBODY, 0.9), experiment="d3")
+    late = (table.variant == "layernorm") & (table.step == table.step.max())
+    table.loc[late, "test_accuracy"] = 0.7
+    verdict, row = verdict_on("final_accuracy_d3", majority_metrics=table)
+    assert verdict == REVERSED and row.measured == pytest.approx(-20, abs=0.5)
+
+
+VALUES = [
+    ({"layernorm": 0.66, "projected_v": 0.67, "projected_qk": 0.90, "scale": 0.91}, HOLDS),
+    ({"layernorm": 0.66, "projected_v": 0.90, "projected_qk": 0.67, "scale": 0.91}, DOES_NOT_HOLD),
+    ({"layernorm": 0.66, "projected_v": 0.67, "projected_qk": 0.80, "scale": 0.91}, PARTIAL),
+    ({"layernorm": 0.91, "projected_v": 0.91, "projected_qk": 0.91, "scale": 0.91}, PARTIAL),
+    ({"layernorm": 0.66, "projected_qk": 0.90, "scale": 0.91}, NOT_TESTED),
+]
+
+
+@pytest.mark.parametrize(("accuracies", "expected"), VALUES)
+def test_project_values(accuracies, expected):
+    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, experiment="d3", seeds=5)
+    verdict, row = verdict_on("project_values", majority_metrics=table)
+    assert verdict == expected
+    if expected != NOT_TESTED:
+        assert row.measured == pytest.approx(91 - 100 * accuracies["projected_v"], abs=0.7)
+        assert row.control_measured == pytest.approx(91 - 100 * accuracies["projected_qk"], abs=0.7)
+
+
+WIDTHS = [
+    # LayerNorm's accuracy, and that with projected queries and keys, at three widths; scaling only has 0.9
+    ((0.66, 0.80, 0.89), (0.89, 0.90, 0.90), HOLDS),
+    ((0.66, 0.80, 0.89), (0.70, 0.90, 0.90), PARTIAL),
+    ((0.89, 0.89, 0.66), (0.70, 0.70, 0.70), DOES_NOT_HOLD),
+    ((0.66, 0.66, 0.60), (0.89, 0.90, 0.90), PARTIAL),
+]
+
+
+@pytest.mark.parametrize(("everywhere", "keys", "expected"), WIDTHS)
+def test_widths(everywhere, keys, expected):
+    table = pd.concat(
+        [
+            worlds.metrics(
+                {"layernorm": 1.0, "scale": 1.0, "projected_qk": 1.0},
+                accuracies={"layernorm": everywhere[i], "scale": 0.9, "projected_qk": keys[i]},
+                experiment="widths",
+                d_model=d,
+                seeds=3,
+                spread=0.01,
+            )
+            for i, d in enumerate((3, 6, 16))
+        ]
+    )
+    verdict, row = verdict_on("widths", majority_metrics=table)
+    assert verdict == expected
+    assert row.measured == pytest.approx(90 - 100 * everywhere[0], abs=0.5)
+    assert row.control_measured == pytest.approx(90 - 100 * keys[0], abs=0.5)
+    one = table[table.d_model == 3]
+    assert verdict_on("widths", majority_metrics=one)[0] == NOT_TESTED
+
+
+# Size and projection
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        (SIZE, HOLDS),
+        (PROJECTION, DOES_NOT_HOLD),
+        ({"layernorm": 1.0, "scale": 3.0, "layernorm_small": 3.0, "scale_released": 9.0}, PARTIAL),
+        ({"layernorm": 1.0, "scale": 1.0, "layernorm_small": 1.3, "scale_released": 1.3}, PARTIAL),
+        ({"layernorm": 1.0, "scale": 1.0, "scale_released": 3.0}, NOT_TESTED),
+    ],
+)
+def test_size_or_projection(ratios, expected):
+    table = worlds.metrics(ratios, last=20_000)
+    verdict, row = verdict_on("size_or_projection", majority_metrics=table)
+    assert verdict == expected
+    if expected != NOT_TESTED:
+        r = ratios
+        size = np.sqrt(r["layernorm_small"] * r["scale_released"] / r["layernorm"] / r["scale"])
+        projection = np.sqrt(r["scale"] * r["scale_released"] / r["layernorm"] / r["layernorm_small"])
+        assert row.measured == pytest.approx(size, rel=0.05)
+        assert row.control_measured == pytest.approx(projection, rel=0.05)
+
+
+def test_size_and_projection_are_compared_on_the_seeds_that_all_four_have():
+    table = worlds.metrics(SIZE)
+    few = table[(table.variant != "layernorm_small") | (table.seed < 3)]
+    assert verdict_on("size_or_projection", majority_metrics=few)[1].n_seeds == 3
+
+
+def test_effects_on_the_steps_need_all_runs():
+    table = worlds.metrics(SIZE, floors={"layernorm_small": 0.6})
+    verdict, row = verdict_on("size_or_projection", majority_metrics=table)
+    assert verdict == NOT_TESTED and "10 of 10 runs of LayerNorm ÷ d do not get there" in row.reason
+
+
+# Planes and angles
+
+ALL_TURNED, ONLY_LAYERNORM = (
+    dict.fromkeys(("layernorm", "scale"), True),
+    {"layernorm": True, "scale": False},
+)
+
+ANGLES = [
+    ({"layernorm": 17, "scale_released": 80, "scale": 75}, REPRODUCED),
+    ({"layernorm": 17, "scale_released": 80, "scale": 16}, CONFOUNDED),
+    ({"layernorm": 17, "scale_released": 80, "scale": 40}, PARTIAL),
+    ({"layernorm": 65, "scale_released": 80, "scale": 75}, PARTIAL),
+    ({"layernorm": 80, "scale_released": 30, "scale": 75}, REVERSED),
+    ({"layernorm": 17, "scale_released": 15, "scale": 75}, NOT_REPRODUCED),
+]
+
+
+@pytest.mark.parametrize(("angles", "expected"), ANGLES)
+def test_angles(angles, expected):
+    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    verdict, row = verdict_on("parallel", majority_metrics=table)
+    assert verdict == expected
+    assert row.measured == pytest.approx(angles["scale_released"] - angles["layernorm"], abs=1)
+    assert row.control_measured == pytest.approx(angles["scale"] - angles["layernorm"], abs=1)
+    assert row.reported == 75 - 15.5 and row.also_passed_by is None
+
+
+def test_angles_are_compared_at_the_papers_last_step_of_the_run():
+    angles = ANGLES[0][0]
+    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles, experiment="d8_uniform", last=5000)
+    _, row = verdict_on("parallel_uniform", majority_metrics=table)
+    assert row.reported == 74 - 32 and "At step 4,000" in row.reason
+    verdict, row = verdict_on("parallel_uniform", majority_metrics=table[table.step < 4000])
+    assert verdict == NOT_TESTED and "4,000, 8,000, 17,000" in row.reason
+
+
+def test_angles_that_are_there_before_training_pass_untrained():
+    angles = ANGLES[0][0]
+    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    start = table.step == 0
+    table.loc[start, "query_angle_mean"] = table.variant[start].map(angles) + table.seed[start] / 10
+    assert verdict_on("parallel", majority_metrics=table)[1].also_passed_by == "untrained models"
+
+
+PLANES = [
+    ({"layernorm": True, "scale": False}, ONLY_LAYERNORM, REPRODUCED),
+    ({"layernorm": True, "scale": False}, {"layernorm": False, "scale": False}, NOT_REPRODUCED),
+    ({"layernorm": False, "scale": False}, ONLY_LAYERNORM, NOT_REPRODUCED),
+    ({"layernorm": True, "scale": True}, ALL_TURNED, CONFOUNDED),
+]
+
+
+@pytest.mark.parametrize(("flat", "turned", "expected"), PLANES)
+@pytest.mark.parametrize(("experiment", "name"), [("d3", "plane"), ("d3_uniform", "plane_uniform_d3")])
+def test_plane(flat, turned, expected, experiment, name):
+    keys = worlds.vectors(flat, turned, experiment=experiment, seeds=20)
+    verdict, row = verdict_on(name, majority_vectors=keys)
+    assert verdict == expected and row.also_passed_by is None
+    assert row.reported == pytest.approx(np.degrees(1))  # of a random direction in three dimensions
+
+
+def test_a_plane_that_is_there_before_training_passes_untrained():
+    keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
+    assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"
+
+
+@pytest.mark.parametrize(
+    ("flat", "turned", "expected"),
+    [(True, True, REPRODUCED), (False, True, NOT_REPRODUCED), (True, False, NOT_REPRODUCED)],
+)
+def test_plane_with_gain_and_bias_need_not_contain_the_origin(flat, turned, expected):
+    keys = worlds.vectors(
+        {"layernorm_affine": flat, "scale": False},
+        {"layernorm_affine": turned, "scale": False},
+        offset=2.0,
+        seeds=20,
+    )
+    assert verdict_on("plane_affine", majority_vectors=keys)[0] == expected
+    moved = keys.assign(variant=keys.variant.replace("layernorm_affine", "layernorm"))
+    assert verdict_on("plane", majority_vectors=moved)[0] == NOT_REPRODUCED
+
+
+# Equal attention
+
+FAR, NEAR = (0.46, 0.1), (0.46, 0.02)
+EQUAL = [
+    ({"layernorm": NEAR, "scale": FAR, "scale_released": FAR}, REPRODUCED, None),
+    ({"layernorm": NEAR, "scale": (0.46, 0.019), "scale_released": FAR}, CONFOUNDED, None),
+    ({"layernorm": NEAR, "scale": (0.46, 0.025), "scale_released": FAR}, PARTIAL, None),
+    ({"layernorm": FAR, "scale": FAR, "scale_released": NEAR}, NOT_REPRODUCED, None),
+    # all that is seen after training is there before
+    ({"layernorm": (0.1, 0.02), "scale": (0.5, 0.1), "scale_released": FAR}, REPRODUCED, "untrained models"),
+    # training makes attention less equal
+    ({"layernorm": (0.01, 0.02), "scale": FAR, "scale_released": FAR}, NOT_REPRODUCED, "untrained models"),
+]
+
+
+@pytest.mark.parametrize(("scores", "expected", "passed"), EQUAL)
+@pytest.mark.parametrize(
+    ("experiment", "name"), [("d8", "equal_attention"), ("d8_uniform", "equal_attention_uniform")]
+)
+def test_equal_attention(scores, expected, passed, experiment, name):
+    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores, experiment=experiment)
+    verdict, row = verdict_on(name, majority_metrics=table)
+    assert verdict == expected and row.also_passed_by == passed
+    assert row.measured == pytest.approx(scores["scale_released"][1] / scores["layernorm"][1], rel=0.05)
+    assert row.control_measured == pytest.approx(scores["scale"][1] / scores["layernorm"][1], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ({"layernorm": (0.05, 0.02), "scale": FAR}, HOLDS),
+        ({"layernorm": NEAR, "scale": FAR}, PARTIAL),
+        ({"layernorm": FAR, "scale": NEAR}, DOES_NOT_HOLD),
+        ({"layernorm": NEAR, "scale": (0.46, 0.3)}, PARTIAL),
+        ({"layernorm": (0.46, 0.3), "scale": (0.46, 0.3)}, NOT_TESTED),
+    ],
+)
+def test_time_to_equal_attention(scores, expected):
+    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
+    verdict, row = verdict_on("equal_attention_time", majority_metrics=table)
+    assert verdict == expected
+    assert scores["scale"][1] != 0.3 or expected == NOT_TESTED or row.ci_high == np.inf
+
+
+# Texts
+
+
+def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper():
+    _, row = verdict_on("faster", majority_metrics=worlds.metrics(SIZE, last=9_000, seeds=4))
+    assert (
+        "d = 8, learning rate 0.001; 9,000 steps, 4 runs of each variant (the paper: 10 runs)" in row.setting
+    )
+    _, row = verdict_on("faster_best_rate", majority_metrics=sweep({v: LAYERNORM for v in NOBODY}))
+    assert "learning rate 0.001 to 0.3" in row.setting
+
+
+def test_claims_again_say_what_is_other():
+    assert CLAIMS["faster_uniform"].statement.startswith(CLAIMS["faster"].statement + " Again, ")
+    assert CLAIMS["faster_d3"].source == CLAIMS["faster"].source + "; in three dimensions"
+    assert "three dimensions" in CLAIMS["accurate_d3"].statement

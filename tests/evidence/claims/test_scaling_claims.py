@@ -1,0 +1,51 @@
+"""Verdicts on random keys, on tables whose truth is known by construction."""
+
+import pytest
+import worlds
+from judging import CONFOUNDED, NOT_REPRODUCED, NOT_TESTED, REPRODUCED, verdict_on
+
+SOME, NONE = (1.0, 0.0), (0.0, 0.0)
+ALL_NORMS = {"none": SOME, "layernorm": NONE, "projection": SOME, "scale": NONE}
+
+
+@pytest.mark.parametrize(
+    ("none", "expected"), [(SOME, REPRODUCED), ((1.0, 0.5), NOT_REPRODUCED), (NONE, NOT_REPRODUCED)]
+)
+def test_random_keys(none, expected):
+    assert verdict_on("random_keys", random_keys=worlds.random_keys({"none": none}))[0] == expected
+
+
+def test_few_matrices_cannot_tell():
+    table = worlds.random_keys({"none": SOME}, matrices=5)
+    verdict, row = verdict_on("random_keys", random_keys=table)
+    assert verdict == NOT_TESTED and "too wide" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        (ALL_NORMS, REPRODUCED),
+        (ALL_NORMS | {"projection": NONE}, CONFOUNDED),
+        ({"none": NONE, "layernorm": NONE}, CONFOUNDED),
+        ({"none": SOME, "layernorm": (0.2, 0.0)}, NOT_REPRODUCED),
+        ({"layernorm": NONE}, NOT_TESTED),
+    ],
+)
+def test_random_keys_after_layernorm(shares, expected):
+    table = worlds.random_keys(shares)
+    assert verdict_on("random_keys_layernorm", random_keys=table)[0] == expected
+
+
+@pytest.mark.parametrize(("norm", "name"), [("layernorm", "random_keys_layernorm"), ("none", "random_keys")])
+def test_none_is_shown_only_if_it_holds_with_the_undecided_keys_too(norm, name):
+    """40 undecided keys in 400 matrices of d >= 13, none of them certified unselectable."""
+    table = worlds.random_keys(ALL_NORMS)
+    table.loc[(table.norm == norm) & (table.d >= 13), "n_borderline"] = 10
+    verdict, row = verdict_on(name, random_keys=table)
+    assert verdict == NOT_TESTED
+    assert "none of" in row.reason and "certified unselectable" in row.reason and "undecided" in row.reason
+
+
+def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper():
+    _, row = verdict_on("random_keys", random_keys=worlds.random_keys({"none": SOME}, matrices=7))
+    assert "n = 10 to 60, d = 3 to 15, 7 matrices" in row.setting and "(the paper: n = 3 to 60" in row.setting
