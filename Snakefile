@@ -25,7 +25,7 @@ rule all:
     default_target: True
     input:
         figure_files(RUN, PLAN.figures()),
-        readable(RUN, tables_registry.TABLES),
+        readable(RUN, tables_registry.made_from(RESULT_TABLES)),
         rules.durations.output,
         rules.settings.output,
         f"{RUN}/report.html",

@@ -99,7 +99,7 @@ def test_a_norm_of_one_s_own_has_a_version_and_built_in_ones_have_none(plan):
 
 def test_figures_are_those_of_the_experiments_in_the_configuration(plan):
     names = [*plan.figures()]
-    assert {"majority_mine_loss", "majority_alone_vectors"} <= {*names}
+    assert {"majority_mine_loss", "majority_alone_by_rate", "majority_alone_by_width"} <= {*names}
     assert not {"figure_1a", "figure_2a", "majority_d8_loss"} & {*names}
 
 

@@ -201,7 +201,9 @@ class Plan:
     def figures(self) -> dict[str, Figure]:
         """The figures of this reproduction by name."""
         plain = self.plain
-        return figures.figures(plain["majority"], plain["language_model"], plain["random_keys"])
+        return figures.figures(
+            plain["majority"], plain["language_model"], plain["random_keys"], plain["pretrained"]
+        )
 
 
 def _points(experiment: Mapping[str, Any]) -> list[tuple[tuple[str, int | float], ...]]:
@@ -239,7 +241,9 @@ class KeptReproduction:
         if not self.plain:
             return {}
         kept, plain = {*self.tables(), "claims"}, self.plain
-        found = figures.figures(plain["majority"], plain["language_model"], plain["random_keys"])
+        found = figures.figures(
+            plain["majority"], plain["language_model"], plain["random_keys"], plain.get("pretrained")
+        )
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
 
 

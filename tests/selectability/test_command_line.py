@@ -1,13 +1,20 @@
-"""certify-keys on files of each kind, and on files it has to refuse."""
+"""certify-keys on files of each kind, its options, and files and options it has to refuse."""
+
+import json
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from layernorm_roles import store
-from layernorm_roles.selectability import certify
+from layernorm_roles.selectability import certify, command_line
 from layernorm_roles.selectability.command_line import main
 
 KEYS = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
@@ -22,7 +29,22 @@ def files(tmp_path):
     save_file({"keys": keys, "other": keys[:5].clone()}, tmp_path / "two.safetensors")
     save_file({"keys": keys}, tmp_path / "one.safetensors")
     np.save(tmp_path / "bias.npy", KEYS[:, 0])
+    np.savez(tmp_path / "one.npz", KEYS)
+    np.savez_compressed(tmp_path / "two.npz", keys=KEYS, other=KEYS[:5])
+    vectors = pa.array([row.tolist() for row in KEYS], pa.large_list(pa.float32()))
+    pq.write_table(pa.table({"vector": vectors}), tmp_path / "large.parquet")
+    save_file({"keys": keys.clone()}, tmp_path / "model-00002-of-00002.safetensors")
+    shards = {f"layer.{k}": "model-00001-of-00002.safetensors" for k in range(60)}
+    index = {"metadata": {}, "weight_map": shards | {"keys": "model-00002-of-00002.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     return tmp_path
+
+
+def last_error(capsys):
+    """What was printed to standard error, without the name of the program: one line."""
+    error = capsys.readouterr().err
+    assert error.startswith("certify-keys: ") and error.count("\n") == 1
+    return error.removeprefix("certify-keys: ")
 
 
 @pytest.mark.parametrize(
@@ -34,6 +56,10 @@ def files(tmp_path):
         ("lists.parquet", ["--tensor", "vector"]),
         ("one.safetensors", []),
         ("two.safetensors", ["--tensor", "keys"]),
+        ("one.npz", []),
+        ("two.npz", ["--tensor", "keys"]),
+        ("large.parquet", []),
+        ("model.safetensors.index.json", ["--tensor", "keys"]),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, capsys):
@@ -165,6 +191,248 @@ def test_a_damaged_file_of_the_project_is_refused(files, capsys):
     (files / "verdicts.parquet").write_bytes(damaged)
     assert main([str(files / "verdicts.parquet"), "--tensor", "query"]) == 2
     assert "verdicts.parquet: damaged" in capsys.readouterr().err
+
+
+def test_csv_with_and_without_a_line_of_names(tmp_path, capsys):
+    table = pd.DataFrame(KEYS.astype(float))
+    table.to_csv(tmp_path / "plain.csv", index=False, header=False)
+    table.to_csv(tmp_path / "names.csv", index=False, header=["x", "y", "z, quoted"])
+    (tmp_path / "windows.csv").write_bytes(
+        b"\xef\xbb\xbf" + (tmp_path / "names.csv").read_bytes().replace(b"\n", b"\r\n")
+    )
+    table.to_csv(tmp_path / "counted.csv", index=False)
+    expected = certify(KEYS.astype(float))
+    for name, options in [
+        ("plain.csv", []),
+        ("names.csv", []),
+        ("windows.csv", []),
+        ("counted.csv", ["--header", "yes"]),
+    ]:
+        assert main([str(tmp_path / name), *options, "--out", str(tmp_path / "v.parquet")]) == 0
+        assert "50 keys, d = 3, float64" in capsys.readouterr().out
+        verdicts = store.read(tmp_path / "v.parquet", "key_verdicts")
+        np.testing.assert_array_equal(verdicts.margin, expected.margin)  # every digit was read
+    assert main([str(tmp_path / "counted.csv"), "--header", "no"]) == 0
+    assert "51 keys, d = 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content,message",
+    [
+        ("0,1\n2,3\n", "line 1 counts 0 to 1: say with --header yes or --header no"),
+        (",x,y\n0,1.5,2\n", "leave out a column that numbers the rows"),
+        ("word,1.5\ncat,2\n", "names beside numbers"),
+        ("1.5,2\n3\n", "no table of numbers separated by commas"),
+        ("1.5;2\n3;4\n", "no table of numbers separated by commas"),
+        ("x,y\n1,two\n", "could not convert string 'two'"),
+        ("1.5,\n1,2\n", "line 1 has empty cells"),
+        ("1,2\n9007199254740993,1\n", "column 0 has integers of 2^53 and more"),
+        ("1.5,nan\n2,3\n", "keys has nan at (0, 1)"),
+        ("", "empty: expected numbers separated by commas"),
+        ("x,y\n", "keys is empty"),
+        (b"\xff\xfe1\x00", "no text in UTF-8"),
+    ],
+)
+def test_a_csv_file_that_is_no_table_of_numbers_or_may_be_another_one_is_refused(
+    tmp_path, content, message, capsys
+):
+    file = tmp_path / "keys.csv"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert main([str(file)]) == 2
+    error = last_error(capsys)
+    assert "keys.csv: " in error and message in error
+
+
+def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
+    out = files / "verdicts.parquet"
+    assert main([str(files / "keys.npy"), "--rows", "10:40", "--out", str(out)]) == 0
+    assert "30 keys" in capsys.readouterr().out
+    expected = certify(KEYS[10:40])
+    table = store.read(out, "key_verdicts")
+    assert table.key.tolist() == list(range(10, 40))
+    assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
+    for row in table[table.verdict == "unselectable"].itertuples():
+        np.testing.assert_allclose(row.weights @ KEYS[row.support], KEYS[row.key], atol=1e-6)
+    assert json.loads(store.read_provenance(out)["config"])["rows"] == [10, 40]
+    for rows in (":40", "40:"):
+        assert main([str(files / "keys.npy"), "--rows", rows]) == 0
+    assert "40 keys" in (printed := capsys.readouterr().out) and "10 keys" in printed
+
+
+def test_rows_of_a_bias_are_taken_with_those_of_the_keys(files):
+    out = files / "verdicts.csv"
+    pd.DataFrame({"bias": KEYS[:, 0]}).to_csv(files / "bias.csv", index=False)
+    for bias in ("bias.npy", "bias.csv"):
+        options = ["--rows", "10:40", "--bias", str(files / bias), "--out", str(out)]
+        assert main([str(files / "keys.npy"), *options]) == 0
+        expected = certify(KEYS[10:40], KEYS[10:40, 0])
+        assert pd.read_csv(out).verdict.tolist() == expected.verdict.tolist()
+
+
+def test_causal_certificates_are_those_of_the_library(files, capsys):
+    out = files / "verdicts.parquet"
+    assert main([str(files / "keys.npy"), "--causal", "--out", str(out)]) == 0
+    assert "50 keys, d = 3, float32, each among those before it" in capsys.readouterr().out
+    table = store.read(out, "key_verdicts")
+    assert table.verdict.tolist() == certify(KEYS, causal=True).verdict.tolist()
+    assert (table.verdict != certify(KEYS).verdict).any()
+    assert all(row.support.max() < row.key for row in table[table.verdict == "unselectable"].itertuples())
+    assert json.loads(store.read_provenance(out)["config"])["causal"] is True
+
+
+def test_a_csv_output_has_all_but_the_proofs(files, capsys):
+    assert main([str(files / "keys.npy"), "--out", str(files / "v.csv")]) == 0
+    assert "v.csv; its proofs need a .parquet file" in capsys.readouterr().out
+    expected = certify(KEYS).to_frame()[["key", "verdict", "margin", "residual", "duplicate"]]
+    pd.testing.assert_frame_equal(pd.read_csv(files / "v.csv"), expected)
+
+
+def test_outputs_that_would_fail_later_are_refused_before_anything_is_read(tmp_path, capsys):
+    (tmp_path / "folder.csv").mkdir()
+    for out, message in [
+        ("v.txt", "ending '.txt': expected one of .parquet, .csv"),
+        ("verdicts", "ending ''"),
+        ("v.parquet.gz", "ending '.gz'"),
+        ("folder.csv", "is a folder"),
+    ]:
+        assert main([str(tmp_path / "absent.npy"), "--out", str(tmp_path / out)]) == 2
+        assert message in last_error(capsys)
+
+
+def test_a_failure_leaves_an_earlier_output_as_it_was(files, capsys):
+    out = files / "v.csv"
+    out.write_text("earlier")
+    np.save(files / "nan.npy", np.array([[1.0, np.nan]]))
+    assert main([str(files / "nan.npy"), "--out", str(out)]) == 2
+    assert out.read_text() == "earlier"
+
+
+def test_options_that_cannot_be_are_refused_in_one_line(files, capsys):
+    keys = str(files / "keys.npy")
+    for options, message in [
+        ([keys, "--rows", "5"], "'5': expected FIRST:STOP, such as 0:5000"),
+        ([keys, "--rows", "-5:"], "expected"),
+        ([keys, "--rows", "0:51"], "--rows 0:51: expected at least one of the rows 0:50"),
+        ([keys, "--rows", "7:7"], "--rows 7:7"),
+        (
+            [keys, "--causal", "--bias", str(files / "bias.npy")],
+            "--causal and --bias: expected one of the two",
+        ),
+        ([keys, "--bias-tensor", "b"], "--bias-tensor without --bias"),
+        ([keys, "--header", "yes"], "--header: expected only with a .csv file"),
+        ([keys, "--header", "maybe"], "expected yes or no"),
+        ([keys, "--wrong"], "--wrong"),
+        ([], "required: file"),
+    ]:
+        assert main(options) == 2
+        assert message in last_error(capsys)
+
+
+def test_tensors_are_named_where_one_has_to_be_chosen(files, capsys):
+    index = str(files / "model.safetensors.index.json")
+    for options, message in [
+        ([str(files / "two.npz")], "holds 2 arrays; choose one with --tensor: keys, other"),
+        ([str(files / "two.npz"), "--tensor", "kyes"], "no array 'kyes': it has keys"),
+        ([index], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
+        ([index], " and 21 more"),
+        ([index, "--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
+        (
+            [index, "--tensor", "layer.3"],
+            "is in model-00001-of-00002.safetensors, which is not beside the index",
+        ),
+    ]:
+        assert main(options) == 2
+        assert message in last_error(capsys)
+
+
+@pytest.mark.parametrize(
+    "content,message",
+    [
+        ("{", "no index of safetensors files"),
+        ("[]", "no index of safetensors files"),
+        ('{"weight_map": 3}', "no index of safetensors files"),
+        ('{"weight_map": {"k": "../two.safetensors"}}', "expected the name of a file beside the index"),
+        ('{"weight_map": {"k": ["two.safetensors"]}}', "expected the name of a file beside the index"),
+        ('{"weight_map": {"k": "two.safetensors"}}', "two.safetensors: no tensor 'k'"),
+        ('{"weight_map": {}}', "holds 0 tensors"),
+    ],
+)
+def test_an_index_that_names_no_shard_beside_it_is_refused(files, content, message, capsys):
+    (files / "bad.safetensors.index.json").write_text(content)
+    assert main([str(files / "bad.safetensors.index.json")]) == 2
+    assert message in last_error(capsys)
+
+
+def test_damaged_archives_of_arrays_and_pickles_in_them_are_refused(files, capsys):
+    np.savez(files / "objects.npz", np.array([{}, {}]), allow_pickle=True)
+    content = bytearray((files / "one.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (files / "flipped.npz").write_bytes(content)
+    (files / "text.npz").write_bytes(b"no archive")
+    for name, message in [
+        ("objects.npz", "Object arrays cannot be loaded"),
+        ("flipped.npz", "Bad CRC-32"),
+        ("text.npz", "not a zip file"),
+    ]:
+        assert main([str(files / name), *(["--tensor", "arr_0"] if name == "objects.npz" else [])]) == 2
+        error = last_error(capsys)
+        assert "no archive of NumPy arrays" in error and message in error
+
+
+class FakeClock:
+    """Time that passes only while keys are certified: a power of their number, after a compilation."""
+
+    def __init__(self, seconds):
+        self.now, self.seconds, self.compiled = 0.0, seconds, False
+
+    def certify(self, keys, bias, causal):
+        self.now += self.seconds(len(keys)) + 20 * (not self.compiled)
+        self.compiled = True
+
+
+@pytest.mark.parametrize("power", [1, 1.5, 2, 2.3])
+def test_the_expected_time_of_a_power_law_is_its_time_and_costs_little(power, monkeypatch):
+    n = 50_000
+    clock = FakeClock(lambda size: 400 * (size / n) ** power)
+    monkeypatch.setattr(command_line, "_proved", clock.certify)
+    monkeypatch.setattr(command_line.time, "perf_counter", lambda: clock.now)
+    assert command_line._expected_seconds(np.zeros((n, 2)), None, False) == pytest.approx(400)
+    assert clock.now - 20 < 40
+
+
+def test_no_time_is_expected_of_few_keys_or_of_keys_that_will_be_refused():
+    assert command_line._expected_seconds(KEYS, None, False) is None
+    assert command_line._expected_seconds(np.full((9000, 2), np.nan), None, False) is None
+    assert command_line._expected_seconds(np.zeros((9000, 2)), np.zeros(3), False) is None
+    assert command_line._expected_seconds(np.zeros(9000), None, False) is None
+
+
+def test_the_wrong_entry_of_a_large_matrix_is_named_by_its_own_place(tmp_path, capsys):
+    """Not by its place in the part of the rows that is timed first."""
+    keys = np.ones((9000, 2))
+    keys[8999, 1] = np.nan
+    np.save(tmp_path / "keys.npy", keys)
+    assert main([str(tmp_path / "keys.npy")]) == 2
+    assert "keys has nan at (8999, 1)" in last_error(capsys)
+
+
+def test_a_long_search_says_how_long_it_will_take_and_how_long_it_took(files, monkeypatch, capfd):
+    monkeypatch.setattr(command_line, "_expected_seconds", lambda *_: 300.0)
+    monkeypatch.setattr(command_line, "_proved", lambda *given: certify(*given))
+    assert main([str(files / "keys.npy")]) == 0
+    assert "certify-keys: 50 x 3: about 5 min\n" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_compiled_code_at_once():
+    """As one line of compiled code that keeps Python's lock for a minute, libc's sleep."""
+    code = (
+        "import ctypes; from layernorm_roles.selectability.command_line import _ended_by_ctrl_c\n"
+        "with _ended_by_ctrl_c(): print(flush=True); ctypes.PyDLL(None).sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
 
 
 def test_version(capsys):

@@ -85,8 +85,8 @@ def of_category(category):
 
 def of_module(*modules):
     """The files of this reproduction's readable tables that `modules` of evidence/tables make."""
-    tables = {name: table for name, table in tables_registry.TABLES.items() if table.module in modules}
-    return readable(RUN, tables)
+    tables = tables_registry.made_from(RESULT_TABLES)
+    return readable(RUN, {name: table for name, table in tables.items() if table.module in modules})
 
 
 # The benchmark files of all jobs that compute a result, from which the durations are tabulated.

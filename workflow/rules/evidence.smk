@@ -12,6 +12,9 @@ RESULT_TABLES = [
 ]
 KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
 
+# The settings that say which figures there are.
+FIGURE_SETTINGS = ["majority", "language_model", "random_keys", "pretrained"]
+
 # Modules that write_page.py imports by a name made at run time: the page sets the readable tables in HTML.
 TABLE_MODULES = [
     f"evidence/tables/{module}.py"
@@ -56,12 +59,12 @@ for FOLDER, PREFIX, FIGURES, TABLES, SETTINGS in REPRODUCTIONS:
             benchmark:
                 f"{FOLDER}/benchmarks/figures/{MODULE}.tsv"
             params:
-                settings={part: SETTINGS[part] for part in ("majority", "language_model", "random_keys")},
+                settings={part: SETTINGS.get(part) for part in FIGURE_SETTINGS},
                 code=code("draw_figures.py", f"evidence/figures/{MODULE.replace('.', '/')}.py"),
             script:
                 "../scripts/draw_figures.py"
 
-    for MODULE, ENTRIES in by_module(tables_registry.TABLES).items():
+    for MODULE, ENTRIES in by_module(tables_registry.made_from(TABLES)).items():
 
         rule:
             name:
@@ -149,7 +152,11 @@ rule publish:
             *expand("figures/{name}.{kind}", name=[*PLAN.figures(), "durations"], kind=["png", "pdf"]),
             *expand(
                 "tables/{file}",
-                file=[f for t in tables_registry.TABLES.values() for f in tables_registry.files(t)],
+                file=[
+                    file
+                    for table in tables_registry.made_from(RESULT_TABLES).values()
+                    for file in tables_registry.files(table)
+                ],
             ),
             *multiext("tables/durations", ".csv", ".md"),
         ],

@@ -7,9 +7,10 @@ rule majority:
 
 
 rule random_keys:
-    """Random keys: Figures 1c and 1d, and the comparison with the exact expectation."""
+    """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
     input:
         of_category("Random keys"),
+        of_module("random_keys"),
 
 
 rule language_model:
@@ -17,6 +18,13 @@ rule language_model:
     input:
         of_category("Language models"),
         of_module("language_model"),
+
+
+rule pretrained:
+    """Pretrained models: which keys of their heads can win, and how much attention they can get."""
+    input:
+        of_category("Pretrained models"),
+        of_module("pretrained"),
 
 
 rule statements:
@@ -36,7 +44,7 @@ rule published_figures:
     """The figures and tables of the kept reproduction, drawn again from its Parquet files without training."""
     input:
         figure_files(KEPT.folder, KEPT.figures()),
-        readable(KEPT.folder, tables_registry.TABLES),
+        readable(KEPT.folder, tables_registry.made_from(KEPT.tables())),
 
 
 rule published_report:

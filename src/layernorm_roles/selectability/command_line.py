@@ -22,7 +22,8 @@ from layernorm_roles.selectability.matrices import FORMATS, load
 
 _OUTPUTS = (".parquet", ".csv")
 _FIRST_PART, _LONGEST_PART, _SMALLEST_FACTOR = 512, 2.0, 8
-"""Keys of the first part that is timed, seconds of the last one, and how much smaller than all keys it has to be."""
+"""Parts of the keys that are timed: keys of the first, seconds after which no larger one is tried, and how many times
+smaller than all keys a part has to be."""
 _DESCRIPTION = """\
 Say for each row of a matrix whether some query q gives it the strictly highest score q.k, with proof: a query that
 does, or a convex combination of other rows that equals the row, so that no query can."""
@@ -187,7 +188,7 @@ def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -
         return None
     n, timed = len(keys), []
     size = _FIRST_PART
-    while size * _SMALLEST_FACTOR <= n and not (timed and timed[-1] > _LONGEST_PART):
+    while size * _SMALLEST_FACTOR <= n and (len(timed) < 2 or timed[-1] <= _LONGEST_PART):
         # The rows of a vocabulary are ordered by frequency: the part has frequent and rare ones.
         rows = np.linspace(0, n - 1, size).astype(int)
         part = (keys[rows], None if bias is None else bias[rows], causal)

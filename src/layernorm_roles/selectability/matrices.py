@@ -3,6 +3,7 @@
 import csv
 import difflib
 import json
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,8 +76,11 @@ def _from_csv(path: Path, name: str | None, header: bool | None) -> np.ndarray:
         rows = csv.reader(file)
         first = next((row for row in rows if row), [])
         skipped = rows.line_num
+    if not first:
+        raise ValueError(f"{path}: empty: expected numbers separated by commas")
     named = _is_header(path, first, skipped) if header is None else header
-    with _reading(path, "no table of numbers separated by commas"):
+    with _reading(path, "no table of numbers separated by commas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no line of numbers; `certify` refuses what is empty
         values = np.loadtxt(
             path,
             delimiter=",",
@@ -98,7 +102,7 @@ def _from_csv(path: Path, name: str | None, header: bool | None) -> np.ndarray:
 def _is_header(path: Path, first: list[str], line: int) -> bool:
     """Whether the cells of the first line that is not empty are names of columns; ValueError if that is not clear."""
     numbers = [_is_number(cell) for cell in first]
-    if first and first == [str(k) for k in range(len(first))]:
+    if first == [str(k) for k in range(len(first))]:
         raise ValueError(
             f"{path}: line {line} counts {first[0]} to {first[-1]}: say with --header yes or --header no "
             "whether it names the columns"

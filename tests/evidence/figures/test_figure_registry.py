@@ -67,7 +67,7 @@ def test_the_claims_name_figures_of_the_default_run():
 def test_what_varies_over_runs_has_figures_by_it_and_no_curves_of_all_runs():
     names = {name for name in worlds.figures() if name.startswith(("majority_rates", "majority_widths"))}
     assert names == {"majority_rates_by_rate", "majority_rates_best_rates", "majority_widths_by_width"}
-    both = {"many": worlds.MAJORITY["widths"] | {"learning_rate": [0.1, 0.2]}}
+    both = {"many": worlds.MAJORITY["widths"] | {"learning_rate": [0.1, 0.2], "seeds": {worlds.OWN: 1}}}
     names = {name for name in registry.figures(both) if name.startswith("majority")}
     assert names == {"majority_many_by_rate", "majority_many_best_rates", "majority_many_by_width"}
 
@@ -80,11 +80,9 @@ def test_a_list_of_one_width_and_rate_is_one_width_and_rate():
     assert registry.figures(lists, worlds.MODELS) == registry.figures(worlds.MAJORITY, worlds.MODELS)
 
 
-def test_the_cross_needs_its_four_variants_and_the_ladder_a_base():
+def test_the_cross_needs_its_four_variants():
     assert "majority_crossed_size_and_projection" in worlds.figures()
     assert "majority_d8_size_and_projection" not in worlds.figures()
-    widths = worlds.MAJORITY["widths"] | {"seeds": {"layernorm": 2, "projected_qk": 2, "scale": 0}}
-    assert "majority_widths_by_width" not in registry.figures({"widths": widths})
 
 
 def test_models_have_figures_by_their_architecture():

@@ -186,6 +186,17 @@ def test_the_ladder_s_legend_says_where_projection_is():
     assert "points" in figure.axes[1].get_ylabel()
 
 
+@pytest.mark.parametrize("seeds", [{"layernorm": 3, worlds.OWN: 2}, {"scale": 3}])
+def test_a_ladder_without_a_difference_from_scaling_alone_shows_accuracies(seeds):
+    widths = {"widths": worlds.MAJORITY["widths"] | {"seeds": seeds}}
+    (axes,) = worlds.draw("majority_widths_by_width", widths).axes
+    table = worlds.majority_metrics(widths)
+    for variant in seeds:
+        at = table[(table.variant == variant) & (table.step == 2000)]
+        np.testing.assert_allclose(points(axes, variant)[:, 1], at.groupby("d_model").test_accuracy.mean())
+    assert "Right" not in worlds.figures(widths)["majority_widths_by_width"].caption
+
+
 def cells(step):
     at = metrics("crossed", step=step).pivot(index="seed", columns="variant", values="test_accuracy")
     return at.dropna()

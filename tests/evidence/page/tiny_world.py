@@ -63,6 +63,7 @@ def vectors() -> pd.DataFrame:
 def metrics() -> pd.DataFrame:
     rows = [
         {"experiment": "three", "variant": variant, "seed": seed, "step": step, "test_loss": 2 - step / 1000}
+        | {"d_model": 3, "base_learning_rate": 0.001}
         for variant, seed, step in itertools.product(("layernorm", HOSTILE), (0, 1), (0, 2000))
     ]
     frame = pd.DataFrame(rows).reindex(columns=SCHEMAS["majority_metrics"].names, fill_value=0.0)

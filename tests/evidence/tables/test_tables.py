@@ -477,29 +477,39 @@ def test_a_reproduction_without_such_an_experiment_says_so(name):
 # Statements, worked numbers, durations
 
 
-def test_statements_are_the_claims_of_other_sources_with_units():
-    unit = next(claim.unit for claim in CLAIMS if claim.name == "fusion_residual")
+def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_one():
+    names = [field.name for field in SCHEMAS["claims"]]
     rows = [
-        ("faster", "Brody, Alon and Yahav 2023, Figure 2a", "theirs", 1.0, 0.5, 1.5, "reproduced", "-"),
-        ("fusion_residual", "question on W_O", "W_O isn't needed", 0.5, 0.25, 0.75, "holds", "because - 1"),
-        ("placement", "notes", "a | b", np.nan, np.nan, np.nan, "not tested", "no runs"),
+        {"claim": "faster", "statement": "It's faster", "statistic": "steps", "paper_value": "3 times", "measured": 2.0}
+        | {"ci_low": 1.0, "ci_high": 4.0, "reported": 4.0, "control": "scale; another", "control_measured": 1.0}
+        | {"control_low": 0.5, "control_high": 2.0, "n_seeds": 8, "verdict": "partial"},
+        {"claim": "fusion_residual", "statement": "W_O - 1", "statistic": "share", "control": "nothing between"}
+        | {"n_seeds": 1, "verdict": "not tested", "also_passed_by": "untrained models"},
     ]
-    names = ["claim", "source", "statement", "measured", "ci_low", "ci_high", "verdict", "reason"]
-    claims = pd.DataFrame(rows, columns=names)
-    readable = made("statements", claims=claims)
-    assert readable.frame.statement.tolist() == ["W_O isn't needed", "a | b"]
-    assert readable.frame.ci_high.tolist()[:1] == [0.75]
+    readable = made("claims", claims=pd.DataFrame(rows).reindex(columns=names))
     assert readable.parts[0].rows == [
         [
-            "question on W_O",
-            "W_O isn’t needed",
-            "holds",
-            f"0.500{unit}".replace(" %", "\u00a0%"),
-            "[0.250, 0.750]",
-            "because\u00a0−\u00a01",
+            "It’s faster",
+            "steps",
+            "2.00× [1.00, 4.00]",
+            "3 times",
+            "1.00× [0.500, 2.00] (scale)",
+            "8",
+            "50\u00a0% [0, 100]",  # log 2 / log 4
+            "partial",
         ],
-        ["notes", "a | b", "not tested", "–", "–", "no runs"],
+        [
+            "W_O\u00a0−\u00a01",
+            "share",
+            "–",
+            "–",
+            "nothing between",
+            "–",
+            "–",
+            "not tested; untrained models pass too",
+        ],
     ]
+    assert readable.frame.claim.tolist() == ["faster", "fusion_residual"]
 
 
 def test_worked_numbers_are_shown_by_example_and_as_stated_and_recomputed():

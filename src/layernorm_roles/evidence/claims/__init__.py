@@ -28,6 +28,7 @@ from layernorm_roles.evidence.claims import (
     geometry,
     language_model,
     placement,
+    pretrained,
     projection,
     rules,
     scaling,
@@ -42,6 +43,7 @@ TESTS: dict[str, Callable[..., Outcome]] = (
     projection.TESTS
     | scaling.TESTS
     | language_model.TESTS
+    | pretrained.TESTS
     | geometry.TESTS
     | fusion.TESTS
     | placement.TESTS
@@ -55,6 +57,7 @@ FILES = (
     "projection.yaml",
     "scaling.yaml",
     "language_model.yaml",
+    "pretrained.yaml",
     "geometry.yaml",
     "fusion.yaml",
     "placement.yaml",

@@ -74,6 +74,19 @@ def keys(model: str, tables: Tables, texts: str) -> str:
     return f"{losses(model, tables)} {contexts}".strip()
 
 
+def pretrained(model: str, tables: Tables) -> str:
+    """Documents, their keys, and the heads of a pretrained model; empty if the tables lack it."""
+    table = tables.get("pretrained_keys", tables.get("attention_ceilings", pd.DataFrame(columns=["model"])))
+    table = table[(table.model == model) & table["head"].notna()]
+    if table.empty:
+        return ""
+    whole = table[table.dimensions == table.dimensions.max()]
+    return (
+        f"{model}: {table.context.nunique()} documents of {_span(whole.n_keys)} tokens, {whole.layer.nunique()} layers of "
+        f"{whole['head'].nunique()} heads of {_span(whole.dimensions)} dimensions."
+    )
+
+
 def _width(model: str, tables: Tables) -> str:
     """The width of the residual stream, from the keys at the attention input; empty if they were not tested."""
     table = tables.get("key_selectability", pd.DataFrame(columns=["model", "site"]))
@@ -97,5 +110,6 @@ SIZES: dict[str, Callable[..., str]] = {
     "losses": losses,
     "long": partial(keys, texts="long"),
     "sentences": partial(keys, texts="sentences"),
+    "pretrained": pretrained,
 }
 """By the name that an entry of claims.yaml gives under `sizes`; `majority` takes the name of an experiment first."""

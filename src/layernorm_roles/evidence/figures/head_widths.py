@@ -35,8 +35,18 @@ def law(table: pd.DataFrame) -> Figure:
     last = int(max(known.d.max(), HEADS[-1]))
     axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1))
     axes.set_xticks([d for d in (*HEADS, 8, 24, 48) if d <= last])
-    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", ha="right", fontsize=6.5, color="0.4")
-    handles = [style.mark(f"{100 * share:g} % unselectable", color=colours[share], lw=1.5) for share in shares[::-1]]
+    note = {"ha": "right", "fontsize": 6.5, "color": "0.4"}
+    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
+    beyond = table.groupby("d").n.count()
+    if (beyond == 0).any():
+        note["va"] = "top"
+        digit, power = f"{known.n.max():.0e}".split("e+")
+        first = beyond[beyond == 0].index.min()
+        words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${digit} \\cdot 10^{int(power)}$ keys"
+        axes.text(last + 0.5, known.n.max(), words, **note)
+    handles = [
+        style.mark(f"{100 * share:g} % unselectable", color=colours[share], lw=1.5) for share in shares[::-1]
+    ]
     handles.append(style.mark("among the keys before, likewise", color=style.GREY, ls="--", lw=0.9))
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
     return figure
@@ -56,23 +66,31 @@ def cut(keys: pd.DataFrame, model: str) -> Figure:
     dimensions = sorted(shares.dimensions.unique())
     gaussian = shares.groupby("dimensions").gaussian_percent.mean()
     least = 0.5 * min([p for p in shares.percent if p > 0], default=0.01)
-    for axes, logarithmic in zip(panels, (False, True), strict=True):
+    shares = shares.assign(
+        low=shares.low.where(shares.contexts >= style.FEWEST),
+        high=shares.high.where(shares.contexts >= style.FEWEST),
+    )
+    for axes, bottom in zip(panels, (0.0, least), strict=True):
         axes.plot(gaussian.index, gaussian, color="black", ls="--", lw=1.1, zorder=3)
         for layer, tone in zip(layers, tones, strict=True):
-            part = shares[shares.layer == layer].set_index("dimensions")
-            drawn = part.percent.where(part.percent > 0, least if logarithmic else 0.0)
-            some, colour = part.percent > 0, to_hex(tone)
-            axes.plot(part.index, drawn, color=colour, lw=1.1)
-            axes.plot(part.index[some], drawn[some], ls="", marker="o", ms=3.2, color=colour)
-            axes.plot(part.index[~some], drawn[~some], ls="", marker="v", ms=3.2, mfc="white", mec=colour)
-            axes.vlines(part.index, part.low.clip(lower=least), part.high.clip(upper=100), color=colour, lw=0.7)
+            part, colour = shares[shares.layer == layer].set_index("dimensions"), to_hex(tone)
+            some = part.percent > 0
+            axes.plot(part.index, part.percent.where(some | (bottom == 0)), color=colour, lw=1.1)
+            axes.plot(part.index[some], part.percent[some], ls="", marker="o", ms=3.2, color=colour)
+            look = {"marker": "v", "ms": 3.2, "mfc": "white", "mec": colour}
+            axes.plot(part.index[~some], [bottom] * (~some).sum(), ls="", clip_on=False, **look)
+            axes.vlines(
+                part.index, part.low.clip(lower=bottom), part.high.clip(upper=100), color=colour, lw=0.7
+            )
         axes.set(xlabel="principal components left of a head's keys", xscale="log")
         style.ticks_at(axes, dimensions)
     panels[0].set(ylabel="unselectable keys (%)", ylim=(-2, 102))
-    panels[1].set(yscale="log", ylim=(0.7 * least, 130))
+    panels[1].set(yscale="log", ylim=(least, 130))
     n = shares.n_keys
     size = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
-    handles = [style.mark(f"layer {layer}", color=to_hex(tone)) for layer, tone in zip(layers, tones, strict=True)]
+    handles = [
+        style.mark(f"layer {layer}", color=to_hex(tone)) for layer, tone in zip(layers, tones, strict=True)
+    ]
     handles.append(style.mark(f"{size} Gaussian keys", color="black", ls="--", lw=1.1))
     handles.append(style.mark("none", ls="", marker="v", ms=3.2, mfc="white", mec=style.GREY))
     style.legend_below(figure, handles, columns=8)

@@ -43,7 +43,10 @@ def reached(ceilings: pd.DataFrame, model: str) -> Figure:
     ceilings: table attention_ceilings. The queries are those behind the norm or, where it is not known, all.
     """
     shares = _of_model(shares_below(ceilings[ceilings.model == model]), model)
-    shares = shares.assign(reached=100 - shares.percent, low=100 - shares.high, high=100 - shares.low)
+    some = shares.contexts >= style.FEWEST
+    shares = shares.assign(
+        reached=100 - shares.percent, low=100 - shares.high.where(some), high=100 - shares.low.where(some)
+    )
     layers = sorted(shares.layer.unique())
     figure, panels = plt.subplots(1, len(THRESHOLDS), figsize=(style.PAGE, 2.55), sharey=True)
     for axes, threshold in zip(panels, THRESHOLDS, strict=True):
@@ -67,8 +70,8 @@ def reached(ceilings: pd.DataFrame, model: str) -> Figure:
 def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
     """Draw for every layer which share of the pairs (key, head) has a ceiling, or gets, no more than x.
 
-    ceilings: table attention_ceilings. Both axes are logarithmic from their ends on: x in the ceiling, y in neither
-    tail alone, so that a thousandth of the pairs is seen at the bottom and at the top.
+    ceilings: table attention_ceilings. The y axis shows log odds, so that a thousandth of the pairs is seen at the
+    bottom and at the top.
     """
     pairs = _of_model(ceilings_of_all_sets(ceilings[ceilings.model == model]), model)
     layers = sorted(pairs.layer.unique())
@@ -81,19 +84,20 @@ def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
         axes.set_axis_off()
     for axes, layer in zip(grid.flat, layers, strict=False):
         here = pairs[pairs.layer == layer]
-        for kind, look in LOOKS.items():
+        for kind in LOOKS:
             values = here.upper[(here.queries == OWN) if kind == OWN else _can(here, kind)]
             if len(values):
-                _steps(axes, values.to_numpy(), {"color": look["color"], "ls": look.get("ls", "-")})
+                _steps(axes, values.to_numpy(), _line(kind))
         axes.set_title(f"layer {layer}", loc="left")
         axes.axvline(0.5, color="0.8", lw=0.7, zorder=0)
         axes.set(xscale="log", xlim=(2e-3, 1.05))
+        style.ticks_at(axes, (0.01, 0.1, 0.5, 1))
         _tails(axes)
     for axes in grid[-1]:
         axes.set_xlabel("share of a query's attention")
     for axes in grid[:, 0]:
         axes.set_ylabel("keys in heads (%)\nwith no more")
-    style.legend_below(figure, _handles(pairs), columns=3)
+    style.legend_below(figure, _handles(pairs, lines=True), columns=3)
     return figure
 
 
@@ -109,11 +113,18 @@ def _can(pairs: pd.DataFrame, kind: str) -> pd.Series:
     return (pairs.queries != OWN) & (pairs.normalised == kind)
 
 
-def _handles(table: pd.DataFrame) -> list:
-    """Legend entries of the kinds that the table has; what is received is there always."""
+def _handles(table: pd.DataFrame, lines: bool = False) -> list:
+    """Legend entries of the kinds that the table has, as lines alone or as they are drawn by layer."""
     shown = [kind for kind in LOOKS if kind == OWN or _can(table, kind).any()]
-    look = {kind: LOOKS[kind] | ({"lw": 4, "alpha": 0.6} if kind == OWN else {"ms": 4, "lw": 1.1}) for kind in shown}
-    return [style.mark(WORDS[kind], **look[kind]) for kind in shown]
+    return [style.mark(WORDS[kind], **(_line(kind) if lines else _mark(kind))) for kind in shown]
+
+
+def _mark(kind: str) -> dict:
+    return LOOKS[kind] | ({"lw": 5, "alpha": 0.6} if kind == OWN else {"ms": 4, "lw": 1.1})
+
+
+def _line(kind: str) -> dict:
+    return {"color": LOOKS[kind]["color"], "ls": LOOKS[kind].get("ls", "-"), "lw": 1.2}
 
 
 _TICKS = (0.1, 1, 10, 50, 90, 99, 99.9)
@@ -124,7 +135,7 @@ def _steps(axes: Axes, values: np.ndarray, look: dict) -> None:
     """Draw the cumulative distribution of values, at most a thousand of its points."""
     values = np.sort(values)
     at = np.unique(np.linspace(0, len(values) - 1, 1000).astype(int))
-    axes.plot(values[at], 100 * (at + 0.5) / len(values), lw=1.2, **look)
+    axes.plot(values[at], 100 * (at + 0.5) / len(values), **look)
 
 
 def _tails(axes: Axes) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from layernorm_roles.evidence.legends import LEGENDS
-from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS
+from layernorm_roles.variants import QUERY_KEY_VARIANT
 
 WITH_PROJECTION, WITHOUT_PROJECTION = "layernorm", "scale_released"
 """The two variants of the paper's Figures 1a, 1b, 2a, 2b and 3."""
@@ -21,10 +21,11 @@ WITH_SCALING, WITHOUT_SCALING = "layernorm", "projection"
 SIZE_AND_PROJECTION = ("layernorm", "layernorm_small", "scale", "scale_released")
 """The four variants that cross the size of the keys with their projection."""
 
-MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS, STATEMENTS, VERDICTS = (
+MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS, PRETRAINED, STATEMENTS, VERDICTS = (
     "Majority task",
     "Random keys",
     "Language models",
+    "Pretrained models",
     "Statements",
     "Verdicts",
 )
@@ -68,12 +69,13 @@ def figures(
     majority: Mapping[str, Mapping[str, Any]],
     language_model: Mapping[str, Mapping[str, Any]] | None = None,
     random_keys: Mapping[str, Any] | None = None,
+    pretrained: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Figure]:
     """Return the figures of a reproduction by name, in the order in which a reader meets them.
 
-    `majority` maps the name of each experiment to its settings, `language_model` the name of each model, and
-    `random_keys` holds the settings of that experiment, all as plain dictionaries. A figure whose variants have no
-    seeds in these settings is left out. Where `random_keys` is None, its figures are all there.
+    `majority` maps the name of each experiment to its settings, `language_model` and `pretrained` the name of each
+    model, and `random_keys` holds the settings of that experiment, all as plain dictionaries. A figure whose variants
+    have no seeds in these settings is left out. Where `random_keys` is None, its figures are all there.
     """
     found = [
         *_paper_majority(majority),
@@ -85,6 +87,7 @@ def figures(
             for name, model in (language_model or {}).items()
             for figure in _language_model(name, model)
         ),
+        *(figure for name, model in (pretrained or {}).items() for figure in _pretrained(name, model)),
         *_STATEMENTS,
         _CLAIMS,
     ]
@@ -274,14 +277,19 @@ def _rates(experiment: str, where: str) -> Iterator[Figure]:
 
 
 def _widths(experiment: str, variants: list[str], where: str) -> Iterator[Figure]:
-    if "scale" in variants and {"layernorm", *SPLIT_VARIANTS} & set(variants):
-        caption = (
-            "What projection costs at each width d. Left, test accuracy at the last step, on an axis that is "
-            "logarithmic in the errors. Right, its difference from scaling alone with equal seeds, in percentage "
-            "points, for projection everywhere, in queries and keys only, and in values only. Bars are 95 % "
-            f"intervals over seeds, where there are at least three. {where}"
+    left = "test accuracy at the last step, on an axis that is logarithmic in the errors."
+    right = ""
+    if "scale" in variants and len(variants) > 1:
+        left = f"left, {left}"
+        right = (
+            " Right, its difference from scaling alone with equal seeds, in percentage points: what it costs to "
+            "project for queries, keys and values, for queries and keys only, and for values only."
         )
-        yield _curves(f"majority_{experiment}_by_width", "by_width", caption, "widths", experiment=experiment)
+    caption = (
+        f"Each variant by the width d: {left}{right} Bars are 95 % intervals over seeds, where there are at least "
+        f"three; they may go on beyond the axis. {where}"
+    )
+    yield _curves(f"majority_{experiment}_by_width", "by_width", caption, "widths", experiment=experiment)
 
 
 def _samplings(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
@@ -333,6 +341,12 @@ def _random_keys(norms: set[str] | None) -> Iterator[Figure]:
         "stand side by side around their number or dimension, so that equal values hide none of them."
     )
     yield figure("figure_random_keys_precision", "finite_precision", "random_keys_precision", caption)
+    caption = (
+        "The law of widths: from how many standard Gaussian keys on 1 %, 10 % and 50 % of them are expected to be "
+        "unselectable, by their dimension, exactly. Dashed, where the rivals of a key are only the keys before it, as "
+        "for a causal query. The band goes from a thousand to a million keys."
+    )
+    yield Figure("gaussian_law", "head_widths", "law", ("gaussian_law",), caption, RANDOM_KEYS)
 
 
 # The language models
@@ -396,6 +410,43 @@ def _figure_4() -> Iterator[Figure]:
 def _losses(name: str, function: str, caption: str, **options: Any) -> Figure:
     tables = ("language_model_metrics",)
     return Figure(name, "language_model", function, tables, caption, LANGUAGE_MODELS, options)
+
+
+# Pretrained models
+
+
+def _pretrained(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
+    """How much attention the keys in the heads of a pretrained model can get, and its heads cut to fewer dimensions."""
+    texts = (
+        f"Pretrained model {model}, {settings['contexts']} documents of {settings['context_length']} tokens; a key counts "
+        "once for every head."
+    )
+    ceilings = {
+        "ceilings": (
+            "reached",
+            "Share of the keys that can get at least a half, a tenth and a hundredth of a query's attention, by layer. "
+            "Lines: from some query that the head can make behind its norm, on any text (certified ceilings), for the "
+            "keys as the model uses them, and for keys made from the residual stream before the norm. Bars: what the "
+            "queries of the text give. Vertical lines are 95 % intervals over documents.",
+        ),
+        "distribution": (
+            "distribution",
+            "Distribution of the most attention that a key can get and gets, in every layer: the share of the keys "
+            "with no more than x, on an axis that shows both tails. Left of the grey line a key gets less than half.",
+        ),
+    }
+    for suffix, (function, words) in ceilings.items():
+        name, options = f"pretrained_{model}_{suffix}", {"model": model}
+        tables = ("attention_ceilings",)
+        yield Figure(name, "pretrained", function, tables, f"{words} {texts}", PRETRAINED, options)
+    caption = (
+        "Share of unselectable keys in the heads, if the keys of each head are cut to the first principal components "
+        "that they have in their text, on a linear and on a logarithmic axis; the last point of a line is the whole "
+        "head. The dashed line is the exact expectation for as many Gaussian keys in as many dimensions, triangles "
+        f"are layers without an unselectable key. {texts}"
+    )
+    name, tables = f"pretrained_{model}_cut_heads", ("pretrained_keys",)
+    yield Figure(name, "head_widths", "cut", tables, caption, PRETRAINED, {"model": model})
 
 
 # What other documents say

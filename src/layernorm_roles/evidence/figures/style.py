@@ -103,13 +103,17 @@ def bars(axes: Axes, x: Sequence[float], samples: Sequence[Estimate], colour: st
     axes.plot(x, means, color=colour, **look)
 
 
+FEWEST = 3
+"""Values behind an interval that is drawn, at least: Student's of two is 25 times as long as their standard error."""
+
+
 def of_three(values: Values) -> Estimate:
     """Return the mean over seeds with its 95 % interval, or with none if there are fewer than three seeds.
 
-    Student's interval of two values is 25 times as long as their standard error and would hide all others.
+    Student's interval of two values would hide all others.
     """
     estimate = Estimate.of(values)
-    return estimate if len(values) > 2 else Estimate(estimate.mean, np.nan, np.nan)
+    return estimate if len(values) >= FEWEST else Estimate(estimate.mean, np.nan, np.nan)
 
 
 def accuracies(*panels: Axes, means: Iterable[float]) -> None:

@@ -65,14 +65,15 @@ def environment() -> Environment:
 
 
 class _Evidence:
-    """The tables and figures of a reproduction; each figure is shown once, where it is asked for first."""
+    """The tables and figures of a reproduction; each is shown once, where it is asked for first."""
 
     def __init__(self, reproduction: Reproduction) -> None:
         self.reproduction = reproduction
         self.claims = {found.claim.name: found for found in judged(self._frame("claims"))}
         settings = reproduction.settings
         self.figures = figures.figures(
-            settings["majority"], settings.get("language_model"), settings.get("random_keys")
+            settings["majority"],
+            *(settings.get(part) for part in ("language_model", "random_keys", "pretrained")),
         )
         self.shown: set[str] = set()
 
@@ -166,10 +167,13 @@ class _Evidence:
     def _tables(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
             table = readable.TABLES[name]
-            if set(table.inputs) <= set(self.reproduction.tables):
+            if name in self.shown:
+                yield {"name": name, "title": table.title}
+            elif set(table.inputs) <= set(self.reproduction.tables):
+                self.shown.add(name)
                 parts = readable.make(table, {name: self._frame(name) for name in table.inputs}).parts
                 rows = sum(len(part.rows) for part in parts if isinstance(part, Grid))
-                yield {"title": table.title, "parts": parts, "folded": rows > FOLDED}
+                yield {"name": name, "title": table.title, "parts": parts, "folded": rows > FOLDED}
 
     def _durations(self) -> list[Any]:
         if self.reproduction.durations is None:

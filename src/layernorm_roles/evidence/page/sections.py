@@ -38,8 +38,8 @@ PARTS = (
         "Scaling",
         "A key is unselectable if no query gives it the highest score: it lies in the convex hull of the others. "
         "Every such verdict carries a certificate. Random keys first, then language models trained with and without "
-        "the scaling, each beside its untrained self.",
-        (figures.RANDOM_KEYS, figures.LANGUAGE_MODELS),
+        "the scaling, each beside its untrained self, then a pretrained model, and how much attention its keys can get.",
+        (figures.RANDOM_KEYS, figures.LANGUAGE_MODELS, figures.PRETRAINED),
     ),
     Part(
         "documents",

@@ -4,7 +4,7 @@ Snakemake imports this module while it plans the jobs, so it holds strings only 
 pyarrow; `make` imports the module that makes a table when it is called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -29,7 +29,7 @@ class Table:
 DURATIONS = Table("durations", "durations", ("durations",), "Time taken")
 """The one table that is not made from Parquet files but from the benchmark files of the jobs."""
 
-_KEYS = ("key_selectability",)
+_KEYS, _CEILINGS = ("key_selectability",), ("attention_ceilings",)
 
 TABLES = {
     table.name: table
@@ -46,11 +46,20 @@ TABLES = {
         Table("heads", "language_model", _KEYS, "Unselectable keys in the heads"),
         Table("baselines", "language_model", ("language_model_metrics",), "What attention is worth"),
         Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
+        Table("gaussian_law", "random_keys", ("gaussian_law",), "The law of widths"),
+        Table("ceilings", "pretrained", _CEILINGS, "How much attention a key can get"),
+        Table("ceilings_by_token", "pretrained", _CEILINGS, "Tokens whose keys can get little attention, and much"),
+        Table("cut_heads", "pretrained", ("pretrained_keys",), "Heads cut to fewer dimensions"),
         Table("claims", "verdicts", ("claims",), "Every claim"),
         Table("worked_numbers", "statements", ("worked_numbers",), "The worked numbers, recomputed"),
     )
 }
 """The readable tables that are made from Parquet files, by name."""
+
+
+def made_from(parquet_tables: Collection[str]) -> dict[str, Table]:
+    """The readable tables that can be made from Parquet tables, given by name, and from claims, which every run has."""
+    return {name: table for name, table in TABLES.items() if {*parquet_tables, "claims"}.issuperset(table.inputs)}
 
 
 def files(table: Table) -> list[str]:

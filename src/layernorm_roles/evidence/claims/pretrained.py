@@ -1,0 +1,183 @@
+"""Claims about the heads of pretrained models: which keys can win, how much attention they can get, and do get.
+
+Questions of this repository. A document is the unit of every interval; the tests take the name of a model in the
+column `model` of the tables first. The ceiling of a key is the largest share of a query's attention that some query
+of a set gives it, certified from both sides.
+"""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.pretrained import (
+    ANY,
+    AS_USED,
+    NORM,
+    OWN,
+    WITHOUT_NORM,
+    below,
+    ceilings_of_all_sets,
+    cut_heads,
+    unselectable_in_heads,
+)
+from layernorm_roles.evidence.claims import rules
+from layernorm_roles.evidence.claims.rules import (
+    Finding,
+    Outcome,
+    Tables,
+    Untestable,
+    above,
+    all_of,
+    direction,
+    more_than_half,
+    statement,
+)
+
+KEYS, CEILINGS, LAW = "pretrained_keys", "attention_ceilings", "gaussian_law"
+
+EVERY_PAIR = 100.0
+"""Per cent. "Most" pairs of a key and a head are more than half of all."""
+
+
+def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The rows of one model; Untestable if there are none, or those of a single document."""
+    part = table[table.model == model]
+    if part.context.nunique() < 2:
+        number = "one document" if len(part) else "no documents"
+        raise Untestable(f"The run has {number} of {model}: no interval over documents.")
+    return part
+
+
+def at_most(certified: pd.DataFrame, worst: pd.DataFrame) -> Finding:
+    """Whether no layer has more than ZERO per cent: a row a document, a column a layer.
+
+    Seen only if `worst` has no more either, in which what the proofs leave open counts.
+    """
+    layers = []
+    for layer in certified:
+        if above(Estimate.of(certified[layer]), rules.ZERO) == Finding.SEEN:
+            return Finding.ABSENT
+        none = above(Estimate.of(worst[layer]), rules.ZERO) == Finding.ABSENT
+        layers.append(Finding.SEEN if none else Finding.UNDECIDED)
+    return all_of(*layers)
+
+
+def by_layer(shares: pd.DataFrame) -> str:
+    """The means over documents, for a sentence; `shares` has a column a layer, in per cent."""
+    return ", ".join(f"{mean:.2g}" for mean in shares.mean()) + " %"
+
+
+def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
+    """Whether no key of the heads is unselectable, and whether most are once the heads are cut to few dimensions."""
+    keys = of_model(tables[KEYS], model)
+    heads = keys[keys.site == "head"]
+    d, number = int(heads.dimensions.iloc[0]), int(heads.n_keys.sum())
+    certified = unselectable_in_heads(keys, "head")
+    part = at_most(certified, unselectable_in_heads(keys, "head", undecided=True))
+    cuts = keys[keys.site == "head_cut"]
+    if cuts.empty:
+        raise Untestable(f"The run has no heads of {model} that were cut to fewer dimensions.")
+    fewest = int(cuts.dimensions.min())
+    cut = unselectable_in_heads(cuts[cuts.dimensions == fewest], "head_cut").mean(axis=1)
+    shares = cut_heads(keys)
+    gaussian = shares[shares.dimensions == fewest].gaussian_percent.mean()
+    measured, control = Estimate.of(certified.mean(axis=1)), Estimate.of(cut)
+    some = f"{measured:.2g} % are" if measured.mean else "none is"
+    reason = (
+        f"Of {number:,} pairs of a key and a head of {d} dimensions, {some} certified unselectable"
+        f"{_undecided(heads)}. Cut to their first {fewest} principal components, {control:.3g} % are, where of as many "
+        f"Gaussian keys {gaussian:.3g} % would be."
+    )
+    passes = None
+    if (keys.site == "head_without_norm").any():
+        bare = unselectable_in_heads(keys, "head_without_norm")
+        worst = unselectable_in_heads(keys, "head_without_norm", undecided=True)
+        if at_most(bare, worst) == Finding.SEEN:
+            passes = "the same heads without the norm"
+        mean = bare.to_numpy().mean()
+        reason += f" Keys made without the norm: {f'{mean:.2g} % unselectable' if mean else 'none'}."
+    return statement(
+        [part],
+        measured,
+        len(certified),
+        reason + _law(tables[LAW], d),
+        control,
+        cause=more_than_half(control, gaussian),
+        also_passed_by=passes,
+    )
+
+
+def norm_lets_keys_win(model: str, tables: Tables) -> Outcome:
+    """Whether every key can get half of some query's attention, and whether fewer could without the norm."""
+    pairs = ceilings_of_all_sets(of_model(tables[CEILINGS], model))
+    used, without = (_below(pairs, 0, NORM, kind) for kind in (AS_USED, WITHOUT_NORM))
+    lower = pairs.assign(upper=pairs.lower)
+    part = at_most(used, _below(lower, 0, NORM, AS_USED))
+    measured = Estimate.of(used.mean(axis=1))
+    more = Estimate.of((without - used).mean(axis=1))
+    tenth = [_below(pairs, 1, NORM, kind).iloc[:, -1].mean() for kind in (AS_USED, WITHOUT_NORM)]
+    anywhere = _below(pairs, 0, ANY, AS_USED).to_numpy().mean()
+    reason = (
+        f"No query that a head can make behind its norm gives half of its attention to {by_layer(used)} of the pairs "
+        f"of a key and a head, by layer; to {by_layer(without)} for keys made without the norm. A tenth is out of reach for "
+        f"{tenth[0]:.3g} % of the last layer's pairs with the norm and for {tenth[1]:.3g} % without. From queries that no "
+        f"norm confines, half is out of reach for {f'{anywhere:.2g} %' if anywhere else 'none'}."
+    )
+    return statement([part, direction(more)], measured, len(used), reason, more)
+
+
+def ceilings_not_used(model: str, tables: Tables) -> Outcome:
+    """Whether most of the pairs that could get half of a query's attention do not get it from their text's queries."""
+    pairs = ceilings_of_all_sets(of_model(tables[CEILINGS], model))
+    place = ["context", "layer", "head", "position"]
+    can = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)].set_index(place)
+    gets = pairs[pairs.queries == OWN].set_index(place).upper
+    half = rules.SHARES_OF_ATTENTION[0]
+    able = can.index[can.lower >= half]
+    if able.empty:
+        raise Untestable(f"No key of {model} is certified to reach half of a query's attention.")
+    idle = 100 * (gets[able] < half)
+    seeds = idle.groupby("context").mean()
+    measured = Estimate.of(seeds)
+    layers = idle.groupby(["context", "layer"]).mean().unstack("layer")
+    tenth = 100 * (gets < rules.SHARES_OF_ATTENTION[1]).mean()
+    reason = (
+        f"Of the pairs of a key and a head that some query behind the norm gives half of its attention, {measured:.3g} % do "
+        f"not get it from any query of their text; by layer {by_layer(layers)}. {tenth:.3g} % of all pairs never get a "
+        "tenth."
+    )
+    control = Estimate.of(_below(pairs, 0, NORM, AS_USED).mean(axis=1))
+    return statement([more_than_half(measured, EVERY_PAIR)], measured, len(seeds), reason, control)
+
+
+def _below(pairs: pd.DataFrame, threshold: int, queries: str, normalised: str) -> pd.DataFrame:
+    """Per cent of the pairs below a share of attention: a row a document, a column a layer; Untestable if none."""
+    chosen = pairs[(pairs.queries == queries) & (pairs.normalised == normalised)]
+    if chosen.empty:
+        raise Untestable(f"The run has no ceilings for queries “{queries}” and keys “{normalised}”.")
+    shares = below(chosen, rules.SHARES_OF_ATTENTION[threshold])
+    return shares.droplevel(["model", "queries", "normalised"], axis=1)
+
+
+def _undecided(keys: pd.DataFrame) -> str:
+    share = 100 * keys.n_borderline.sum() / keys.n_keys.sum()
+    return f", {share:.2g} % undecided" if share else ""
+
+
+def _law(law: pd.DataFrame, d: int) -> str:
+    """A sentence on the fewest Gaussian keys of which the smallest share in the table is unselectable."""
+    rows = law[(law.d == d) & ~law.causal].sort_values("share")
+    if rows.empty:
+        return ""
+    share, n = f"{100 * rows.share.iloc[0]:g} %", rows.n.iloc[0]
+    if pd.isna(n):
+        return f" Of Gaussian keys in {d} dimensions fewer than {share} are unselectable, however many."
+    return f" Of Gaussian keys in {d} dimensions {share} are unselectable from {n:,.0f} keys on."
+
+
+TESTS: dict[str, Callable[..., Outcome]] = {
+    "heads_of_practical_width": heads_of_practical_width,
+    "norm_lets_keys_win": norm_lets_keys_win,
+    "ceilings_not_used": ceilings_not_used,
+}

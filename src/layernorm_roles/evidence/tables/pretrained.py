@@ -1,0 +1,151 @@
+"""Pretrained models: ceilings of attention by layer and by token, and heads cut to fewer dimensions."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from layernorm_roles.evidence.analysis import pretrained
+from layernorm_roles.evidence.analysis.pretrained import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
+from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Part, Readable, grid, token_text
+from layernorm_roles.evidence.tables.typography import typeset
+
+NO_MODEL = "This reproduction has no pretrained model."
+
+SETS = {
+    (ANY, AS_USED): ("any query", "as used"),
+    (ANY, WITHOUT_NORM): ("any query", "without the norm"),
+    (NORM, AS_USED): ("any query behind the norm", "as used"),
+    (NORM, WITHOUT_NORM): ("any query behind the norm", "without the norm"),
+    (OWN, AS_USED): ("the text's own queries", "as used"),
+}
+"""What readers call the sets of queries and the kinds of keys, in the order of the rows."""
+
+FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
+"""How thresholds are written."""
+
+FEWEST, SHOWN = 3, 10
+"""Of the tokens that occur in at least FEWEST contexts (all, if there are fewer), the first and the last SHOWN are listed."""
+
+
+def ceilings(table: pd.DataFrame) -> Readable:
+    """Which share of the keys in heads cannot get a half, a tenth, a hundredth, from the table attention_ceilings."""
+    shares, quantiles = pretrained.shares_below(table), pretrained.quantiles(table)
+    parts: list[Part] = []
+    for model in dict.fromkeys(shares.model):
+        here, sizes = shares[shares.model == model], table[table.model == model]
+        parts.append(
+            f"{model}: {here.contexts.max()} contexts of {_span(sizes.n_keys)} keys, heads of "
+            f"{_span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a tenth "
+            "or a hundredth of a query's attention, from whichever query of a set gives them most."
+        )
+        parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", _per_cent))
+        parts.append(
+            "The lowest and the highest of these ceilings: the share of a query's attention that 1 %, a half and 99 % of "
+            "the pairs do not exceed."
+        )
+        tails = quantiles[(quantiles.model == model) & quantiles["quantile"].isin([0.01, 0.5, 0.99])]
+        names = {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}
+        parts.append(_by_layer(tails, "quantile", names, "pairs", _attention))
+    note = (
+        "Bounds of the ceilings are certified, and those of a pair that could stand on either side of a threshold do not "
+        "count as below it. Behind the norm: all queries that a head can make of what its norm lets through, on any "
+        "text. Without the norm: keys made from the residual stream before it, brought to an equal mean square by one "
+        "factor. 95 % intervals are over contexts."
+    )
+    return Readable(shares, [*(parts or [NO_MODEL]), note])
+
+
+def ceilings_by_token(table: pd.DataFrame) -> Readable:
+    """The tokens whose keys can get least attention, and most, from the table attention_ceilings."""
+    frame = pretrained.tokens_below(table)
+    parts: list[Part] = []
+    columns = {
+        Column("token"): lambda row: token_text(row.token),
+        Column("occurrences", right=True): lambda row: f"{row.occurrences:,}",
+        Column("contexts", right=True): lambda row: str(row.contexts),
+        Column("less than ½ (%)", right=True): lambda row: _interval(row, "percent", _percent, 100),
+        Column("median ceiling", right=True): lambda row: f"{row.ceiling:.3f}",
+        Column("most received", right=True): lambda row: f"{row.received:.3f}",
+    }
+    for model, here in frame.groupby("model", sort=False):
+        often = here[here.contexts >= min(FEWEST, here.contexts.max())]
+        least, most = often.head(SHOWN), often.iloc[SHOWN:].tail(SHOWN)
+        parts += [
+            f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any query "
+            "behind the norm: the tokens whose keys can get least.",
+            grid(least.itertuples(), columns),
+        ]
+        if len(most):
+            parts += ["And those whose keys can get most.", grid(most.itertuples(), columns)]
+    note = (
+        "Per cent of the (key, head) pairs of a token, mean over its occurrences, with the 95 % interval over the "
+        "contexts in which it occurs. Received: the most that a query of the texts gives one of them."
+    )
+    return Readable(frame, [*(parts or [NO_MODEL]), note])
+
+
+def cut_heads(keys: pd.DataFrame) -> Readable:
+    """Unselectable keys of heads cut to their first principal components, from the table pretrained_keys."""
+    frame = pretrained.cut_heads(keys)
+    parts: list[Part] = []
+    for model, here in frame.groupby("model", sort=False):
+        layers = sorted(here.layer.unique())
+        rows = []
+        for d, part in here.groupby("dimensions"):
+            cells = {row.layer: _per_cent(row) for row in part.itertuples()}
+            undecided = _percent(part.undecided_percent.mean())
+            gaussian = _percent(part.gaussian_percent.mean())
+            rows.append([str(d), *(cells.get(layer, MISSING) for layer in layers), undecided, gaussian])
+        heads = [Column(name, right=True) for name in (*(f"layer {layer}" for layer in layers), "undecided")]
+        parts += [
+            f"{model}: {here.contexts.max()} contexts of {_span(here.n_keys)} keys.",
+            Grid((Column("dimensions", right=True), *heads, Column("Gaussian keys", right=True)), rows),
+        ]
+    note = (
+        "Per cent of the keys of the heads that no query selects, if the keys of each head are cut to the first principal "
+        "components that they have in their context; in the last row they are whole. Means over contexts and heads, "
+        "with the 95 % interval over contexts. Gaussian: expected of as many Gaussian keys in as many dimensions."
+    )
+    return Readable(frame, [*(parts or [NO_MODEL]), note])
+
+
+def _by_layer(frame: pd.DataFrame, column: str, names: dict, heading: str, cell) -> Grid:
+    """A row for each set of queries, kind of keys and value of `column`, and a column for each layer."""
+    layers = sorted(frame.layer.unique())
+    rows = []
+    for value, name in names.items():
+        for (queries, normalised), words in SETS.items():
+            part = frame[
+                (frame[column] == value) & (frame.queries == queries) & (frame.normalised == normalised)
+            ]
+            if len(part):
+                cells = {row.layer: cell(row) for row in part.itertuples()}
+                rows.append([name, *words, *(cells.get(layer, MISSING) for layer in layers)])
+    texts = (Column(heading), Column("queries"), Column("keys"))
+    return Grid((*texts, *(Column(f"layer {layer}", right=True) for layer in layers)), rows)
+
+
+def _per_cent(row) -> str:
+    return _interval(row, "percent", _percent, 100)
+
+
+def _attention(row) -> str:
+    return _interval(row, "ceiling", lambda value: typeset(f"{value:.3g}"), 1)
+
+
+def _interval(row, name: str, write, most: float) -> str:
+    """A mean with its interval over contexts, within the values that are possible; the mean alone, if that is all."""
+    mean, low, high = getattr(row, name), max(row.low, 0.0), min(row.high, most)
+    if pd.isna(row.low) or low == high == mean:
+        return write(mean)
+    return f"{write(mean)} [{write(low)}, {write(high)}]"
+
+
+def _percent(value: float) -> str:
+    """One decimal, or one digit of a small share, so that only a share of zero looks like none."""
+    return "0" if value == 0 else f"{value:.1f}" if value >= 0.05 else typeset(f"{value:.1g}")
+
+
+def _span(values: Sequence[int] | pd.Series) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
