@@ -1,4 +1,4 @@
-"""How many of n Gaussian keys are unselectable, exactly: the expectation that simulations and models are held against."""
+"""How many of n Gaussian keys are unselectable, exactly: what simulations and models are held against."""
 
 from functools import cache
 from math import exp, log, pi, sqrt

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from layernorm_roles import gpu, provenance
+from layernorm_roles import provenance
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
+from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.settings import Settings, load
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
@@ -85,6 +86,8 @@ class Plan:
     """The runs of a reproduction and what they depend on."""
 
     settings: Settings
+    elsewhere: bool = False
+    """Whether jobs run on other machines than this one, which then knows nothing of their GPUs."""
 
     @cached_property
     def plain(self) -> dict[str, Any]:
@@ -96,15 +99,21 @@ class Plan:
         """The folder of all outputs, relative to the working directory."""
         return f"results/{self.settings.name}"
 
-    @property
-    def device(self) -> str:
-        """The device that trains: cuda or cpu."""
-        return "cuda" if gpu.wanted(self.settings.device) else "cpu"
+    @cached_property
+    def devices(self) -> dict[str, Choice]:
+        """The device that trains in each stage, majority and language_model, and why."""
+        return {
+            "majority": choose(self.settings.majority_device, self.elsewhere),
+            "language_model": choose(self.settings.device, self.elsewhere),
+        }
 
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs that a training job asks for: 1 or 0."""
-        return int(self.device == "cuda")
+    def device(self, stage: str) -> str:
+        """The device that trains in a stage, majority or language_model: cuda or cpu."""
+        return self.devices[stage].device
+
+    def gpus(self, stage: str) -> int:
+        """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
+        return int(self.device(stage) == "cuda")
 
     def runs(self, stage: str, *groups: str) -> list[Run]:
         """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
@@ -194,9 +203,26 @@ class Plan:
 
     def corpus_files(self, name: str) -> list[str]:
         """The files that the text called `name` is made of, so that an edit of one of them makes the text again."""
+        return sorted({path for source in self.text_sources(name) for path in _files(source)})
+
+    def text_sources(self, name: str) -> list[Source]:
+        """The sources that the text called `name` is made of: of its corpus, and of contexts that have one."""
         text = self.settings.text[name]
         sources = (text.corpus, text.long.source, text.sentences.source)
-        return sorted({path for source in sources if source for path in _files(source)})
+        return [source for source in sources if source]
+
+    def labelled_sources(self, model: str) -> list[Source]:
+        """The sources of the labelled sentences that a language model is trained on; empty for most models."""
+        settings = self.settings.language_model[model]
+        if settings.architecture != "bert" or settings.task != "labelled":
+            return []
+        return [settings.training, settings.validation]
+
+    def hub_sources(self) -> list[Source]:
+        """The sources of kind hub, which have to be downloaded: those of all texts and labelled sentences."""
+        sources = [source for name in self.settings.text for source in self.text_sources(name)]
+        sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
+        return [source for source in sources if source.kind == "hub"]
 
     def figures(self) -> dict[str, Figure]:
         """The figures of this reproduction by name."""

@@ -357,3 +357,85 @@ def worked_numbers(*examples: str) -> pd.DataFrame:
         for i, verdict in enumerate(verdicts.split())
     ]
     return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
+
+
+PRETRAINED_N = 200
+"""Keys in a context of the artificial pretrained model, which has two layers of two heads."""
+
+
+def pretrained_keys(
+    shares: dict[tuple[str, int], float | tuple[float, float]],
+    contexts: int = 4,
+    undecided: float = 0.0,
+    model: str = "minilm",
+) -> pd.DataFrame:
+    """Unselectable keys for each (site, dimensions): one share or one a layer, a little more by context."""
+    rows = []
+    for ((site, d), share), context, layer, head in product(shares.items(), range(contexts), (1, 2), (0, 1)):
+        here = share[layer - 1] if isinstance(share, tuple) else share
+        hit, open_ = (round(PRETRAINED_N * part * (1 + 0.02 * context)) for part in (here, undecided))
+        sizes = (False, PRETRAINED_N, d, hit, open_ if site == "head" else 0)
+        rows.append((model, context, layer, site, head, *sizes, 1e-3, 1e-12))
+    return pd.DataFrame(rows, columns=SCHEMAS["pretrained_keys"].names).astype({"head": "Int64"})
+
+
+def attention_ceilings(
+    below: dict[str, float | tuple[float, float]],
+    received: float = 0.05,
+    unknown: float = 0.0,
+    contexts: int = 4,
+    anywhere: float = 0.0,
+    model: str = "minilm",
+) -> pd.DataFrame:
+    """Ceilings of keys "as used" and "without norm", the shares of which that are below a half are `below`.
+
+    Both vary a little between contexts. `received`: share of the keys that get more than half from their text;
+    `unknown`: share of the keys as used whose bounds enclose a half; `anywhere`: share below it for any query.
+    """
+    rows, position = [], np.arange(PRETRAINED_N)
+    for (normalised, share), context, layer, head, queries in product(
+        below.items(), range(contexts), (1, 2), (0, 1), ("any", "norm")
+    ):
+        here = share[layer - 1] if isinstance(share, tuple) else share
+        here = here if queries == "norm" else anywhere
+        low = position < round(PRETRAINED_N * here * (1 + 0.04 * context))
+        upper = np.where(low, 0.05 + 0.2 * (head + 1), 0.9)
+        top = position >= PRETRAINED_N - round(PRETRAINED_N * received * (1 - 0.04 * context))
+        got = np.where(top, 0.8, 0.02 * layer)
+        open_ = (normalised == "as used") & (position >= PRETRAINED_N * (1 - unknown))
+        used = normalised == "as used"
+        rows.append(
+            pd.DataFrame(
+                {
+                    "model": model,
+                    "variant": None,
+                    "seed": None,
+                    "checkpoint": "pretrained",
+                    "context": context,
+                    "layer": layer,
+                    "head": head,
+                    "position": position,
+                    "token": np.where(position < 20, "the", np.where(position < 150, "of", "norm")),
+                    "queries": queries,
+                    "normalised": normalised,
+                    "n_keys": PRETRAINED_N,
+                    "dimensions": 32,
+                    "lower": np.where(open_, 0.3, upper * (1 - 1e-9)),
+                    "upper": upper,
+                    "received_max": got if used else np.nan,
+                    "received_mean": got / 10 if used else np.nan,
+                }
+            )
+        )
+    return pd.concat(rows, ignore_index=True)[SCHEMAS["attention_ceilings"].names]
+
+
+def gaussian_law() -> pd.DataFrame:
+    """Thresholds that grow by half from one dimension to the next, and end at a million keys."""
+    rows = []
+    for d, (share, factor), causal in product(
+        (2, 8, 32, 64), ((0.01, 1), (0.1, 4), (0.5, 16)), (False, True)
+    ):
+        n = round(2 * factor * (1 + causal) * 1.3**d)
+        rows.append((d, share, causal, n if n <= 1e6 else np.nan))
+    return pd.DataFrame(rows, columns=SCHEMAS["gaussian_law"].names).astype({"n": float})

@@ -74,6 +74,7 @@ def snakemake(run, log, **parts):
     """What Snakemake gives to the script of a rule of `run`."""
     settings = run.settings.model_dump(mode="json", exclude={"seeds"})
     params = {"norm": run.norm, "settings": settings, "code": "a", "norm_code": None, "device": "cpu"}
+    params |= {"device_check": "stop", "downloads": "downloads"}
     names = {"model": run.model, "variant": run.variant, "seed": str(run.seed)}
     inputs = {"manifest": str(run.text.manifest)} | parts.pop("input", {})
     return SimpleNamespace(

@@ -9,6 +9,7 @@ from torch import nn
 
 from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.bert import CLASS, MASK, PAD
+from layernorm_roles.text import downloads
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
@@ -32,7 +33,9 @@ def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
         training=source | {"split": "train"},
         validation=source | {"split": "validation"},
     )
-    task = tasks.build(settings, disjoint_text, tokenizer(), seed=0)
+    for labelled in (settings.training, settings.validation):
+        downloads.download(labelled, tmp_path / labelled.file_name)
+    task = tasks.build(settings, disjoint_text, tokenizer(), 0, tmp_path)
     assert task.classes == 2
     seen = []
     for step in range(2):  # an epoch

@@ -20,6 +20,7 @@ from layernorm_roles import checkpoint, random_streams, store
 from layernorm_roles.language_model import train
 from layernorm_roles.language_model.keys import collect_run
 from layernorm_roles.language_model.train import Outputs, train_run
+from layernorm_roles.text import downloads
 
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
@@ -278,8 +279,10 @@ def test_sentences_with_labels_train(text, tmp_path):
         training=source | {"split": "train"},
         validation=source | {"split": "validation"},
     )
+    for labelled in (settings.training, settings.validation):
+        downloads.download(labelled, tmp_path / labelled.file_name)
     run, out = run_of(text, settings), outputs(tmp_path / "run")
-    train_run(run, out, "cpu", 1)
+    train_run(run, out, "cpu", 1, downloads=tmp_path)
     metrics = store.read(out.metrics, "language_model_metrics")
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
     assert metrics.valid_loss.iloc[-1] < 0.5

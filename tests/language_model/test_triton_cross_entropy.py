@@ -90,15 +90,16 @@ def test_a_diverged_model_shows(value, which):
     ("dtype", "d", "expected"),
     [
         (torch.float32, 8, "blocked"),
-        (torch.float32, triton_cross_entropy.WIDEST + 1, "chunked"),
+        (torch.float32, cross_entropy.WIDEST_IN_REGISTERS + 1, "chunked"),
         (torch.float64, 8, "chunked"),
     ],
 )
 def test_what_a_gpu_gets(dtype, d, expected, monkeypatch):
     with FakeTensorMode():  # a CUDA tensor without a GPU
         hidden = torch.empty(4, d, dtype=dtype, device="cuda")
+    monkeypatch.setattr(cross_entropy, "_triton_works", lambda d: d <= cross_entropy.WIDEST_IN_REGISTERS)
     assert cross_entropy.choose(hidden).__name__ == expected
-    monkeypatch.setattr(cross_entropy, "find_spec", lambda name: None)
+    monkeypatch.setattr(cross_entropy, "_triton_works", lambda d: False)
     assert cross_entropy.choose(hidden) is cross_entropy.chunked
 
 
@@ -110,8 +111,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from layernorm_roles.language_model import triton_cross_entropy as kernels
+from layernorm_roles.language_model.cross_entropy import WIDEST_IN_REGISTERS
 
-constants = {"D": kernels.WIDEST, "OWN": kernels.OWN, "OTHER": kernels.OTHER}
+constants = {"D": WIDEST_IN_REGISTERS, "OWN": kernels.OWN, "OTHER": kernels.OTHER}
 for kernel in (kernels._over_entries, kernels._over_tokens):
     kinds = {"targets": "*i32"} | dict.fromkeys(("h", "w", "parts", "log_total"), "*fp32")
     signature = {n: "constexpr" if n in constants else kinds.get(n, "i32") for n in kernel.arg_names}

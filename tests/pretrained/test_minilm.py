@@ -41,6 +41,7 @@ def test_every_head_of_minilm_has_certified_verdicts():
         "after_norm": 6,
         "before_norm": 6,
         "head": 72,
+        "head_cut": 72 * 8,
         "head_without_norm": 72,
     }
     assert set(table[table.site == "head"].dimensions) == {32}

@@ -19,7 +19,9 @@ def test_the_table_counts_what_certify_says_of_every_head(model):
     network = model("llama")
     contexts = {seed: np.random.default_rng(seed).permutation(60)[:32].tolist() for seed in (0, 7)}
     table = keys.table(network, contexts, "tiny")
-    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2), "the heads twice: among all keys, and among those before"
+    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2 + 2 * 2), (
+        "the heads twice, among all keys and among those before, and cut to two and to four dimensions"
+    )
     assert (table.n_keys == 32).all()
     where = ["context", "layer", "head"]
     heads = table[(table.site == "head") & ~table.causal].set_index(where)
@@ -46,7 +48,32 @@ def test_a_token_that_stands_twice_is_unselectable_where_positions_do_not_part_i
 
 
 def test_of_an_unknown_architecture_the_table_has_heads(model):
-    assert set(keys.table(model("gpt_neox"), {0: TOKENS}, "tiny").site) == {"head"}
+    assert set(keys.table(model("gpt_neox"), {0: TOKENS}, "tiny").site) == {"head", "head_cut"}
+
+
+def test_heads_are_cut_to_where_their_keys_differ_most():
+    """Each head by the eigenvectors of its own covariance, whatever the mean of its keys."""
+    rng = np.random.default_rng(0)
+    heads = rng.standard_normal((3, 50, 7)) * np.arange(1, 8) @ rng.standard_normal((7, 7)) + 100
+    for matrix, left in zip(heads, keys.cut(heads, 3), strict=True):
+        variances, directions = np.linalg.eigh(np.cov(matrix.T))
+        assert left.shape == (50, 3)
+        np.testing.assert_allclose(np.cov(left.T), np.diag(variances[:-4:-1]), atol=1e-8 * variances[-1])
+        known = (matrix - matrix.mean(axis=0)) @ directions[:, :-4:-1]
+        np.testing.assert_allclose(abs(left), abs(known), atol=1e-8)
+
+
+def test_cut_heads_have_as_many_unselectable_keys_as_their_columns(model):
+    network, context = model("bert"), np.random.default_rng(1).permutation(60)[:32].tolist()
+    table = keys.table(network, {0: context}, "tiny")
+    cuts = table[table.site == "head_cut"].set_index(["layer", "dimensions", "head"]).n_unselectable
+    for layer in network.record(context):
+        assert set(cuts[layer.layer].index.get_level_values(0)) == {
+            d for d in keys.CUTS if d < layer.keys.shape[2]
+        }
+        for head, matrix in enumerate(layer.keys):
+            alone = keys.cut(matrix[None], 2)[0]
+            assert cuts[layer.layer, 2, head] == (certify(alone).verdict == "unselectable").sum() > 0
 
 
 @pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama"])

@@ -1,4 +1,4 @@
-"""The exact expectation against closed forms, a second formula at high precision, and simulation."""
+"""The exact expectation against closed forms, other formulas at high precision, and simulation."""
 
 import mpmath
 import numpy as np
@@ -12,7 +12,7 @@ def by_mpmath(n, d):
 
     def g(k, r):
         root = mpmath.sqrt(r / mpmath.mpf(2))
-        half = [mpmath.mpf(x) for x in (0, 1, 2, 4, 8, 20, 60)]
+        half = [mpmath.mpf(x) for x in (0, 1, 2, 4, 6, 8, 10, 12, 20, 60)]
         points = [-x for x in reversed(half[1:])] + half
         return mpmath.quad(
             lambda x: mpmath.re(((1 + mpmath.erf(root * x)) / 2) ** k) * mpmath.npdf(x), points
@@ -26,15 +26,22 @@ def by_mpmath(n, d):
         return float(n * (1 - chance))
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 6, 14])
+@pytest.mark.parametrize("d", [1, 2, 3, 6, 14, 200])
 def test_a_simplex_has_none(d):
     for n in range(1, d + 2):
-        assert expected_unselectable(n, d) == 0
+        assert expected_unselectable(n, d) == expected_unselectable(n, d, causal=True) == 0
 
 
 def test_on_a_line_all_but_two():
-    for n in range(2, 100):
-        assert expected_unselectable(n, 1) == pytest.approx(n - 2, abs=1e-9)
+    for n in (*range(2, 40), 1000, 10**6, 10**9):
+        assert expected_unselectable(n, 1) == pytest.approx(n - 2, rel=1e-9)
+
+
+def test_on_a_line_the_last_key_is_inside_unless_it_is_the_first_or_last_in_order():
+    """With the keys before it as rivals, key i is at an end with chance 2 / i: a harmonic sum."""
+    for n in (2, 3, 10, 1000, 10**6, 10**9):
+        exact = n - 2 - 2 * (mpmath.harmonic(n) - mpmath.mpf(3) / 2)
+        assert expected_unselectable(n, 1, causal=True) == pytest.approx(float(exact), rel=1e-9)
 
 
 def test_four_points_in_the_plane():
@@ -62,11 +69,28 @@ def test_known_values(n, d, value):
     assert expected_unselectable(n, d) == pytest.approx(value, abs=6e-5)
 
 
-@pytest.mark.parametrize("n,d", [(16, 14), (60, 3), (60, 15), (61, 3), (1000, 8)])
+@pytest.mark.parametrize("n,d", [(16, 14), (60, 3), (60, 15), (61, 3), (1000, 8), (100_000, 5)])
 def test_second_formula(n, d):
-    exact = by_mpmath(n, d)
-    allowed = min(1e-9, 1e-6 * exact) if n <= 60 else 1e-11 * n
-    assert expected_unselectable(n, d) == pytest.approx(exact, rel=0, abs=allowed)
+    assert expected_unselectable(n, d) == pytest.approx(by_mpmath(n, d), rel=1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 40])
+def test_two_keys_more_than_dimensions(d):
+    """A regular simplex with d + 2 vertices: twice its angle at each, by an integral on the real axis, 80 digits."""
+    m = d + 1
+
+    def inner(x):
+        return mpmath.re(((1 + mpmath.erf(1j * x / mpmath.sqrt(2 * (m + 1)))) / 2) ** m) * mpmath.npdf(x)
+
+    with mpmath.workdps(80):
+        angle = mpmath.quad(inner, [-60, -20, -10, -6, -4, -2, -1, 0, 1, 2, 4, 6, 10, 20, 60])
+    assert expected_unselectable(d + 2, d) == pytest.approx(float(2 * (d + 2) * angle), rel=1e-9)
+
+
+@pytest.mark.parametrize("n,d", [(5, 2), (40, 3), (150, 5), (150, 12)])
+def test_causal_is_the_mean_over_prefixes(n, d):
+    prefixes = sum(expected_unselectable(i, d) / i for i in range(1, n + 1))
+    assert expected_unselectable(n, d, causal=True) == pytest.approx(prefixes, rel=1e-11)
 
 
 def test_simulation():
@@ -85,6 +109,14 @@ def test_simulation():
     assert np.square(scores).sum() < len(scores) + 4.5 * np.sqrt(2 * len(scores))
 
 
+@pytest.mark.parametrize(("n", "d"), [(40, 2), (60, 5)])
+def test_simulation_of_causal_keys(n, d):
+    keys = np.random.default_rng([3, n, d]).standard_normal((60, n, d))
+    unselectable = certify_many(keys, causal=True).count("unselectable")
+    error = unselectable.std(ddof=1) / np.sqrt(len(keys))
+    assert abs(unselectable.mean() - expected_unselectable(n, d, causal=True)) < 4 * error
+
+
 def test_projected_keys_are_gaussian_in_one_dimension_less():
     keys = np.random.default_rng(2).standard_normal((400, 20, 5))
     projected = keys - keys.mean(axis=2, keepdims=True)
@@ -92,7 +124,15 @@ def test_projected_keys_are_gaussian_in_one_dimension_less():
     assert mean == pytest.approx(expected_unselectable(20, 4), abs=0.3)
 
 
-@pytest.mark.parametrize("n,d", [(0, 3), (3, 0), (100, 20)])
+def test_many_dimensions_and_keys_end_in_numbers():
+    """Shares rise with the number of keys and fall with the dimension, down to where nothing is left of them."""
+    shares = [[expected_unselectable(n, d) / n for n in (300, 10_000, 10**7)] for d in (8, 32, 128)]
+    assert (np.diff(shares, axis=1) > 0).all() and (np.diff(shares, axis=0) < 0).all()
+    assert 0 < shares[2][0] < 1e-90
+    assert shares[0][2] < 1
+
+
+@pytest.mark.parametrize("n,d", [(0, 3), (3, 0)])
 def test_refuses(n, d):
     with pytest.raises(ValueError, match=f"n = {n}, d = {d}"):
         expected_unselectable(n, d)

@@ -8,11 +8,18 @@ import pandas as pd
 import pytest
 
 from layernorm_roles.settings import Source
-from layernorm_roles.text import documents
+from layernorm_roles.text import documents, downloads
 
 
 def read(**source):
     return list(documents.read(Source(**source)))
+
+
+def read_downloaded(folder, **source):
+    """The documents of a source of kind hub, downloaded to `folder` and read from there."""
+    source = Source(kind="hub", **source)
+    downloads.download(source, folder / source.file_name)
+    return list(documents.read(source, folder))
 
 
 def test_sample_is_clean_text_and_gensim_is_not_imported():
@@ -129,18 +136,54 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_hub_layouts(hub, name):
+def test_hub_layouts(hub, name, tmp_path):
     config, split, columns, column = LAYOUTS[name]
-    assert read(kind="hub", dataset=hub(name), config=config, split=split, column=column) == columns[column]
+    keys = {"dataset": hub(name), "config": config, "split": split, "column": column}
+    assert read_downloaded(tmp_path, **keys) == columns[column]
 
 
-def test_labelled_sentences(hub):
+def test_labelled_sentences(hub, tmp_path):
     keys = {"kind": "hub", "dataset": hub("glue"), "config": "sst2", "split": "train", "column": "sentence"}
     source = Source(**keys, label_column="label")
-    assert list(documents.labelled(source)) == [("good", 1), ("bad", 0)]
-    assert list(documents.labelled(source.model_copy(update={"limit": 1}))) == [("good", 1)]
+    first = source.model_copy(update={"limit": 1})
+    for wanted in (source, first):
+        downloads.download(wanted, tmp_path / wanted.file_name)
+    assert list(documents.labelled(source, tmp_path)) == [("good", 1), ("bad", 0)]
+    assert list(documents.labelled(first, tmp_path)) == [("good", 1)]
     with pytest.raises(ValueError, match="no column"):
-        list(documents.labelled(Source(**keys, label_column="stars")))
+        downloads.download(Source(**keys, label_column="stars"), tmp_path / "stars.parquet")
+    assert not (tmp_path / "stars.parquet").exists()
+
+
+def test_what_is_downloaded_has_neither_empty_texts_nor_more_than_the_limit(hub, tmp_path, monkeypatch):
+    texts = ["one", None, " ", "two", "three"]
+    monkeypatch.setitem(LAYOUTS, "wikipedia", ("20220301.en", "train", {"text": texts}, "text"))
+    keys = {"dataset": hub("wikipedia"), "config": "20220301.en", "split": "train", "column": "text"}
+    assert read_downloaded(tmp_path, **keys) == ["one", "two", "three"]
+    assert read_downloaded(tmp_path, **keys, limit=2) == ["one", "two"]
+    limited = Source(kind="hub", **keys, limit=2)
+    assert limited.file_name != Source(kind="hub", **keys).file_name
+    assert pd.read_parquet(tmp_path / limited.file_name).to_dict("list") == {"text": ["one", "two"]}
+    with pytest.raises(ValueError, match=r"missing|not there|no such|is missing"):
+        list(documents.read(limited, tmp_path / "elsewhere"))
+    with pytest.raises(ValueError, match="was not downloaded"):
+        list(documents.read(limited))
+
+
+def test_paragraphs_of_an_article_are_joined_each_once(hub, tmp_path, monkeypatch):
+    """A dataset of questions has a row for every question, and so a paragraph several times in a row."""
+    rows = {"title": list("aaabbc"), "context": ["p", "p", "q", "r", "p", " "], "question": list("123456")}
+    monkeypatch.setitem(LAYOUTS, "squad", ("plain_text", "validation", rows, "context"))
+    keys = {"dataset": hub("squad"), "config": "plain_text", "split": "validation", "column": "context"}
+    assert read_downloaded(tmp_path, **keys, joined_by="title") == ["p\nq", "r\np"]
+    assert read_downloaded(tmp_path, **keys, joined_by="title", limit=1) == ["p\nq"]
+    pd.DataFrame(rows).to_parquet(tmp_path / "x.parquet")
+    local = {"kind": "parquet", "paths": [str(tmp_path / "x.parquet")], "column": "context"}
+    assert read(**local, joined_by="title") == ["p\nq", "r\np"]
+    with pytest.raises(ValueError, match="no column 'author'; it has"):
+        read(**local, joined_by="author")
+    with pytest.raises(ValueError, match=r"no column \['author'\]"):
+        read_downloaded(tmp_path, **keys, joined_by="author")
 
 
 def test_licence_of_the_sample_is_known_and_of_others_as_configured():
@@ -149,7 +192,7 @@ def test_licence_of_the_sample_is_known_and_of_others_as_configured():
     assert documents.licence(Source(kind="files", paths=["a"])) == "not stated"
 
 
-def test_a_hub_that_does_not_answer_says_what_to_do(monkeypatch):
+def test_a_hub_that_does_not_answer_says_what_to_do(tmp_path, monkeypatch):
     import datasets
 
     def refuse(*_, **__):
@@ -157,4 +200,4 @@ def test_a_hub_that_does_not_answer_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(ValueError, match=r"rajpurkar/squad.*no route to host\n.*wikipedia_sample"):
-        read(kind="hub", dataset="rajpurkar/squad", split="validation", column="context")
+        read_downloaded(tmp_path, dataset="rajpurkar/squad", split="validation", column="context")

@@ -251,7 +251,7 @@ def test_contexts_from_other_sources(world, tmp_path):
 def test_the_rules_script_writes_the_same_text(world, prepared, tmp_path):
     job = SimpleNamespace(
         log=[str(tmp_path / "log")],
-        params=SimpleNamespace(settings=world[1].model_dump(mode="json")),
+        params=SimpleNamespace(settings=world[1].model_dump(mode="json"), downloads="downloads"),
         output=SimpleNamespace(manifest=str(tmp_path / "text" / "manifest.json")),
     )
     runpy.run_path(str(ROOT / "workflow/scripts/prepare_text.py"), {"snakemake": job})

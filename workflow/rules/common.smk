@@ -5,6 +5,8 @@ from pathlib import Path
 
 from layernorm_roles import planning, provenance
 from layernorm_roles.evidence.tables import registry as tables_registry
+from layernorm_roles.gpu import driver
+from layernorm_roles.gpu.choice import hand_down
 
 # The folder workflow/ of this repository. It is not below the working directory with `snakemake -s .../Snakefile
 # -d elsewhere`, or when another workflow uses this one as a module.
@@ -12,7 +14,10 @@ WORKFLOW = Path(str(workflow.current_basedir)).parent
 SOURCE = Path(planning.__file__).parent
 
 try:
-    PLAN = planning.Plan(planning.configured(WORKFLOW.parent / "config.yaml", config))
+    PLAN = planning.Plan(
+        planning.configured(WORKFLOW.parent / "config.yaml", config),
+        elsewhere=workflow.remote_exec or not workflow.local_exec,
+    )
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
 
@@ -29,12 +34,13 @@ def code(script, *modules):
     return provenance.code_version(WORKFLOW / "scripts" / script, *(SOURCE / module for module in modules))
 
 
-def memory(megabytes, beside_gpu=None):
-    """A function that gives Snakemake the memory that a job asks of a cluster, in MB; each retry asks for twice as much.
+def memory(megabytes):
+    """A function that gives Snakemake the memory that a job asks of a cluster, in MB; each retry asks for twice as much."""
+    return lambda wildcards, attempt: megabytes * 2 ** (attempt - 1)
 
-    The job asks for `beside_gpu` instead of `megabytes` where training uses a GPU.
-    """
-    first = beside_gpu if beside_gpu and PLAN.gpus else megabytes
+
+def minutes(first):
+    """A function that gives Snakemake the time that a job asks of a cluster; each retry asks for twice as much."""
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 
@@ -99,7 +105,35 @@ wildcard_constraints:
     seed=r"\d+",
 
 
+def refuse_missing_gpus():
+    """End the workflow before its first job if a job that is due needs a GPU of this machine and cannot have it.
+
+    A line on the terminal says what `auto` means for the training jobs that are due.
+    """
+    due = {job.rule.name for job in workflow.dag.needrun_jobs() if not job.rule.is_checkpoint}
+    keys = {"majority": "majority_device", "language_model": "device"}
+    for stage, choice in PLAN.devices.items():
+        if not any(name.startswith(f"{stage}_train") for name in due):
+            continue
+        if choice.why:
+            print(
+                f"{keys[stage]} = auto, which means {choice.device}: {choice.why}",
+                file=sys.stderr,
+                flush=True,
+            )
+        if choice.device == "cuda" and not PLAN.elsewhere:
+            try:
+                driver.usable_cards()
+            except driver.NoGPU as fault:
+                sys.exit(f"\nerror: {keys[stage]} = cuda: {fault}\n")
+
+
+for CHOICE in PLAN.devices.values():
+    hand_down(CHOICE)
+
+
 onstart:
+    refuse_missing_gpus()
     # Snakemake's limit of jobs a second leaves a timer behind every finished job; each wakes the scheduler once a
     # second for the rest of the run, a tenth of a core after a hundred jobs. Only clusters need the limit. The
     # attribute is not public: pyproject.toml pins Snakemake's major version, and a test looks for it.

@@ -31,6 +31,7 @@ def text_of_model(*names):
 rule language_model_train:
     input:
         unpack(text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
+        downloads=lambda wildcards: downloaded(PLAN.labelled_sources(wildcards.model)),
     output:
         initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
         final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",
@@ -41,14 +42,16 @@ rule language_model_train:
         f"{RUN}/benchmarks/language_model_train/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        gpu=PLAN.gpus,
-        mem_mb=memory(1500, beside_gpu=4000),
-        runtime="6h",
+        gpu=PLAN.gpus("language_model"),
+        mem_mb=memory(4000 if PLAN.gpus("language_model") else 1500),
+        runtime=minutes(360),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
-        device=PLAN.device,
+        device=PLAN.device("language_model"),
+        device_check=PLAIN["device_check"],
+        downloads=DOWNLOADS,
         code=code("train_language_model.py"),
     script:
         "../scripts/train_language_model.py"
@@ -69,7 +72,7 @@ rule language_model_keys:
     threads: 1
     resources:
         mem_mb=memory(1500),
-        runtime="2h",
+        runtime=minutes(120),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),

@@ -39,9 +39,9 @@ rule majority_train:
         experiment="|".join(sorted({*PLAIN["majority"]} - {job.group for job in SHARED_JOBS})) or "none",
     threads: 1
     resources:
-        gpu=PLAN.gpus,
-        mem_mb=memory(1000, beside_gpu=4000),
-        runtime="30m",
+        gpu=PLAN.gpus("majority"),
+        mem_mb=memory(4000 if PLAN.gpus("majority") else 1000),
+        runtime=minutes(30),
     params:
         experiment="{experiment}",
         runs=lambda wildcards: [
@@ -55,7 +55,7 @@ rule majority_train:
         settings=lambda wildcards: PLAN.run_settings("majority", wildcards.experiment),
         norms=lambda wildcards: {wildcards.variant: PLAN.norm_class(wildcards.variant)},
         norm_code=lambda wildcards: {wildcards.variant: PLAN.norm_version(wildcards.variant)},
-        device=PLAN.device,
+        device=PLAN.device("majority"),
         code=code("train_majority.py"),
     script:
         "../scripts/train_majority.py"
@@ -78,16 +78,16 @@ for JOB in SHARED_JOBS:
             f"{RUN}/benchmarks/majority_train/{JOB.name}.tsv"
         threads: 1
         resources:
-            gpu=PLAN.gpus,
-            mem_mb=memory(1000, beside_gpu=4000),
-            runtime="2h",
+            gpu=PLAN.gpus("majority"),
+            mem_mb=memory(4000 if PLAN.gpus("majority") else 1000),
+            runtime=minutes(120),
         params:
             experiment=JOB.group,
             runs=[{"variant": run.variant, "seed": run.seed, **dict(run.point)} for run in JOB.runs],
             settings=PLAN.run_settings("majority", JOB.group),
             norms={run.variant: PLAN.norm_class(run.variant) for run in JOB.runs},
             norm_code={run.variant: PLAN.norm_version(run.variant) for run in JOB.runs},
-            device=PLAN.device,
+            device=PLAN.device("majority"),
             code=code("train_majority.py"),
         script:
             "../scripts/train_majority.py"

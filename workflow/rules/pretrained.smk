@@ -25,7 +25,7 @@ rule pretrained_measure:
     threads: 1
     resources:
         mem_mb=memory(3000),
-        runtime="2h",
+        runtime=minutes(120),
     params:
         settings=lambda wildcards: PLAIN["pretrained"][wildcards.pretrained],
         code=code("measure_pretrained.py"),
@@ -52,5 +52,7 @@ rule pretrained_tables:
         "../scripts/collect_tables.py"
 
 
-BENCHMARKS += job_files("benchmarks", "pretrained_measure", PLAIN["pretrained"]) if PLAIN["pretrained"] else []
+BENCHMARKS += (
+    job_files("benchmarks", "pretrained_measure", PLAIN["pretrained"]) if PLAIN["pretrained"] else []
+)
 BENCHMARKS += job_files("benchmarks", "pretrained_tables", PRETRAINED_TABLES) if PLAIN["pretrained"] else []

@@ -58,7 +58,7 @@ rule placement_train:
     threads: 1
     resources:
         mem_mb=memory(2000),
-        runtime="2h",
+        runtime=minutes(120),
     params:
         settings=PLAIN["statements"]["placement"],
         seeds=PLAN.seeds(PLAIN["statements"]["placement"]["seeds"]),

@@ -1,11 +1,40 @@
 # The texts of the language models: for each its tokenizer, token streams for training and validation, the contexts whose
-# keys are tested, and a manifest of what was used.
+# keys are tested, and a manifest of what was used. What comes from the Hugging Face hub is downloaded before.
 TEXT = f"{RUN}/data/text/{{text}}"
+DOWNLOADS = f"{RUN}/data/downloads"
+HUB_SOURCES = {source.file_name: source for source in PLAN.hub_sources()}
+
+
+def downloaded(sources):
+    """The files to which those of `sources` that are of kind hub are downloaded."""
+    return [f"{DOWNLOADS}/{source.file_name}" for source in sources if source.kind == "hub"]
+
+
+wildcard_constraints:
+    download="|".join(HUB_SOURCES) or "none",
+
+
+# It runs where the workflow was started, because the machines of a cluster often have no network.
+rule download:
+    output:
+        f"{DOWNLOADS}/{{download}}",
+    log:
+        f"{RUN}/logs/download/{{download}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/download/{{download}}.tsv"
+    retries: 2
+    localrule: True
+    params:
+        source=lambda wildcards: HUB_SOURCES[wildcards.download].model_dump(mode="json"),
+        code=code("download_text.py"),
+    script:
+        "../scripts/download_text.py"
 
 
 rule text:
     input:
         lambda wildcards: PLAN.corpus_files(wildcards.text),
+        lambda wildcards: downloaded(PLAN.text_sources(wildcards.text)),
     output:
         tokenizer=f"{TEXT}/tokenizer.json",
         training=f"{TEXT}/training.npy",
@@ -18,9 +47,10 @@ rule text:
         f"{RUN}/benchmarks/text/{{text}}.tsv"
     resources:
         mem_mb=memory(1500),
-        runtime="2h",
+        runtime=minutes(120),
     params:
         settings=lambda wildcards: PLAIN["text"][wildcards.text],
+        downloads=DOWNLOADS,
         code=code("prepare_text.py"),
     script:
         "../scripts/prepare_text.py"
@@ -32,3 +62,4 @@ def text_files(text, *names):
 
 
 BENCHMARKS += job_files("benchmarks", "text", PLAN.texts())
+BENCHMARKS += job_files("benchmarks", "download", HUB_SOURCES) if HUB_SOURCES else []

@@ -6,4 +6,5 @@ with job(snakemake.log[0]):
     from layernorm_roles.settings import Text
     from layernorm_roles.text.prepare import prepare
 
-    prepare(Text.model_validate(snakemake.params.settings), Path(snakemake.output.manifest).parent)
+    settings = Text.model_validate(snakemake.params.settings)
+    prepare(settings, Path(snakemake.output.manifest).parent, snakemake.params.downloads)

@@ -10,4 +10,5 @@ with job(snakemake.log[0]):
     run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
     files = [Path(snakemake.output[name]) for name in ("initial", "final", "metrics")]
     out = Outputs(*files, files[0].with_name("checkpoint.safetensors"))
-    train_run(run, out, params.device, snakemake.threads, [params.code, params.norm_code])
+    code = [params.code, params.norm_code]
+    train_run(run, out, params.device, snakemake.threads, code, params.device_check, Path(params.downloads))

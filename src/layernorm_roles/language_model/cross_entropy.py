@@ -12,7 +12,7 @@ largest logit after all.
 """
 
 from collections.abc import Callable
-from importlib.util import find_spec
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from layernorm_roles.compiling import compilation_notice
+from layernorm_roles.gpu import fallbacks
 from layernorm_roles.language_model import kernels
 
 LossAndGradients = tuple[Float[Tensor, ""], Float[Tensor, "tokens d"], Float[Tensor, "entries d"]]
@@ -55,27 +56,59 @@ def choose(hidden: Tensor) -> Callable[[Tensor, Tensor, Tensor], LossAndGradient
     """The implementation for hidden states of this device, precision and size: `fused`, `blocked` or `chunked`."""
     if hidden.dtype == torch.float32 and hidden.device.type == "cpu":
         return fused
-    if hidden.dtype == torch.float32 and hidden.device.type == "cuda" and find_spec("triton"):
+    if hidden.dtype == torch.float32 and hidden.device.type == "cuda" and _triton_works(hidden.shape[1]):
         # Imported here, because Triton comes with CUDA builds of torch only.
-        from layernorm_roles.language_model.triton_cross_entropy import WIDEST, blocked
+        from layernorm_roles.language_model.triton_cross_entropy import blocked
 
-        if hidden.shape[1] <= WIDEST:
-            return blocked
+        return blocked
     return chunked
+
+
+WIDEST_IN_REGISTERS = 9
+"""Largest hidden size of `triton_cross_entropy.blocked`, whose threads hold so many features of each token that they
+own, and as many sums. With more, the compiler for an H100 (sm_90) runs out of registers; BERT needs 8, and one for the
+readout's bias."""
+
+
+@cache
+def _triton_works(d: int) -> bool:
+    """Whether Triton can compile and run the kernels of the loss for hidden size d, which is tried once.
+
+    Triton needs a C compiler and Python's headers when it runs; without them the loss is computed by matrix products.
+    """
+    how, instead = "by Triton kernels", f"by matrix products, {TOKENS_TOGETHER['cuda']:,} tokens at a time"
+    if d > WIDEST_IN_REGISTERS:
+        fallbacks.note("the loss", instead)
+        return False
+
+    def trial():
+        from layernorm_roles.language_model.triton_cross_entropy import blocked
+
+        rows = torch.zeros(64, d, device="cuda")
+        blocked(rows, rows, torch.zeros(64, dtype=torch.int64, device="cuda"))
+        torch.cuda.synchronize()
+
+    return fallbacks.try_once("the loss", how, trial, instead)
+
+
+TOKENS_TOGETHER = {"cpu": 64, "cuda": 1024}
+"""Tokens of a matrix product in `chunked`, by device: few fit a CPU's cache, many keep a GPU at work."""
 
 
 def chunked(
     hidden: Float[Tensor, "tokens d"],
     weight: Float[Tensor, "entries d"],
     targets: Integer[Tensor, " tokens"],
-    chunk: int = 64,
+    chunk: int | None = None,
 ) -> LossAndGradients:
     """The loss and its gradients by matrix products of `chunk` tokens at a time, on any device, in any precision.
 
+    Without `chunk` it is what TOKENS_TOGETHER has for the device.
     With w' = (w, 1) and h' = (h, -shift), exp(h' w'^T) are the shifted exponentials e, and e w' holds, in one
     product, both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
     """
     tokens, d = hidden.shape
+    chunk = chunk or TOKENS_TOGETHER[hidden.device.type]
     bound = hidden.norm(dim=1, keepdim=True) * weight.norm(dim=1).max()
     extended = torch.cat([weight, weight.new_ones(len(weight), 1)], dim=1)
     hidden_grad, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight)

@@ -5,6 +5,8 @@ step, and all variants of a seed read the same batches in the same order.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -82,14 +84,14 @@ class NextToken:
         possible = (len(validation) - 1) // self._length
         chosen = np.unique(np.linspace(0, possible - 1, settings.validation_windows).astype(int))
         self._validation = self._windows(validation, chosen * self._length)
+        # To draw an epoch's order at every step would take longer than the step of a small model on a GPU.
+        self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
     def batch(self, step: int) -> Batch:
         """Windows (batch_size, context_length + 1) of the training text."""
         epoch, position = divmod(step, self.windows // self._size)
-        rng = random_streams.generator(Stream.LANGUAGE_MODEL_BATCHES, self._seed, epoch)
-        offset = rng.integers(self._length)
-        chosen = rng.permutation(self.windows)[position * self._size :][: self._size]
-        return (self._windows(self._training, offset + chosen * self._length),)
+        chosen = self._starts(epoch)[position * self._size :][: self._size]
+        return (self._windows(self._training, chosen),)
 
     def validation(self) -> Iterator[Batch]:
         """Windows of the validation text at equal distances, in batches of at most batch_size."""
@@ -99,6 +101,12 @@ class NextToken:
     def unigram_loss(self) -> float:
         """The loss of the training tokens' frequencies on all but the first token of the validation windows."""
         return unigram_loss(self._training, self._vocabulary, self._validation[:, 1:])
+
+    def _draw_starts(self, epoch: int) -> Integer[np.ndarray, " windows"]:
+        """Where the windows of an epoch begin, in the order in which it reads them."""
+        rng = random_streams.generator(Stream.LANGUAGE_MODEL_BATCHES, self._seed, epoch)
+        offset = rng.integers(self._length)
+        return offset + rng.permutation(self.windows) * self._length
 
     def _windows(
         self, stream: TokenStream, starts: Integer[np.ndarray, " windows"]
@@ -176,6 +184,7 @@ class LabelledSentences:
         self.tokens_per_step = self._size * self._length
         self._training = self._encode("training", training, tokenizer)
         self._validation = self._encode("validation", validation, tokenizer)
+        self._order = lru_cache(maxsize=1)(self._draw_order)
 
     @property
     def classes(self) -> int:
@@ -184,10 +193,8 @@ class LabelledSentences:
 
     def batch(self, step: int) -> Batch:
         """Token ids (batch_size, context_length), lengths and classes of training sentences."""
-        number = len(self._training[0])
-        epoch, position = divmod(step, number // self._size)
-        order = random_streams.generator(Stream.LABELLED_BATCHES, self._seed, epoch).permutation(number)
-        rows = order[position * self._size :][: self._size]
+        epoch, position = divmod(step, len(self._training[0]) // self._size)
+        rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)
 
     def validation(self) -> Iterator[Batch]:
@@ -197,6 +204,11 @@ class LabelledSentences:
 
     def unigram_loss(self) -> None:
         """None: classes of sentences are no tokens."""
+
+    def _draw_order(self, epoch: int) -> Integer[np.ndarray, " sentences"]:
+        """The order in which an epoch reads the training sentences."""
+        rng = random_streams.generator(Stream.LABELLED_BATCHES, self._seed, epoch)
+        return rng.permutation(len(self._training[0]))
 
     def _encode(self, part: str, rows: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> Batch:
         vocabulary = tokenizer.get_vocab_size()
@@ -243,15 +255,22 @@ def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTo
     return MaskedTokens if settings.task == "masked" else LabelledSentences
 
 
-def build(settings: GPTSettings | BERTSettings, text: PreparedText, tokenizer: Tokenizer, seed: int) -> Task:
+def build(
+    settings: GPTSettings | BERTSettings,
+    text: PreparedText,
+    tokenizer: Tokenizer,
+    seed: int,
+    downloads: Path | None = None,
+) -> Task:
     """The task that the settings ask for, on a prepared text or on the labelled sentences that they name.
 
-    Raises ValueError if there is too little text, or none.
+    `downloads` is the folder to which the labelled sentences were downloaded. Raises ValueError if there is too little
+    text, or none.
     """
     kind = task_type(settings)
     if kind is LabelledSentences:
         training, validation = (
-            documents.labelled(source) for source in (settings.training, settings.validation)
+            documents.labelled(source, downloads) for source in (settings.training, settings.validation)
         )
         return LabelledSentences(training, validation, tokenizer, settings, seed)
     vocabulary = tokenizer.get_vocab_size()

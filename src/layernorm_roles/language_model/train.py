@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import checkpoint, random_streams, store
 from layernorm_roles.checkpoint import Checkpoint
-from layernorm_roles.gpu import be_deterministic, recorded
+from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.language_model import tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
@@ -50,22 +50,43 @@ class TrainingResult(NamedTuple):
     """Table language_model_metrics without the columns that name the run."""
 
 
-def train_run(run: LanguageModelRun, out: Outputs, device: str, threads: int, code: Any = None) -> None:
-    """Train the model of one run and write its files.
+def train_run(
+    run: LanguageModelRun,
+    out: Outputs,
+    device: str,
+    threads: int,
+    code: Any = None,
+    on_difference: str = "stop",
+    downloads: Path | None = None,
+) -> None:
+    """Train the model of one run on `device`, cpu or cuda, and write its files.
 
-    `code` is the version of the code, anything that JSON can hold: a checkpoint of other code is not used. Raises
-    ValueError if the text or a context does not fit the model, or the loss is no longer finite.
+    `code` is the version of the code, anything that JSON can hold: a checkpoint of other code is not used.
+    `on_difference` is the key device_check of config.yaml, `downloads` the folder of the hub's texts. Raises ValueError
+    if the device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is
+    no longer finite.
     """
     torch.set_num_threads(threads)
-    be_deterministic(device)
+    place = open_device(device, on_difference)
     run.contexts()  # a context that does not fit shows now, not after hours of training
-    task = tasks.build(run.settings, run.text, run.tokenizer, run.seed)
+    task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
     model = run.build_model(getattr(task, "classes", None))
     kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
     title = f"language model {run.model} {run.variant} seed {run.seed}"
-    result = train(model, task, run.settings, run.seed, device, kept, title)
-    write(result, run.identity, out, provenance(run.identity, device, *task.streams, torch=True))
+    with place.memory_advice(_smaller(run)):
+        place.compare(model, next(task.validation()), title)
+        result = train(model, task, run.settings, run.seed, place, kept, title)
+    write(result, run.identity, out, provenance(run.identity, place.description, *task.streams, torch=True))
     kept.remove()
+
+
+def _smaller(run: LanguageModelRun) -> str:
+    """What to lower where the memory does not hold the training of a run."""
+    sizes = ", ".join(f"{name} = {getattr(run.settings, name)}" for name in ("batch_size", "context_length"))
+    return (
+        f"lower a size of language_model.{run.model} ({sizes}), or run fewer jobs at a time "
+        "(--resources gpu=1 where they share a GPU, else --cores)"
+    )
 
 
 def train(
@@ -73,18 +94,19 @@ def train(
     task: Task,
     settings: GPTSettings | BERTSettings,
     seed: int,
-    device: str = "cpu",
+    device: Device | None = None,
     kept: Checkpoint | None = None,
     title: str = "language model",
 ) -> TrainingResult:
     """Train `model` on `task`; `seed` is for dropout, since model and task are drawn already.
 
-    The run goes on from the checkpoint `kept`, if it is given and is there, and writes it every
-    settings.checkpoint_every steps: the result has the bytes of a run that never stopped. Raises ValueError if the
-    loss is no longer finite.
+    Without a `device` the CPU trains. The run goes on from the checkpoint `kept`, if it is given and is there, and
+    writes it every settings.checkpoint_every steps: the result has the bytes of a run that never stopped. Raises
+    ValueError if the loss is no longer finite.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    model.to(device)
+    device = device or Device()
+    model.to(device.name)
     random_streams.seed_torch(seed)
     training = _Training(model, task, settings, device, title)
     if kept:
@@ -116,16 +138,21 @@ class _Training:
     """A model on its way through training: the optimiser, the steps taken, and the rows of the metrics so far."""
 
     def __init__(
-        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
+        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, place: Device, title: str
     ):
+        device = place.name
         self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
         self.step, self.rows, self.began = 0, [], time.monotonic()
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.optimiser = _adamw(model, settings, device)
+        self.optimiser = torch.optim.AdamW(
+            model.parameters(),
+            weight_decay=settings.weight_decay,
+            **place.optimiser_options(settings.learning_rate),
+        )
         # Every step reads its batch from this memory, as a CUDA graph demands.
         self.batch = _on_device(task.batch(0), device)
-        self.update = recorded(self._update, device)
+        self.update = place.recorded(self._update)
 
     def go_on_from(self, kept: Checkpoint) -> None:
         """Take over the state that a checkpoint has kept, if there is one."""
@@ -203,18 +230,6 @@ def validation_loss(model: nn.Module, task: Task, device: str) -> float:
     )
     model.train()
     return float(np.average(losses, weights=sizes))
-
-
-def _adamw(model: nn.Module, settings: GPTSettings | BERTSettings, device: str) -> torch.optim.AdamW:
-    on_gpu = device != "cpu"
-    return torch.optim.AdamW(
-        model.parameters(),
-        # A CUDA graph reads the rate from a place in memory.
-        lr=torch.tensor(settings.learning_rate, device=device) if on_gpu else settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        fused=True,
-        capturable=on_gpu,
-    )
 
 
 def _set_learning_rate(optimiser: torch.optim.AdamW, rate: float) -> None:

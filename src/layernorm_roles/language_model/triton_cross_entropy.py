@@ -24,9 +24,6 @@ from torch import Tensor
 
 from layernorm_roles.language_model.cross_entropy import LossAndGradients
 
-WIDEST = 9
-"""Largest hidden size: a thread holds that many features of each token that it owns, and as many sums. With more, the
-compiler for an H100 (sm_90) runs out of registers; BERT needs 8, and one for the readout's bias."""
 OWN, OTHER = 64, 16
 """Tokens (or entries) that a program owns, two a thread, and entries (or tokens) that it takes at a time."""
 PROGRAMS = 4096
@@ -40,7 +37,7 @@ def blocked(
     weight: Float[Tensor, "entries d"],
     targets: Integer[Tensor, " tokens"],
 ) -> LossAndGradients:
-    """The loss and its gradients, for float32 CUDA tensors with at most `WIDEST` features."""
+    """The loss and its gradients, for float32 CUDA tensors with at most `WIDEST_IN_REGISTERS` features."""
     (tokens, d), entries = hidden.shape, len(weight)
     h, w = _whole_blocks(hidden.T), _whole_blocks(weight.T)
     constants = {"D": d, "OWN": OWN, "OTHER": OTHER, "num_warps": 1}

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
-from layernorm_roles.gpu import be_deterministic
+from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
 from layernorm_roles.majority.evaluation import (
@@ -101,19 +101,20 @@ def train_runs(
     device: str,
     code: Mapping[str, Any],
 ) -> None:
-    """Train several runs of an experiment, one after another, and write their files.
+    """Train several runs of an experiment on `device`, cpu or cuda, one after another, and write their files.
 
     `code` gives, for each variant, what identifies the code that trains it. A killed call goes on from where it was
     when it is made again with equal arguments. Every run keeps its last checkpoint until all runs are finished,
     because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    checkpoints = []
+    place, checkpoints = open_device(device), []
     for run, files in runs:
         identity = {**run.identity(settings), "device": device, "code": code[run.variant]}
         checkpoints.append(Checkpoint(Path(files.weights).with_name("checkpoint.safetensors"), identity))
-        result = train(settings, run, load(files.data), device, checkpoints[-1])
-        write(result, settings, run, device, files)
+        with place.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
+            result = train(settings, run, load(files.data), place, checkpoints[-1])
+        write(result, settings, run, place.description, files)
     for checkpoint in checkpoints:
         checkpoint.remove()
 
@@ -122,16 +123,17 @@ def train(
     settings: MajorityTraining,
     run: MajorityRun,
     data: Mapping[str, Sequences],
-    device: str = "cpu",
+    place: Device | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainedRun:
     """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
 
+    Without a `place` the CPU trains.
     On one machine equal arguments give equal bytes, also when the run goes on from `checkpoint`. That is written
     every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
     Raises ValueError if the loss stops being finite.
     """
-    be_deterministic(device)
+    device = (place or Device()).name
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm).to(
         device
@@ -176,7 +178,7 @@ def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " ba
 def write(
     result: TrainedRun, settings: MajorityTraining, run: MajorityRun, device: str, files: RunFiles
 ) -> None:
-    """Write the weights, vectors and metrics of a run that was trained on `device`."""
+    """Write the weights, vectors and metrics of a run; `device` describes the device that trained it."""
     save(result.model.state_dict(), files.weights, {"identity": run.identity(settings)})
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
     about = provenance(run.conditions(settings), device, *streams, torch=True)

@@ -1,6 +1,7 @@
 """`certify-keys FILE`: which rows of a matrix can win, from the shell."""
 
 import argparse
+import os
 import re
 import signal
 import sys
@@ -21,9 +22,10 @@ from layernorm_roles.selectability.heartbeat import SECONDS, duration, heartbeat
 from layernorm_roles.selectability.matrices import FORMATS, load
 
 _OUTPUTS = (".parquet", ".csv")
-_FIRST_PART, _LONGEST_PART, _SMALLEST_FACTOR = 512, 2.0, 8
-"""Parts of the keys that are timed: keys of the first, seconds after which no larger one is tried, and how many times
-smaller than all keys a part has to be."""
+_MANY = 2048
+"""Keys from which on the time that they will take is estimated."""
+_PARTS = (16, 8)
+"""How many times fewer keys the two parts have on which the estimate rests; the second is the larger."""
 _DESCRIPTION = """\
 Say for each row of a matrix whether some query q gives it the strictly highest score q.k, with proof: a query that
 does, or a convex combination of other rows that equals the row, so that no query can."""
@@ -47,12 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     _check(options)
-    keys, first = _rows(options.file, load(options.file, options.tensor, options.header), options.rows)
-    bias = None
+    keys, bias = load(options.file, options.tensor, options.header), None
     if options.bias is not None:
         bias = load(options.bias, options.bias_tensor, options.header)
         bias = bias[:, 0] if bias.ndim == 2 and bias.shape[1] == 1 else bias  # a table of one column
+        if bias.shape != keys.shape[:1]:
+            raise ValueError(f"{options.bias}: bias has shape {bias.shape}: expected {keys.shape[:1]}")
         bias, _ = _rows(options.bias, bias, options.rows)
+    keys, first = _rows(options.file, keys, options.rows)
     try:
         certificates = _certified(keys, bias, options.causal)
     except ValueError as error:
@@ -145,6 +149,11 @@ def _check_output(out: Path, inputs: list[Path]) -> None:
         raise ValueError(f"{out}: --out has the ending {out.suffix!r}: expected one of {', '.join(_OUTPUTS)}")
     if out.is_dir():
         raise ValueError(f"{out}: --out is a folder: expected a file")
+    nearest = next(folder for folder in out.absolute().parents if folder.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        raise ValueError(
+            f"{out}: --out: expected a place in a folder that can be written to, not in {nearest}"
+        )
     for path in inputs:
         if out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path)):
             raise ValueError(f"{out}: --out would overwrite what is read; choose another file")
@@ -163,9 +172,10 @@ def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray
 
 def _certified(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
     """Certificates, verified; with progress on standard error where it takes longer than a few seconds."""
+    title = f"certify-keys: {' x '.join(f'{size:,}' for size in keys.shape)}"
     with _ended_by_ctrl_c():
-        title = f"certify-keys: {' x '.join(f'{size:,}' for size in keys.shape)}"
-        expected = _expected_seconds(keys, bias, causal)
+        with heartbeat(f"{title}, estimating the time"):
+            expected = _expected_seconds(keys, bias, causal)
         if expected and expected > SECONDS:
             print(f"{title}: about {duration(expected)}", file=sys.stderr, flush=True)
         with heartbeat(title, expected):
@@ -179,32 +189,30 @@ def _proved(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certific
 
 
 def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> float | None:
-    """The time that `_proved` will take, from the time for ever larger parts of the keys.
+    """A rough estimate of the time that `_proved` will take, from the time that two parts of the keys take.
 
-    It grows like a power of the number of keys, between the first and a little more than the second, depending on how
-    many are vertices of their hull. Returns None for few keys, and where `_proved` will raise an error.
+    It is extrapolated as a power of the number of keys: the one between the two parts, or, since costs that do not
+    grow count for more in the smaller part, that of the number of keys times the number of selectable ones, with each
+    of which every key is compared. Returns None for few keys, and where `_proved` will raise an error.
     """
-    if keys.ndim != 2 or (bias is not None and len(bias) != len(keys)):
+    if keys.ndim != 2 or len(keys) < _MANY or (bias is not None and len(bias) != len(keys)):
         return None
-    n, timed = len(keys), []
-    size = _FIRST_PART
-    while size * _SMALLEST_FACTOR <= n and (len(timed) < 2 or timed[-1] <= _LONGEST_PART):
-        # The rows of a vocabulary are ordered by frequency: the part has frequent and rare ones.
-        rows = np.linspace(0, n - 1, size).astype(int)
-        part = (keys[rows], None if bias is None else bias[rows], causal)
-        try:
-            if not timed:
-                _proved(*part)  # may compile
+    seconds, selectable = [], []
+    try:
+        _proved(keys[:2], None if bias is None else bias[:2], causal)  # may compile
+        for fewer in _PARTS:
+            # The rows of a vocabulary are ordered by frequency: a part has frequent and rare ones.
+            rows = np.linspace(0, len(keys) - 1, len(keys) // fewer).astype(int)
             began = time.perf_counter()
-            _proved(*part)
-        except ValueError:
-            return None
-        timed.append(time.perf_counter() - began)
-        size *= 2
-    if len(timed) < 2:
+            found = _proved(keys[rows], None if bias is None else bias[rows], causal)
+            seconds.append(time.perf_counter() - began)
+            selectable.append(found.counts()["selectable"] + 1)
+    except ValueError:
         return None
-    power = float(np.clip(np.log2(timed[-1] / timed[-2]), 1.0, 2.5))
-    return timed[-1] * (n / (size / 2)) ** power
+    step = np.log2(_PARTS[0] / _PARTS[1])
+    of_time, of_comparisons = (np.log2(b / a) / step for a, b in (seconds, selectable))
+    power = min(2.5, max(1.0, of_time, 1 + of_comparisons))
+    return seconds[1] * _PARTS[1] ** float(power)
 
 
 @contextmanager

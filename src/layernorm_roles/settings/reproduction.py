@@ -44,7 +44,11 @@ class Settings(Section):
     ]
     """Name of the reproduction, whose outputs go to results/<name>/."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device that trains the models; auto: the GPU if there is one, else the CPU."""
+    """Device that trains the language models; auto: the GPU if one can be used, else the CPU."""
+    majority_device: Literal["auto", "cpu", "cuda"] = "cpu"
+    """Device that trains the models of the majority task, which are so small that a CPU serves them well."""
+    device_check: Literal["stop", "warn"] = "stop"
+    """What happens if a GPU computes another loss or gradient than the CPU on the batch on which both are tried."""
     first_seed: Annotated[Integer, Field(ge=0, le=2**31)] = 1000
     """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ..."""
     norms: dict[

@@ -1,5 +1,7 @@
 """Settings of a text: what language models are trained on, and the contexts whose keys are tested."""
 
+import hashlib
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -28,6 +30,9 @@ class Source(Section):
     """Column that holds the text."""
     label_column: Word | None = None
     """Column that holds the class of a sentence."""
+    joined_by: Word | None = None
+    """Column whose value neighbouring rows share if their texts are parts of one document, as the paragraphs of an
+    article do in SQuAD; for kind parquet and hub."""
     limit: Annotated[Integer, Field(ge=1)] | None = None
     """Largest number of documents to read."""
     licence: Word | None = None
@@ -40,6 +45,22 @@ class Source(Section):
             if getattr(self, key) is None:
                 raise refuse(key, None, f"a value, which a source of kind {self.kind} needs")
         return self
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file to which a source of kind hub is downloaded; other rows or columns have another one."""
+        keys = (
+            self.dataset,
+            self.config,
+            self.split,
+            self.column,
+            self.label_column,
+            self.joined_by,
+            self.limit,
+        )
+        digest = hashlib.sha256(repr(keys).encode()).hexdigest()[:8]
+        parts = [part for part in (self.dataset, self.config, self.split) if part]
+        return f"{re.sub('[^A-Za-z0-9]+', '_', '_'.join(parts)).strip('_')[-80:]}_{digest}.parquet"
 
 
 class Split(Section):

@@ -4,7 +4,7 @@ Both come from documents that no model was trained on: the held-out documents of
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 from tokenizers import Tokenizer
@@ -12,7 +12,6 @@ from tokenizers import Tokenizer
 from layernorm_roles import random_streams
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.text import Contexts
-from layernorm_roles.text import documents
 from layernorm_roles.text.token_streams import encode
 
 
@@ -35,12 +34,16 @@ def sentences(text: str) -> Iterator[str]:
                 yield sentence
 
 
-def long_contexts(settings: Contexts, held_out: Sequence[str], tokenizer: Tokenizer) -> pd.DataFrame:
-    """The rows of table `contexts` for Tables 1 and 2: random windows of the held-out documents or of a source.
+def different(texts: Iterable[str]) -> list[str]:
+    """`texts` without those that came before: a dataset of questions repeats the paragraph of each question."""
+    return list(dict.fromkeys(texts))
+
+
+def long_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> pd.DataFrame:
+    """The rows of table `contexts` for Tables 1 and 2: random windows of `texts`, held-out documents or a source's.
 
     Raises ValueError if there are fewer windows than the settings want.
     """
-    texts = documents.read(settings.source) if settings.source else held_out
     candidates = [
         (document, window)
         for document, tokens in enumerate(encode(texts, tokenizer))
@@ -49,16 +52,16 @@ def long_contexts(settings: Contexts, held_out: Sequence[str], tokenizer: Tokeni
     return _choose("long", candidates, settings)
 
 
-def sentence_contexts(settings: Contexts, held_out: Sequence[str], tokenizer: Tokenizer) -> pd.DataFrame:
-    """The rows of table `contexts` for Tables 3 and 4: random sentences of the held-out documents or of a source.
+def sentence_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> pd.DataFrame:
+    """The rows of table `contexts` for Tables 3 and 4: random sentences of `texts`, held-out documents or a source's.
 
     A source of sentences has one text a sentence, as SST-2. Raises ValueError if there are fewer sentences of the
     right length than the settings want.
     """
     if settings.source:
-        texts = list(enumerate(documents.read(settings.source)))
+        texts = list(enumerate(texts))
     else:
-        texts = [(document, s) for document, text in enumerate(held_out) for s in sentences(text)]
+        texts = [(document, s) for document, text in enumerate(texts) for s in sentences(text)]
     encoded = zip(texts, encode([s for _, s in texts], tokenizer), strict=True)
     candidates = [
         (document, tokens)
@@ -72,9 +75,17 @@ def _choose(texts: str, candidates: list[tuple[int, list[int]]], settings: Conte
     """A random choice of the candidates, each a document's number and token ids, in the order of the documents."""
     number = settings.contexts
     if len(candidates) < number:
+        whose, more = (
+            (
+                f"the source {settings.source.dataset or settings.source.paths} gives",
+                "other lengths, or joined_by",
+            )
+            if settings.source
+            else ("the held-out texts give", "a larger corpus or split.held_out")
+        )
         raise ValueError(
-            f"{texts}.contexts = {number}: the held-out texts give {len(candidates)} of {settings.shortest} "
-            f"to {settings.longest} tokens; expected at most that many, or a larger corpus or split.held_out"
+            f"{texts}.contexts = {number}: {whose} {len(candidates)} of {settings.shortest} "
+            f"to {settings.longest} tokens; expected at most that many, or {more}"
         )
     stream = random_streams.generator(Stream.TEXT_SELECTION, ("long", "sentences").index(texts))
     order = stream.permutation(len(candidates))

@@ -5,7 +5,7 @@ A source of the configuration (`settings.text.Source`) is one of:
     {kind: wikipedia_sample}                                    106 English Wikipedia articles, offline
     {kind: files, paths: [books/*.txt]}                         UTF-8 text, one document a file
     {kind: parquet, paths: [wiki/*.parquet], column: text}      one document a row
-    {kind: hub, dataset: rajpurkar/squad, split: validation, column: context}    Hugging Face, or a local folder
+    {kind: hub, dataset: rajpurkar/squad, split: validation, column: context}    Hugging Face, once downloaded
 """
 
 import bz2
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 
 from layernorm_roles.settings.text import Source
+from layernorm_roles.text import downloads
 
 SAMPLE = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 """An excerpt of a Wikipedia dump on which the package gensim tests itself; its code is not imported."""
@@ -28,13 +28,17 @@ LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
 """The licence of that excerpt."""
 
 
-def read(source: Source) -> Iterator[str]:
+def read(source: Source, folder: Path | None = None) -> Iterator[str]:
     """The documents of a source in the order in which it has them, without empty ones, up to its limit.
 
-    Raises ValueError if a file or dataset is missing or cannot be read.
+    `folder` is where `downloads.download` has put a source of kind hub. Raises ValueError if a file is missing or
+    cannot be read.
     """
-    texts = (text for text in _KINDS[source.kind](source) if text.strip())
-    return islice(texts, source.limit)
+    if source.kind == "hub":
+        texts = (row[source.column] for row in downloads.read(source, folder))
+    else:
+        texts = _KINDS[source.kind](source)
+    return islice((text for text in texts if text.strip()), source.limit)
 
 
 def licence(source: Source) -> str:
@@ -42,10 +46,13 @@ def licence(source: Source) -> str:
     return LICENCE if source.kind == "wikipedia_sample" else source.licence or "not stated"
 
 
-def labelled(source: Source) -> Iterator[tuple[str, int]]:
-    """The sentences of a source of kind hub with their classes, from its column and label_column, as in SST-2."""
-    for row in islice(_hub_rows(source), source.limit):
-        yield row[source.column], int(row[source.label_column])
+def labelled(source: Source, folder: Path | None) -> Iterator[tuple[str, int]]:
+    """The sentences of a source of kind hub with their classes, from its column and label_column, as in SST-2.
+
+    `folder` is where `downloads.download` has put the source.
+    """
+    for row in downloads.read(source, folder):
+        yield row[source.column], row[source.label_column]
 
 
 def _wikipedia_sample(source: Source) -> Iterator[str]:
@@ -104,36 +111,15 @@ def _parquet(source: Source) -> Iterator[str]:
             file = pq.ParquetFile(path)
         except Exception as error:
             raise ValueError(f"{path}: no readable Parquet file ({error})") from None
-        if column not in file.schema_arrow.names:
-            raise ValueError(f"{path}: no column {column!r}; it has {', '.join(file.schema_arrow.names)}")
-        for batch in file.iter_batches(columns=[column], batch_size=1000):
-            yield from (text for text in batch[column].to_pylist() if text is not None)
-
-
-def _hub(source: Source) -> Iterator[str]:
-    for row in _hub_rows(source):
-        yield row[source.column]
-
-
-def _hub_rows(source: Source) -> Iterator[dict[str, Any]]:
-    """The rows of a dataset, read shard after shard: `limit` documents do not download twenty gigabytes."""
-    name = source.dataset
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise ValueError("sources of kind hub need: pip install 'layernorm-roles[paper]'") from None
-    try:
-        rows = load_dataset(name, source.config, split=source.split, streaming=True)
-        missing = {source.column, source.label_column or source.column} - set(rows.column_names)
-    except Exception as error:
-        raise ValueError(
-            f"dataset {name!r} ({source.config}, split {source.split}) cannot be loaded: {error}\n"
-            "Without a connection to huggingface.co: download it elsewhere, keep its folder layout, and give the "
-            "folder as `dataset`; or use `kind: parquet` or `kind: wikipedia_sample`, which needs no network."
-        ) from error
-    if missing:
-        raise ValueError(f"dataset {name!r} has no column {sorted(missing)}; it has {rows.column_names}")
-    return iter(rows)
+        columns = [column, *([source.joined_by] if source.joined_by else [])]
+        for wanted in columns:
+            if wanted not in file.schema_arrow.names:
+                raise ValueError(f"{path}: no column {wanted!r}; it has {', '.join(file.schema_arrow.names)}")
+        rows = (
+            row for batch in file.iter_batches(columns=columns, batch_size=1000) for row in batch.to_pylist()
+        )
+        texts = downloads.joined(rows, source.model_copy(update={"column": column}))
+        yield from (text for text in texts if text is not None)
 
 
 def _expand(source: Source) -> list[Path]:
@@ -143,4 +129,4 @@ def _expand(source: Source) -> list[Path]:
     return found
 
 
-_KINDS = {"wikipedia_sample": _wikipedia_sample, "files": _files, "parquet": _parquet, "hub": _hub}
+_KINDS = {"wikipedia_sample": _wikipedia_sample, "files": _files, "parquet": _parquet}

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,31 @@ from tokenizers import Tokenizer
 from layernorm_roles import files, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings.text import Text
+from layernorm_roles.settings.text import Contexts, Text
 from layernorm_roles.text import documents
 from layernorm_roles.text import tokenizer as tokenizers
-from layernorm_roles.text.contexts import long_contexts, sentence_contexts
+from layernorm_roles.text.contexts import different, long_contexts, sentence_contexts
 from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.split import PARTS, part_of
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
 
-def prepare(settings: Text, folder: str | Path) -> dict[str, Any]:
+def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None) -> dict[str, Any]:
     """Write the files of `PreparedText` to `folder` and return the manifest.
 
-    Raises ValueError, and leaves files that are already there as they are, if a source cannot be read or the corpus
-    is too small for the settings.
+    `downloads` is the folder to which sources of kind hub were downloaded. Contexts that have a source of their own are
+    chosen first, so that too few of them show before a large corpus is tokenised. Raises ValueError, and leaves files
+    that are already there as they are, if a source cannot be read or the corpus is too small for the settings.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
-    texts, tokenizer = _texts_and_tokenizer(settings)
+    downloads = Path(downloads) if downloads else None
+    texts, tokenizer = _texts_and_tokenizer(settings, downloads)
+    contexts = {
+        name: choose(of, different(documents.read(of.source, downloads)), tokenizer)
+        for name, (of, choose) in _contexts(settings).items()
+        if of.source
+    }
     with (
         TokenStreamWriter(tokenizer, out.folder) as training,
         TokenStreamWriter(tokenizer, out.folder) as validation,
@@ -38,29 +45,32 @@ def prepare(settings: Text, folder: str | Path) -> dict[str, Any]:
         numbers, held_out = _distribute(texts, settings, streams)
         tokens = {part: stream.size() for part, stream in streams.items()}
         _refuse_small_parts(numbers, tokens, settings)
-        contexts = pd.concat(
-            [
-                long_contexts(settings.long, held_out, tokenizer),
-                sentence_contexts(settings.sentences, held_out, tokenizer),
-            ]
-        )
+        for name, (of, choose) in _contexts(settings).items():
+            if not of.source:
+                contexts[name] = choose(of, held_out, tokenizer)
         for part, stream in streams.items():
             stream.save(out.tokens(part))
     metadata = provenance(settings.model_dump(mode="json"), "cpu", Stream.TEXT_SELECTION)
-    store.write(contexts, "contexts", out.contexts, metadata)
+    chosen = pd.concat([contexts[name] for name in _contexts(settings)])
+    store.write(chosen, "contexts", out.contexts, metadata)
     with files.atomic_write(out.tokenizer) as partial:
         tokenizer.save(str(partial))
     manifest = {
-        **_description(settings, numbers, tokens, contexts, tokenizer),
+        **_description(settings, numbers, tokens, chosen, tokenizer),
         "content_hash": _content_hash([out.tokenizer, *(out.tokens(part) for part in streams)]),
     }
     files.write_text(out.manifest, json.dumps(manifest, indent=2) + "\n")
     return manifest
 
 
-def _texts_and_tokenizer(settings: Text) -> tuple[Iterable[str], Tokenizer]:
+def _contexts(settings: Text) -> dict[str, tuple[Contexts, Callable[..., pd.DataFrame]]]:
+    """The settings of each kind of contexts, and the function that chooses them, in the order of table `contexts`."""
+    return {"long": (settings.long, long_contexts), "sentences": (settings.sentences, sentence_contexts)}
+
+
+def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterable[str], Tokenizer]:
     """The documents, and GPT-2's tokenizer or one that has seen the training documents alone."""
-    texts = documents.read(settings.corpus)
+    texts = documents.read(settings.corpus, downloads)
     if settings.tokenizer == "gpt2":
         return texts, tokenizers.gpt2()
     texts = list(texts)

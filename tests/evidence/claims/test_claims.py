@@ -57,7 +57,7 @@ def test_every_claim_names_its_control_its_rule_and_tables_that_exist():
     for claim in claims.CLAIMS:
         assert claim.control and claim.rule and "{" not in claim.rule + claim.statistic
         assert set(claim.tables) <= set(SCHEMAS)
-        assert claim.target in {"majority", "random_keys", "language_model", "statements"}
+        assert claim.target in {"majority", "random_keys", "language_model", "pretrained", "statements"}
         assert claim.part in {"projection", "scaling", "documents"}
         assert claim.rule_fixed in {"before", "after"}
     figures = (

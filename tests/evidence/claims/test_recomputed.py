@@ -1,7 +1,8 @@
 """The number of every claim, computed a second time from the Parquet files by a few lines that share no code.
 
-The functions stand in recomputed_projection.py, recomputed_language_model.py and recomputed_documents.py; each takes
-the tables of a reproduction by name. The numbers are those of the kept reproduction.
+The functions stand in recomputed_projection.py, recomputed_language_model.py, recomputed_pretrained.py and
+recomputed_documents.py; each takes the tables of a reproduction by name. The numbers are those of the kept
+reproduction.
 """
 
 import ast
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 import recomputed_documents
 import recomputed_language_model
+import recomputed_pretrained
 import recomputed_projection
 import worlds
 from judging import CLAIMS
@@ -22,8 +24,14 @@ from layernorm_roles import store
 from layernorm_roles.evidence import claims
 from layernorm_roles.schemas import SCHEMAS
 
-MODULES = (recomputed_projection, recomputed_language_model, recomputed_documents)
+MODULES = (
+    recomputed_projection,
+    recomputed_language_model,
+    recomputed_pretrained,
+    recomputed_documents,
+)
 RECOMPUTED = {name: function for module in MODULES for name, function in module.RECOMPUTED.items()}
+VERDICTS = recomputed_language_model.VERDICTS | recomputed_documents.VERDICTS
 SITES = ("before_norm", "after_norm", "head")
 KEPT = Path(__file__).parents[3] / "results/published/parquet"
 
@@ -71,12 +79,12 @@ def test_the_published_number_is_found_again(name):
     assert RECOMPUTED[name](TABLES) == pytest.approx(table.measured[name], rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(recomputed_language_model.VERDICTS))
+@pytest.mark.parametrize("name", sorted(VERDICTS))
 def test_the_published_verdict_is_reached_again(name):
     table = published()
     if pd.isna(table.measured[name]):
         pytest.skip(f"not measured: {table.reason[name]}")
-    assert recomputed_language_model.VERDICTS[name](TABLES) == table.verdict[name]
+    assert VERDICTS[name](TABLES) == table.verdict[name]
 
 
 @cache
@@ -183,6 +191,21 @@ def test_the_artificial_language_models_get_many_verdicts():
         for name in ("loss_gap", "table_1", "heads_qk_norm", "table_3")
     }
     assert len(judged) >= 8
+
+
+@pytest.mark.parametrize("name", sorted(recomputed_pretrained.RECOMPUTED))
+def test_both_computations_agree_on_an_artificial_pretrained_model(name):
+    shares = {("head", 32): (0.1, 0.3), ("head_cut", 2): 0.9}
+    others = worlds.pretrained_keys({("head", 32): 0.7}, model="other")
+    below = {"as used": (0.1, 0.25), "without norm": 0.4}
+    tables = {
+        "pretrained_keys": pd.concat([worlds.pretrained_keys(shares, undecided=0.1), others]),
+        "gaussian_law": worlds.gaussian_law(),
+        "attention_ceilings": worlds.attention_ceilings(below, received=0.2, unknown=0.05),
+    }
+    row = claims.row(CLAIMS[name], tables)
+    assert row["measured"] > 0
+    assert recomputed_pretrained.RECOMPUTED[name](tables) == pytest.approx(row["measured"], rel=1e-9)
 
 
 def test_the_artificial_world_has_columns_of_the_schema_alone():

@@ -4,6 +4,7 @@ from itertools import count, product
 
 import numpy as np
 import pandas as pd
+import worlds
 
 from layernorm_roles.evidence.figures import registry
 from layernorm_roles.schemas import SCHEMAS
@@ -56,7 +57,23 @@ MODELS = {
     "wide": {**GPT, "d_model": 64, "seeds": {"layernorm": 3, "projection": 2, "no_attention": 3}},
     "bert": {**GPT, "architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
 }
+PRETRAINED = {"minilm": {"contexts": 4, "context_length": 200}}
 RANDOM_KEYS = {"norms": ["none", "layernorm", "projection", OWN]}
+
+
+def attention_ceilings() -> pd.DataFrame:
+    """More keys below a half in the second layer than in the first, and without the norm."""
+    below = {"as used": (0.05, 0.3), "without norm": (0.1, 0.6)}
+    return worlds.attention_ceilings(below, received=0.15)
+
+
+def pretrained_keys() -> pd.DataFrame:
+    """Fewer unselectable keys the more dimensions, none in whole heads."""
+    cuts = {2: (0.9, 0.8), 8: (0.1, 0.05), 16: (0.02, 0.0)}
+    return worlds.pretrained_keys({("head", 32): 0.0} | {("head_cut", d): share for d, share in cuts.items()})
+
+
+gaussian_law = worlds.gaussian_law
 
 
 def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
@@ -315,7 +332,7 @@ def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame
 
 
 def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
-    return registry.figures(majority, MODELS, RANDOM_KEYS) | {"durations": registry.DURATIONS}
+    return registry.figures(majority, MODELS, RANDOM_KEYS, PRETRAINED) | {"durations": registry.DURATIONS}
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):

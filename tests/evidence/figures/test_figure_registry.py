@@ -26,7 +26,8 @@ def closed():
 
 def default(**changed):
     settings = DEFAULT | changed
-    return registry.figures(settings["majority"], settings["language_model"], settings["random_keys"])
+    parts = ("majority", "language_model", "random_keys", "pretrained")
+    return registry.figures(*(settings[part] for part in parts))
 
 
 def without(part, name, variant):
@@ -48,6 +49,10 @@ def test_the_default_run_has_every_figure_of_the_paper_and_of_every_experiment()
         "majority_rates_best_rates",
         "majority_widths_by_width",
         "claims_forest",
+        "gaussian_law",
+        "pretrained_minilm_ceilings",
+        "pretrained_minilm_distribution",
+        "pretrained_minilm_cut_heads",
     }
     kinds = {"d8": {"loss", "angle", "accuracy", "attention"}}
     kinds["d3"] = kinds["d8"] | {"vectors"}

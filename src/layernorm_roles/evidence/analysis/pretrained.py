@@ -11,7 +11,7 @@ from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 THRESHOLDS = (0.5, 0.1, 0.01)
-"""Shares of a query's attention that a key may or may not reach. A key with more than half of it has the highest score."""
+"""Shares of a query's attention that a key may reach or not. With more than half of it a key has the highest score."""
 
 ANY, NORM, OWN = "any", "norm", "own"
 """Sets of queries, each within the one before: all; those that a head can make behind its norm, on any text; and
@@ -105,7 +105,9 @@ def tokens_below(ceilings: pd.DataFrame, threshold: float = 0.5) -> pd.DataFrame
             rows.append((model, layer, token, *numbers, part.upper.median(), part.received_max.max()))
     columns = ["occurrences", "contexts", "percent", "low", "high", "ceiling", "received"]
     found = pd.DataFrame(rows, columns=["model", "layer", "token", *columns])
-    order = found.assign(rising=-found.percent).sort_values(["model", "rising", "ceiling", "token"], kind="stable")
+    order = found.assign(rising=-found.percent).sort_values(
+        ["model", "rising", "ceiling", "token"], kind="stable"
+    )
     return found.loc[order.index].reset_index(drop=True)
 
 

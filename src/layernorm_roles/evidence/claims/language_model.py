@@ -333,18 +333,10 @@ def optional(sentence: str, keys: pd.DataFrame, variant: str, causal: bool = Fal
 
 
 def gaussian(keys: pd.DataFrame, fewer: int = 0) -> str:
-    """A sentence on as many Gaussian keys as each row of `keys` has; empty where no formula is accurate.
-
-    They have as many dimensions as the keys, less `fewer`.
-    """
+    """A sentence on as many Gaussian keys as each row of `keys` has, of as many dimensions less `fewer`."""
     dimensions = int(keys.dimensions.iloc[0]) - fewer
     counts = keys.n_keys.value_counts(normalize=True)
-    try:
-        percent = sum(
-            100 * share * expected_unselectable(int(n), dimensions) / n for n, share in counts.items()
-        )
-    except ValueError:
-        return ""
+    percent = sum(100 * share * expected_unselectable(int(n), dimensions) / n for n, share in counts.items())
     return f" Of as many Gaussian keys in {dimensions} dimensions {percent:.1f} % are expected to be unselectable."
 
 

@@ -120,9 +120,9 @@ def norm_lets_keys_win(model: str, tables: Tables) -> Outcome:
     anywhere = _below(pairs, 0, ANY, AS_USED).to_numpy().mean()
     reason = (
         f"No query that a head can make behind its norm gives half of its attention to {by_layer(used)} of the pairs "
-        f"of a key and a head, by layer; to {by_layer(without)} for keys made without the norm. A tenth is out of reach for "
-        f"{tenth[0]:.3g} % of the last layer's pairs with the norm and for {tenth[1]:.3g} % without. From queries that no "
-        f"norm confines, half is out of reach for {f'{anywhere:.2g} %' if anywhere else 'none'}."
+        f"of a key and a head, by layer; to {by_layer(without)} for keys made without the norm. A tenth is out of "
+        f"reach for {tenth[0]:.3g} % of the last layer's pairs with the norm and for {tenth[1]:.3g} % without. From "
+        f"queries that no norm confines, half is out of reach for {f'{anywhere:.2g} %' if anywhere else 'none'}."
     )
     return statement([part, direction(more)], measured, len(used), reason, more)
 
@@ -143,9 +143,9 @@ def ceilings_not_used(model: str, tables: Tables) -> Outcome:
     layers = idle.groupby(["context", "layer"]).mean().unstack("layer")
     tenth = 100 * (gets < rules.SHARES_OF_ATTENTION[1]).mean()
     reason = (
-        f"Of the pairs of a key and a head that some query behind the norm gives half of its attention, {measured:.3g} % do "
-        f"not get it from any query of their text; by layer {by_layer(layers)}. {tenth:.3g} % of all pairs never get a "
-        "tenth."
+        "Of the pairs of a key and a head that some query behind the norm gives half of its attention, "
+        f"{measured:.3g} % do not get it from any query of their text; by layer {by_layer(layers)}. {tenth:.3g} % of "
+        "all pairs never get a tenth."
     )
     control = Estimate.of(_below(pairs, 0, NORM, AS_USED).mean(axis=1))
     return statement([more_than_half(measured, EVERY_PAIR)], measured, len(seeds), reason, control)
@@ -172,7 +172,7 @@ def _law(law: pd.DataFrame, d: int) -> str:
         return ""
     share, n = f"{100 * rows.share.iloc[0]:g} %", rows.n.iloc[0]
     if pd.isna(n):
-        return f" Of Gaussian keys in {d} dimensions fewer than {share} are unselectable, however many."
+        return f" Of {law.n.max():,.0f} Gaussian keys in {d} dimensions fewer than {share} are unselectable."
     return f" Of Gaussian keys in {d} dimensions {share} are unselectable from {n:,.0f} keys on."
 
 

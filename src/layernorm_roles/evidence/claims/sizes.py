@@ -76,14 +76,15 @@ def keys(model: str, tables: Tables, texts: str) -> str:
 
 def pretrained(model: str, tables: Tables) -> str:
     """Documents, their keys, and the heads of a pretrained model; empty if the tables lack it."""
-    table = tables.get("pretrained_keys", tables.get("attention_ceilings", pd.DataFrame(columns=["model"])))
+    empty = pd.DataFrame(columns=["model", "head"])
+    table = tables.get("pretrained_keys", tables.get("attention_ceilings", empty))
     table = table[(table.model == model) & table["head"].notna()]
     if table.empty:
         return ""
     whole = table[table.dimensions == table.dimensions.max()]
     return (
-        f"{model}: {table.context.nunique()} documents of {_span(whole.n_keys)} tokens, {whole.layer.nunique()} layers of "
-        f"{whole['head'].nunique()} heads of {_span(whole.dimensions)} dimensions."
+        f"{model}: {table.context.nunique()} documents of {_span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
+        f"of {whole['head'].nunique()} heads of {_span(whole.dimensions)} dimensions."
     )
 
 

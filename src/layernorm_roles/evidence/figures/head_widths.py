@@ -40,10 +40,11 @@ def law(table: pd.DataFrame) -> Figure:
     beyond = table.groupby("d").n.count()
     if (beyond == 0).any():
         note["va"] = "top"
-        digit, power = f"{known.n.max():.0e}".split("e+")
+        power = int(np.log10(known.n.max()))
+        digit = int(known.n.max() / 10**power)
         first = beyond[beyond == 0].index.min()
-        words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${digit} \\cdot 10^{int(power)}$ keys"
-        axes.text(last + 0.5, known.n.max(), words, **note)
+        words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${digit} \\cdot 10^{power}$ keys"
+        axes.text(last + 0.5, known.n.max() / 4, words, **note)
     handles = [
         style.mark(f"{100 * share:g} % unselectable", color=colours[share], lw=1.5) for share in shares[::-1]
     ]

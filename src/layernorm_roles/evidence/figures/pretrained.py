@@ -33,6 +33,9 @@ WORDS = {
 }
 """The entries of LOOKS in the legend."""
 
+SHARES = (0.01, 0.1, 1)
+"""Shares of a query's attention at which the axis of a distribution has its ticks."""
+
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 """How THRESHOLDS are written in titles."""
 
@@ -91,7 +94,8 @@ def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
         axes.set_title(f"layer {layer}", loc="left")
         axes.axvline(0.5, color="0.8", lw=0.7, zorder=0)
         axes.set(xscale="log", xlim=(2e-3, 1.05))
-        style.ticks_at(axes, (0.01, 0.1, 0.5, 1))
+        style.ticks_at(axes, SHARES)
+        axes.set_xticklabels([f"{share:g}" for share in SHARES])
         _tails(axes)
     for axes in grid[-1]:
         axes.set_xlabel("share of a query's attention")

@@ -418,8 +418,8 @@ def _losses(name: str, function: str, caption: str, **options: Any) -> Figure:
 def _pretrained(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
     """How much attention the keys in the heads of a pretrained model can get, and its heads cut to fewer dimensions."""
     texts = (
-        f"Pretrained model {model}, {settings['contexts']} documents of {settings['context_length']} tokens; a key counts "
-        "once for every head."
+        f"Pretrained model {model}, {settings['contexts']} documents of {settings['context_length']} tokens; a key "
+        "counts once for every head."
     )
     ceilings = {
         "ceilings": (

@@ -7,23 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from layernorm_roles import files, store
-from layernorm_roles.evidence.claims.rules import MEANINGS
+from layernorm_roles.evidence.claims.relative import relative_effect
+from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Verdict
 from layernorm_roles.evidence.figures import registry as figures
-from layernorm_roles.evidence.page import sections, vectors
-from layernorm_roles.evidence.page.text import command, mathematics, script_json
+from layernorm_roles.evidence.page import sections, takeaways, vectors
+from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, Source, source_of
+from layernorm_roles.evidence.page.text import command, mathematics, script_json, slug
 from layernorm_roles.evidence.tables import registry as readable
 from layernorm_roles.evidence.tables.structure import Grid
-from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+from layernorm_roles.evidence.tables.typography import interval, number, typeset, with_unit
 from layernorm_roles.evidence.tables.verdicts import Judged, judged
 
 TITLE = "What LayerNorm does for attention"
 HERE = Path(__file__).parent
+VERDICT_FIGURES = ("claims_forest",)
+"""Figures that show verdicts; a page without verdicts leaves them out."""
 FOLDED = 12
 """Tables with more rows than this are folded until a reader opens them."""
 
@@ -60,6 +65,8 @@ def environment() -> Environment:
     loader = FileSystemLoader(HERE, encoding="utf-8")
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     found.filters["math"] = mathematics
+    found.filters["slug"] = slug
+    found.filters["address"] = quote
     found.globals["structure"] = found.get_template("parts.html.j2").module
     return found
 
@@ -76,48 +83,82 @@ class _Evidence:
             *(settings.get(part) for part in ("language_model", "random_keys", "pretrained")),
         )
         self.shown: set[str] = set()
+        self.too_small = sections.too_small(settings)
 
     def context(self) -> dict[str, Any]:
         """The variables of report.html.j2."""
         reproduction = self.reproduction
-        sources = {name: store.read_provenance(path) for name, path in sorted(reproduction.tables.items())}
-        views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in sources else None)
+        provenance = {name: store.read_provenance(path) for name, path in sorted(reproduction.tables.items())}
+        views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in provenance else None)
         return {
             "title": TITLE,
             "name": reproduction.name,
             "command": command("", reproduction.options),
-            "device": sections.common(sources, "device"),
-            "commit": sections.common(sources, "git_commit")[:10],
-            "css": Markup((HERE / "report.css").read_text(encoding="utf-8")),
-            "js": Markup((HERE / "report.js").read_text(encoding="utf-8")),
+            "device": sections.common(provenance, "device"),
+            "commit": sections.common(provenance, "git_commit"),
+            "repository": sections.repository(),
+            "paper": PAPER,
+            "released_code": RELEASED_CODE,
+            "css": self._beside("report.css"),
+            "controls_js": self._beside("controls.js"),
+            "view_js": self._beside("view.js"),
             "views": views,
             "vectors": script_json({**vectors.BOX, "views": views}),
+            "too_small": self.too_small,
+            "takeaways": list(self._takeaways()),
+            "overview": list(self._figures(takeaways.FIGURES)),
             "tally": self._tally(),
-            "overview": list(self._figures(sections.OVERVIEW)),
+            "sources": [source for source in SOURCES if source in self._sources()],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
+            "terms": sections.TERMS,
+            "units": sections.UNITS,
             "parts": [self._part(part) for part in sections.PARTS],
-            "provenance": sections.provenance(sources),
+            "provenance": sections.provenance(provenance),
             "durations": self._durations(),
-            "configs": [
-                {"name": name, "text": sections.pretty(source.get("config", ""))}
-                for name, source in sources.items()
-            ],
+            "configs": sections.configurations(provenance),
         }
+
+    def _beside(self, name: str) -> Markup:
+        """The text of a file beside this one, which is markup."""
+        return Markup((HERE / name).read_text(encoding="utf-8"))
 
     def _frame(self, name: str) -> pd.DataFrame:
         return store.read(self.reproduction.tables[name], name)
 
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(found.row.verdict for found in self.claims.values())
-        return [(str(verdict), counts[verdict]) for verdict in MEANINGS if counts[verdict]]
+        return [] if self.too_small else [(str(word), counts[word]) for word in MEANINGS if counts[word]]
+
+    def _sources(self) -> list[Source]:
+        return [source_of(found.claim.source) for found in self.claims.values()]
+
+    def _takeaways(self) -> Iterator[dict[str, Any]]:
+        """What the page begins with; nothing if the reproduction is too small for verdicts."""
+        for takeaway in takeaways.TAKEAWAYS:
+            if takeaway.claim in self.claims and not self.too_small:
+                found = self.claims[takeaway.claim]
+                text = takeaways.sentence(takeaway, found.measured, found.control)
+                yield {
+                    "claim": takeaway.claim,
+                    "question": takeaway.question,
+                    "answer": takeaways.ANSWERS[Verdict(found.row.verdict)],
+                    "sentence": text or typeset(found.row.reason),
+                    "verdict": found.row.verdict,
+                    "also_passed_by": _text(found.row.also_passed_by),
+                }
 
     def _part(self, part: sections.Part) -> dict[str, Any]:
-        claims = [self._claim(found) for found in self.claims.values() if found.claim.part == part.name]
+        groups = sections.groups(found.claim for found in self.claims.values() if found.claim.part == part.name)
+        # Claims that repeat another one are folded, so a figure of both stands with the other one.
+        firsts = [self._claim(group.first) for group in groups]
         return {
             "name": part.name,
             "title": part.title,
             "introduction": part.introduction,
-            "claims": claims,
+            "groups": [
+                {"first": first, "again": [self._claim(claim) for claim in group.again]}
+                for first, group in zip(firsts, groups, strict=True)
+            ],
             "tables": list(self._tables(part.tables)),
             "figures": list(self._figures(self._left_over(part))),
         }
@@ -131,22 +172,28 @@ class _Evidence:
             if figure.category in part.categories and name not in used
         ]
 
-    def _claim(self, found: Judged) -> dict[str, Any]:
-        claim, row = found
+    def _claim(self, claim: Claim) -> dict[str, Any]:
+        found = self.claims[claim.name]
+        row, effect = found.row, relative_effect(found.row, claim.unit)
         texts = ("statement", "source", "statistic", "setting", "control", "reason")
-        kind = "matrices" if claim.target == "random_keys" else "seeds"
+        kind = "matrices" if claim.target == "random_keys" else "runs"
         return {
             "name": claim.name,
-            "verdict": row.verdict,
+            "words": claim.name.replace("_", " "),
+            "again": typeset(claim.source.rpartition("; ")[2]),
+            "verdict": "" if self.too_small else row.verdict,
             **{key: typeset(row[key]) for key in texts},
-            "paper_value": "" if pd.isna(row.paper_value) else typeset(row.paper_value),
-            "measured": with_unit(row.measured, claim.unit),
+            "from": source_of(claim.source),
+            "paper_value": _text(row.paper_value),
+            "measured": number(row.measured),
             "interval": interval(row.ci_low, row.ci_high),
-            "control_measured": with_unit(row.control_measured, claim.unit),
+            "control_measured": number(row.control_measured),
             "control_interval": interval(row.control_low, row.control_high),
             "control_name": typeset(row.control.partition(";")[0]),
+            "unit": typeset(claim.unit),
             "size": found.size,
-            "also_passed_by": "" if pd.isna(row.also_passed_by) else typeset(row.also_passed_by),
+            "effect": "" if effect is None else str(effect.mean).replace("inf", "Infinity"),
+            "also_passed_by": _text(row.also_passed_by),
             "n_seeds": int(row.n_seeds),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": typeset(claim.rule),
@@ -158,11 +205,10 @@ class _Evidence:
 
     def _figures(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
-            if name in self.reproduction.figures:
+            if name in self.reproduction.figures and not (self.too_small and name in VERDICT_FIGURES):
                 first = name not in self.shown
                 self.shown.add(name)
-                caption = self.figures[name].caption
-                yield picture(name, caption, self.reproduction.figures[name]) if first else {"name": name}
+                yield picture(self.figures[name], self.reproduction.figures[name]) if first else {"name": name}
 
     def _tables(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
@@ -173,7 +219,13 @@ class _Evidence:
                 self.shown.add(name)
                 parts = readable.make(table, {name: self._frame(name) for name in table.inputs}).parts
                 rows = sum(len(part.rows) for part in parts if isinstance(part, Grid))
-                yield {"name": name, "title": table.title, "parts": parts, "folded": rows > FOLDED}
+                yield {
+                    "name": name,
+                    "title": table.title,
+                    "parts": parts,
+                    "folded": rows > FOLDED,
+                    "files": [f"tables/{name}.csv", *(f"parquet/{source}.parquet" for source in table.inputs)],
+                }
 
     def _durations(self) -> list[Any]:
         if self.reproduction.durations is None:
@@ -182,17 +234,22 @@ class _Evidence:
         return readable.make(readable.DURATIONS, {"durations": frame}).parts
 
 
-def picture(name: str, caption: str, png: Path) -> dict[str, Any]:
-    """A figure as the page holds it: its data, and its size in pixels of the screen."""
+def picture(figure: figures.Figure, png: Path) -> dict[str, Any]:
+    """A figure as the page holds it: its data, its size in pixels of the screen, and the files beside the page."""
     raw = files.read_bytes(png)
     width, height = struct.unpack(">II", raw[16:24])
     # Figures are drawn for paper at 220 pixels an inch; a screen has 96, and shows them a little larger.
     scale = 96 / 220 * 1.2
     return {
-        "name": name,
+        "name": figure.name,
         "data": f"data:image/png;base64,{base64.b64encode(raw).decode()}",
-        "caption": typeset(caption),
+        "caption": typeset(figure.caption),
         "width": round(width * scale),
         "height": round(height * scale),
         "wide": width * scale > 500,
+        "files": [f"figures/{figure.name}.pdf", *(f"parquet/{name}.parquet" for name in figure.tables)],
     }
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else typeset(value)

@@ -1,14 +1,37 @@
 """The parts of the page, and where its numbers come from."""
 
+import importlib.metadata
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from layernorm_roles.evidence.claims.rules import ACCURACY_STEP, Claim
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.tables.structure import Column, Grid
 
-OVERVIEW = ("claims_forest",)
-"""The figures that stand below the table of verdicts."""
+UNITS = {
+    "×": ("times", "A ratio: 1× is no difference. Ratios are compared by their logarithms."),
+    "%": ("per-cent", "Per cent; the text beside the number says of what."),
+    "points": ("points", "Percentage points: from 90 % to 92 % it is 2 points."),
+    "nats": ("nats", "Loss per token in natural logarithms: 0.69 nats less is twice the probability, 0.05 nats 5 % more."),
+    "°": ("degrees", "Degrees between two lines: 0° is parallel, 90° orthogonal."),
+    "√n": ("root-n", "Radii in units of √n, the square root of the dimension."),
+    "decades": ("decades", "Powers of ten: −2 decades is a hundredth."),
+    "decades a layer": ("decades-a-layer", "Powers of ten from one layer to the next: 0.3 decades is twice as much."),
+}
+"""What the units mean, each with the name of its place on the page."""
+
+TERMS = {
+    "interval": ("95\u00a0% interval", "Student’s interval of the mean over runs: where the numbers of runs like these lie."),
+    "reported": ("Reported", "The number that the source gives, as written there."),
+    "control": ("Control", "The comparison that isolates the claimed cause: all else equal, or as near as can be."),
+    "effect": ("Effect over the reported one", "0 % is no effect, 100 % as large as the source reports."),
+    "runs": ("Runs", "Independent trainings or draws, each with a seed of its own."),
+}
+"""What the headings of the table of verdicts mean, each under the name of its place on the page."""
+
+LEAST_RUNS = 3
+"""With fewer runs of each variant an interval says nothing: that of two runs is 12.7 standard errors long on each side."""
 
 
 class Part(NamedTuple):
@@ -38,7 +61,7 @@ PARTS = (
         "Scaling",
         "A key is unselectable if no query gives it the highest score: it lies in the convex hull of the others. "
         "Every such verdict carries a certificate. Random keys first, then language models trained with and without "
-        "the scaling, each beside its untrained self, then a pretrained model, and how much attention its keys can get.",
+        "the scaling, each beside its untrained self, then a pretrained model and how much attention its keys can get.",
         (figures.RANDOM_KEYS, figures.LANGUAGE_MODELS, figures.PRETRAINED),
     ),
     Part(
@@ -54,6 +77,67 @@ Sources = Mapping[str, Mapping[str, str]]
 """Provenance of the Parquet files, by the name of their table."""
 
 
+def too_small(settings: Mapping[str, Any]) -> list[str]:
+    """Sentences that say which sizes of a reproduction are too small for verdicts; empty if none is.
+
+    `settings` are those of the whole reproduction, with the keys of config.yaml. The majority task decides, where it is
+    trained: its longest training must reach the step at which the paper's accuracies are compared, and some variant
+    must have enough runs for an interval.
+    """
+    trained = [
+        experiment for experiment in settings.get("majority", {}).values() if any(experiment["seeds"].values())
+    ]
+    if not trained:
+        return []
+    steps = max(experiment["steps"] for experiment in trained)
+    runs = max(number or 0 for experiment in trained for number in experiment["seeds"].values())
+    found = []
+    if steps < ACCURACY_STEP:
+        found.append(
+            f"The longest training of the majority task has {steps:,} steps; the paper’s accuracies are compared at step "
+            f"{ACCURACY_STEP:,}."
+        )
+    if runs < LEAST_RUNS:
+        found.append(f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_RUNS}.")
+    return found
+
+
+def repository() -> str:
+    """The address of this repository as the package's metadata give it; empty if they give none."""
+    addresses = importlib.metadata.metadata("layernorm-roles").get_all("Project-URL") or []
+    named = dict(entry.split(", ", 1) for entry in addresses)
+    return named.get("Repository", "").rstrip("/")
+
+
+class Group(NamedTuple):
+    """A claim, and the claims that repeat it in other settings."""
+
+    first: Claim
+    again: list[Claim]
+
+
+def groups(claims: Iterable[Claim]) -> list[Group]:
+    """The claims in groups, in the order in which the first of each comes.
+
+    A claim repeats another one if its name goes on after that one's and its source after that one's and a semicolon:
+    faster_d3 with the source "...; in three dimensions" repeats faster.
+    """
+    found: list[Group] = []
+    for claim in claims:
+        for group in found:
+            if repeats(claim, group.first):
+                group.again.append(claim)
+                break
+        else:
+            found.append(Group(claim, []))
+    return found
+
+
+def repeats(claim: Claim, first: Claim) -> bool:
+    """Whether a claim repeats another one in another setting; the rule is that of `groups`."""
+    return claim.name.startswith(f"{first.name}_") and claim.source.startswith(f"{first.source}; ")
+
+
 def common(sources: Sources, key: str) -> str:
     """The different values of `key` in the provenance of all files, joined by commas."""
     return ", ".join(sorted({source[key] for source in sources.values() if source.get(key)}))
@@ -65,6 +149,14 @@ def pretty(config: str) -> str:
         return json.dumps(json.loads(config), indent=2, ensure_ascii=False)
     except ValueError:
         return config
+
+
+def configurations(sources: Sources) -> list[dict[str, str]]:
+    """The different configurations that the files carry, each with the names of its tables, joined by commas."""
+    names: dict[str, list[str]] = {}
+    for name, source in sources.items():
+        names.setdefault(source.get("config", ""), []).append(name)
+    return [{"name": ", ".join(tables), "text": pretty(config)} for config, tables in names.items()]
 
 
 def provenance(sources: Sources) -> Grid:

@@ -25,3 +25,12 @@ def script_json(value: Any) -> Markup:
     """The value as JSON that may stand inside a script element, whatever names it holds."""
     text = json.dumps(value, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def slug(words: str) -> str:
+    """The words as a name for classes and places of the page.
+
+    >>> slug("does not hold")
+    'does-not-hold'
+    """
+    return words.replace(" ", "-")

@@ -43,31 +43,42 @@ def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
                     "label": title,
                     "colour": colours[variant],
                     "text": describe(title, geometry_of_runs(runs)),
-                    "runs": _runs(runs),
+                    "runs": _runs(title, runs),
                 }
             )
     return found
 
 
-def _runs(vectors: pd.DataFrame) -> list[dict[str, Any]]:
+def _runs(title: str, vectors: pd.DataFrame) -> list[dict[str, Any]]:
     return [
-        {"seed": int(seed), **{KINDS[kind]: _rounded(part) for kind, part in run.groupby("kind")}}
+        {
+            "seed": int(seed),
+            "text": describe(title, geometry_of_runs(run), int(seed)),
+            **{KINDS[kind]: _rounded(part) for kind, part in run.groupby("kind")},
+        }
         for seed, run in vectors.groupby("seed")
     ]
 
 
-def describe(title: str, geometry: pd.DataFrame) -> str:
-    """One sentence on how flat the keys lie and where the queries point, from the result of `geometry_of_runs`."""
+def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str:
+    """One sentence on how flat the keys lie and where the queries point, from the result of `geometry_of_runs`.
+
+    It is about all runs together, or about one if `seed` says which.
+    """
     flat = (
         "all keys lie on one plane through the origin"
         if geometry.flatness.max() <= FLAT
         else f"the keys do not lie on a plane (smallest singular value {geometry.flatness.mean():.2f} of the largest)"
     )
     angle = geometry.angle
+    random = f"a random direction: {random_angle(3):.0f}°"
+    if seed is None:
+        runs = f"{len(geometry)} runs"
+        words = f"on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; {random})"
+    else:
+        runs, words = f"seed {seed}", f"({random})"
     return (
-        f"{title}, {len(geometry)} runs: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ "
-        f"best plane on average ({angle.min():.0f}° to {angle.max():.0f}° over runs; a random direction: "
-        f"{random_angle(3):.0f}°)."
+        f"{title}, {runs}: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ best plane {words}."
     )
 
 

@@ -24,7 +24,7 @@ FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 """How thresholds are written."""
 
 FEWEST, SHOWN = 3, 10
-"""Of the tokens that occur in at least FEWEST contexts (all, if there are fewer), the first and the last SHOWN are listed."""
+"""Of the tokens that occur in at least FEWEST contexts (or in all), the first and the last SHOWN are listed."""
 
 
 def ceilings(table: pd.DataFrame) -> Readable:
@@ -35,19 +35,21 @@ def ceilings(table: pd.DataFrame) -> Readable:
         here, sizes = shares[shares.model == model], table[table.model == model]
         parts.append(
             f"{model}: {here.contexts.max()} contexts of {_span(sizes.n_keys)} keys, heads of "
-            f"{_span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a tenth "
-            "or a hundredth of a query's attention, from whichever query of a set gives them most."
+            f"{_span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
+            "tenth or a hundredth of a query's attention, from whichever query of a set gives them most."
         )
         parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", _per_cent))
         parts.append(
-            "The lowest and the highest of these ceilings: the share of a query's attention that 1 %, a half and 99 % of "
-            "the pairs do not exceed."
+            "The lowest and the highest: the share of a query's attention that 1 %, a half and 99 % of the pairs do "
+            "not exceed."
         )
-        tails = quantiles[(quantiles.model == model) & quantiles["quantile"].isin([0.01, 0.5, 0.99])]
+        tails = quantiles[quantiles.model == model]
+        if (tails.queries == NORM).any():
+            tails = tails[tails.queries != ANY]
         names = {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}
         parts.append(_by_layer(tails, "quantile", names, "pairs", _attention))
     note = (
-        "Bounds of the ceilings are certified, and those of a pair that could stand on either side of a threshold do not "
+        "Bounds of the ceilings are certified, and a pair that could stand on either side of a threshold does not "
         "count as below it. Behind the norm: all queries that a head can make of what its norm lets through, on any "
         "text. Without the norm: keys made from the residual stream before it, brought to an equal mean square by one "
         "factor. 95 % intervals are over contexts."
@@ -63,7 +65,7 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         Column("token"): lambda row: token_text(row.token),
         Column("occurrences", right=True): lambda row: f"{row.occurrences:,}",
         Column("contexts", right=True): lambda row: str(row.contexts),
-        Column("less than ½ (%)", right=True): lambda row: _interval(row, "percent", _percent, 100),
+        Column("less than ½ (%)", right=True): lambda row: _interval(row, "percent", _percent, 100.0),
         Column("median ceiling", right=True): lambda row: f"{row.ceiling:.3f}",
         Column("most received", right=True): lambda row: f"{row.received:.3f}",
     }
@@ -71,8 +73,8 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         often = here[here.contexts >= min(FEWEST, here.contexts.max())]
         least, most = often.head(SHOWN), often.iloc[SHOWN:].tail(SHOWN)
         parts += [
-            f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any query "
-            "behind the norm: the tokens whose keys can get least.",
+            f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any "
+            "query behind the norm: the tokens whose keys can get least.",
             grid(least.itertuples(), columns),
         ]
         if len(most):
@@ -102,9 +104,10 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
             Grid((Column("dimensions", right=True), *heads, Column("Gaussian keys", right=True)), rows),
         ]
     note = (
-        "Per cent of the keys of the heads that no query selects, if the keys of each head are cut to the first principal "
-        "components that they have in their context; in the last row they are whole. Means over contexts and heads, "
-        "with the 95 % interval over contexts. Gaussian: expected of as many Gaussian keys in as many dimensions."
+        "Per cent of the keys of the heads that no query selects, if the keys of each head are cut to the first "
+        "principal components that they have in their context; in the last row they are whole. Means over contexts and "
+        "heads, with the 95 % interval over contexts. Gaussian: what is expected of as many Gaussian keys in as many "
+        "dimensions."
     )
     return Readable(frame, [*(parts or [NO_MODEL]), note])
 
@@ -126,17 +129,17 @@ def _by_layer(frame: pd.DataFrame, column: str, names: dict, heading: str, cell)
 
 
 def _per_cent(row) -> str:
-    return _interval(row, "percent", _percent, 100)
+    return _interval(row, "percent", _percent, 100.0)
 
 
 def _attention(row) -> str:
-    return _interval(row, "ceiling", lambda value: typeset(f"{value:.3g}"), 1)
+    return _interval(row, "ceiling", lambda value: typeset(f"{value:.3g}"), 1.0)
 
 
 def _interval(row, name: str, write, most: float) -> str:
     """A mean with its interval over contexts, within the values that are possible; the mean alone, if that is all."""
     mean, low, high = getattr(row, name), max(row.low, 0.0), min(row.high, most)
-    if pd.isna(row.low) or low == high == mean:
+    if pd.isna(row.low) or write(low) == write(mean) == write(high):
         return write(mean)
     return f"{write(mean)} [{write(low)}, {write(high)}]"
 

@@ -48,7 +48,12 @@ TABLES = {
         Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
         Table("gaussian_law", "random_keys", ("gaussian_law",), "The law of widths"),
         Table("ceilings", "pretrained", _CEILINGS, "How much attention a key can get"),
-        Table("ceilings_by_token", "pretrained", _CEILINGS, "Tokens whose keys can get little attention, and much"),
+        Table(
+            "ceilings_by_token",
+            "pretrained",
+            _CEILINGS,
+            "Tokens whose keys can get little attention, and much",
+        ),
         Table("cut_heads", "pretrained", ("pretrained_keys",), "Heads cut to fewer dimensions"),
         Table("claims", "verdicts", ("claims",), "Every claim"),
         Table("worked_numbers", "statements", ("worked_numbers",), "The worked numbers, recomputed"),
@@ -59,7 +64,9 @@ TABLES = {
 
 def made_from(parquet_tables: Collection[str]) -> dict[str, Table]:
     """The readable tables that can be made from Parquet tables, given by name, and from claims, which every run has."""
-    return {name: table for name, table in TABLES.items() if {*parquet_tables, "claims"}.issuperset(table.inputs)}
+    return {
+        name: table for name, table in TABLES.items() if {*parquet_tables, "claims"}.issuperset(table.inputs)
+    }
 
 
 def files(table: Table) -> list[str]:

@@ -174,10 +174,16 @@ function zoom(factor) {
 
 function chooseVariant(index) {
   const variant = views[index], kept = variant.runs.some((run) => String(run.seed) === state.run);
-  document.getElementById("description").textContent = variant.text;
   runs.replaceChildren(new Option("all runs", "all"), ...variant.runs.map((run) => new Option("seed " + run.seed, run.seed)));
   runs.value = kept ? state.run : "all";
-  change({ variant: index, run: runs.value });
+  change({ variant: index });
+  chooseRun(runs.value);
+}
+
+function chooseRun(run) {
+  const variant = views[state.variant], one = variant.runs.find(({ seed }) => String(seed) === run);
+  document.getElementById("description").textContent = (one ?? variant).text;
+  change({ run });
 }
 
 function listenToPointer() {
@@ -209,7 +215,7 @@ function listenToKeys() {
 function listenToControls() {
   view.querySelectorAll("input[name=variant]").forEach((input, index) =>
     input.addEventListener("change", () => chooseVariant(index)));
-  runs.addEventListener("change", () => change({ run: runs.value }));
+  runs.addEventListener("change", () => chooseRun(runs.value));
   view.querySelectorAll("button[data-view]").forEach((button) =>
     button.addEventListener("click", () => change(VIEWS[button.dataset.view])));
 }

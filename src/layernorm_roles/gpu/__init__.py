@@ -1,0 +1,5 @@
+"""GPUs: whether one can be used here, what training on it needs, and what is done where something is missing.
+
+Training code gets a `Device` (device.py) and asks it nothing about GPUs. This is the one place where device, precision,
+determinism, recorded steps and fallbacks are decided. What has run where stands in the README.
+"""

@@ -1,0 +1,67 @@
+"""Whether a GPU computes what the CPU computes: loss and gradients of one batch on both, before training."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+TOLERANCE = 1e-4
+"""Largest relative difference between the numbers of two devices."""
+SMALLEST_SHARE = 1e-2
+"""A parameter's gradient below this share of the whole gradient is compared with that share of it.
+
+Rounding, of about 1e-7 of what is added up, would otherwise count much in a gradient that is close to zero."""
+
+
+class Derivatives(NamedTuple):
+    """The loss of a model on one batch and what autograd makes of it, on the CPU."""
+
+    loss: float
+    gradients: dict[str, Tensor]
+    """The gradient of every parameter that has one, in float64, by the parameter's name."""
+
+
+def derivatives(model: nn.Module, batch: tuple[Tensor, ...]) -> Derivatives:
+    """Loss and gradients of `model` on `batch`, without dropout; the model is left as it was."""
+    was_training = model.training
+    model.eval()
+    loss = model.loss(*batch)
+    loss.backward()
+    gradients = {
+        name: parameter.grad.detach().cpu().double().clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    model.zero_grad(set_to_none=True)
+    model.train(was_training)
+    return Derivatives(loss.item(), gradients)
+
+
+def difference(one: Derivatives, other: Derivatives) -> str | None:
+    """None if loss and gradients agree within TOLERANCE; else the first number that does not, on both devices.
+
+    `one` is of the CPU, `other` of the GPU.
+    """
+    if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
+        return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"
+    whole = _length(one.gradients)
+    for name in sorted({*one.gradients, *other.gradients}):
+        first, second = (numbers.gradients.get(name) for numbers in (one, other))
+        if first is None or second is None:
+            return f"{name} has a gradient on one of the two devices only"
+        apart = (first - second).norm().item()
+        if not apart <= TOLERANCE * max(first.norm().item(), SMALLEST_SHARE * whole):
+            return (
+                f"the gradient of {name} has length {first.norm().item():.8g} on the CPU and "
+                f"{second.norm().item():.8g} on the GPU, and their difference {apart:.3g}"
+            )
+    return None
+
+
+def _length(gradients: dict[str, Tensor]) -> float:
+    return sum(gradient.square().sum().item() for gradient in gradients.values()) ** 0.5
+
+
+def batch_on(batch: tuple[Any, ...], device: str) -> tuple[Tensor, ...]:
+    """The arrays of a batch as tensors of a device."""
+    return tuple(torch.from_numpy(array).to(device) for array in batch)

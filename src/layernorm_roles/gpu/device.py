@@ -1,0 +1,151 @@
+"""The device of a training job: a CPU or a GPU, with one interface, so that training code need not know which.
+
+    device = open_device("cuda")                  # refused with a reason if the GPU cannot be used
+    device.compare(model, batch, "gpt seed 3")    # refused if the GPU computes other numbers than the CPU
+    model.to(device.name)
+    step = device.recorded(step)                  # on a GPU one CUDA graph
+
+torch is imported where it is needed: it takes a second.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from layernorm_roles.gpu import cards, driver, fallbacks
+
+log = logging.getLogger("layernorm_roles")
+
+
+class Device:
+    """A CPU. It has one thread a job, which makes it deterministic."""
+
+    name = "cpu"
+    """What torch calls the device."""
+
+    @property
+    def description(self) -> str:
+        """What a run's metadata say of the device; the whole of it is known when the run has ended."""
+        return self.name
+
+    def prepare(self) -> None:
+        """Make torch deterministic and exact; to be called before torch computes anything."""
+
+    def compare(self, model: Any, batch: tuple[Any, ...], title: str) -> None:
+        """Compare loss and gradients of a batch, given as arrays, with the CPU's; the model lies on the CPU."""
+
+    def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
+        """`step` in the form in which the device takes it fastest."""
+        return step
+
+    def optimiser_options(self, learning_rate: float) -> dict[str, Any]:
+        """What an optimiser of torch.optim has to be given: the learning rate, which may change, and more."""
+        return {"lr": learning_rate, "fused": True}
+
+    @contextmanager
+    def memory_advice(self, advice: str) -> Iterator[None]:
+        """Within the block, memory that is used up is a ValueError that gives `advice`."""
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            if not _used_up(error):
+                raise
+            raise ValueError(
+                f"the memory of the {'GPU' if self.name == 'cuda' else 'machine'} is used up; {advice}\n"
+                f"({str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__})"
+            ) from error
+
+
+class GPU(Device):
+    """One GPU of this machine: deterministic, in float32 without TF32, with recorded steps."""
+
+    name = "cuda"
+
+    def __init__(self, on_difference: str = "stop"):
+        self.on_difference = on_difference
+        self.card: driver.Card | None = None
+
+    @property
+    def description(self) -> str:
+        """The card, and how the run was computed on it."""
+        ways = "; ".join(f"{what}: {how}" for what, how in sorted(fallbacks.taken().items()))
+        return f"cuda ({self.card.name if self.card else 'no card'}{'; ' + ways if ways else ''})"
+
+    def prepare(self) -> None:
+        """Take a card, set torch, and run a kernel.
+
+        Raises NoGPU, which says what is the matter, if there is no card or it runs no kernel.
+        """
+        self.card = cards.take(driver.usable_cards())
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
+        import torch
+
+        torch.use_deterministic_algorithms(True)
+        # Nothing is read before it is written, so to fill new memory would only cost kernels.
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        torch.set_float32_matmul_precision("highest")
+        try:
+            torch.cuda.set_device(self.card.index)
+            (torch.zeros(1, device=self.name) + 1).item()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise driver.NoGPU(
+                f"{self.card.name} (compute capability {'.'.join(map(str, self.card.capability))}) runs no kernel of "
+                f"torch {torch.__version__}: {str(error).strip().splitlines()[0]}"
+            ) from error
+        log.info("GPU %d, %s", self.card.index, self.card.name)
+
+    def compare(self, model: Any, batch: tuple[Any, ...], title: str) -> None:
+        """Raise ValueError if the GPU's numbers differ, or warn where the configuration has `device_check: warn`."""
+        from layernorm_roles.gpu import agreement
+
+        here = agreement.derivatives(model, agreement.batch_on(batch, "cpu"))
+        model.to(self.name)
+        there = agreement.derivatives(model, agreement.batch_on(batch, self.name))
+        what, tolerance = "one batch compared with the CPU", f"{agreement.TOLERANCE:g}"
+        found = agreement.difference(here, there)
+        if found is None:
+            log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
+            fallbacks.note(what, f"loss and gradients within {tolerance}")
+            return
+        line = f"{title}: the GPU computes other numbers than the CPU: {found}; expected a difference of {tolerance}"
+        if self.on_difference == "stop":
+            raise ValueError(f"{line} at most. To train all the same: --config device_check=warn")
+        log.warning(line)
+        print(f"warning: {line} at most", file=sys.stderr, flush=True)
+        fallbacks.note(what, f"more than {tolerance} apart, trained all the same")
+
+    def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
+        """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""
+        from layernorm_roles.gpu.recording import Recorded
+
+        return Recorded(step)
+
+    def optimiser_options(self, learning_rate: float) -> dict[str, Any]:
+        """The learning rate lies in the GPU's memory, where a CUDA graph reads it."""
+        import torch
+
+        return {"lr": torch.tensor(learning_rate, device=self.name), "fused": True, "capturable": True}
+
+
+def open_device(name: str, on_difference: str = "stop") -> Device:
+    """The device called `name`, cpu or cuda, ready for a training job.
+
+    `on_difference` is the key device_check of config.yaml. Raises NoGPU if there is no GPU that can be used.
+    """
+    device = GPU(on_difference) if name == "cuda" else Device()
+    device.prepare()
+    return device
+
+
+def _used_up(error: Exception) -> bool:
+    import torch
+
+    words = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        word in str(error) for word in words
+    )

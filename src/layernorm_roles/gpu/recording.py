@@ -1,0 +1,57 @@
+"""Training steps recorded as CUDA graphs: a small model spends most of its time starting kernels one by one."""
+
+from collections.abc import Callable
+
+from layernorm_roles.gpu import fallbacks
+
+STEPS, GRAPH, EAGER = "a training step", "as one CUDA graph", "kernel by kernel"
+
+
+class Recorded:
+    """A training step that is recorded after `plain_calls` ordinary calls and then replayed.
+
+    The ordinary calls run on a separate CUDA stream, so that libraries set up what cannot be recorded. The step must
+    find its input at one address in every call, and must never wait for a number from the GPU. A step that cannot be
+    recorded is taken kernel by kernel, with a warning.
+    """
+
+    def __init__(self, step: Callable[[], None], plain_calls: int = 3):
+        import torch
+
+        self.step, self.plain_calls = step, plain_calls
+        self.cuda, self.stream, self.graph, self.eager = torch.cuda, torch.cuda.Stream(), None, False
+        self.out_of_memory = torch.OutOfMemoryError
+
+    def __call__(self) -> None:
+        """Take one training step."""
+        if self.plain_calls:
+            self.plain_calls -= 1
+            self.stream.wait_stream(self.cuda.current_stream())
+            with self.cuda.stream(self.stream):
+                self.step()
+            self.cuda.current_stream().wait_stream(self.stream)
+            return
+        if self.graph is None and not self.eager:
+            self._record()
+        if self.eager:
+            self.step()
+        else:
+            self.graph.replay()
+
+    def _record(self) -> None:
+        generator = self.cuda.default_generators[self.cuda.current_device()]
+        # A recording that fails leaves the generator as if it went on, and no number could be drawn.
+        spare = generator.clone_state()
+        graph = self.cuda.CUDAGraph()
+        try:
+            with self.cuda.graph(graph):
+                self.step()
+        except self.out_of_memory:
+            raise
+        except RuntimeError as error:
+            generator.graphsafe_set_state(spare)
+            self.eager = True
+            fallbacks.give_up(STEPS, GRAPH, error, EAGER)
+        else:
+            self.graph = graph
+            fallbacks.note(STEPS, GRAPH)

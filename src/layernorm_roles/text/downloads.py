@@ -1,0 +1,100 @@
+"""Datasets of the Hugging Face hub as files: downloaded once, by a job that has a network, for all others to read.
+
+A file holds what a source of the configuration asks for and nothing else: its documents in the column that the source
+names, or its sentences with their classes.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from layernorm_roles import files
+from layernorm_roles.settings.text import Source
+
+_TOGETHER = 1000
+"""Rows that are written in one piece."""
+
+
+def download(source: Source, path: str | Path) -> int:
+    """Write what `source`, of kind hub, asks for to the Parquet file `path`; return the number of its rows.
+
+    The dataset may be a local folder with the layout of the hub. Raises ValueError if it cannot be read or has
+    no such rows.
+    """
+    rows = islice(_wanted(_rows_of_hub(source), source), source.limit)
+    fields = [(source.column, pa.large_string())]
+    if source.label_column:
+        fields.append((source.label_column, pa.int64()))
+    schema, written = pa.schema(fields), 0
+    with files.atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        while some := list(islice(rows, _TOGETHER)):
+            writer.write_table(pa.Table.from_pylist(some, schema))
+            written += len(some)
+        if not written:
+            raise ValueError(
+                f"dataset {source.dataset!r} ({source.config}, split {source.split}) has no texts"
+            )
+    return written
+
+
+def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
+    """The rows of what was downloaded for `source` to `folder`, in the order of the dataset.
+
+    Raises ValueError if it was not downloaded or the file is damaged.
+    """
+    if folder is None:
+        raise ValueError(
+            f"dataset {source.dataset!r} of the hub was not downloaded: no folder is given for it"
+        )
+    path = Path(folder) / source.file_name
+    files.verify(path)
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=_TOGETHER):
+        yield from batch.to_pylist()
+
+
+def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
+    """The texts of rows, where the source has `joined_by` those of neighbouring rows with one value as one text.
+
+    A text that a row repeats within such a group is taken once: SQuAD has a row for every question about a paragraph.
+    """
+    if source.joined_by is None:
+        yield from (row[source.column] for row in rows)
+        return
+    for _, group in groupby(rows, key=lambda row: row[source.joined_by]):
+        yield "\n".join(dict.fromkeys(text for row in group if (text := row[source.column])))
+
+
+def _wanted(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[dict[str, Any]]:
+    """The rows of the file that is made from the dataset's `rows`."""
+    if source.label_column:
+        columns = (source.column, source.label_column)
+        yield from ({column: row[column] for column in columns} for row in rows)
+    else:
+        texts = joined(rows, source)
+        yield from ({source.column: text} for text in texts if text and text.strip())
+
+
+def _rows_of_hub(source: Source) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset, read shard after shard: `limit` documents do not download twenty gigabytes."""
+    name = source.dataset
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise ValueError("sources of kind hub need: pip install 'layernorm-roles[paper]'") from None
+    try:
+        rows = load_dataset(name, source.config, split=source.split, streaming=True)
+        needed = (source.column, source.label_column, source.joined_by)
+        missing = {column for column in needed if column} - set(rows.column_names)
+    except Exception as error:
+        raise ValueError(
+            f"dataset {name!r} ({source.config}, split {source.split}) cannot be loaded: {error}\n"
+            "Without a connection to huggingface.co: download it elsewhere, keep its folder layout, and give the "
+            "folder as `dataset`; or use `kind: parquet` or `kind: wikipedia_sample`, which needs no network."
+        ) from error
+    if missing:
+        raise ValueError(f"dataset {name!r} has no column {sorted(missing)}; it has {rows.column_names}")
+    return iter(rows)

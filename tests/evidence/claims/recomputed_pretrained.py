@@ -1,0 +1,49 @@
+"""The measured numbers of the claims about pretrained models, computed again with other, plain code.
+
+Nothing here comes from layernorm_roles: a mistake there must not be repeated by import.
+"""
+
+from collections import defaultdict
+from statistics import mean
+
+MODEL = "minilm"
+
+
+def unselectable_in_heads(tables):
+    counts = defaultdict(list)
+    for row in tables["pretrained_keys"].itertuples():
+        if (row.model, row.site, row.causal) == (MODEL, "head", False):
+            counts[row.context, row.layer].append(row.n_unselectable / row.n_keys)
+    return 100 * mean(map(mean, counts.values()))
+
+
+def rows_of(tables, queries, normalised):
+    table = tables["attention_ceilings"]
+    table = table[
+        table["model"].eq(MODEL) & table["queries"].eq(queries) & table["normalised"].eq(normalised)
+    ]
+    columns = ("context", "layer", "head", "position", "lower", "upper", "received_max")
+    return zip(*(table[column].tolist() for column in columns), strict=True)
+
+
+def half_out_of_reach(tables):
+    hits = defaultdict(list)
+    for context, layer, _, _, _, upper, _ in rows_of(tables, "norm", "as used"):
+        hits[context, layer].append(upper < 0.5)
+    return 100 * mean(mean(map(float, part)) for part in hits.values())
+
+
+def half_not_received(tables):
+    idle = defaultdict(list)
+    for context, *_, lower, _, received in rows_of(tables, "norm", "as used"):
+        if lower >= 0.5:
+            idle[context].append(float(received < 0.5))
+    return 100 * mean(map(mean, idle.values()))
+
+
+RECOMPUTED = {
+    "heads_of_practical_width": unselectable_in_heads,
+    "norm_lets_keys_win": half_out_of_reach,
+    "ceilings_not_used": half_not_received,
+}
+"""For each claim the function that computes `measured` from the tables of a reproduction."""

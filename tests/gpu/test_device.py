@@ -1,0 +1,197 @@
+"""One interface for both devices: what is set, compared, noted and said, as far as it shows without a GPU."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from layernorm_roles.gpu import agreement, device, driver, fallbacks
+from layernorm_roles.gpu.device import GPU, Device, open_device
+
+
+class Model(nn.Module):
+    """A linear model with dropout; `wrong` is added to its loss from the second call on, as by a GPU that errs."""
+
+    def __init__(self, wrong=0.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.dropout, self.wrong, self.calls = nn.Linear(4, 1), nn.Dropout(0.5), wrong, 0
+        self.unused = nn.Parameter(torch.ones(2))
+
+    def loss(self, x):
+        self.calls += 1
+        error = self.wrong * self.linear.weight.sum() if self.calls > 1 else 0.0
+        return self.dropout(self.linear(x)).square().mean() + error
+
+
+BATCH = (np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32),)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A GPU whose tensors lie on the CPU."""
+    monkeypatch.setattr(GPU, "name", "cpu")
+    found = GPU()
+    found.card = driver.Card(0, "Fake H100", (9, 0), "id0")
+    return found
+
+
+def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog):
+    model = Model().train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state = torch.get_rng_state()
+    with caplog.at_level(logging.INFO, "layernorm_roles"):
+        card.compare(model, BATCH, "run")
+    assert model.training
+    assert model.calls == 2
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert "loss" in caplog.text
+    assert card.description == (
+        "cuda (Fake H100; one batch compared with the CPU: loss and gradients within 0.0001)"
+    )
+
+
+@pytest.mark.parametrize("wrong", [1e-2, float("nan")])
+def test_other_numbers_stop_the_run_with_both(card, wrong):
+    with pytest.raises(
+        ValueError,
+        match=r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn",
+    ):
+        card.compare(Model(wrong), BATCH, "run")
+
+
+def test_other_numbers_are_a_warning_if_the_configuration_says_so(card, capsys):
+    card.on_difference = "warn"
+    card.compare(Model(1e-2), BATCH, "run")
+    assert "warning: run: the GPU computes other numbers" in capsys.readouterr().err
+    assert "more than 0.0001 apart, trained all the same" in card.description
+
+
+def test_a_gradient_counts_even_where_the_loss_agrees():
+    model = Model()
+    right = agreement.derivatives(model, (torch.from_numpy(BATCH[0]),))
+    assert agreement.difference(right, right) is None
+    assert set(right.gradients) == {"linear.weight", "linear.bias"}
+    for scale, agrees in ((1 + 5e-5, True), (1 + 5e-4, False), (float("nan"), False)):
+        wrong = {**right.gradients, "linear.bias": right.gradients["linear.bias"] * scale}
+        found = agreement.difference(right, right._replace(gradients=wrong))
+        assert (found is None) == agrees
+        assert agrees or "the gradient of linear.bias has length" in found
+    missing = {"linear.weight": right.gradients["linear.weight"]}
+    assert "on one of the two" in agreement.difference(right, right._replace(gradients=missing))
+
+
+def test_rounding_in_a_gradient_close_to_zero_is_no_difference():
+    numbers = agreement.Derivatives(1.0, {"large": torch.ones(4), "small": torch.full((4,), 1e-9)})
+    other = numbers._replace(gradients={"large": torch.ones(4), "small": torch.full((4,), -1e-7)})
+    assert agreement.difference(numbers, other) is None
+    other = numbers._replace(gradients={"large": torch.ones(4), "small": torch.full((4,), 1e-5)})
+    assert "gradient of small" in agreement.difference(numbers, other)
+
+
+def test_a_way_that_fails_is_said_once_and_noted(capsys):
+    def fails():
+        raise RuntimeError("Failed to find C compiler.\nPlease specify via CC environment variable.")
+
+    assert not fallbacks.try_once("the loss", "by Triton kernels", fails, "by matrix products")
+    assert capsys.readouterr().err == (
+        "warning: the loss cannot be done by Triton kernels (Failed to find C compiler.); "
+        "it is done by matrix products\n"
+    )
+    assert fallbacks.taken() == {"the loss": "by matrix products"}
+    assert fallbacks.try_once("the loss", "by Triton kernels", lambda: None, "by matrix products")
+    assert fallbacks.taken() == {"the loss": "by Triton kernels"}
+
+    def full():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        fallbacks.try_once("the loss", "by Triton kernels", full, "by matrix products")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.07 GiB.\nMore lines"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
+        MemoryError(),
+    ],
+)
+def test_used_up_memory_says_what_to_lower(error):
+    with (
+        pytest.raises(ValueError, match=r"the memory of the machine is used up; lower batch_size\n\(.+\)$"),
+        Device().memory_advice("lower batch_size"),
+    ):
+        raise error
+
+
+def test_other_errors_are_left_alone():
+    with pytest.raises(RuntimeError, match=r"^shapes$"), Device().memory_advice("lower batch_size"):
+        raise RuntimeError("shapes")
+
+
+def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
+    monkeypatch.setattr(driver, "ask_driver", None)
+    cpu = open_device("cpu")
+    assert cpu.description == "cpu"
+    step = lambda: None  # noqa: E731
+    assert cpu.recorded(step) is step
+    assert cpu.optimiser_options(0.1) == {"lr": 0.1, "fused": True}
+    cpu.compare(Model(1.0), BATCH, "run")
+
+
+def test_a_gpu_is_refused_where_the_job_runs(no_driver, build_of_torch):
+    build_of_torch()
+    with pytest.raises(ValueError, match="there is no NVIDIA driver"):
+        open_device("cuda")
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    """A function that opens a GPU whose kernels are `kernel`, and returns the settings of torch that it has made."""
+
+    def make(kernel):
+        card = driver.Card(1, "Fake H100", (9, 0), "id1")
+        made = {}
+        monkeypatch.setattr(device.driver, "usable_cards", lambda: (card,))
+        monkeypatch.setattr(device.cards, "take", lambda found: found[0])
+        monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: made.update(deterministic=on))
+        monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda to: made.update(precision=to))
+        monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda index: made.update(index=index))
+        monkeypatch.setattr(torch, "zeros", kernel)
+        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+        gpu = open_device("cuda")
+        made["fills"] = torch.utils.deterministic.fill_uninitialized_memory
+        made["workspace"] = device.os.environ.get("CUBLAS_WORKSPACE_CONFIG")
+        return gpu, made
+
+    return make
+
+
+def test_a_gpu_is_deterministic_and_exact_before_it_computes(opened):
+    gpu, made = opened(lambda size, device: torch.tensor([0.0]))
+    assert made == {
+        "deterministic": True,
+        "precision": "highest",
+        "index": 1,
+        "fills": False,
+        "workspace": ":4096:8",
+    }
+    assert gpu.description == "cuda (Fake H100)"
+
+
+def test_a_card_without_kernels_in_the_build_is_named(opened):
+    def kernel(size, device):
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+
+    with pytest.raises(
+        driver.NoGPU,
+        match=r"Fake H100 \(compute capability 9\.0\) runs no kernel of torch \S+: CUDA error: no kernel .*device$",
+    ):
+        opened(kernel)

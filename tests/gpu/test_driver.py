@@ -1,0 +1,160 @@
+"""What a user is told about every way in which a GPU cannot be used, and what `auto` makes of it."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from layernorm_roles.gpu import choice, driver
+
+
+def test_the_installed_build_is_read_without_importing_torch():
+    build = driver.torch_build()
+    assert build.version == torch.__version__
+    assert build.cuda == (tuple(map(int, torch.version.cuda.split("."))) if torch.version.cuda else None)
+    program = (
+        "import sys; from layernorm_roles.gpu import choice; choice.choose('auto'); assert 'torch' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_cards_that_fit_are_named(fake_driver, build_of_torch):
+    fake_driver([90, 61, 80], version=13020)
+    build_of_torch()
+    assert driver.ask_driver().cuda == (13, 2)
+    cards = driver.usable_cards()
+    assert [(card.index, card.name, card.capability) for card in cards] == [
+        (0, "Fake H100", (9, 0)),
+        (2, "Fake H100", (8, 0)),
+    ]
+    assert [card.identity for card in cards] == ["0a" * 16, "0c" * 16]
+
+
+def test_the_driver_answers_in_milliseconds(fake_driver, build_of_torch):
+    fake_driver()
+    build_of_torch()
+    began = time.perf_counter()
+    assert choice.choose("auto").device == "cuda"
+    assert time.perf_counter() - began < 0.1
+
+
+FAULTS = {
+    "a build without CUDA": (
+        {},
+        {"version": "2.13.0+cpu", "cuda": None},
+        {},
+        r"torch 2\.13\.0\+cpu is a build without CUDA; install one with CUDA: https://\S+, version 2\.13\.0$",
+    ),
+    "a driver that is too old": (
+        {"version": 12040},
+        {},
+        {},
+        r"built for CUDA 13\.0, and the NVIDIA driver serves CUDA up to 12\.4; update the driver, or install a build "
+        r"of torch for CUDA 12$",
+    ),
+    "a card that is too old": (
+        {"capabilities": [61]},
+        {},
+        {},
+        r"Fake H100 has compute capability 6\.1, and torch 2\.13\.0\+cu130 has kernels for 7\.5 and newer; install a "
+        r"build of torch for an older CUDA than 13\.0$",
+    ),
+    "no allocation": (
+        {"init": 100},
+        {},
+        {},
+        "shows no GPU to this process: there is none, or this process may not",
+    ),
+    "none of SLURM": (
+        {"init": 100},
+        {},
+        {"SLURM_JOB_ID": "7"},
+        "shows no GPU to this job: SLURM gave it none",
+    ),
+    "an empty CUDA_VISIBLE_DEVICES": (
+        {"capabilities": []},
+        {},
+        {"CUDA_VISIBLE_DEVICES": ""},
+        "shows no GPU to this process, because CUDA_VISIBLE_DEVICES = ''$",
+    ),
+    "a driver of two versions": (
+        {"init": 803},
+        {},
+        {},
+        r"does not start: error 803 of cuInit, its library and its",
+    ),
+    "a driver that fails": (
+        {"init": 1},
+        {},
+        {},
+        r"does not start: error 1 of cuInit \(`nvidia-smi` may say more\)$",
+    ),
+    "TF32": (
+        {},
+        {},
+        {driver.TF32_OVERRIDE: "1"},
+        f"{driver.TF32_OVERRIDE} = '1' in the environment: .*TF32; `unset",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_the_matter_and_what_to_do(fault, fake_driver, build_of_torch, monkeypatch):
+    """`auto` gives it as its reason for the CPU, and `cuda` is refused with it."""
+    library, build, environment, message = FAULTS[fault]
+    fake_driver(**library)
+    build_of_torch(**build)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(driver.NoGPU, match=message) as refused:
+        driver.usable_cards()
+    assert choice.choose("auto") == ("cpu", str(refused.value))
+    assert choice.choose("cuda") == ("cuda", "")
+
+
+def test_without_a_driver(no_driver, build_of_torch):
+    build_of_torch()
+    device, why = choice.choose("auto")
+    assert device == "cpu"
+    assert why.startswith("there is no NVIDIA driver: libcuda.so.1 cannot be loaded")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "capability", "fits"),
+    [("12.6", 61, True), ("12.8", 61, False), ("12.8", 70, True), ("13.0", 70, False), ("13.0", 120, True)],
+)
+def test_old_cards_fit_old_builds(cuda, capability, fits, fake_driver, build_of_torch):
+    fake_driver([capability])
+    build_of_torch(f"2.13.0+cu{cuda.replace('.', '')}", cuda)
+    assert (choice.choose("auto").device == "cuda") == fits
+
+
+def test_an_override_that_is_off_does_not_count(fake_driver, build_of_torch, monkeypatch):
+    fake_driver()
+    build_of_torch()
+    for value in ("", "0"):
+        monkeypatch.setenv(driver.TF32_OVERRIDE, value)
+        assert choice.choose("auto").device == "cuda"
+
+
+def test_what_auto_meant_at_the_start_holds_in_every_job(fake_driver, build_of_torch, no_driver, monkeypatch):
+    build_of_torch()
+    choice.hand_down(choice.choose("auto"))
+    fake_driver()  # a job may see what the first process has not seen
+    assert choice.choose("auto").device == "cpu"
+    monkeypatch.delenv(choice.DECIDED)
+    choice.hand_down(choice.choose("cpu"))
+    assert choice.choose("auto").device == "cuda"
+
+
+def test_jobs_on_other_machines_train_on_the_cpu_unless_the_configuration_says_cuda(
+    fake_driver, build_of_torch
+):
+    fake_driver()
+    build_of_torch()
+    assert choice.choose("cuda", elsewhere=True).device == "cuda"
+    device, why = choice.choose("auto", elsewhere=True)
+    assert device == "cpu"
+    assert "device: cuda asks for them" in why

@@ -1,0 +1,88 @@
+"""The texts of the paper's preset, from small local copies of the datasets with the hub's layouts."""
+
+import local_hub
+import pytest
+
+from layernorm_roles import planning, store
+from layernorm_roles.language_model import tasks
+from layernorm_roles.pretrained.contexts import first_of_each_document
+from layernorm_roles.text import downloads, tokenizer
+from layernorm_roles.text.prepare import prepare
+from layernorm_roles.text.prepared import PreparedText
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    preset = local_hub.paper_preset(local_hub.make(tmp_path_factory.mktemp("hub")))
+    return planning.Plan(planning.configured(local_hub.ROOT / "config.yaml", preset))
+
+
+@pytest.fixture(scope="module")
+def folder(plan, tmp_path_factory):
+    """The folder to which everything was downloaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
+        folder = tmp_path_factory.mktemp("downloads")
+        for source in plan.hub_sources():
+            downloads.download(source, folder / source.file_name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(plan, folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("text")
+    prepare(plan.settings.text["words"], out, folder)
+    return PreparedText(out)
+
+
+def test_every_dataset_is_downloaded_once_and_jobs_name_what_they_read(plan):
+    names = [source.file_name for source in plan.hub_sources()]
+    assert len(names) == len(set(names)) == 5
+    assert {name.rsplit("_", 1)[0].removeprefix("_").split("legacy")[-1][-12:] for name in names}
+    assert len(plan.labelled_sources("bert")) == 2
+    assert plan.labelled_sources("gpt") == []
+    assert [source.dataset for source in plan.text_sources("words")] == [
+        source.dataset for source in plan.hub_sources()[:3]
+    ]
+
+
+def test_contexts_are_different_texts_of_the_papers_lengths(text):
+    contexts = store.read(text.contexts, "contexts")
+    long = contexts[contexts.texts == "long"]
+    assert len(long) == 16
+    assert long.tokens.map(len).between(768, 1024).all()
+    assert long.tokens.map(tuple).nunique() == 16
+    words = tokenizer.load(text.tokenizer).decode(list(long.tokens.iloc[0]))
+    paragraphs = [line for line in words.split("\n") if line.endswith(".")]
+    assert len(paragraphs) == len(set(paragraphs)) > 2
+    assert len(contexts[contexts.texts == "sentences"]) == 10
+
+
+def test_the_pretrained_model_has_enough_documents(text, plan):
+    contexts = store.read(text.contexts, "contexts")
+    found = first_of_each_document(contexts, tokenizer.load(text.tokenizer))
+    assert len(found) >= plan.settings.pretrained["minilm"].contexts
+
+
+def test_both_tasks_find_their_text(text, plan, folder):
+    models, bpe = plan.settings.language_model, tokenizer.load(text.tokenizer)
+    assert bpe.get_vocab_size() == 50257
+    (window,) = tasks.build(models["gpt"], text, bpe, 0).batch(0)
+    assert window.shape == (2, 1025)
+    task = tasks.build(models["bert"], text, bpe, 0, folder)
+    assert task.classes == 2
+    assert task.batch(0)[0].shape == (2, 129)
+
+
+def test_too_few_contexts_show_before_the_corpus_is_tokenised(plan, folder, tmp_path, monkeypatch):
+    """The paragraphs alone are too short, as in the preset's first form."""
+    words = plan.settings.text["words"].model_dump()
+    words["long"]["source"]["joined_by"] = None
+    alone = type(plan.settings.text["words"]).model_validate(words)
+    downloads.download(alone.long.source, folder / alone.long.source.file_name)
+    monkeypatch.setattr("layernorm_roles.text.prepare.part_of", None)  # fails with the corpus' first document
+    with pytest.raises(
+        ValueError,
+        match=r"long\.contexts = 16: the source \S*squad gives 0 of 768 to 1024 tokens; .* joined_by",
+    ):
+        prepare(alone, tmp_path / "text", folder)
