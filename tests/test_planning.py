@@ -166,3 +166,41 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
 )
 def test_a_command_that_a_text_shows_means_the_reproduction(name, options):
     assert planning.command_options(name, ROOT / "workflow/presets") == options
+
+
+def test_each_stage_has_its_device(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    asked = []
+
+    def choose(wanted, elsewhere):
+        asked.append((wanted, elsewhere))
+        return planning.Choice("cuda" if wanted == "auto" else wanted, "")
+
+    monkeypatch.setattr(planning, "choose", choose)
+    settings = planning.configured(ROOT / "config.yaml", OVERLAY | {"device": "auto"})
+    plan = Plan(settings, elsewhere=True)
+    assert (plan.device("majority"), plan.gpus("majority")) == ("cpu", 0)
+    assert (plan.device("language_model"), plan.gpus("language_model")) == ("cuda", 1)
+    assert asked == [("cpu", True), ("auto", True)]
+
+
+def test_what_the_papers_preset_downloads(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    preset = planning.yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
+    plan = Plan(planning.configured(ROOT / "config.yaml", preset))
+    assert plan.device("language_model") == "cuda"
+    found = {source.file_name.rpartition("_")[0]: source for source in plan.hub_sources()}
+    assert set(found) == {
+        "legacy_datasets_wikipedia_20220301_en_train",
+        "rajpurkar_squad_validation",
+        "nyu_mll_glue_sst2_test",
+        "nyu_mll_glue_sst2_train",
+        "nyu_mll_glue_sst2_validation",
+    }
+    assert plan.labelled_sources("bert") == [
+        found["nyu_mll_glue_sst2_train"],
+        found["nyu_mll_glue_sst2_validation"],
+    ]
+    assert plan.labelled_sources("gpt") == []
+    assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
+    assert Plan(planning.configured(ROOT / "config.yaml", OVERLAY)).hub_sources() == []

@@ -72,16 +72,13 @@ def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
 BESIDE_THE_WORKFLOW = {
     "job.py",
     "planning.py",
-    "pretrained",
     "selectability/arrays.py",
-    "selectability/ceilings",
     "selectability/command_line.py",
     "selectability/heartbeat.py",
     "selectability/matrices.py",
     "settings/__main__.py",
     "settings/json_schema.py",
     "settings/loading.py",
-    "settings/pretrained.py",
     "settings/reproduction.py",
 }
 """Modules, or the beginnings of their names, behind no result: an edit makes nothing again."""

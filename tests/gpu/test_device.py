@@ -26,13 +26,17 @@ class Model(nn.Module):
         return self.dropout(self.linear(x)).square().mean() + error
 
 
+def derivatives(model):
+    """What `Device.compare` takes, of a batch; every device is the CPU."""
+    return lambda device: agreement.derivatives(model, BATCH, "cpu")
+
+
 BATCH = (np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32),)
 
 
 @pytest.fixture
-def card(monkeypatch):
-    """A GPU whose tensors lie on the CPU."""
-    monkeypatch.setattr(GPU, "name", "cpu")
+def card():
+    """A GPU that has taken a card."""
     found = GPU()
     found.card = driver.Card(0, "Fake H100", (9, 0), "id0")
     return found
@@ -43,7 +47,7 @@ def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
     with caplog.at_level(logging.INFO, "layernorm_roles"):
-        card.compare(model, BATCH, "run")
+        card.compare(derivatives(model), "run")
     assert model.training
     assert model.calls == 2
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -61,19 +65,19 @@ def test_other_numbers_stop_the_run_with_both(card, wrong):
         ValueError,
         match=r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn",
     ):
-        card.compare(Model(wrong), BATCH, "run")
+        card.compare(derivatives(Model(wrong)), "run")
 
 
 def test_other_numbers_are_a_warning_if_the_configuration_says_so(card, capsys):
     card.on_difference = "warn"
-    card.compare(Model(1e-2), BATCH, "run")
+    card.compare(derivatives(Model(1e-2)), "run")
     assert "warning: run: the GPU computes other numbers" in capsys.readouterr().err
     assert "more than 0.0001 apart, trained all the same" in card.description
 
 
 def test_a_gradient_counts_even_where_the_loss_agrees():
     model = Model()
-    right = agreement.derivatives(model, (torch.from_numpy(BATCH[0]),))
+    right = agreement.derivatives(model, BATCH, "cpu")
     assert agreement.difference(right, right) is None
     assert set(right.gradients) == {"linear.weight", "linear.bias"}
     for scale, agrees in ((1 + 5e-5, True), (1 + 5e-4, False), (float("nan"), False)):
@@ -142,7 +146,7 @@ def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
     step = lambda: None  # noqa: E731
     assert cpu.recorded(step) is step
     assert cpu.optimiser_options(0.1) == {"lr": 0.1, "fused": True}
-    cpu.compare(Model(1.0), BATCH, "run")
+    cpu.compare(derivatives(Model(1.0)), "run")
 
 
 def test_a_gpu_is_refused_where_the_job_runs(no_driver, build_of_torch):

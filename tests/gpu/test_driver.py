@@ -14,9 +14,8 @@ def test_the_installed_build_is_read_without_importing_torch():
     build = driver.torch_build()
     assert build.version == torch.__version__
     assert build.cuda == (tuple(map(int, torch.version.cuda.split("."))) if torch.version.cuda else None)
-    program = (
-        "import sys; from layernorm_roles.gpu import choice; choice.choose('auto'); assert 'torch' not in sys.modules"
-    )
+    program = "import sys; from layernorm_roles.gpu import choice; choice.choose('auto'); "
+    program += "assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 

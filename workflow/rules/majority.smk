@@ -56,6 +56,7 @@ rule majority_train:
         norms=lambda wildcards: {wildcards.variant: PLAN.norm_class(wildcards.variant)},
         norm_code=lambda wildcards: {wildcards.variant: PLAN.norm_version(wildcards.variant)},
         device=PLAN.device("majority"),
+        device_check=PLAIN["device_check"],
         code=code("train_majority.py"),
     script:
         "../scripts/train_majority.py"
@@ -88,6 +89,7 @@ for JOB in SHARED_JOBS:
             norms={run.variant: PLAN.norm_class(run.variant) for run in JOB.runs},
             norm_code={run.variant: PLAN.norm_version(run.variant) for run in JOB.runs},
             device=PLAN.device("majority"),
+            device_check=PLAIN["device_check"],
             code=code("train_majority.py"),
         script:
             "../scripts/train_majority.py"

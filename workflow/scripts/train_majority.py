@@ -12,4 +12,4 @@ with job(snakemake.log[0]):
     )
     code = {variant: [params.code, norm_code] for variant, norm_code in params.norm_code.items()}
     settings = MajorityTraining.model_validate(params.settings)
-    train_runs(settings, list(zip(runs, files, strict=True)), params.device, code)
+    train_runs(settings, list(zip(runs, files, strict=True)), params.device, code, params.device_check)

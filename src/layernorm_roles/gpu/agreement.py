@@ -1,7 +1,8 @@
 """Whether a GPU computes what the CPU computes: loss and gradients of one batch on both, before training."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,11 +22,14 @@ class Derivatives(NamedTuple):
     """The gradient of every parameter that has one, in float64, by the parameter's name."""
 
 
-def derivatives(model: nn.Module, batch: tuple[Tensor, ...]) -> Derivatives:
-    """Loss and gradients of `model` on `batch`, without dropout; the model is left as it was."""
+def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) -> Derivatives:
+    """Loss and gradients on `device`, without dropout, of a model with a method `loss` that takes `batch`.
+
+    The model is left on the device, otherwise as it was.
+    """
     was_training = model.training
-    model.eval()
-    loss = model.loss(*batch)
+    model.to(device).eval()
+    loss = model.loss(*(torch.from_numpy(array).to(device) for array in batch))
     loss.backward()
     gradients = {
         name: parameter.grad.detach().cpu().double().clone()
@@ -60,8 +64,3 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
 
 def _length(gradients: dict[str, Tensor]) -> float:
     return sum(gradient.square().sum().item() for gradient in gradients.values()) ** 0.5
-
-
-def batch_on(batch: tuple[Any, ...], device: str) -> tuple[Tensor, ...]:
-    """The arrays of a batch as tensors of a device."""
-    return tuple(torch.from_numpy(array).to(device) for array in batch)

@@ -1,7 +1,7 @@
 """The device of a training job: a CPU or a GPU, with one interface, so that training code need not know which.
 
     device = open_device("cuda")                  # refused with a reason if the GPU cannot be used
-    device.compare(model, batch, "gpt seed 3")    # refused if the GPU computes other numbers than the CPU
+    device.compare(derivatives, "gpt seed 3")     # refused if the GPU computes other numbers than the CPU
     model.to(device.name)
     step = device.recorded(step)                  # on a GPU one CUDA graph
 
@@ -34,8 +34,8 @@ class Device:
     def prepare(self) -> None:
         """Make torch deterministic and exact; to be called before torch computes anything."""
 
-    def compare(self, model: Any, batch: tuple[Any, ...], title: str) -> None:
-        """Compare loss and gradients of a batch, given as arrays, with the CPU's; the model lies on the CPU."""
+    def compare(self, derivatives: Callable[[str], Any], title: str) -> None:
+        """Compare what `derivatives` gives for "cpu" and for the device: the `agreement.Derivatives` of one batch."""
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` in the form in which the device takes it fastest."""
@@ -99,13 +99,11 @@ class GPU(Device):
             ) from error
         log.info("GPU %d, %s", self.card.index, self.card.name)
 
-    def compare(self, model: Any, batch: tuple[Any, ...], title: str) -> None:
+    def compare(self, derivatives: Callable[[str], Any], title: str) -> None:
         """Raise ValueError if the GPU's numbers differ, or warn where the configuration has `device_check: warn`."""
         from layernorm_roles.gpu import agreement
 
-        here = agreement.derivatives(model, agreement.batch_on(batch, "cpu"))
-        model.to(self.name)
-        there = agreement.derivatives(model, agreement.batch_on(batch, self.name))
+        here, there = derivatives("cpu"), derivatives(self.name)
         what, tolerance = "one batch compared with the CPU", f"{agreement.TOLERANCE:g}"
         found = agreement.difference(here, there)
         if found is None:

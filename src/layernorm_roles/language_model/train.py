@@ -6,6 +6,7 @@ norm is their only difference.
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import checkpoint, random_streams, store
 from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.language_model import tasks
@@ -74,7 +76,7 @@ def train_run(
     kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
     title = f"language model {run.model} {run.variant} seed {run.seed}"
     with place.memory_advice(_smaller(run)):
-        place.compare(model, next(task.validation()), title)
+        place.compare(partial(derivatives, model, next(task.validation())), title)
         result = train(model, task, run.settings, run.seed, place, kept, title)
     write(result, run.identity, out, provenance(run.identity, place.description, *task.streams, torch=True))
     kept.remove()

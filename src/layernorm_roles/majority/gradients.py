@@ -4,6 +4,7 @@ The device alone chooses between the two, whose numbers agree up to rounding. Bo
 that holds all parameters of a model (`flatten`), so that a step of Adam is one call.
 """
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
+from layernorm_roles.gpu.agreement import Derivatives
 from layernorm_roles.majority import kernel
+from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.parameters import LossParameters, Sizes
 
@@ -33,6 +36,14 @@ def loss_on(device: str) -> Loss:
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
     """The function that makes the `Gradient` of a model on `device`, from the model and its flat parameters."""
     return compiled_gradient if device == "cpu" else autograd_gradient
+
+
+def derivatives(model: MajorityTransformer, sequences: Sequences, device: str) -> Derivatives:
+    """The loss of a copy of `model` on `sequences`, and its gradient, on `device`, for the comparison of devices."""
+    copied = copy.deepcopy(model).to(device)
+    flat = flatten(copied)
+    loss = gradient_on(device)(copied, flat)(*(torch.from_numpy(array).to(device) for array in sequences))
+    return Derivatives(float(loss), {"the parameters": flat.grad.cpu().double()})
 
 
 def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:

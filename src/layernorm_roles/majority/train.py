@@ -1,6 +1,7 @@
 """Training runs of the majority transformer, as released: Adam, a permutation an epoch, linear decay."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from layernorm_roles.majority.evaluation import (
     refuse_nan,
     vectors_of,
 )
-from layernorm_roles.majority.gradients import flatten, gradient_on, loss_on
+from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import FlatAdam, linear_decay
 from layernorm_roles.provenance import provenance
@@ -100,15 +101,16 @@ def train_runs(
     runs: Iterable[tuple[MajorityRun, RunFiles]],
     device: str,
     code: Mapping[str, Any],
+    on_difference: str = "stop",
 ) -> None:
     """Train several runs of an experiment on `device`, cpu or cuda, one after another, and write their files.
 
-    `code` gives, for each variant, what identifies the code that trains it. A killed call goes on from where it was
-    when it is made again with equal arguments. Every run keeps its last checkpoint until all runs are finished,
-    because Snakemake deletes what a killed job has written.
+    `code` gives, for each variant, what identifies the code that trains it; `on_difference` is the key device_check of
+    config.yaml. A killed call goes on from where it was when it is made again with equal arguments. Every run keeps its
+    last checkpoint until all runs are finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    place, checkpoints = open_device(device), []
+    place, checkpoints = open_device(device, on_difference), []
     for run, files in runs:
         identity = {**run.identity(settings), "device": device, "code": code[run.variant]}
         checkpoints.append(Checkpoint(Path(files.weights).with_name("checkpoint.safetensors"), identity))
@@ -133,11 +135,13 @@ def train(
     every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
     Raises ValueError if the loss stops being finite.
     """
-    device = (place or Device()).name
+    place = place or Device()
+    device = place.name
     seed_torch(run.seed)
-    model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm).to(
-        device
-    )
+    model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
+    first_batch = Sequences(*(array[: settings.batch_size] for array in data["train"]))
+    place.compare(partial(derivatives, model, first_batch), run.title)
+    model.to(device)
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device)
     set_gradient, optimiser = gradient_on(device)(model, parameters), FlatAdam(parameters)

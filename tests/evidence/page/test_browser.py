@@ -1,9 +1,10 @@
-"""The page in a real browser: no error, no request, and the three-dimensional view turns."""
+"""The page in a real browser: no error, no request, it fits every screen and paper, and its controls work."""
 
 import base64
 import hashlib
 import json
 import shutil
+from contextlib import contextmanager
 
 import pytest
 from selenium import webdriver
@@ -11,7 +12,12 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
+
+from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
+from layernorm_roles.evidence.tables.typography import typeset
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -109,7 +115,7 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
         seen.add(picture(browser))
         texts.add(browser.find_element(By.ID, "description").text)
     assert len(seen) == len(texts) == 3
-    browser.find_element(By.CSS_SELECTOR, "option[value='1']").click()
+    browser.find_element(By.CSS_SELECTOR, "#view option[value='1']").click()
     seen.add(picture(browser))
     for view in ("edge", "ones"):
         browser.find_element(By.CSS_SELECTOR, f"button[data-view={view}]").click()
@@ -117,18 +123,168 @@ def test_variants_runs_and_views_can_be_chosen(browser, canvas):
     assert len(seen) == 6
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
-def test_it_fits_the_screen(browser, width, tmp_path):
+def test_the_caption_follows_the_chosen_run(browser, canvas):
+    choice = Select(browser.find_element(By.CSS_SELECTOR, "#view select"))
+    for value, words in (("2", "seed 2:"), ("all", "3 runs:")):
+        choice.select_by_value(value)
+        assert words in browser.find_element(By.ID, "description").text
+
+
+@contextmanager
+def screen(browser, width: int, **media):
+    """A screen of another width, or another medium."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+CLIPPED = """return [...document.querySelectorAll("table, .scroll, dl, figure, article, li")].filter((element) => {
+    const box = element.getBoundingClientRect(), scrolls = element.closest(".scroll") && innerWidth < 1000;
+    return !scrolls && box.right > document.documentElement.clientWidth + 1
+        || element.matches(".scroll") && innerWidth >= 1000 && element.scrollWidth > element.clientWidth;
+}).map((element) => element.id || element.className || element.tagName)"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_it_fits_the_screen_with_all_that_is_folded_open(browser, width):
+    browser.execute_script("for (const folded of document.querySelectorAll('details')) folded.open = true")
+    with screen(browser, width):
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert browser.execute_script(CLIPPED) == []
         screenshot = base64.b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {})["data"])
         assert len(screenshot) > 20_000
-        clipped = "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
-        assert width < 1000 or browser.execute_script(clipped) == 0
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_wide_figure_says_on_a_phone_that_it_goes_on(browser):
+    hint = browser.find_element(By.CSS_SELECTOR, "figure.wide .sideways")
+    assert not hint.is_displayed()
+    with screen(browser, 390):
+        assert hint.is_displayed()
+        box = "const box = document.querySelector('figure.wide .picture'); return box.scrollWidth > box.clientWidth"
+        assert browser.execute_script(box)
+
+
+def test_the_contents_stay_in_view_beside_a_wide_page(browser):
+    with screen(browser, 1440):
+        browser.execute_script("document.getElementById('scaling').scrollIntoView()")
+        WebDriverWait(browser, 10).until(
+            lambda b: b.find_element(By.CSS_SELECTOR, "nav [aria-current]").text == "Scaling"
+        )
+        top = "return document.querySelector('nav').getBoundingClientRect().top"
+        assert 0 <= browser.execute_script(top) < 900
+        assert browser.find_element(By.CSS_SELECTOR, "nav a[href='#random_keys']").is_displayed()
+
+
+FOLDED = """const before = [...document.querySelectorAll("details")].map((folded) => folded.open);
+for (const folded of document.querySelectorAll("details")) folded.open = false;
+return [...document.querySelectorAll("details > :not(summary)")].filter((part) =>
+    !part.checkVisibility({contentVisibilityAuto: true}) || part.getBoundingClientRect().height === 0
+).map((part) => part.outerHTML.slice(0, 80))"""
+
+
+def test_print_shows_what_is_folded_and_no_control(browser):
+    with screen(browser, 720, media="print"):
+        hidden = [part for part in browser.execute_script(FOLDED) if 'class="small"' not in part]
+        assert hidden == []
+        for control in ("nav", "form.choose", "#view", ".files"):
+            assert not browser.find_element(By.CSS_SELECTOR, control).is_displayed()
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 720
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") > 5
+
+
+def rows_shown(browser) -> list[tuple[str, str]]:
+    rows = browser.execute_script(
+        """return [...document.querySelectorAll("tr.row")].filter((row) => row.checkVisibility())
+        .map((row) => [row.dataset.verdict, row.dataset.source])"""
+    )
+    return [tuple(row) for row in rows]
+
+
+def test_the_table_of_claims_is_filtered_and_sorted(browser):
+    form = browser.find_element(By.CSS_SELECTOR, "form.choose")
+    verdict, source, sort = (
+        Select(form.find_element(By.NAME, name)) for name in ("verdict", "source", "sort")
+    )
+    everything = rows_shown(browser)
+    assert len(everything) == len(CLAIMS)
+    verdict.select_by_value("partial")
+    partial = rows_shown(browser)
+    assert partial == [row for row in everything if row[0] == "partial"] != []
+    assert form.find_element(By.TAG_NAME, "output").text == f"{len(partial)} of {len(everything)} claims"
+    source.select_by_value("notes")
+    assert rows_shown(browser) == [row for row in partial if row[1] == "notes"] != []
+    verdict.select_by_value("")
+    source.select_by_value("")
+    sort.select_by_value("verdict")
+    words = list(map(str, MEANINGS))
+    assert rows_shown(browser) == sorted(everything, key=lambda row: words.index(row[0])) != everything
+    sort.select_by_value("")
+    assert rows_shown(browser) == everything
+
+
+def test_a_term_explains_itself_to_the_keyboard(browser):
+    link = browser.find_element(By.CSS_SELECTOR, "table.verdicts a.badge")
+    before = browser.find_element(By.CSS_SELECTOR, "tr.row a")
+    browser.execute_script("arguments[0].focus()", before)
+    ActionChains(browser).send_keys(Keys.TAB).perform()
+    assert browser.switch_to.active_element == link and link.get_attribute("aria-describedby") == "tip"
+    tip = browser.find_element(By.ID, "tip")
+    assert tip.is_displayed() and tip.text == typeset(MEANINGS[Verdict(link.text)])
+    ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+    assert not tip.is_displayed()
+
+
+REACHED = """return [...document.querySelectorAll("a, button, select, input, summary, canvas, pre")].filter((element) => {
+    if (!element.checkVisibility() || element.closest("details:not([open])") || element.disabled) return false;
+    element.focus();
+    return document.activeElement !== element;
+}).map((element) => element.outerHTML.slice(0, 80))"""
+
+
+def test_every_link_and_control_can_be_reached_by_the_keyboard(browser):
+    browser.execute_script("for (const folded of document.querySelectorAll('details')) folded.open = true")
+    assert browser.execute_script(REACHED) == []
+
+
+CONTRAST = """
+const canvas = Object.assign(document.createElement("canvas"), {width: 1, height: 1});
+const pen = canvas.getContext("2d", {willReadFrequently: true});
+const rgb = (colour) => {
+    pen.clearRect(0, 0, 1, 1); pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+};
+const light = (colour) => {
+    const [r, g, b] = colour.map((x) => x / 255).map((x) => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const behind = (element) => {
+    for (; element; element = element.parentElement) {
+        const colour = rgb(getComputedStyle(element).backgroundColor);
+        if (colour[3] === 255) return colour;
+    }
+    return [255, 255, 255, 255];
+};
+const poor = new Set();
+for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("script, noscript, option")) continue;
+    const [a, b] = [light(rgb(getComputedStyle(element).color)), light(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.add(`${element.tagName} ${element.className} ${ratio.toFixed(2)}`);
+}
+return [...poor]"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(browser, scheme):
+    with screen(browser, 1440, features=[{"name": "prefers-color-scheme", "value": scheme}]):
+        assert browser.execute_script(CONTRAST) == []
 
 
 def test_it_made_no_error_on_the_way(browser):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import html5lib
 import pytest
@@ -17,8 +18,10 @@ from layernorm_roles import files, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.evidence.page import text, vectors
+from layernorm_roles.evidence.page import readme, sections, sources, takeaways, text, vectors
+from layernorm_roles.evidence.page.sources import RELEASED_CODE, SOURCES, source_of
 from layernorm_roles.evidence.tables.structure import Sentences, Span
+from layernorm_roles.evidence.tables.typography import typeset
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,6 +45,11 @@ def words(element) -> str:
     return " ".join("".join(element.itertext()).split())
 
 
+def words_of(text: str) -> str:
+    """The text as it reads on the page."""
+    return typeset(text).replace("W_O", "WO").replace("\u00a0", " ")
+
+
 def rows(element) -> list[list[str]]:
     return [[words(cell) for cell in row.iter("td")] for row in element.iter("tr")]
 
@@ -58,11 +66,19 @@ def test_it_is_valid_html_with_one_heading_and_a_language(tree):
     assert len(tree.findall(".//h1")) == len(tree.findall(".//main")) == 1
 
 
-def test_ids_are_unique_and_links_stay_on_the_page(tree):
+def test_ids_are_unique_and_links_lead_somewhere(tree):
+    """Links lead to a place on the page, to files of the reproduction beside it, or to the sources."""
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
+    outside = {source.address for source in SOURCES if source.address} | {RELEASED_CODE}
+    beside = re.compile(r"(figures/[^/]+\.pdf|tables/[^/]+\.csv|parquet/\w+\.parquet)$")
     for link in tree.iter("a"):
-        assert link.get("href").startswith("#") and link.get("href")[1:] in ids
+        address = link.get("href")
+        if address.startswith("#"):
+            assert address[1:] in ids
+        else:
+            assert address in outside or beside.match(unquote(address).replace(HOSTILE, "hostile")), address
+    assert outside <= {link.get("href") for link in tree.iter("a")}
     for element in tree.iter():
         for name in (element.get("aria-labelledby"), element.get("aria-describedby")):
             assert name is None or name in ids
@@ -78,17 +94,27 @@ def test_every_figure_is_inside_the_page_once_with_its_caption(tree, world):
 
 def test_nothing_is_fetched(tree, world):
     for element in tree.iter():
-        for attribute in ("src", "href", "action", "data", "poster", "srcset"):
-            value = element.get(attribute)
-            assert value is None or value.startswith(("data:", "#")), (element.tag, value[:60])
-    assert not re.search(r"url\(|@import|https?://|fetch\(|XMLHttpRequest|import\(", world.page)
+        if element.tag != "a":  # a link fetches nothing until a reader follows it
+            for attribute in ("src", "href", "action", "data", "poster", "srcset"):
+                value = element.get(attribute)
+                assert value is None or value.startswith(("data:", "#")), (element.tag, value[:60])
+    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|import\(", world.page)
+
+
+def test_files_lie_beside_every_figure_and_table(tree):
+    for element in tree.iter():
+        if element.tag == "figure" or (element.tag == "details" and element.get("class") == "table"):
+            (files,) = [span for span in element.iter("span") if span.get("class") == "files"]
+            endings = [link.get("href").rpartition(".")[2] for link in files.iter("a")]
+            assert endings[0] == ("pdf" if element.tag == "figure" else "csv")
+            assert set(endings[1:]) <= {"parquet"}
 
 
 def test_hostile_names_stay_text(tree, world):
     assert HOSTILE not in world.page
     scripts = [script.text for script in tree.iter("script")]
-    assert len(scripts) == 2, "the data of the view, and the page's own script"
-    assert "alert" not in scripts[1]
+    assert len(scripts) == 3, "the data of the view, and the page's own scripts"
+    assert "alert" not in scripts[1] + scripts[2]
     assert any(HOSTILE in view["name"] for view in json.loads(scripts[0])["views"])
     shown = words(tree.find("body"))
     for place in ("Reproduction “{}”", "{} · commit", "It is so {}", "Experiment {}"):
@@ -98,23 +124,19 @@ def test_hostile_names_stay_text(tree, world):
 
 def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles, world):
     table = store.read(world.reproduction.tables["claims"], "claims").set_index("claim")
-    assert list(articles) == [
-        claim.name
-        for part in ("projection", "scaling", "documents")
-        for claim in CLAIMS
-        if claim.part == part
-    ]
+    assert set(articles) == {claim.name for claim in CLAIMS} and len(articles) == len(CLAIMS)
     for claim in CLAIMS:
         shown = facts(articles[claim.name])
-        assert articles[claim.name].find(".//span").text == table.verdict[claim.name]
+        assert articles[claim.name].find(".//a[@href]").text == table.verdict[claim.name]
+        assert shown["Claimed in"] == words_of(claim.source)
         assert shown["Setting"] == "twice as many seeds"
         assert shown["Rule"].endswith("It was fixed before the first look at data of this kind.")
         if table.verdict[claim.name] == Verdict.NOT_TESTED:
             assert shown["Measured"].startswith("nothing") and "[" not in shown["Measured"] + shown["Control"]
         else:
             unit = claim.unit.strip()
-            assert re.match(rf"3\.25\s?{re.escape(unit)} \[2\.50, 4\.00\] — ", shown["Measured"])
-            assert re.match(rf"1\.13?2?\s?{re.escape(unit)} \[−0\.875, 1\.38\] — ", shown["Control"])
+            assert re.match(rf"3\.25\s?{re.escape(unit)} \[2\.50, 4\.00\]", shown["Measured"])
+            assert re.match(rf"1\.13?2?\s?{re.escape(unit)} \[−0\.875, 1\.38\]", shown["Control"])
 
 
 def test_the_table_of_verdicts_has_a_row_and_six_cells_for_each_claim(tree):
@@ -126,6 +148,81 @@ def test_what_else_passes_a_test_stands_beside_its_verdict(tree):
     shown = [row for row in rows(tree.find(".//table[@class='verdicts']")) if row]
     for row in shown:
         assert row[-1].endswith("untrained models pass too") == row[-1].startswith("reproduced")
+
+
+def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
+    found = {
+        group.findall("article")[0].get("id"): [article.get("id") for article in group.findall("article")[1:]]
+        for group in tree.iter("div")
+        if group.get("class") == "group"
+    }
+    assert found["faster"] == ["faster_uniform", "faster_d3", "faster_best_rate"]
+    assert found["loss_gap"] == ["loss_gap_bytes"] and found["loss_gap_keys"] == ["loss_gap_keys_bytes"]
+    assert found["random_keys_layernorm"] == found["heads_qk_norm"] == found["equal_attention_time"] == []
+    assert sum(1 + len(again) for again in found.values()) == len(CLAIMS)
+    rows = {row.get("class"): row for row in tree.find(".//table[@class='verdicts']").iter("tr")}
+    assert words(rows["row again"].find(".//a")).startswith("… ")
+
+
+def test_the_page_begins_with_what_it_finds(tree, world):
+    (section,) = [part for part in tree.iter("section") if part.get("aria-labelledby") == "findings"]
+    items = section.findall("ul/li")
+    assert len(items) == len(takeaways.TAKEAWAYS)
+    table = store.read(world.reproduction.tables["claims"], "claims").set_index("claim")
+    for item, takeaway in zip(items, takeaways.TAKEAWAYS, strict=True):
+        verdict = Verdict(table.verdict[takeaway.claim])
+        shown = words(item.find("p"))
+        assert shown.startswith(f"{takeaway.question} {takeaways.ANSWERS[verdict]}".replace("W_K", "WK"))
+        assert ("3.25" in shown and "1.12" in shown) == (verdict != Verdict.NOT_TESTED)
+        assert item.find(".//a[@class='more']").get("href") == f"#{takeaway.claim}"
+    assert {takeaway.claim for takeaway in takeaways.TAKEAWAYS} <= set(readme.CARRYING)
+
+
+def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
+    assert {source_of(claim.source) for claim in CLAIMS} == set(SOURCES)
+    assert {claim.unit.strip() for claim in CLAIMS} == {"", *sections.UNITS}
+    with pytest.raises(KeyError, match="hearsay"):
+        source_of("hearsay")
+
+
+def small(**changed):
+    experiment = {"steps": 5000, "seeds": {"layernorm": 3, "scale": None}} | changed
+    return {"majority": {"left_out": {"steps": 9000, "seeds": {"scale": 0}}, "mine": experiment}}
+
+
+def test_sizes_too_small_for_verdicts_are_recognised():
+    assert sections.too_small(small()) == []
+    assert sections.too_small({"majority": {}}) == []
+    (steps,) = sections.too_small(small(steps=4999))
+    assert "4,999 steps" in steps and "step 5,000" in steps
+    (runs,) = sections.too_small(small(seeds={"layernorm": 2, "scale": 1}))
+    assert "2 runs" in runs
+
+
+def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
+    settings = {
+        "majority": {
+            name: {**each, "steps": 60} for name, each in world.reproduction.settings["majority"].items()
+        }
+    }
+    report.write(replace(world.reproduction, settings=settings), tmp_path / "report.html")
+    page = parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    (banner,) = [part for part in page.iter("div") if part.get("class") == "banner"]
+    assert "too small to mean anything" in words(banner)
+    shown = [words(item) for item in page.iter() if (item.get("class") or "").startswith("badge")]
+    assert set(shown) == {"no verdict", *map(str, MEANINGS)}
+    assert shown.count("no verdict") == 2 * len(CLAIMS) and len(shown) == 2 * len(CLAIMS) + len(MEANINGS)
+    assert all("pass too" not in words(row) for row in page.iter("tr"))
+    assert not [part for part in page.iter("section") if part.get("aria-labelledby") == "findings"]
+    assert not [figure for figure in page.iter("figure") if figure.get("id") in report.VERDICT_FIGURES]
+
+
+def test_the_commit_is_linked_where_the_package_names_its_repository(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(sections, "repository", lambda: "https://example.org/code")
+    report.write(world.reproduction, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'href="https://example.org/code/commit/0123456789abcdef">0123456789</a>' in page
+    assert "example.org" not in world.page
 
 
 def test_every_verdict_word_is_counted_and_defined_once(tree):
@@ -142,25 +239,28 @@ def test_a_figure_of_several_claims_is_there_once(world):
     assert shown > 1
     assert world.page.count('id="statement_fusion"') == 1
     assert world.page.count('href="#statement_fusion"') == shown - 1
+    assert ">statement fusion</a>" in world.page
 
 
 def test_figures_that_belong_to_no_claim_end_their_part(tree):
     (part,) = [section for section in tree.iter("section") if section.get("aria-labelledby") == "projection"]
-    last = [figure.get("id") for figure in part.findall("figure")]
+    last = [figure.get("id") for figure in part.findall("details//figure")]
     assert "majority_three_loss" in last and f"majority_{HOSTILE}_angle" in last
 
 
 def test_readable_tables_are_computed_from_the_parquet_files(articles, tree):
     shown = rows(articles["faster"].find(".//details"))
     assert ["three", "3", "0.001", "LayerNorm", "1", "2 of 2"] in [row[:6] for row in shown]
-    assert not articles["table_1"].findall(".//details"), "there are no keys of language models"
+    assert not articles["table_1"].findall(".//details[@class='table']"), (
+        "there are no keys of language models"
+    )
 
 
 def test_unselectable_tokens_are_marked_in_table_3():
     spans = [Span("a * <b> w", False), Span("ire & **", True), Span("□ ", False)]
     macros = report.environment().globals["structure"]
     fragment = html5lib.parseFragment(
-        macros.readable([Sentences([spans, spans])]), namespaceHTMLElements=False
+        macros.readable([Sentences([spans, spans])], "Table 3"), namespaceHTMLElements=False
     )
     items = list(fragment.iter("li"))
     assert [words(item) for item in items] == 2 * ["a * <b> wire & **□"]
@@ -178,6 +278,9 @@ def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(t
     assert "all keys lie on one plane" in views["three layernorm"]["text"]
     assert "do not lie on a plane" in views["three scale"]["text"]
     assert len({view["colour"] for view in views.values()}) == 3
+    texts = [run["text"] for run in views["three layernorm"]["runs"]]
+    assert [text.split(":")[0] for text in texts] == [f"LayerNorm, seed {seed}" for seed in (0, 1, 2)]
+    assert len({text.split(";")[1] for text in texts}) == 3, "each run has an angle of its own"
 
 
 def test_views_of_several_experiments_say_which(world):
@@ -206,7 +309,7 @@ def test_a_reproduction_with_nothing_but_claims_has_a_page(world, tmp_path):
         replace(world.reproduction, tables=tables, figures={}, durations=None), tmp_path / "report.html"
     )
     page = parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert not list(page.iter("canvas")) and not list(page.iter("script"))
+    assert not list(page.iter("canvas")) and len(list(page.iter("script"))) == 1
 
 
 def test_a_damaged_figure_is_refused(world, tmp_path):
@@ -242,5 +345,6 @@ def test_every_printed_command_plans_a_run(target):
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
 
 
-def test_examples_in_the_docstrings():
-    assert doctest.testmod(text).failed == 0 < doctest.testmod(text).attempted
+@pytest.mark.parametrize("module", [text, takeaways, sources])
+def test_examples_in_the_docstrings(module):
+    assert doctest.testmod(module).failed == 0 < doctest.testmod(module).attempted

@@ -110,7 +110,7 @@ def settings() -> dict:
         "split": "rows",
         "sequence_length": 30,
         "classes": 10,
-        "steps": 2000,
+        "steps": 5000,
         "seeds": {"layernorm": 3, "scale": 3},
     }
     return {"majority": {"three": experiment, HOSTILE: experiment}}

@@ -138,11 +138,12 @@ def gaps(tables: Tables, model: str, high: str, low: str) -> Gaps:
             raise Untestable(f"The run has no {model} with {variant}.")
 
     def differences(frame: pd.DataFrame) -> pd.Series:
-        return (frame[high] - frame[low]).dropna()
+        both = frame.reindex(columns=[high, low])  # runs may end at different steps
+        return (both[high] - both[low]).dropna()
 
     train, valid = (differences(final_losses(losses, model, c)) for c in ("train_loss", "valid_loss"))
     start = losses[losses.step == 0].pivot(index="seed", columns="variant", values="valid_loss")
-    start = differences(start.reindex(columns=[high, low]))
+    start = differences(start)
     what = f"{model} with {high} beside {low}"
     return Gaps(over_seeds(train, what), over_seeds(valid, what), if_any(start), len(valid))
 

@@ -65,7 +65,7 @@ def at_most(certified: pd.DataFrame, worst: pd.DataFrame) -> Finding:
 
 def by_layer(shares: pd.DataFrame) -> str:
     """The means over documents, for a sentence; `shares` has a column a layer, in per cent."""
-    return ", ".join(f"{mean:.2g}" for mean in shares.mean()) + " %"
+    return ", ".join(f"{mean:.1f}" if mean >= 1 else f"{mean:.2g}" for mean in shares.mean()) + " %"
 
 
 def heads_of_practical_width(model: str, tables: Tables) -> Outcome:

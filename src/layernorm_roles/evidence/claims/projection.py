@@ -390,6 +390,9 @@ def widths(experiment: str, tables: Tables) -> Outcome:
     if metrics.d_model.nunique() < 2:
         raise Untestable(f"The experiment {experiment} has a single width.")
     accuracies = {int(d): final(part) for d, part in metrics.groupby("d_model")}
+    compared = {"layernorm", "scale", "projected_qk"}
+    if lacking := [d for d, accuracy in accuracies.items() if not compared <= set(accuracy)]:
+        raise Untestable(f"At the widths {lacking} the run lacks some of the norms that are compared.")
     everywhere, keys = (
         {d: cost(accuracy, variant) for d, accuracy in accuracies.items()}
         for variant in ("layernorm", "projected_qk")

@@ -22,8 +22,8 @@ from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES,
 from layernorm_roles.evidence.page.text import command, mathematics, script_json, slug
 from layernorm_roles.evidence.tables import registry as readable
 from layernorm_roles.evidence.tables.structure import Grid
-from layernorm_roles.evidence.tables.typography import interval, number, typeset, with_unit
-from layernorm_roles.evidence.tables.verdicts import Judged, judged
+from layernorm_roles.evidence.tables.typography import interval, number, typeset
+from layernorm_roles.evidence.tables.verdicts import judged
 
 TITLE = "What LayerNorm does for attention"
 HERE = Path(__file__).parent
@@ -148,7 +148,9 @@ class _Evidence:
                 }
 
     def _part(self, part: sections.Part) -> dict[str, Any]:
-        groups = sections.groups(found.claim for found in self.claims.values() if found.claim.part == part.name)
+        groups = sections.groups(
+            found.claim for found in self.claims.values() if found.claim.part == part.name
+        )
         # Claims that repeat another one are folded, so a figure of both stands with the other one.
         firsts = [self._claim(group.first) for group in groups]
         return {
@@ -208,7 +210,9 @@ class _Evidence:
             if name in self.reproduction.figures and not (self.too_small and name in VERDICT_FIGURES):
                 first = name not in self.shown
                 self.shown.add(name)
-                yield picture(self.figures[name], self.reproduction.figures[name]) if first else {"name": name}
+                yield (
+                    picture(self.figures[name], self.reproduction.figures[name]) if first else {"name": name}
+                )
 
     def _tables(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
@@ -224,7 +228,10 @@ class _Evidence:
                     "title": table.title,
                     "parts": parts,
                     "folded": rows > FOLDED,
-                    "files": [f"tables/{name}.csv", *(f"parquet/{source}.parquet" for source in table.inputs)],
+                    "files": [
+                        f"tables/{name}.csv",
+                        *(f"parquet/{source}.parquet" for source in table.inputs),
+                    ],
                 }
 
     def _durations(self) -> list[Any]:

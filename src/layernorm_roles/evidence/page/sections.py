@@ -13,25 +13,37 @@ UNITS = {
     "×": ("times", "A ratio: 1× is no difference. Ratios are compared by their logarithms."),
     "%": ("per-cent", "Per cent; the text beside the number says of what."),
     "points": ("points", "Percentage points: from 90 % to 92 % it is 2 points."),
-    "nats": ("nats", "Loss per token in natural logarithms: 0.69 nats less is twice the probability, 0.05 nats 5 % more."),
+    "nats": (
+        "nats",
+        "Loss per token in natural logarithms: 0.69 nats less is twice the probability, 0.05 nats 5 % more.",
+    ),
     "°": ("degrees", "Degrees between two lines: 0° is parallel, 90° orthogonal."),
     "√n": ("root-n", "Radii in units of √n, the square root of the dimension."),
     "decades": ("decades", "Powers of ten: −2 decades is a hundredth."),
-    "decades a layer": ("decades-a-layer", "Powers of ten from one layer to the next: 0.3 decades is twice as much."),
+    "decades a layer": (
+        "decades-a-layer",
+        "Powers of ten from one layer to the next: 0.3 decades is twice as much.",
+    ),
 }
 """What the units mean, each with the name of its place on the page."""
 
 TERMS = {
-    "interval": ("95\u00a0% interval", "Student’s interval of the mean over runs: where the numbers of runs like these lie."),
+    "interval": (
+        "95\u00a0% interval",
+        "Student’s interval of the mean over runs: where the numbers of runs like these lie.",
+    ),
     "reported": ("Reported", "The number that the source gives, as written there."),
-    "control": ("Control", "The comparison that isolates the claimed cause: all else equal, or as near as can be."),
+    "control": (
+        "Control",
+        "The comparison that isolates the claimed cause: all else equal, or as near as can be.",
+    ),
     "effect": ("Effect over the reported one", "0 % is no effect, 100 % as large as the source reports."),
     "runs": ("Runs", "Independent trainings or draws, each with a seed of its own."),
 }
 """What the headings of the table of verdicts mean, each under the name of its place on the page."""
 
 LEAST_RUNS = 3
-"""With fewer runs of each variant an interval says nothing: that of two runs is 12.7 standard errors long on each side."""
+"""With fewer runs of each variant an interval says nothing: that of two runs has 12.7 standard errors on each side."""
 
 
 class Part(NamedTuple):
@@ -85,7 +97,9 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
     must have enough runs for an interval.
     """
     trained = [
-        experiment for experiment in settings.get("majority", {}).values() if any(experiment["seeds"].values())
+        experiment
+        for experiment in settings.get("majority", {}).values()
+        if any(experiment["seeds"].values())
     ]
     if not trained:
         return []
@@ -94,11 +108,13 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
     found = []
     if steps < ACCURACY_STEP:
         found.append(
-            f"The longest training of the majority task has {steps:,} steps; the paper’s accuracies are compared at step "
-            f"{ACCURACY_STEP:,}."
+            f"The longest training of the majority task has {steps:,} steps; the paper’s accuracies are compared at "
+            f"step {ACCURACY_STEP:,}."
         )
     if runs < LEAST_RUNS:
-        found.append(f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_RUNS}.")
+        found.append(
+            f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_RUNS}."
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""The documents that the claims come from: author, title and address, as far as they are known, or their first words."""
+"""The documents that the claims come from: author, title and address as far as they are known, or first words."""
 
 from typing import NamedTuple
 
@@ -26,8 +26,8 @@ SOURCES = (
         "slides",
         ("Brody, Alon and Yahav 2023, slides",),
         "the paper’s slides",
-        "Shaked Brody, Uri Alon and Eran Yahav, the slides of the paper, which have its title. The claim stands in their "
-        "summary: “Projection helps the model to learn to attend equally to all keys”.",
+        "Shaked Brody, Uri Alon and Eran Yahav, the slides of the paper, which have its title. The claim stands in "
+        "their summary: “Projection helps the model to learn to attend equally to all keys”.",
     ),
     Source(
         "paper",
@@ -56,8 +56,8 @@ SOURCES = (
         "question",
         ("question on W_O",),
         "a question on W_O",
-        "A question with one answer on a site for questions, author unknown. It begins: “As I understand it, the forward "
-        "pass for a transformer model looks as follows”. It supposes that without LayerNorm “the W_O matrix would be "
+        "A question with one answer on a site for questions, author unknown. It begins: “As I understand it, the "
+        "forward pass for a transformer model looks as follows”. It supposes that without LayerNorm “the W_O matrix would be "
         "entirely redundant”; the answer begins: “The technical reason is the residual connection around the "
         "self-attention block”.",
     ),
@@ -65,12 +65,12 @@ SOURCES = (
         "notes",
         ("transformer notes",),
         "notes on transformers",
-        "Notes on transformers as questions and answers with worked examples, author and title unknown. They begin with "
-        "the question what the dimensions of Q = X W_Q, K = X W_K and V = X W_V are. What is tested stands where they "
-        "divide the scores (“remains in a reasonable range”, “poor gradient flow”), where they add residual connections "
-        "(“Better Gradient Flow”), under “prenorm and postnorm” (“can suffer from instability when training deep models "
-        "with many layers”), and where they compare LayerNorm with BatchNorm (“independent of the batch size”, "
-        "“Handles Variable-Length Sequences”).",
+        "Notes on transformers as questions and answers with worked examples, author and title unknown. They "
+        "begin with the question what the dimensions of Q = X W_Q, K = X W_K and V = X W_V are. What is "
+        "tested stands where they divide the scores (“remains in a reasonable range”, “poor gradient flow”), "
+        "where they add residual connections (“Better Gradient Flow”), under “prenorm and postnorm” (“can "
+        "suffer from instability when training deep models with many layers”), and where they compare "
+        "LayerNorm with BatchNorm (“independent of the batch size”, “Handles Variable-Length Sequences”).",
     ),
     Source(
         "xiong",

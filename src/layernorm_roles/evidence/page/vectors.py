@@ -78,7 +78,8 @@ def describe(title: str, geometry: pd.DataFrame, seed: int | None = None) -> str
     else:
         runs, words = f"seed {seed}", f"({random})"
     return (
-        f"{title}, {runs}: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ best plane {words}."
+        f"{title}, {runs}: {flat}; the queries are {angle.mean():.0f}° from the normal of the keys’ best plane "
+        f"{words}."
     )
 
 

@@ -1,0 +1,80 @@
+"""For a machine with a GPU: `pytest -m gpu`. Twenty steps as a graph, kernel by kernel and on the CPU."""
+
+from functools import partial
+
+import hand_made
+import numpy as np
+import pytest
+import torch
+
+from layernorm_roles.gpu import fallbacks, recording
+from layernorm_roles.gpu.agreement import derivatives
+from layernorm_roles.gpu.device import open_device
+from layernorm_roles.language_model import tasks, train
+from layernorm_roles.majority import gradients
+from layernorm_roles.majority.model import MajorityTransformer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use"),
+]
+STEPS = {"steps": 20, "evaluate_every": 5}
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return open_device("cuda")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    frame = hand_made.contexts(("long", rng.integers(6, size=16)), ("sentences", rng.integers(6, size=9)))
+    streams = (rng.integers(300, size=n) for n in (3000, 500))
+    return hand_made.prepared_text(tmp_path_factory.mktemp("text"), *streams, frame)
+
+
+def trained(text, settings, device=None):
+    """Metrics and final weights of a run without dropout, in float64."""
+    settings = hand_made.changed(settings, dropout=0.0, **STEPS)
+    run = hand_made.run_of(text, settings)
+    task = tasks.build(settings, text, run.tokenizer, seed=0)
+    result = train.train(run.build_model(), task, settings, 0, device)
+    weights = {name: tensor.double().cpu() for name, tensor in result.final.items()}
+    return result.metrics.drop(columns="seconds"), weights
+
+
+@pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
+def test_a_graph_is_the_eager_step_to_the_bit_and_both_are_close_to_the_cpu(text, settings, gpu, monkeypatch):
+    metrics, weights = trained(text, settings, gpu)
+    assert fallbacks.taken()[recording.STEPS] == recording.GRAPH
+    monkeypatch.setattr(type(gpu), "recorded", lambda self, step: step)
+    eager_metrics, eager_weights = trained(text, settings, gpu)
+    assert metrics.equals(eager_metrics)
+    assert all(torch.equal(weights[name], eager_weights[name]) for name in weights)
+    cpu_metrics, _ = trained(text, settings)
+    for column in ("train_loss", "valid_loss"):
+        np.testing.assert_allclose(metrics[column], cpu_metrics[column], rtol=1e-3)
+
+
+@pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
+def test_one_batch_agrees_with_the_cpu(text, settings, gpu):
+    run = hand_made.run_of(text, settings)
+    task = tasks.build(settings, text, run.tokenizer, seed=0)
+    gpu.compare(partial(derivatives, run.build_model(), next(task.validation())), "test")
+
+
+def test_the_majority_loss_and_gradient_agree_with_the_cpu(gpu):
+    rng = np.random.default_rng(0)
+    counts = torch.from_numpy(rng.multinomial(50, np.full(20, 0.05), size=100).astype(np.uint8))
+    label = counts.argmax(dim=1)
+    found = []
+    for device in ("cpu", gpu.name):
+        torch.manual_seed(0)
+        model = MajorityTransformer(20, 8, 8, "layernorm").to(device)
+        flat = gradients.flatten(model)
+        loss = gradients.gradient_on(device)(model, flat)(counts.to(device), label.to(device))
+        found.append((float(loss), flat.grad.cpu().double()))
+    (loss, gradient), (other_loss, other_gradient) = found
+    assert other_loss == pytest.approx(loss, rel=1e-4)
+    assert (gradient - other_gradient).norm() < 1e-4 * gradient.norm()
