@@ -20,6 +20,7 @@ OVERLAY = {
         "mine": {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2},
         "alone": {
             "like": "d3",
+            "seeds_per_job": 1,
             "d_model": [3, 5],
             "learning_rate": ["1e-3", 0.1],
             "seeds": {"layernorm": 2, "projected_qk": 1},

@@ -70,6 +70,7 @@ def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
 
 
 BESIDE_THE_WORKFLOW = {
+    "gpu/choice.py",
     "job.py",
     "planning.py",
     "selectability/arrays.py",

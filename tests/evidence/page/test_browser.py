@@ -240,7 +240,7 @@ def test_a_term_explains_itself_to_the_keyboard(browser):
     assert not tip.is_displayed()
 
 
-REACHED = """return [...document.querySelectorAll("a, button, select, input, summary, canvas, pre")].filter((element) => {
+REACHED = """return [...document.querySelectorAll("a, button, select, input, summary, canvas")].filter((element) => {
     if (!element.checkVisibility() || element.closest("details:not([open])") || element.disabled) return false;
     element.focus();
     return document.activeElement !== element;

@@ -83,6 +83,7 @@ class _Evidence:
             *(settings.get(part) for part in ("language_model", "random_keys", "pretrained")),
         )
         self.shown: set[str] = set()
+        """Places of the page that hold a figure or a table: a figure and a table may have one name."""
         self.too_small = sections.too_small(settings)
 
     def context(self) -> dict[str, Any]:
@@ -217,10 +218,10 @@ class _Evidence:
     def _tables(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         for name in names:
             table = readable.TABLES[name]
-            if name in self.shown:
+            if f"table-{name}" in self.shown:
                 yield {"name": name, "title": table.title}
             elif set(table.inputs) <= set(self.reproduction.tables):
-                self.shown.add(name)
+                self.shown.add(f"table-{name}")
                 parts = readable.make(table, {name: self._frame(name) for name in table.inputs}).parts
                 rows = sum(len(part.rows) for part in parts if isinstance(part, Grid))
                 yield {

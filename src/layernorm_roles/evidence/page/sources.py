@@ -57,8 +57,8 @@ SOURCES = (
         ("question on W_O",),
         "a question on W_O",
         "A question with one answer on a site for questions, author unknown. It begins: “As I understand it, the "
-        "forward pass for a transformer model looks as follows”. It supposes that without LayerNorm “the W_O matrix would be "
-        "entirely redundant”; the answer begins: “The technical reason is the residual connection around the "
+        "forward pass for a transformer model looks as follows”. It supposes that without LayerNorm “the W_O matrix "
+        "would be entirely redundant”; the answer begins: “The technical reason is the residual connection around the "
         "self-attention block”.",
     ),
     Source(
