@@ -125,11 +125,10 @@ def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
     )
 
 
-def refuse_nan(metrics: Mapping[str, float | int], title: str) -> None:
-    """Raise ValueError if a loss in `metrics`, a row of `majority_metrics`, is not finite; `title` names the run."""
-    for name in ("train_loss", "test_loss"):
-        if not np.isfinite(metrics[name]):
-            raise ValueError(
-                f"{title}: {name} is {metrics[name]} at step {metrics['step']}; expected a finite number. "
-                "A smaller learning_rate, or a norm that is finite everywhere, may help"
-            )
+def of_diverged_run(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What stands for `metrics`, as `evaluate` returns them, once a loss is no longer finite.
+
+    Losses are infinite and the accuracy is 0, worse than those of any other run; angles and attention are NaN.
+    """
+    worst = {"train_loss": np.inf, "test_loss": np.inf, "test_accuracy": 0.0}
+    return {name: worst.get(name, np.nan) for name in metrics}

@@ -20,7 +20,7 @@ from layernorm_roles.majority.evaluation import (
     DeviceSequences,
     evaluate,
     evaluation_steps,
-    refuse_nan,
+    of_diverged_run,
     vectors_of,
 )
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
@@ -133,7 +133,8 @@ def train(
     Without a `place` the CPU trains.
     On one machine equal arguments give equal bytes, also when the run goes on from `checkpoint`. That is written
     every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
-    Raises ValueError if the loss stops being finite.
+    A run whose loss stops being finite ends there: the rows of later evaluations are those `of_diverged_run`, and it
+    has no vectors of the final checkpoint.
     """
     place = place or Device()
     device = place.name
@@ -160,14 +161,38 @@ def train(
         learning_rate = linear_decay(run.learning_rate, step, settings.schedule_steps)
         if step in evaluated:
             metrics = evaluate(model, training, test, loss_of)
+            if not np.isfinite([metrics["train_loss"], metrics["test_loss"]]).all():
+                return _diverged(settings, run, model, rows, initial, step, metrics)
             rows.append({"step": step, "learning_rate": learning_rate, **metrics})
-            refuse_nan(rows[-1], run.title)
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
             set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device)))
             optimiser.step(learning_rate)
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
+
+
+def _diverged(
+    settings: MajorityTraining,
+    run: MajorityRun,
+    model: MajorityTransformer,
+    rows: list[dict[str, float]],
+    initial: pd.DataFrame,
+    step: int,
+    metrics: Mapping[str, float],
+) -> TrainedRun:
+    """The result of a run whose loss is not finite at `step`, with the `rows` of the evaluations before."""
+    print(f"{run.title}: the loss is no longer finite at step {step}; the run counts as diverged", flush=True)
+    later = [
+        {
+            "step": evaluated,
+            "learning_rate": linear_decay(run.learning_rate, evaluated, settings.schedule_steps),
+            **of_diverged_run(metrics),
+        }
+        for evaluated in sorted(evaluation_steps(settings.evaluate_every, settings.steps))
+        if evaluated >= step
+    ]
+    return TrainedRun(pd.DataFrame([*rows, *later]), initial, model)
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:
