@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -189,12 +190,31 @@ def test_query_angle_weights_classes_by_their_tokens():
     assert query_angle(-queries, torch.tensor([1.0, 0, 0]))[0] == pytest.approx(0, abs=1e-5)
 
 
-def test_a_loss_that_is_not_finite_stops_with_the_runs_name(sets):
-    with pytest.raises(
-        ValueError,
-        match=r"majority small none d_model 4 learning rate 10.0 seed 0: train_loss is nan at step \d+; expected",
+def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(sets, capsys):
+    settings = task(steps=60)
+    result = train.train(settings, run_of("none", 0, learning_rate=10.0), sets)
+    metrics, steps = result.metrics, train.evaluation_steps(settings.evaluate_every, 60)
+    assert sorted(steps) == metrics.step.tolist()
+    finite = np.isfinite(metrics.test_loss)
+    assert finite.iloc[0] and not finite.iloc[-1] and finite.is_monotonic_decreasing
+    assert np.isposinf(metrics.loc[~finite, ["train_loss", "test_loss"]]).all(axis=None)
+    assert (metrics.test_accuracy[~finite] == 0).all() and metrics.notna().all(axis=None)
+    assert set(result.vectors.checkpoint) == {"initial"}
+    said = capsys.readouterr().out
+    assert (
+        "majority small none d_model 4 learning rate 10.0 seed 0: the loss is no longer finite at step"
+        in said
+    )
+
+
+def test_a_loss_that_is_not_finite_before_training_stops_with_the_runs_name(sets):
+    with (
+        patch.object(train, "evaluate", lambda *_: {"train_loss": float("nan"), "test_loss": 1.0}),
+        pytest.raises(
+            ValueError, match=r"majority small none d_model 4 .*: train_loss is nan at step 0; expected"
+        ),
     ):
-        train.train(task(steps=60), run_of("none", 0, learning_rate=10.0), sets)
+        train.train(task(), run_of("none", 0), sets)
 
 
 @pytest.mark.parametrize("variant", ["layernorm", "projected_v"])

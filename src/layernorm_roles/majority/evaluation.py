@@ -125,10 +125,9 @@ def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
     )
 
 
-def of_diverged_run(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What stands for `metrics`, as `evaluate` returns them, once a loss is no longer finite.
+def of_diverged_run(before: Mapping[str, float | int]) -> dict[str, float | int]:
+    """The row of majority_metrics for a run whose loss is no longer finite, from its row `before` that happened.
 
-    Losses are infinite and the accuracy is 0, worse than those of any other run; angles and attention are NaN.
+    Losses are infinite and the accuracy is 0, worse than those of any other run; all else stays as it was.
     """
-    worst = {"train_loss": np.inf, "test_loss": np.inf, "test_accuracy": 0.0}
-    return {name: worst.get(name, np.nan) for name in metrics}
+    return {**before, "train_loss": np.inf, "test_loss": np.inf, "test_accuracy": 0.0}

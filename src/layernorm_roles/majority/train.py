@@ -133,8 +133,8 @@ def train(
     Without a `place` the CPU trains.
     On one machine equal arguments give equal bytes, also when the run goes on from `checkpoint`. That is written
     every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
-    A run whose loss stops being finite ends there: the rows of later evaluations are those `of_diverged_run`, and it
-    has no vectors of the final checkpoint.
+    Raises ValueError if the loss is not finite before training. A run whose loss stops being finite ends there: the
+    rows of later evaluations are those `of_diverged_run`, and it has no vectors of the final checkpoint.
     """
     place = place or Device()
     device = place.name
@@ -176,18 +176,26 @@ def _diverged(
     settings: MajorityTraining,
     run: MajorityRun,
     model: MajorityTransformer,
-    rows: list[dict[str, float]],
+    rows: list[dict[str, float | int]],
     initial: pd.DataFrame,
     step: int,
     metrics: Mapping[str, float],
 ) -> TrainedRun:
-    """The result of a run whose loss is not finite at `step`, with the `rows` of the evaluations before."""
+    """The result of a run whose loss is not finite at `step`, with the `rows` of the evaluations before.
+
+    Raises ValueError if there are none: then the model cannot be trained at all.
+    """
+    if not rows:
+        raise ValueError(
+            f"{run.title}: train_loss is {metrics['train_loss']} at step {step}; expected a finite number. "
+            "A norm that is finite everywhere may help"
+        )
     print(f"{run.title}: the loss is no longer finite at step {step}; the run counts as diverged", flush=True)
     later = [
         {
+            **of_diverged_run(rows[-1]),
             "step": evaluated,
             "learning_rate": linear_decay(run.learning_rate, evaluated, settings.schedule_steps),
-            **of_diverged_run(metrics),
         }
         for evaluated in sorted(evaluation_steps(settings.evaluate_every, settings.steps))
         if evaluated >= step
