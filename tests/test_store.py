@@ -16,7 +16,7 @@ ORIGIN = provenance({"steps": 3}, "cpu", Stream.RANDOM_KEYS)
 
 @pytest.fixture
 def metrics():
-    rows = {name: [0.5, 0.25] for name in SCHEMAS["majority_metrics"].names}
+    rows = {name: [0.5, 0.25] for name in SCHEMAS["majority_metrics"].names} | {"d_model": [8, 3]}
     return pd.DataFrame(rows | {"experiment": "d8", "variant": "layernorm", "seed": 0, "step": [0, 1]})
 
 

@@ -211,8 +211,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column(
                 "site",
                 _STR,
-                "before_norm, after_norm (the attention input), head (as the head uses them), head_without_norm, or head_cut "
-                "(its keys in their first principal components), see pretrained.keys",
+                "before_norm, after_norm (the attention input), head (as the head uses them), head_without_norm, or "
+                "head_cut (its keys in their first principal components), see pretrained.keys",
             ),
             _column("head", _INT, "head, from 0; null off heads", null=True),
             _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),

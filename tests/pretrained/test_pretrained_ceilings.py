@@ -20,7 +20,9 @@ def test_every_recorded_query_lies_in_the_ellipsoid_behind_the_norm(architecture
         for head, queries in enumerate(layer.queries):
             behind = ceilings.queries_behind_norm(layer, head)
             inside = np.linalg.lstsq(behind.axes, (queries * layer.scaling - behind.centre).T, rcond=None)[0]
-            np.testing.assert_allclose(behind.centre + inside.T @ behind.axes.T, queries * layer.scaling, atol=1e-9)
+            np.testing.assert_allclose(
+                behind.centre + inside.T @ behind.axes.T, queries * layer.scaling, atol=1e-9
+            )
             assert (np.linalg.norm(inside, axis=0) <= 1 + 1e-9).all()
 
 
@@ -36,7 +38,9 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model):
     assert set(table.model) == {"tiny"} and set(table.context) == {3}
     assert list(table.token[: len(TOKENS)]) == [words[token] for token in TOKENS]
     used = table[table.normalised == "as used"]
-    if not network.record(TOKENS)[0].causal:  # the ceiling is among all keys, and a causal query sees some of them
+    if not network.record(TOKENS)[
+        0
+    ].causal:  # the ceiling is among all keys, and a causal query sees some of them
         assert (used.received_max <= used.upper + 1e-9).all()
     keys = ["layer", "head", "position", "normalised"]
     wide = table.pivot(index=keys, columns="queries", values="upper")

@@ -95,6 +95,31 @@ def of_module(*modules):
     return readable(RUN, {name: table for name, table in tables.items() if table.module in modules})
 
 
+def downloaded(sources):
+    """The files to which those of `sources` that are of kind hub are downloaded."""
+    return [f"{DOWNLOADS}/{source.file_name}" for source in sources if source.kind == "hub"]
+
+
+def text_files(text, *names):
+    """The files `names` of a text, as rule `text` names its outputs, by name."""
+    return {name: rules.text.output.get(name).format(text=text) for name in names}
+
+
+def files_of_runs(file, runs):
+    """The path of `file` in the folder of each of the runs."""
+    return [f"{RUN}/runs/language_model/{run}/{file}" for run in runs]
+
+
+def text_of_model(*names):
+    """A function that gives Snakemake the files `names` of the text of the model that a rule's wildcards name."""
+    return lambda wildcards: text_files(PLAN.text_of(wildcards.model), *names)
+
+
+def text_of_pretrained(wildcards):
+    """The held-out contexts that a pretrained model reads, and what describes them."""
+    return text_files(PLAIN["pretrained"][wildcards.pretrained]["text"], "tokenizer", "contexts", "manifest")
+
+
 # The benchmark files of all jobs that compute a result, from which the durations are tabulated.
 BENCHMARKS = []
 

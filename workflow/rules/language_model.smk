@@ -5,11 +5,6 @@ RUNS_WITH_ATTENTION = [run.folder for run in PLAN.runs_with_attention()]
 RECORDED_RUNS = [run.folder for run in PLAN.recorded_runs()]
 
 
-def files_of_runs(file, runs):
-    """The path of `file` in the folder of each of the runs."""
-    return [f"{RUN}/runs/language_model/{run}/{file}" for run in runs]
-
-
 # The files of runs that each table is collected from, by the name of the table.
 LANGUAGE_MODEL_TABLES = {
     "language_model_metrics": files_of_runs("metrics.parquet", LANGUAGE_MODEL_RUNS),
@@ -21,11 +16,6 @@ ACTIVATIONS = files_of_runs("activations.safetensors", RECORDED_RUNS)
 
 wildcard_constraints:
     model="|".join(PLAIN["language_model"]),
-
-
-def text_of_model(*names):
-    """A function that gives Snakemake the files `names` of the text of the model that a rule's wildcards name."""
-    return lambda wildcards: text_files(PLAN.text_of(wildcards.model), *names)
 
 
 rule language_model_train:

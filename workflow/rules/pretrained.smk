@@ -7,11 +7,6 @@ wildcard_constraints:
     pretrained="|".join(PLAIN["pretrained"]) or "none",
 
 
-def text_of_pretrained(wildcards):
-    """The held-out contexts that a pretrained model reads, and what describes them."""
-    return text_files(PLAIN["pretrained"][wildcards.pretrained]["text"], "tokenizer", "contexts", "manifest")
-
-
 rule pretrained_measure:
     input:
         unpack(text_of_pretrained),

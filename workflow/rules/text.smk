@@ -5,11 +5,6 @@ DOWNLOADS = f"{RUN}/data/downloads"
 HUB_SOURCES = {source.file_name: source for source in PLAN.hub_sources()}
 
 
-def downloaded(sources):
-    """The files to which those of `sources` that are of kind hub are downloaded."""
-    return [f"{DOWNLOADS}/{source.file_name}" for source in sources if source.kind == "hub"]
-
-
 wildcard_constraints:
     download="|".join(HUB_SOURCES) or "none",
 
@@ -54,11 +49,6 @@ rule text:
         code=code("prepare_text.py"),
     script:
         "../scripts/prepare_text.py"
-
-
-def text_files(text, *names):
-    """The files `names` of a text, as rule `text` names its outputs, by name."""
-    return {name: rules.text.output.get(name).format(text=text) for name in names}
 
 
 BENCHMARKS += job_files("benchmarks", "text", PLAN.texts())

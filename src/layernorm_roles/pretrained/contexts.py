@@ -10,7 +10,6 @@ from tokenizers import Tokenizer
 from layernorm_roles.pretrained.source import ModelFiles
 
 
-
 class Tokens(NamedTuple):
     """The tokenizer of a pretrained model, as two functions."""
 

@@ -1,4 +1,4 @@
-"""The measurements of a pretrained model that config.yaml names: which keys can win, and how much attention they can get."""
+"""What is measured of a pretrained model that config.yaml names: which keys can win, and with how much attention."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,9 +53,7 @@ def measure_files(
     The texts are the held-out ones of the prepared text whose manifest is given.
     """
     checked, text = PretrainedModel.model_validate(settings), PreparedText(Path(manifest).parent)
-    held_out = first_of_each_document(
-        store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer)
-    )
+    held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
     measured = measure(name, checked, held_out)
     about = provenance(
         {"model": name, "settings": dict(settings), "text": text.content_hash()}, "cpu", Stream.TEXT_SELECTION

@@ -480,10 +480,27 @@ def test_a_reproduction_without_such_an_experiment_says_so(name):
 def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_one():
     names = [field.name for field in SCHEMAS["claims"]]
     rows = [
-        {"claim": "faster", "statement": "It's faster", "statistic": "steps", "paper_value": "3 times", "measured": 2.0}
-        | {"ci_low": 1.0, "ci_high": 4.0, "reported": 4.0, "control": "scale; another", "control_measured": 1.0}
+        {
+            "claim": "faster",
+            "statement": "It's faster",
+            "statistic": "steps",
+            "paper_value": "3 times",
+            "measured": 2.0,
+        }
+        | {
+            "ci_low": 1.0,
+            "ci_high": 4.0,
+            "reported": 4.0,
+            "control": "scale; another",
+            "control_measured": 1.0,
+        }
         | {"control_low": 0.5, "control_high": 2.0, "n_seeds": 8, "verdict": "partial"},
-        {"claim": "fusion_residual", "statement": "W_O - 1", "statistic": "share", "control": "nothing between"}
+        {
+            "claim": "fusion_residual",
+            "statement": "W_O - 1",
+            "statistic": "share",
+            "control": "nothing between",
+        }
         | {"n_seeds": 1, "verdict": "not tested", "also_passed_by": "untrained models"},
     ]
     readable = made("claims", claims=pd.DataFrame(rows).reindex(columns=names))
