@@ -92,7 +92,8 @@ def worth(model):
 def worth_verdict(model, least):
     def verdict(t):
         _, low, high = interval(difference(t, model, "no_attention", "layernorm"))
-        gain = interval(final(t, model, "unigram_loss")["layernorm"] - final(t, model)["layernorm"])
+        gains = final(t, model, "unigram_loss")["layernorm"] - final(t, model)["layernorm"]
+        gain = interval(gains.dropna())
         if high <= least or gain[2] < 0:
             return "does not hold"
         return "holds" if low > least and gain[1] > 0 else "not tested"
