@@ -25,6 +25,20 @@ _MAJORITY_POINT = [
     _column("d_model", _INT, "size of the residual stream, of keys and of queries"),
     _column("base_learning_rate", _FLOAT, "Adam's learning rate at the first step"),
 ]
+_LAYER = [
+    _column("context", _INT, "number of the context, from 0"),
+    _column("layer", _INT, "layer, from 1"),
+]
+_KEYS_JUDGED = [
+    _column("head", _INT, "head, from 0; null off heads", null=True),
+    _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),
+    _column("n_keys", _INT, "keys in the context", "keys"),
+    _column("dimensions", _INT, "dimension of a key: d_model, in a head d_head"),
+    _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
+    _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
+    _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
+    _column("max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True),
+]
 _PLACEMENT_RUN = [
     _column("placement", _STR, "pre or post"),
     _column("depth", _INT, "layers", "layers"),
@@ -183,47 +197,27 @@ SCHEMAS: dict[str, pa.Schema] = {
             _SEED,
             _column("checkpoint", _STR, "initial or final"),
             _column("texts", _STR, "long or sentences"),
-            _column("context", _INT, "number of the context, from 0"),
-            _column("layer", _INT, "layer, from 1"),
+            *_LAYER,
             _column(
                 "site",
                 _STR,
                 "before_norm, after_norm (the attention input), head (W_K x + b), or the last two with eps = 0: "
                 "after_norm_exact, head_exact",
             ),
-            _column("head", _INT, "head, from 0; null off heads", null=True),
-            _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),
-            _column("n_keys", _INT, "keys in the context", "keys"),
-            _column("dimensions", _INT, "dimension of a key: d_model, in a head d_head"),
-            _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
-            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
-            _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
-            _column(
-                "max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True
-            ),
+            *_KEYS_JUDGED,
         ]
     ),
     "pretrained_keys": pa.schema(
         [
             _column("model", _STR, "name of the pretrained model"),
-            _column("context", _INT, "number of the context, from 0"),
-            _column("layer", _INT, "layer, from 1"),
+            *_LAYER,
             _column(
                 "site",
                 _STR,
                 "before_norm, after_norm (the attention input), head (as the head uses them), head_without_norm, or "
                 "head_cut (its keys in their first principal components), see pretrained.keys",
             ),
-            _column("head", _INT, "head, from 0; null off heads", null=True),
-            _column("causal", pa.bool_(), "are the rivals of a key only the keys before it?"),
-            _column("n_keys", _INT, "keys in the context", "keys"),
-            _column("dimensions", _INT, "dimension of a key: d_model, in a head d_head"),
-            _column("n_unselectable", _INT, "keys with a certificate that no query selects them", "keys"),
-            _column("n_borderline", _INT, "keys that the data's precision cannot decide", "keys"),
-            _column("min_margin", _FLOAT, "smallest margin of a selectable key; null if none", null=True),
-            _column(
-                "max_residual", _FLOAT, "largest residual of an unselectable key; null if none", null=True
-            ),
+            *_KEYS_JUDGED,
         ]
     ),
     "attention_ceilings": pa.schema(
@@ -232,8 +226,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("variant", _STR, "norm before attention; null for a pretrained model", null=True),
             _column("seed", _INT, "seed of the run; null for a pretrained model", null=True),
             _column("checkpoint", _STR, "final or pretrained"),
-            _column("context", _INT, "number of the context, from 0"),
-            _column("layer", _INT, "layer, from 1"),
+            *_LAYER,
             _column("head", _INT, "head of the queries, from 0"),
             _column("position", _INT, "position of the key in the context, from 0", "tokens"),
             _column("token", _STR, "the token's text"),

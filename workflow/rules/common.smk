@@ -34,13 +34,8 @@ def code(script, *modules):
     return provenance.code_version(WORKFLOW / "scripts" / script, *(SOURCE / module for module in modules))
 
 
-def memory(megabytes):
-    """A function that gives Snakemake the memory that a job asks of a cluster, in MB; each retry asks for twice as much."""
-    return lambda wildcards, attempt: megabytes * 2 ** (attempt - 1)
-
-
-def minutes(first):
-    """A function that gives Snakemake the time that a job asks of a cluster; each retry asks for twice as much."""
+def doubling(first):
+    """A function that gives Snakemake what a job asks of a cluster, memory in MB or minutes; each retry asks for twice."""
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 

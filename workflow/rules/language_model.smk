@@ -33,8 +33,8 @@ rule language_model_train:
     threads: 1
     resources:
         gpu=PLAN.gpus("language_model"),
-        mem_mb=memory(4000 if PLAN.gpus("language_model") else 1500),
-        runtime=minutes(360),
+        mem_mb=doubling(4000 if PLAN.gpus("language_model") else 1500),
+        runtime=doubling(360),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
@@ -61,8 +61,8 @@ rule language_model_keys:
         f"{RUN}/benchmarks/language_model_keys/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        mem_mb=memory(1500),
-        runtime=minutes(120),
+        mem_mb=doubling(1500),
+        runtime=doubling(120),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
@@ -84,7 +84,7 @@ rule language_model_activations:
         f"{RUN}/benchmarks/language_model_activations/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        mem_mb=memory(2000),
+        mem_mb=doubling(2000),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),

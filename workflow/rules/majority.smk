@@ -40,8 +40,8 @@ rule majority_train:
     threads: 1
     resources:
         gpu=PLAN.gpus("majority"),
-        mem_mb=memory(4000 if PLAN.gpus("majority") else 1000),
-        runtime=minutes(30),
+        mem_mb=doubling(4000 if PLAN.gpus("majority") else 1000),
+        runtime=doubling(30),
     params:
         experiment="{experiment}",
         runs=lambda wildcards: [
@@ -80,8 +80,8 @@ for JOB in SHARED_JOBS:
         threads: 1
         resources:
             gpu=PLAN.gpus("majority"),
-            mem_mb=memory(4000 if PLAN.gpus("majority") else 1000),
-            runtime=minutes(120),
+            mem_mb=doubling(4000 if PLAN.gpus("majority") else 1000),
+            runtime=doubling(120),
         params:
             experiment=JOB.group,
             runs=[{"variant": run.variant, "seed": run.seed, **dict(run.point)} for run in JOB.runs],

@@ -19,8 +19,8 @@ rule pretrained_measure:
         f"{RUN}/benchmarks/pretrained_measure/{{pretrained}}.tsv"
     threads: 1
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(120),
+        mem_mb=doubling(3000),
+        runtime=doubling(120),
     params:
         settings=lambda wildcards: PLAIN["pretrained"][wildcards.pretrained],
         code=code("measure_pretrained.py"),

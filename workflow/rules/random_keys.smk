@@ -10,7 +10,7 @@ rule random_keys_table:
         f"{RUN}/benchmarks/random_keys_table.tsv"
     threads: 1
     resources:
-        mem_mb=memory(1000),
+        mem_mb=doubling(1000),
     params:
         settings=PLAIN["random_keys"],
         seed=PLAIN["first_seed"],
@@ -30,7 +30,7 @@ rule gaussian_law:
         f"{RUN}/benchmarks/gaussian_law.tsv"
     threads: 1
     resources:
-        mem_mb=memory(500),
+        mem_mb=doubling(500),
     params:
         code=code("measure_gaussian_law.py"),
     script:

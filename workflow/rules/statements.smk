@@ -57,8 +57,8 @@ rule placement_train:
         placement="pre|post",
     threads: 1
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(120),
+        mem_mb=doubling(2000),
+        runtime=doubling(120),
     params:
         settings=PLAIN["statements"]["placement"],
         seeds=PLAN.seeds(PLAIN["statements"]["placement"]["seeds"]),

@@ -41,8 +41,8 @@ rule text:
     benchmark:
         f"{RUN}/benchmarks/text/{{text}}.tsv"
     resources:
-        mem_mb=memory(1500),
-        runtime=minutes(120),
+        mem_mb=doubling(1500),
+        runtime=doubling(120),
     params:
         settings=lambda wildcards: PLAIN["text"][wildcards.text],
         downloads=DOWNLOADS,

@@ -124,6 +124,7 @@ class _Code:
         self.arguments, self.result = arguments, signature.return_type
 
     def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
+        """A vector of equal numbers that are known when the code is written."""
         return ir.Constant(type_, [x] * LANES)
 
     def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:
@@ -133,6 +134,7 @@ class _Code:
         return self.builder.shuffle_vector(one, undefined, self.constant(0, _INTS))
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        """a * b + c, which LLVM may round once."""
         return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
 
     def pointer(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
@@ -148,9 +150,11 @@ class _Code:
         return self.builder.bitcast(self.pointer(array, row, offset, column), _FLOATS.as_pointer())
 
     def load(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
+        """The vector of argument number `array` that begins at (row + offset, column)."""
         return self.builder.load(self.vector(array, row, offset, column), align=4)
 
     def store(self, x: ir.Value, array: int, row: ir.Value, offset: int, column: ir.Value) -> None:
+        """Write vector x into argument number `array`, from (row + offset, column) on."""
         self.builder.store(x, self.vector(array, row, offset, column), align=4)
 
     def members(self, argument: int) -> Sequence[ir.Value]:
@@ -158,6 +162,7 @@ class _Code:
         return cgutils.unpack_tuple(self.builder, self.arguments[argument], len(self.types[argument]))
 
     def tuple(self, members: Sequence[ir.Value]) -> ir.Value:
+        """The intrinsic's result, a tuple of these members."""
         return self.context.make_tuple(self.builder, self.result, members)
 
 

@@ -3,19 +3,34 @@
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.claims import CLAIMS
+
+RATIO = "×"
+"""The unit of claims on ratios, whose effect is the logarithm."""
 
 
-def relative_effect(row: pd.Series, unit: str) -> Estimate | None:
-    """The measured effect over the reported one, with its interval: 0 is no effect, 1 the reported one.
+def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
+    """Table claims with columns effect, low, high, isolated, isolated_low and isolated_high, in reported effects.
 
-    `row` is a row of table claims and `unit` that of its measured number; of ratios ("×") the logarithms are divided.
-    Returns None where the source reports no number, or nothing was measured.
+    0 is no effect and 1 the reported one. For ratios it is the logarithm that is divided by the reported one. NaN
+    where the source gives no number, or one that means no effect.
     """
-    if pd.isna(row.reported) or pd.isna(row.measured):
-        return None
-    measured = Estimate(*map(float, (row.measured, row.ci_low, row.ci_high)))
-    if unit != "×":
-        return measured.map(lambda value: value / row.reported)
-    with np.errstate(divide="ignore"):
-        return measured.map(lambda ratio: np.log(ratio) / np.log(row.reported))
+    ratios = {claim.name for claim in CLAIMS if claim.unit == RATIO}
+    is_ratio = claims.claim.isin(ratios)
+
+    def effect(column: str) -> pd.Series:
+        values = claims[column].astype(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return values.where(~is_ratio, np.log(values))
+
+    reported = effect("reported")
+    reported = reported.where(reported != 0)
+    names = {
+        "effect": "measured",
+        "low": "ci_low",
+        "high": "ci_high",
+        "isolated": "control_measured",
+        "isolated_low": "control_low",
+        "isolated_high": "control_high",
+    }
+    return claims.assign(**{name: effect(column) / reported for name, column in names.items()})

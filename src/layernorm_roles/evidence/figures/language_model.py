@@ -12,6 +12,7 @@ from layernorm_roles.evidence.analysis.language_model import PAPER_VARIANTS, fin
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import colours, style
+from layernorm_roles.evidence.figures.rows import runs_of
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
 PAPER_MODEL = "gpt"
@@ -37,7 +38,7 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
 
     metrics: table language_model_metrics. The step 0 of untrained models is left out.
     """
-    trained = _of(metrics, PAPER_MODEL)
+    trained = runs_of(metrics, "language_model_metrics", "model", PAPER_MODEL)
     trained = trained[(trained.step > 0) & trained.variant.isin(PAPER_VARIANTS)]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.7))
     handles = _curves(axes, trained, column)
@@ -59,7 +60,7 @@ def all_losses(metrics: pd.DataFrame, model: str) -> Figure:
     metrics: table language_model_metrics. The axes of both panels are chosen for the variants: a baseline that lies
     beyond is named at the edge, with its number.
     """
-    trained = _of(metrics, model)
+    trained = runs_of(metrics, "language_model_metrics", "model", model)
     trained = trained[trained.step > 0]
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 3.1), width_ratios=[1.15, 1])
     handles = _curves(left, trained, "valid_loss")
@@ -120,7 +121,7 @@ def difference(metrics: pd.DataFrame, model: str, paper: bool) -> Figure:
     metrics: table language_model_metrics. paper: whether to mark the differences between the paper's models. The
     axis shows all of the second half of the training; what comes before may go on beyond it.
     """
-    metrics = _of(metrics, model)
+    metrics = runs_of(metrics, "language_model_metrics", "model", model)
     metrics = metrics[metrics.variant.isin(PAPER_VARIANTS)]
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.7), sharey=True)
     last = int(metrics.step.max())
@@ -152,14 +153,6 @@ def difference(metrics: pd.DataFrame, model: str, paper: bool) -> Figure:
         handles.append(style.mark(PAPER_LABEL, mec="black", **style.PAPER_MARK))
     style.legend_below(figure, handles, columns=3)
     return figure
-
-
-def _of(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Return the rows of a model; raise ValueError if there are none."""
-    chosen = metrics[metrics.model == model]
-    if chosen.empty:
-        raise ValueError(f"language_model_metrics: no runs of model {model!r} to draw")
-    return chosen
 
 
 def _curves(axes: Axes, metrics: pd.DataFrame, column: str) -> list:

@@ -15,6 +15,7 @@ from layernorm_roles.evidence.analysis.majority import random_angle
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import colours, style
+from layernorm_roles.evidence.figures.rows import runs_of
 
 PAPER_VARIANTS = ("layernorm", "scale_released")
 """The two variants of the paper's Figures 2a, 2b and 3."""
@@ -41,7 +42,7 @@ def paper_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any])
 
     `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
     """
-    runs = _of(metrics, setting, PAPER_VARIANTS)
+    runs = runs_of(metrics, "majority_metrics", "experiment", setting["experiment"], PAPER_VARIANTS)
     if column != "query_angle_mean":
         runs = runs[runs.step <= PAPER_LAST_STEP]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.9))
@@ -57,7 +58,7 @@ def all_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -
 
     `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
     """
-    runs = _of(metrics, setting)
+    runs = runs_of(metrics, "majority_metrics", "experiment", setting["experiment"])
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.6))
     _draw_curves(axes, runs, column, setting)
     if column.endswith("loss"):
@@ -71,7 +72,7 @@ def attention(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Figure:
 
     `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
     """
-    runs = _of(metrics, setting)
+    runs = runs_of(metrics, "majority_metrics", "experiment", setting["experiment"])
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 3.3), sharex=True)
     for axes, column in ((left, "score_std"), (right, "attention_share")):
         _draw_curves(axes, runs, column, setting | {"title": ""})
@@ -85,7 +86,9 @@ def attention(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Figure:
 
 def samplings(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw test loss and query angle of two experiments side by side, for the variants and steps they share."""
-    parts = [_of(metrics, setting) for setting in settings]
+    parts = [
+        runs_of(metrics, "majority_metrics", "experiment", setting["experiment"]) for setting in settings
+    ]
     shared = set.intersection(*(set(part.variant) for part in parts))
     last = min(part.step.max() for part in parts)
     parts = [part[part.variant.isin(shared) & (part.step <= last)] for part in parts]
@@ -100,16 +103,6 @@ def samplings(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> F
         axes.set_ylabel("")
     style.legend_below(figure, _legend(pd.concat(parts), "test_loss", {"as_in_the_paper": False}), columns=3)
     return figure
-
-
-def _of(metrics: pd.DataFrame, setting: Mapping[str, Any], variants: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the rows of an experiment, of `variants` if any are given; raise ValueError if there are none."""
-    runs = metrics[metrics.experiment == setting["experiment"]]
-    if variants:
-        runs = runs[runs.variant.isin(variants)]
-    if runs.empty:
-        raise ValueError(f"majority_metrics: no runs of experiment {setting['experiment']!r} to draw")
-    return runs
 
 
 def _draw_curves(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> None:

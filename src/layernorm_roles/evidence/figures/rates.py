@@ -16,6 +16,7 @@ from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.evidence.figures.majority import logarithmic
+from layernorm_roles.evidence.figures.rows import runs_of
 
 BEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
 """Look of the ring around a variant's best rate."""
@@ -49,7 +50,7 @@ def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
 
     metrics: table majority_metrics. There is a row of panels for every width of the experiment.
     """
-    runs = _of(metrics, experiment)
+    runs = runs_of(metrics, "majority_metrics", "experiment", experiment)
     widths = sorted(runs.d_model.unique())
     figure, grid = plt.subplots(
         len(widths), 2, figsize=(style.PAGE, 0.6 + 2.5 * len(widths)), sharex=True, squeeze=False
@@ -115,7 +116,7 @@ def best_rates(metrics: pd.DataFrame, experiment: str) -> Figure:
 
     metrics: table majority_metrics. There is a panel for every width of the experiment.
     """
-    runs = _of(metrics, experiment)
+    runs = runs_of(metrics, "majority_metrics", "experiment", experiment)
     widths = sorted(runs.d_model.unique())
     figure, grid = plt.subplots(
         1, len(widths), figsize=(style.PAGE, 3.4), sharex=True, sharey=True, squeeze=False
@@ -140,13 +141,6 @@ def best_rates(metrics: pd.DataFrame, experiment: str) -> Figure:
     grid[0, 0].set_ylabel("test loss (nats per token)")
     style.legend_below(figure, handles, columns=3)
     return figure
-
-
-def _of(metrics: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    runs = metrics[metrics.experiment == experiment]
-    if runs.empty:
-        raise ValueError(f"majority_metrics: no runs of experiment {experiment!r} to draw")
-    return runs
 
 
 def best_rate(runs: pd.DataFrame) -> float:

@@ -13,6 +13,7 @@ from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.figures import colours, style
+from layernorm_roles.evidence.figures.rows import runs_of
 
 VIEW = {"elev": 16, "azim": -14}
 """Point of view of every panel, in degrees."""
@@ -44,11 +45,9 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variants: Sequence[
     the ones vector and the ones vector. A strip below each panel shows the lengths of its keys and queries, because
     queries near the origin do not show theirs.
     """
-    trained = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
-    chosen = trained[trained.variant.isin(variants)]
+    trained = vectors[vectors.checkpoint == "final"]
+    chosen = runs_of(trained, "majority_vectors", "experiment", experiment, variants)
     present = legend_order(chosen.variant)
-    if not present:
-        raise ValueError(f"majority_vectors: no runs of experiment {experiment!r} to draw")
     columns = min(len(present), 2)
     rows = -(-len(present) // columns)
     figure = plt.figure(figsize=(style.COLUMN * columns, 3.5 * rows))

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.figures import style
 
@@ -32,9 +32,6 @@ COLUMNS = 3
 
 DAGGER = "†"
 """Marks claims whose test is passed too by models that lack what the claim is about."""
-
-RATIO = "×"
-"""The unit of claims on ratios, whose effect is the logarithm."""
 
 
 def forest(claims: pd.DataFrame) -> Figure:
@@ -66,33 +63,6 @@ def forest(claims: pd.DataFrame) -> Figure:
         handles.append(style.mark("passed also without the cause", **look))
     style.legend_below(figure, handles, columns=5)
     return figure
-
-
-def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
-    """Table claims with columns effect, low, high, isolated, isolated_low and isolated_high, in reported effects.
-
-    0 is no effect and 1 the reported one. For ratios it is the logarithm that is divided by the reported one. NaN
-    where the source gives no number, or one that means no effect.
-    """
-    ratios = {claim.name for claim in CLAIMS if claim.unit == RATIO}
-    is_ratio = claims.claim.isin(ratios)
-
-    def effect(column: str) -> pd.Series:
-        values = claims[column].astype(float)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return values.where(~is_ratio, np.log(values))
-
-    reported = effect("reported")
-    reported = reported.where(reported != 0)
-    names = {
-        "effect": "measured",
-        "low": "ci_low",
-        "high": "ci_high",
-        "isolated": "control_measured",
-        "isolated_low": "control_low",
-        "isolated_high": "control_high",
-    }
-    return claims.assign(**{name: effect(column) / reported for name, column in names.items()})
 
 
 def _effects(axes: Axes, drawn: pd.DataFrame) -> None:

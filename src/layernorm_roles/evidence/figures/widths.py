@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis.majority import last_rows
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.figures import colours, style
+from layernorm_roles.evidence.figures.rows import runs_of
 
 BASE = "scale"
 """The variant without projection, from which the others are subtracted."""
@@ -30,9 +31,7 @@ def by_width(metrics: pd.DataFrame, experiment: str) -> Figure:
     metrics: table majority_metrics. There is a row of panels for every learning rate of the experiment, and no panel
     of differences where BASE or another variant is missing.
     """
-    runs = metrics[metrics.experiment == experiment]
-    if runs.empty:
-        raise ValueError(f"majority_metrics: no runs of experiment {experiment!r} to draw")
+    runs = runs_of(metrics, "majority_metrics", "experiment", experiment)
     ends = last_rows(runs)
     rates, widths = sorted(runs.base_learning_rate.unique()), sorted(runs.d_model.unique())
     present, palette = legend_order(runs.variant), colours.palette(runs.variant)

@@ -14,7 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from layernorm_roles import files, store
-from layernorm_roles.evidence.claims.relative import relative_effect
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Verdict
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import sections, takeaways, vectors
@@ -177,7 +176,7 @@ class _Evidence:
 
     def _claim(self, claim: Claim) -> dict[str, Any]:
         found = self.claims[claim.name]
-        row, effect = found.row, relative_effect(found.row, claim.unit)
+        row = found.row
         texts = ("statement", "source", "statistic", "setting", "control", "reason")
         kind = "matrices" if claim.target == "random_keys" else "runs"
         return {
@@ -195,7 +194,7 @@ class _Evidence:
             "control_name": typeset(row.control.partition(";")[0]),
             "unit": typeset(claim.unit),
             "size": found.size,
-            "effect": "" if effect is None else str(effect.mean).replace("inf", "Infinity"),
+            "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
             "also_passed_by": _text(row.also_passed_by),
             "n_seeds": int(row.n_seeds),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",

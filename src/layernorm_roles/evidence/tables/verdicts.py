@@ -6,14 +6,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.claims.relative import relative_effect
+from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import Claim
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Readable, grid
 from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
 
 
 class Judged(NamedTuple):
-    """A claim and its row of the table claims."""
+    """A claim and its row of the table claims, with the columns of `on_common_scale`."""
 
     claim: Claim
     row: pd.Series
@@ -31,10 +31,9 @@ class Judged(NamedTuple):
     @property
     def size(self) -> str:
         """The effect in per cent of the one that the source reports, with its interval; empty where it reports none."""
-        found = relative_effect(self.row, self.claim.unit)
-        if found is None:
+        if pd.isna(self.row.effect):
             return ""
-        mean, low, high = (whole(100 * value) for value in found)
+        mean, low, high = (whole(100 * value) for value in self.row[["effect", "low", "high"]])
         return f"{mean}\u00a0% [{low}, {high}]"
 
     @property
@@ -51,7 +50,7 @@ class Judged(NamedTuple):
 
 def judged(claims: pd.DataFrame) -> list[Judged]:
     """The claims of the table claims with their rows, in the order of the page."""
-    rows = claims.set_index("claim")
+    rows = on_common_scale(claims).set_index("claim")
     return [Judged(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
 
 
