@@ -33,7 +33,7 @@ def share(cells: pd.DataFrame, norms: Sequence[str] | None = None) -> Figure:
         part = cells[cells.norm == norm]
         mesh = _heat(axes, part, "any_unselectable", cmap="rocket_r", vmin=0, vmax=1)
         borderline = part.n_borderline.sum()
-        note = f"; {borderline} of {(part.n * part.matrices).sum():,} keys borderline" if borderline else ""
+        note = f"\n{borderline} of {(part.n * part.matrices).sum():,} keys borderline" if borderline else ""
         none = "" if part.any_unselectable.any() else f": none in {part.matrices.sum():,} matrices"
         axes.set_title(f"{colours.label(norm)}{none}{note}", loc="left", fontsize=7 if none or note else 8)
     label = "share of matrices with\nan unselectable key"

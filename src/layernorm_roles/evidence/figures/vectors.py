@@ -78,8 +78,8 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variants: Sequence[
 def _title(variant: str, vectors: pd.DataFrame, drawn: Drawn) -> str:
     """Name the variant, its number of runs, and the number of keys that are not drawn."""
     runs = vectors.seed.nunique()
-    outside = f"; {drawn.keys_outside} keys outside the box" if drawn.keys_outside else ""
-    return f"{colours.label(variant)} ({runs} run{'s' if runs > 1 else ''}{outside})"
+    outside = f"\n{drawn.keys_outside} keys outside the box" if drawn.keys_outside else ""
+    return f"{colours.label(variant)} ({runs} run{'s' if runs > 1 else ''}){outside}"
 
 
 def _lengths(axes: Axes, vectors: pd.DataFrame, colour: str) -> None:
