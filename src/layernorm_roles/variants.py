@@ -38,8 +38,8 @@ VARIANTS: dict[str, Variant] = {
     "scale_released": Variant(projects=False, scales=True, divides_by_d=True),
     "layernorm_small": Variant(projects=True, scales=True, divides_by_d=True),
     # In an untrained GPT-2 the stream's entries are sums of two embeddings of standard deviation 0.02 each. This factor
-    # gives the first attention inputs LayerNorm's size, and leaves out what scaling does to single vectors.
-    "projection_large": Variant(projects=True, scales=False, factor=50 / 2**0.5),
+    # gives LayerNorm's outputs the size that attention inputs without scaling have there.
+    "layernorm_shrunk": Variant(projects=True, scales=True, factor=2**0.5 / 50),
     "none": Variant(projects=False, scales=False),
     # As transformers have it; the other variants go without gain and bias, as in the paper's experiments.
     "layernorm_affine": Variant(projects=True, scales=True, affine=True),

@@ -158,7 +158,7 @@ def losses(
     The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by much more. `more`: other
     variants, each with its loss minus LayerNorm's.
     """
-    above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "projection_large": gap} | (
+    above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "layernorm_shrunk": 0.0} | (
         more or {}
     )
     rows = []

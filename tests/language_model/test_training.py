@@ -238,13 +238,32 @@ def test_validation_text_is_not_what_training_learns(disjoint_text, tmp_path):
     assert metrics.valid_loss.iloc[-1] > metrics.train_loss.iloc[-1] + 0.5
 
 
-@pytest.mark.parametrize(("diverges_at", "shows_at"), [(0, 0), (5, 8)])
-def test_a_diverging_run_is_refused(diverges_at, shows_at):
-    model = ToyModel(lambda model, numbers: 1 / (numbers.mean() - diverges_at) + 0 * model.w)
-    with pytest.raises(
-        ValueError, match=f"title: the loss is no longer finite at step {shows_at}; lower learn"
-    ):
-        train.train(model, ToyTask(), SCHEDULE, 0, title="title")
+def diverging(at: int) -> ToyModel:
+    """A model whose loss is infinite on batch `at`, and not a number after it."""
+    return ToyModel(lambda model, numbers: 1 / (numbers.mean() - at) + 0 * model.w)
+
+
+def test_a_loss_that_is_not_finite_before_training_is_refused():
+    with pytest.raises(ValueError, match="title: the loss is not finite at step 0; expected a finite number"):
+        train.train(diverging(0), ToyTask(), SCHEDULE, 0, title="title")
+
+
+def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(capsys):
+    result = train.train(diverging(5), ToyTask(), SCHEDULE, 0, title="title")
+    whole = train.train(
+        ToyModel(lambda model, numbers: numbers.mean() + 0 * model.w), ToyTask(), SCHEDULE, 0
+    ).metrics
+    metrics, losses = result.metrics, ["train_loss", "valid_loss"]
+    assert metrics.step.tolist() == whole.step.tolist() and metrics.tokens.tolist() == whole.tokens.tolist()
+    assert metrics.learning_rate.tolist() == whole.learning_rate.tolist()
+    before = metrics.step < 8
+    assert np.isfinite(metrics.loc[before, losses]).all(axis=None)
+    assert np.isposinf(metrics.loc[~before, losses]).all(axis=None) and (~before).any()
+    assert all(tensor.isnan().all() for tensor in result.final.values())
+    assert all(tensor.isfinite().all() for tensor in result.initial.values())
+    assert (
+        "title: the loss is no longer finite at step 8; the run counts as diverged" in capsys.readouterr().out
+    )
 
 
 def test_a_model_without_attention_trains(text, tmp_path):

@@ -211,7 +211,7 @@ def test_a_loss_that_is_not_finite_before_training_stops_with_the_runs_name(sets
     with (
         patch.object(train, "evaluate", lambda *_: {"train_loss": float("nan"), "test_loss": 1.0}),
         pytest.raises(
-            ValueError, match=r"majority small none d_model 4 .*: train_loss is nan at step 0; expected"
+            ValueError, match=r"majority small none d_model 4 .*: the loss is not finite at step 0; expected"
         ),
     ):
         train.train(task(), run_of("none", 0), sets)

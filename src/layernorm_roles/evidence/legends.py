@@ -8,7 +8,7 @@ LEGENDS: dict[str, str] = {
     "projected_qk": "LayerNorm for QK, scaling for V",
     "projected_v": "scaling for QK, LayerNorm for V",
     "projection": "projection only",
-    "projection_large": "projection only, × 35",
+    "layernorm_shrunk": "LayerNorm × 0.028",
     "scale": "scaling only",
     "scale_released": "scaling only, as released (÷ d)",
     "layernorm_small": "LayerNorm ÷ d",

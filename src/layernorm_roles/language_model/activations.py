@@ -35,12 +35,18 @@ def record_run(
         layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward part
         layer_l.context_c.queries, .keys      (heads, n, d_head), of the first `head_contexts` long contexts, c from 0
 
-    Raises ValueError if a file is damaged or the weights are of another run.
+    Raises ValueError if a file is damaged, the weights are of another run, or the run diverged.
     """
     torch.set_num_threads(threads)
     contexts = run.contexts()
     texts = [torch.tensor(tokens)[None] for tokens in contexts[contexts.texts == "long"].tokens]
-    network = run.restore_model(weights).double().eval()
+    network = run.restore_model(weights)
+    if network is None:
+        raise ValueError(
+            f"{weights}: the run diverged, so that there is nothing to record; lower learning_rate of "
+            f"language_model.{run.model}"
+        )
+    network = network.double().eval()
     tensors = blocks(network, texts[:block_contexts]) | queries_and_keys(network, texts[:head_contexts])
     facts = {
         "variant": run.variant,

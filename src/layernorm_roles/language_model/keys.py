@@ -47,7 +47,8 @@ def collect_run(
     """Write the verdicts of one run's checkpoints.
 
     `weights` has a file for each name of a checkpoint (initial, final), `out` one for each table (selectability,
-    tokens). Raises ValueError if a file is damaged or the weights are of another run.
+    tokens). A run that diverged has no rows of its final checkpoint. Raises ValueError if a file is damaged or the
+    weights are of another run.
     """
     torch.set_num_threads(threads)
     contexts = run.contexts()
@@ -55,7 +56,11 @@ def collect_run(
     scaled = scaled_sites(run.variant, run.norm) if causal else ()
     parts = []
     for name, path in weights.items():
-        part = collect(run.restore_model(path), contexts, run.tokenizer, scaled, run.prefix, causal)
+        model = run.restore_model(path)
+        if model is None:
+            print(f"{path}: the run diverged; its model has no keys", flush=True)
+            continue
+        part = collect(model, contexts, run.tokenizer, scaled, run.prefix, causal)
         columns = {"model": run.model, "variant": run.variant, "seed": run.seed, "checkpoint": name}
         parts.append([frame.assign(**columns) for frame in part])
     verdicts = Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))

@@ -90,11 +90,16 @@ class LanguageModelRun:
             return model.build(self.settings, self.variant, self.norm, self.vocabulary, self.seed)
         return bert.build(self.settings, self.variant, self.vocabulary, classes, self.seed)
 
-    def restore_model(self, weights: str | Path) -> model.GPT | bert.BERT:
-        """The model with parameters that training has written. Raises ValueError if they are of another run."""
+    def restore_model(self, weights: str | Path) -> model.GPT | bert.BERT | None:
+        """The model with parameters that training has written; None if it diverged, which leaves no numbers.
+
+        Raises ValueError if they are of another run.
+        """
         parameters, facts = checkpoint.load(weights)
         if facts.get("identity") != json.loads(json.dumps(self.identity)):
             raise ValueError(f"{weights}: weights of another configuration; delete them and run again")
+        if not all(tensor.isfinite().all() for tensor in parameters.values()):
+            return None
         classes = len(parameters["classify.weight"]) if "classify.weight" in parameters else None
         network = self.build_model(classes)
         network.load_state_dict(parameters)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import checkpoint, random_streams, store
 from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
@@ -66,7 +67,7 @@ def train_run(
     `code` is the version of the code, anything that JSON can hold: a checkpoint of other code is not used.
     `on_difference` is the key device_check of config.yaml, `downloads` the folder of the hub's texts. Raises ValueError
     if the device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is
-    no longer finite.
+    not finite before training.
     """
     torch.set_num_threads(threads)
     place = open_device(device, on_difference)
@@ -103,8 +104,9 @@ def train(
     """Train `model` on `task`; `seed` is for dropout, since model and task are drawn already.
 
     Without a `device` the CPU trains. The run goes on from the checkpoint `kept`, if it is given and is there, and
-    writes it every settings.checkpoint_every steps: the result has the bytes of a run that never stopped. Raises
-    ValueError if the loss is no longer finite.
+    writes it every settings.checkpoint_every steps: the result has the bytes of a run that never stopped. A run whose
+    loss stops being finite ends there: the rows of later evaluations are `divergence.rows_after_divergence`, and its
+    final weights are NaN. Raises ValueError if the loss is not finite before training.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     device = device or Device()
@@ -117,13 +119,18 @@ def train(
     model.train()
     while training.step < settings.steps:
         training.take_step()
-        if training.step % settings.evaluate_every == 0 or training.step == settings.steps:
+        if training.step in training.evaluations:
             row = training.measure()
+            if training.diverged:
+                break
             progress(row["step"], f"train {row['train_loss']:.3f}, valid {row['valid_loss']:.3f}")
         if kept and training.step % settings.checkpoint_every == 0 and training.step < settings.steps:
             training.keep(kept)
     metrics = pd.DataFrame(training.rows).assign(unigram_loss=task.unigram_loss())
-    return TrainingResult(initial, model.state_dict(), metrics)
+    final = model.state_dict()
+    if training.diverged:
+        final = {name: torch.full_like(tensor, torch.nan) for name, tensor in final.items()}
+    return TrainingResult(initial, final, metrics)
 
 
 def write(
@@ -145,6 +152,11 @@ class _Training:
         device = place.name
         self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
         self.step, self.rows, self.began = 0, [], time.monotonic()
+        self.diverged = False
+        self.evaluations = {
+            *range(settings.evaluate_every, settings.steps, settings.evaluate_every),
+            settings.steps,
+        }
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.optimiser = torch.optim.AdamW(
@@ -178,7 +190,7 @@ class _Training:
         untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
         for place, array in zip(self.batch, self.task.batch(self.step), strict=True):
             place.copy_(torch.from_numpy(array))
-        _set_learning_rate(self.optimiser, self._learning_rate())
+        _set_learning_rate(self.optimiser, self._at(self.step)["learning_rate"])
         self.update()
         if self.step == 0:
             self._add_row(self.loss_sum.item(), untrained)
@@ -200,23 +212,19 @@ class _Training:
         self.loss_sum.add_(loss.detach())
 
     def _add_row(self, train_loss: float, valid_loss: float) -> None:
-        if not np.isfinite([train_loss, valid_loss]).all():
-            raise ValueError(
-                f"{self.title}: the loss is no longer finite at step {self.step}; lower learning_rate"
-            )
-        self.rows.append(
-            {
-                "step": self.step,
-                "tokens": self.step * self.task.tokens_per_step,
-                "train_loss": train_loss,
-                "valid_loss": valid_loss,
-                "learning_rate": self._learning_rate(),
-                "seconds": self._seconds(),
-            }
-        )
+        if np.isfinite([train_loss, valid_loss]).all():
+            losses = {"train_loss": train_loss, "valid_loss": valid_loss}
+            self.rows.append({**self._at(self.step), **losses, "seconds": self._seconds()})
+        else:
+            before = self.rows[-1] if self.rows else None
+            later = (step for step in self.evaluations if step >= self.step)
+            self.rows += rows_after_divergence(self.title, self.step, before, later, self._at)
+            self.diverged = True
 
-    def _learning_rate(self) -> float:
-        return linear_decay(self.settings.learning_rate, self.step, self.settings.steps)
+    def _at(self, step: int) -> dict[str, float | int]:
+        """What a row of the metrics says of a step, whatever the losses are."""
+        learning_rate = linear_decay(self.settings.learning_rate, step, self.settings.steps)
+        return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
 
     def _seconds(self) -> float:
         return time.monotonic() - self.began

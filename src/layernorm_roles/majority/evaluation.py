@@ -1,10 +1,8 @@
 """What is measured of a majority transformer, and when: loss, accuracy, its queries, its attention, its vectors."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -123,11 +121,3 @@ def vectors_of(model: MajorityTransformer) -> pd.DataFrame:
         pd.DataFrame({"token": range(len(vectors)), "kind": kind, "vector": list(vectors)})
         for kind, vectors in (("key", keys), ("query", queries))
     )
-
-
-def of_diverged_run(before: Mapping[str, float | int]) -> dict[str, float | int]:
-    """The row of majority_metrics for a run whose loss is no longer finite, from its row `before` that happened.
-
-    Losses are infinite and the accuracy is 0, worse than those of any other run; all else stays as it was.
-    """
-    return {**before, "train_loss": np.inf, "test_loss": np.inf, "test_accuracy": 0.0}

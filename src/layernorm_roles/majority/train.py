@@ -13,6 +13,7 @@ from jaxtyping import Int
 
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
+from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
@@ -20,7 +21,6 @@ from layernorm_roles.majority.evaluation import (
     DeviceSequences,
     evaluate,
     evaluation_steps,
-    of_diverged_run,
     vectors_of,
 )
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
@@ -134,7 +134,7 @@ def train(
     On one machine equal arguments give equal bytes, also when the run goes on from `checkpoint`. That is written
     every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
     Raises ValueError if the loss is not finite before training. A run whose loss stops being finite ends there: the
-    rows of later evaluations are those `of_diverged_run`, and it has no vectors of the final checkpoint.
+    rows of later evaluations are `divergence.rows_after_divergence`, and it has no vectors of the final checkpoint.
     """
     place = place or Device()
     device = place.name
@@ -154,53 +154,29 @@ def train(
     batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
     progress = Progress(run.title, settings.steps, "steps", first)
+
+    def at(step: int) -> dict[str, float | int]:
+        learning_rate = linear_decay(run.learning_rate, step, settings.schedule_steps)
+        return {"step": step, "learning_rate": learning_rate}
+
     for step in range(first, settings.steps + 1):
         last = step == settings.steps
         if checkpoint and step > first and (last or step % settings.checkpoint_every == 0):
             checkpoint.save(model, optimiser, {"step": step, "rows": rows})
-        learning_rate = linear_decay(run.learning_rate, step, settings.schedule_steps)
         if step in evaluated:
             metrics = evaluate(model, training, test, loss_of)
             if not np.isfinite([metrics["train_loss"], metrics["test_loss"]]).all():
-                return _diverged(settings, run, model, rows, initial, step, metrics)
-            rows.append({"step": step, "learning_rate": learning_rate, **metrics})
+                later = (evaluation for evaluation in evaluated if evaluation >= step)
+                before = rows[-1] if rows else None
+                rows += rows_after_divergence(run.title, step, before, later, at)
+                return TrainedRun(pd.DataFrame(rows), initial, model)
+            rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
             set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device)))
-            optimiser.step(learning_rate)
+            optimiser.step(at(step)["learning_rate"])
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
-
-
-def _diverged(
-    settings: MajorityTraining,
-    run: MajorityRun,
-    model: MajorityTransformer,
-    rows: list[dict[str, float | int]],
-    initial: pd.DataFrame,
-    step: int,
-    metrics: Mapping[str, float],
-) -> TrainedRun:
-    """The result of a run whose loss is not finite at `step`, with the `rows` of the evaluations before.
-
-    Raises ValueError if there are none: then the model cannot be trained at all.
-    """
-    if not rows:
-        raise ValueError(
-            f"{run.title}: train_loss is {metrics['train_loss']} at step {step}; expected a finite number. "
-            "A norm that is finite everywhere may help"
-        )
-    print(f"{run.title}: the loss is no longer finite at step {step}; the run counts as diverged", flush=True)
-    later = [
-        {
-            **of_diverged_run(rows[-1]),
-            "step": evaluated,
-            "learning_rate": linear_decay(run.learning_rate, evaluated, settings.schedule_steps),
-        }
-        for evaluated in sorted(evaluation_steps(settings.evaluate_every, settings.steps))
-        if evaluated >= step
-    ]
-    return TrainedRun(pd.DataFrame([*rows, *later]), initial, model)
 
 
 def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " batch"]]:

@@ -76,7 +76,7 @@ def gap_verdict(model):
         found = [
             finding(difference(t, model, "projection", "layernorm", c), e) for c, e in PAPER_GAPS.items()
         ]
-        isolated = finding(difference(t, model, "projection_large", "layernorm"), PAPER_GAPS["valid_loss"])
+        isolated = finding(difference(t, model, "projection", "layernorm_shrunk"), PAPER_GAPS["valid_loss"])
         own = word(*found)
         if own in ("reversed", "not reproduced", "not tested") or isolated == "undecided":
             return own if own in ("reversed", "not reproduced") else "not tested"

@@ -257,15 +257,15 @@ def test_a_gap_that_untrained_models_have_is_said_to_be_theirs_too():
 
 @pytest.mark.parametrize("end", BY_MODEL)
 @pytest.mark.parametrize(
-    ("large", "expected"), [(0.1, REPRODUCED), (0.01, PARTIAL), (0.0, CONFOUNDED), (-0.05, CONFOUNDED)]
+    ("small", "expected"), [(0.0, REPRODUCED), (0.09, PARTIAL), (0.1, CONFOUNDED), (0.15, CONFOUNDED)]
 )
-def test_a_gap_that_goes_with_the_size_of_the_attention_input_is_not_scaling_s(large, expected, end):
-    losses = worlds.losses(0.1, model=BY_MODEL[end], more={"projection_large": large})
+def test_a_gap_that_goes_with_the_size_of_the_attention_input_is_not_scaling_s(small, expected, end):
+    losses = worlds.losses(0.1, model=BY_MODEL[end], more={"layernorm_shrunk": small})
     verdict, row = on(f"loss_gap{end}", losses=losses)
-    assert verdict == expected and row.control_measured == pytest.approx(large, abs=0.005)
+    assert verdict == expected and row.control_measured == pytest.approx(0.1 - small, abs=0.005)
     assert ("it is their size" in row.reason) == (expected == CONFOUNDED)
-    verdict, row = on(f"loss_gap{end}", losses=losses[losses.variant != "projection_large"])
-    assert verdict == NOT_TESTED and f"no {BY_MODEL[end]} with projection_large" in row.reason
+    verdict, row = on(f"loss_gap{end}", losses=losses[losses.variant != "layernorm_shrunk"])
+    assert verdict == NOT_TESTED and f"no {BY_MODEL[end]} with layernorm_shrunk" in row.reason
     assert row.measured == pytest.approx(0.1, abs=0.005)
 
 

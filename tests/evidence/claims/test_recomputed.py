@@ -145,7 +145,7 @@ def language_models(number: int) -> dict[str, pd.DataFrame]:
 
     losses, keys = [], []
     for model, dimensions in MODELS.items():
-        others = ("scale", "none", "projected_qk", "layernorm_qk", "projection_large")
+        others = ("scale", "none", "projected_qk", "layernorm_qk", "layernorm_shrunk")
         losses.append(
             worlds.losses(
                 draw(-0.1, 0.0, 0.01, 0.05, 0.1),

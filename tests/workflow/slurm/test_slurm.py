@@ -39,11 +39,12 @@ TARGETS = ["majority", "random_keys", *(f"results/tiny/{file}" for file in FILES
 
 
 def few_runs():
-    """The smoke preset with one seed of some variants."""
+    """The smoke preset with one seed of some variants, and one training in a job."""
     settings = SMOKE | {"name": "tiny", "device": "cpu", "first_seed": 0}
     for part, kept in RUNS.items():
         settings[part] = {
             group: SMOKE[part][group]
+            | ({"seeds_per_job": 1} if part == "majority" else {})
             | {"seeds": {variant: int(variant in variants) for variant in SMOKE[part][group]["seeds"]}}
             for group, variants in kept.items()
         } | {"only": [*kept]}
@@ -197,7 +198,7 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
     assert "Nothing to be done" in ran.again
     drawn = {path.name for path in (ran.results / "figures").glob("*.pdf")}
     assert {"figure_2a.pdf", "figure_1c.pdf"} <= drawn
-    assert len(ran.seen) == 19
+    assert len(ran.seen) == 21
     for log, saw in ran.seen.items():
         assert saw, f"{log} names no SLURM job"
         assert ran.jobs[saw[0]]["JobState"] == "COMPLETED", log
@@ -230,7 +231,7 @@ def test_short_training_jobs_share_a_submission_and_follow_each_other_on_one_gpu
         (["majority_data"], 3, 2 * 30),
         (["geometry", "worked_numbers"], 2, 30),
         (["majority_tables"], 2, 30),
-        (["figures", "tables"], 4, 2 * 30),
+        (["figures", "tables"], 5, 2 * 30),
     ],
 )
 def test_small_jobs_share_a_submission_two_side_by_side(ran, rules, number, minutes):

@@ -18,7 +18,7 @@ COLOURS = {
     "projected_qk": "#332288",
     "projected_v": "#882255",
     "projection": "#CC79A7",
-    "projection_large": "#661100",
+    "layernorm_shrunk": "#661100",
     "scale": "#E69F00",
     "scale_released": "#D55E00",
     "layernorm_small": "#009E73",
@@ -35,7 +35,7 @@ STROKES = {
     "projected_v": (0, (1, 1)),
     "projection": "--",
     "none": (0, (6, 2)),
-    "projection_large": (0, (5, 1, 1, 1)),
+    "layernorm_shrunk": (0, (5, 1, 1, 1)),
     QUERY_KEY_VARIANT: ":",
     NO_ATTENTION_VARIANT: "-.",
 }

@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
@@ -15,6 +16,7 @@ from layernorm_roles.evidence.analysis.pretrained import (
     THRESHOLDS,
     WITHOUT_NORM,
     ceilings_of_all_sets,
+    cut_heads,
     shares_below,
 )
 from layernorm_roles.evidence.figures import style
@@ -153,3 +155,48 @@ def _tails(axes: Axes) -> None:
     axes.set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylim(0.05, 99.95)
+
+
+def cut(keys: pd.DataFrame, model: str) -> Figure:
+    """Draw the share of unselectable keys in the heads of each layer, by how many principal components are left.
+
+    keys: table pretrained_keys. The dashed line is the exact expectation for as many Gaussian keys.
+    """
+    shares = cut_heads(keys[keys.model == model])
+    if shares.empty:
+        raise ValueError(f"pretrained_keys: no heads of {model} to draw")
+    layers = sorted(shares.layer.unique())
+    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.9, len(layers)))
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.7))
+    dimensions = sorted(shares.dimensions.unique())
+    gaussian = shares.groupby("dimensions").gaussian_percent.mean()
+    least = 0.5 * min([p for p in shares.percent if p > 0], default=0.01)
+    shares = shares.assign(
+        low=shares.low.where(shares.contexts >= style.FEWEST),
+        high=shares.high.where(shares.contexts >= style.FEWEST),
+    )
+    for axes, bottom in zip(panels, (0.0, least), strict=True):
+        axes.plot(gaussian.index, gaussian, color="black", ls="--", lw=1.1, zorder=3)
+        for layer, tone in zip(layers, tones, strict=True):
+            part, colour = shares[shares.layer == layer].set_index("dimensions"), to_hex(tone)
+            some = part.percent > 0
+            axes.plot(part.index, part.percent.where(some | (bottom == 0)), color=colour, lw=1.1)
+            axes.plot(part.index[some], part.percent[some], ls="", marker="o", ms=3.2, color=colour)
+            look = {"marker": "v", "ms": 3.2, "mfc": "white", "mec": colour}
+            axes.plot(part.index[~some], [bottom] * (~some).sum(), ls="", clip_on=False, **look)
+            axes.vlines(
+                part.index, part.low.clip(lower=bottom), part.high.clip(upper=100), color=colour, lw=0.7
+            )
+        axes.set(xlabel="principal components left of a head's keys", xscale="log")
+        style.ticks_at(axes, dimensions)
+    panels[0].set(ylabel="unselectable keys (%)", ylim=(-2, 102))
+    panels[1].set(yscale="log", ylim=(least, 130))
+    n = shares.n_keys
+    size = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
+    handles = [
+        style.mark(f"layer {layer}", color=to_hex(tone)) for layer, tone in zip(layers, tones, strict=True)
+    ]
+    handles.append(style.mark(f"{size} Gaussian keys", color="black", ls="--", lw=1.1))
+    handles.append(style.mark("none", ls="", marker="v", ms=3.2, mfc="white", mec=style.GREY))
+    style.legend_below(figure, handles, columns=8)
+    return figure

@@ -17,6 +17,15 @@ from layernorm_roles.evidence.figures import colours, style
 CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
 """Shares of unselectable keys at which the exact expectation is drawn as a line."""
 
+SHARE_COLOURS = ("#56B4E9", "#0072B2", "#002F5F")
+"""Colours of the shares of unselectable keys, from the smallest to the largest."""
+
+CONTEXTS = (1e3, 1e6)
+"""Numbers of keys in the contexts of today's models, about; drawn as a band."""
+
+HEADS = (2, 16, 32, 64)
+"""Dimensions of heads that readers know; they have a tick."""
+
 
 def share(cells: pd.DataFrame, norms: Sequence[str] | None = None) -> Figure:
     """Draw the share of matrices with an unselectable key over n and d, a panel for each norm, all if None."""
@@ -173,3 +182,37 @@ def _contours(axes: Axes, part: pd.DataFrame) -> None:
     look = {"levels": levels, "colors": tones, "linewidths": 0.8, "linestyles": "solid"}
     lines = axes.contour(grid.columns, grid.index, height, **look)
     axes.clabel(lines, fmt=lambda value: f"{10**value:g}", fontsize=6)
+
+
+def law(table: pd.DataFrame) -> Figure:
+    """Draw from how many Gaussian keys on each share of them is unselectable, by the dimension of a key.
+
+    table: gaussian_law.
+    """
+    known = table.dropna(subset="n")
+    figure, axes = plt.subplots(figsize=(style.PAGE * 0.62, 3.1))
+    axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)
+    shares = sorted(table.share.unique())
+    tones = dict(zip(shares, SHARE_COLOURS, strict=False))
+    for (share, causal), part in known.groupby(["share", "causal"]):
+        part = part.sort_values("d")
+        axes.plot(part.d, part.n, color=tones[share], ls="--" if causal else "-", lw=0.9 if causal else 1.5)
+    last = int(max(known.d.max(), HEADS[-1]))
+    axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1))
+    axes.set_xticks([d for d in (*HEADS, 8, 24, 48) if d <= last])
+    note = {"ha": "right", "fontsize": 6.5, "color": "0.4"}
+    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
+    beyond = table.groupby("d").n.count()
+    if (beyond == 0).any():
+        note["va"] = "top"
+        power = int(np.log10(known.n.max()))
+        digit = int(known.n.max() / 10**power)
+        first = beyond[beyond == 0].index.min()
+        words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${digit} \\cdot 10^{power}$ keys"
+        axes.text(last + 0.5, known.n.max() / 4, words, **note)
+    handles = [
+        style.mark(f"{100 * share:g} % unselectable", color=tones[share], lw=1.5) for share in shares[::-1]
+    ]
+    handles.append(style.mark("among the keys before, likewise", color=style.GREY, ls="--", lw=0.9))
+    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
+    return figure

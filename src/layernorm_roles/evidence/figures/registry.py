@@ -346,7 +346,7 @@ def _random_keys(norms: set[str] | None) -> Iterator[Figure]:
         "unselectable, by their dimension, exactly. Dashed, where the rivals of a key are only the keys before it, as "
         "for a causal query. The band goes from a thousand to a million keys."
     )
-    yield Figure("gaussian_law", "head_widths", "law", ("gaussian_law",), caption, RANDOM_KEYS)
+    yield Figure("gaussian_law", "random_keys", "law", ("gaussian_law",), caption, RANDOM_KEYS)
 
 
 # The language models
@@ -446,7 +446,7 @@ def _pretrained(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
         f"are layers without an unselectable key. {texts}"
     )
     name, tables = f"pretrained_{model}_cut_heads", ("pretrained_keys",)
-    yield Figure(name, "head_widths", "cut", tables, caption, PRETRAINED, {"model": model})
+    yield Figure(name, "pretrained", "cut", tables, caption, PRETRAINED, {"model": model})
 
 
 # What other documents say
