@@ -62,7 +62,7 @@ def test_runs_are_counted_variant_by_variant(plan):
         "results/mine/runs/majority/alone/layernorm/d_model_3/learning_rate_0.1/seed_8/metrics.parquet"
     )
     assert len({run.folder for run in plan.runs("majority")}) == 4 + 12
-    assert len(plan.runs("language_model", "bert")) == 2 + 3  # layernorm keeps the default's three
+    assert len(plan.runs("language_model", "bert")) == 2 + 3 + 3  # the others keep the default's three
 
 
 def test_seeds_share_jobs_in_order_and_no_run_is_left_out(plan):
@@ -123,7 +123,7 @@ def planned(text, language_model):
 
 MODELS = {
     "only": ["bert", "gpt_bytes", "gpt"],
-    "bert": {"seeds": {"none": 1, "layernorm": 0}},
+    "bert": {"seeds": {"none": 1, "layernorm": 0, "no_attention": 0}},
     "gpt_bytes": {"seeds": dict.fromkeys(GPT_VARIANTS) | {"layernorm": 2, "no_attention": 2}},
     "gpt": {"seeds": dict.fromkeys(GPT_VARIANTS) | {"layernorm": 1}},
 }

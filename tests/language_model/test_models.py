@@ -260,8 +260,24 @@ def test_a_run_of_bert_has_the_norms_of_its_variant(text, variant, number):
     assert sum(isinstance(module, nn.LayerNorm) for module in network.modules()) == number
 
 
+def test_bert_without_attention_has_the_other_weights_of_bert_with_it_and_reads_no_other_token(text):
+    """A masked token's prediction depends on its position alone; with attention it depends on the other tokens."""
+    bare, whole = (
+        run_of(text, SMALL_BERT, variant).build_model().eval() for variant in ("no_attention", "layernorm")
+    )
+    weights = whole.state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in bare.state_dict().items())
+    assert not any("qkv" in name or "norm_1" in name for name in bare.state_dict())
+    tokens = torch.arange(12).reshape(2, 6) + 3
+    tokens[:, 2] = bare.vocabulary + bert.MASK
+    same = [torch.equal(hidden[0, 2], hidden[1, 2]) for hidden in (bare(tokens), whole(tokens))]
+    assert same == [True, False] and bare.keys(tokens) == []
+
+
 def test_bert_has_no_other_variant(text):
-    with pytest.raises(ValueError, match="BERT has no variant 'projection': expected one of none, layernorm"):
+    with pytest.raises(
+        ValueError, match="BERT has no variant 'projection': expected one of none, layernorm, no_attention"
+    ):
         run_of(text, SMALL_BERT, "projection").build_model()
 
 

@@ -19,11 +19,12 @@ from layernorm_roles.language_model.attention import attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.language_model.model import LayerKeys, initialise
 from layernorm_roles.settings.language_model import BERTSettings
+from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
 """BERT's own tokens: their numbers follow the entries of the tokenizer."""
 
-VARIANTS = {"none": False, "layernorm": True}
+VARIANTS = {"none": False, "layernorm": True, NO_ATTENTION_VARIANT: True}
 """The variants of BERT, and whether each has LayerNorms."""
 
 
@@ -48,9 +49,14 @@ class BERTLayer(nn.Module):
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
         """The layer's output before its last norm; `present` is False where a sentence is filled up."""
-        y = attention(*self.split(x), attn_mask=present).transpose(1, 2).flatten(2)
-        x = self.norm_1(x + self.dropout(self.out(y)))
+        if self.out is not None:
+            y = attention(*self.split(x), attn_mask=present).transpose(1, 2).flatten(2)
+            x = self.norm_1(x + self.dropout(self.out(y)))
         return x + self.dropout(self.feed_forward(x))
+
+    def leave_out_attention(self) -> None:
+        """Take attention and the norm after it away."""
+        self.qkv = self.out = self.norm_1 = None
 
 
 class BERT(nn.Module):
@@ -113,11 +119,15 @@ class BERT(nn.Module):
 
     @torch.no_grad()
     def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[LayerKeys]:
-        """The keys of every layer, first layer first. Call eval() before, or dropout changes them."""
+        """The keys of every layer that has attention, first layer first.
+
+        Call eval() before, or dropout changes them.
+        """
         layers, before, norm = [], self.embed(tokens), self.norm_0
         for layer in self.layers:
             x = norm(before)
-            layers.append(LayerKeys(before, x, layer.split(x)[1]))
+            if layer.qkv is not None:
+                layers.append(LayerKeys(before, x, layer.split(x)[1]))
             before, norm = layer(x, None), layer.norm_2
         return layers
 
@@ -131,4 +141,9 @@ def build(settings: BERTSettings, variant: str, vocabulary: int, classes: int | 
     if variant not in VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(VARIANTS)}")
     random_streams.seed_torch(seed)
-    return BERT(settings, VARIANTS[variant], vocabulary, classes)
+    network = BERT(settings, VARIANTS[variant], vocabulary, classes)
+    if variant == NO_ATTENTION_VARIANT:
+        # Drawn with attention, so that the parameters that remain are those of the other variants.
+        for layer in network.layers:
+            layer.leave_out_attention()
+    return network

@@ -85,7 +85,7 @@ class GPTSettings(_LanguageModel):
 
 
 class BERTSettings(_LanguageModel):
-    """A small BERT: the variant none has no LayerNorm at all, the variant layernorm keeps all of them."""
+    """A small BERT: none has no LayerNorm at all, layernorm has all of them, no_attention lacks attention only."""
 
     reads = ("sentences",)
 
@@ -103,7 +103,7 @@ class BERTSettings(_LanguageModel):
     """Labelled sentences for validation, if task is labelled: a source of kind hub with a label_column."""
     validation_batches: Size
     """Batches over which the validation loss is computed, if task is masked."""
-    seeds: dict[Literal["none", "layernorm"], Annotated[Integer, Field(ge=0, le=1000)]]
+    seeds: dict[Literal["none", "layernorm", "no_attention"], Annotated[Integer, Field(ge=0, le=1000)]]
     """Number of runs by variant; 0 or null leaves the variant out."""
 
     @property
