@@ -234,9 +234,13 @@ def test_main_effects_and_interaction():
 def test_a_diverged_run_counts_as_no_accuracy_and_hides_no_other():
     table = worlds.majority_metrics()
     lost = (table.experiment == "rates") & (table.base_learning_rate == 0.1) & (table.step > 0)
-    table.loc[lost, ["train_loss", "test_loss", "test_accuracy"]] = [np.inf, np.nan, np.nan]
-    left, right = worlds.draw("majority_rates_by_rate", majority_metrics=table).axes
-    assert points(left, "layernorm")[-1, 1] == 0.0
+    table.loc[lost, ["train_loss", "test_loss", "test_accuracy"]] = [np.inf, np.inf, 0.0]
+    figure = worlds.draw("majority_rates_by_rate", majority_metrics=table)
+    left, right = figure.axes
+    crosses = points(left, "layernorm", "X")
+    assert nearest(crosses[:, 0], worlds.RATES) == [0.1] and crosses[0, 1] == 0.0
+    assert "runs diverged (accuracy 0)" in labels(figure)
+    assert "runs diverged (accuracy 0)" not in labels(worlds.draw("majority_rates_by_rate"))
     assert np.isfinite([*left.get_ylim(), *right.get_ylim()]).all()
     for variant in worlds.MAJORITY["rates"]["seeds"]:
         assert nearest(rings(left, variant)[:, 0], worlds.RATES) != [0.1]

@@ -24,6 +24,8 @@ BEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
 BOUND = {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""}
 """Look of a lower bound: runs ended before they reached the loss."""
 
+DIVERGED = {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""}
+"""Look of an accuracy with diverged runs among those it is the mean of; each of them counts as 0."""
 
 FIRST = 10
 """The step where the curves begin: before it, no variant has learnt anything at its best rate."""
@@ -43,6 +45,8 @@ class _Rate(NamedTuple):
     """Whether such a run is among them, so that the mean is a lower bound."""
     best: bool
     """Whether no other rate ends with a lower test loss, mean over seeds."""
+    diverged: bool
+    """Whether a run ended with a loss that is not finite."""
 
 
 def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
@@ -82,6 +86,8 @@ def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
     handles.append(style.mark("best rate", mec=style.GREY, **BEST))
     if any(line.get_marker() == "^" for axes in grid[:, 1] for line in axes.lines):
         handles.append(style.mark("lower bound", mec=style.GREY, **BOUND))
+    if any(line.get_marker() == "X" for axes in grid[:, 0] for line in axes.lines):
+        handles.append(style.mark("runs diverged (accuracy 0)", mec=style.GREY, **DIVERGED))
     style.legend_below(figure, handles, columns=3)
     return figure
 
@@ -93,9 +99,10 @@ def _drawn(axes: Axes) -> list[float]:
 
 def _accuracy(axes: Axes, rates: list[_Rate], shift: float, colour: str, **look) -> None:
     style.bars(axes, [each.rate * shift for each in rates], [each.accuracy for each in rates], colour, **look)
-    for best in rates:
-        if best.best:
-            axes.plot(best.rate * shift, best.accuracy.mean, mec=colour, **BEST)
+    for each in rates:
+        for there, look in ((each.best, BEST), (each.diverged, DIVERGED)):
+            if there:
+                axes.plot(each.rate * shift, each.accuracy.mean, mec=colour, clip_on=False, **look)
 
 
 def _steps(axes: Axes, rates: list[_Rate], shift: float, colour: str, **look) -> None:
@@ -156,12 +163,14 @@ def _rates(runs: pd.DataFrame) -> Iterator[_Rate]:
         steps = steps_to_reach(part, [TEST_LOSS]).steps.to_numpy(float)
         reached = np.isfinite(steps)
         counted = np.log(np.maximum(np.where(reached, steps, last), 1))
+        ended = endings[endings.base_learning_rate == rate]
         yield _Rate(
             float(rate),
-            style.of_three(endings.test_accuracy[endings.base_learning_rate == rate]),
+            style.of_three(ended.test_accuracy),
             style.of_three(counted).map(np.exp),
             not reached.all(),
             rate == best,
+            bool(np.isinf(ended.test_loss).any()),
         )
 
 
