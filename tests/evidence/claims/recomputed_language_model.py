@@ -3,6 +3,9 @@
 Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import.
 """
 
+from functools import cache
+
+import mpmath
 import numpy as np
 import pandas as pd
 from scipy.special import betaincinv, stdtrit
@@ -238,6 +241,72 @@ def heads_verdict(model, variant, control):
     return verdict
 
 
+@cache
+def gaussian(n: int, d: int) -> float:
+    """Per cent of n Gaussian keys in d dimensions that are no vertices of their hull: 100 less those that are."""
+    ends = [mpmath.mpf(x) for x in (0, 1, 2, 4, 6, 8, 10, 12, 20, 60)]
+
+    def angle(k, r):
+        root = mpmath.sqrt(r / mpmath.mpf(2))
+        points = [-x for x in ends[:0:-1]] + ends
+        return mpmath.quad(
+            lambda x: mpmath.re(((1 + mpmath.erf(root * x)) / 2) ** k) * mpmath.npdf(x), points
+        )
+
+    with mpmath.workdps(30):
+        faces = [
+            mpmath.binomial(n - 1, m)
+            * angle(m, -mpmath.mpf(1) / (m + 1))
+            * angle(n - 1 - m, mpmath.mpf(1) / (m + 1))
+            for m in range(d - 1, -1, -2)
+        ]
+        return float(100 * (1 - 2 * sum(faces)))
+
+
+LADDER = ("bytes_heads_8", "bytes_heads_16", "bytes_heads_32")
+
+
+def beyond_gaussian(t) -> dict[str, pd.DataFrame]:
+    """For each model of the ladder: per cent, with undecided keys, and Gaussian per cent, a row a seed."""
+    found, rows = (
+        {},
+        t["key_selectability"].query("texts == 'long' and site == 'head' and variant == 'layernorm'"),
+    )
+    rows = rows[(rows.checkpoint == "final") & ~rows.causal]
+    for model in LADDER:
+        r = rows[rows.model == model]
+        law = np.mean([gaussian(n, d) for n, d in zip(r.n_keys, r.dimensions, strict=True)])
+        shares = {
+            "certified": 100 * r.n_unselectable / r.n_keys,
+            "open": 100 * r.n_borderline / r.n_keys,
+        }
+        found[model] = pd.DataFrame(shares).groupby(r.seed).mean().assign(law=law)
+    return found
+
+
+def head_widths(t) -> float:
+    points = [f.certified - f.law for f in beyond_gaussian(t).values()]
+    return pd.concat(points, axis=1, join="inner").mean(axis=1).mean()
+
+
+def head_widths_verdict(t) -> str:
+    m, parts = t["language_model_metrics"].query("step == step.max()"), []
+    bare = m.query("model == 'gpt_bytes' and variant == 'no_attention'").set_index("seed").valid_loss
+    for model, f in beyond_gaussian(t).items():
+        own = m[(m.model == model) & (m.variant == "layernorm")].set_index("seed")
+        if not all(
+            interval(d.dropna())[1] > 0 for d in (bare - own.valid_loss, own.unigram_loss - own.valid_loss)
+        ):
+            return "not tested"
+        law, most = f.law.iloc[0], max(1, 2 * f.law.iloc[0])
+        _, low, high = interval(f.certified)
+        _, _, worst = interval(f.certified + f.open)
+        enough = "seen" if law <= 1 or low > law / 2 else "absent" if high <= law / 2 else "undecided"
+        few = "absent" if low > most else "seen" if worst <= most else "undecided"
+        parts.append(next((w for w in ("absent", "undecided") if w in (enough, few)), "seen"))
+    return of_parts(*parts)
+
+
 # Random keys
 
 
@@ -300,6 +369,7 @@ RECOMPUTED = {
     "heads": by_layer("gpt", "layernorm", "head"),
     "heads_bytes": by_layer("gpt_bytes", "layernorm", "head"),
     "heads_qk_norm": by_layer("gpt", "layernorm_qk", "head"),
+    "head_widths": head_widths,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
 
@@ -323,5 +393,6 @@ VERDICTS = {
     "heads": heads_verdict("gpt", "layernorm", "projection"),
     "heads_bytes": heads_verdict("gpt_bytes", "layernorm", "projection"),
     "heads_qk_norm": heads_verdict("gpt", "layernorm_qk", "layernorm"),
+    "head_widths": head_widths_verdict,
 }
 """For each claim the function that reaches a verdict from the tables of a reproduction."""

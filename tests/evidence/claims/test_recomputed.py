@@ -126,6 +126,8 @@ def test_both_computations_agree_on_an_artificial_majority_task(name):
 
 MODELS = {"gpt": (8, 2), "gpt_bytes": (64, 16), "bert": (8, 2)}
 """Language models, each with the dimensions of its keys before the heads and in a head."""
+LADDER = {"bytes_heads_8": 8, "bytes_heads_16": 4, "bytes_heads_32": 2}
+"""Models that differ from gpt_bytes in the dimensions of a head."""
 
 
 @cache
@@ -165,6 +167,13 @@ def language_models(number: int) -> dict[str, pd.DataFrame]:
         undecided = {place: draw(0.0, 0.005, 0.03, shares=[0.8, 0.1, 0.1]) for place in places}
         for texts in ("long", "sentences"):
             keys.append(worlds.keys(shares, model, texts, 3, undecided, dimensions))
+    for model, d in LADDER.items():
+        law = recomputed_language_model.gaussian(1000, d) / 100
+        head = ("layernorm", "final", "head")
+        shares = {head: law * draw(0.95, 0.9, 0.8, 0.3), ("layernorm", "final", "after_norm"): 0.0}
+        keys.append(worlds.keys(shares, model, "long", 3, {head: draw(0.0, 0.005)}, (64, d)))
+        table = worlds.losses(0.0, seeds=int(rng.integers(2, 6)), model=model, unigram=draw(9.0, 9.0, 6.0))
+        losses.append(table[table.variant == "layernorm"])
     most = {"none": 1.0, "layernorm": 0.02, "projection": 1.0, "scale": 0.2}
     norms = {norm: (draw(0.0, share), draw(0.0, 0.02)) for norm, share in most.items()}
     random = worlds.random_keys(norms).assign(n_borderline=draw(0, 3), mean_unselectable=0.0)
@@ -188,9 +197,10 @@ def test_the_artificial_language_models_get_many_verdicts():
     judged = {
         (name, claims.row(CLAIMS[name], language_models(number))["verdict"])
         for number in range(6)
-        for name in ("loss_gap", "table_1", "heads_qk_norm", "table_3")
+        for name in ("loss_gap", "table_1", "heads_qk_norm", "head_widths", "table_3")
     }
-    assert len(judged) >= 8
+    assert len(judged) >= 10
+    assert len({verdict for name, verdict in judged if name == "head_widths"}) >= 2
 
 
 @pytest.mark.parametrize("name", sorted(recomputed_pretrained.RECOMPUTED))

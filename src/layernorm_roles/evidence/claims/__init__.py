@@ -26,6 +26,7 @@ from layernorm_roles.evidence.claims import (
     batch_dependence,
     fusion,
     geometry,
+    head_widths,
     language_model,
     placement,
     pretrained,
@@ -43,6 +44,7 @@ TESTS: dict[str, Callable[..., Outcome]] = (
     projection.TESTS
     | scaling.TESTS
     | language_model.TESTS
+    | head_widths.TESTS
     | pretrained.TESTS
     | geometry.TESTS
     | fusion.TESTS
@@ -57,6 +59,7 @@ FILES = (
     "projection.yaml",
     "scaling.yaml",
     "language_model.yaml",
+    "head_widths.yaml",
     "pretrained.yaml",
     "geometry.yaml",
     "fusion.yaml",

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.heads import gaussian_percent
 from layernorm_roles.evidence.analysis.language_model import (
     PAPER_VARIANTS,
     final_losses,
@@ -44,7 +45,6 @@ from layernorm_roles.evidence.claims.rules import (
     statement,
 )
 from layernorm_roles.evidence.legends import LEGENDS
-from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
@@ -335,9 +335,7 @@ def optional(sentence: str, keys: pd.DataFrame, variant: str, causal: bool = Fal
 
 def gaussian(keys: pd.DataFrame, fewer: int = 0) -> str:
     """A sentence on as many Gaussian keys as each row of `keys` has, of as many dimensions less `fewer`."""
-    dimensions = int(keys.dimensions.iloc[0]) - fewer
-    counts = keys.n_keys.value_counts(normalize=True)
-    percent = sum(100 * share * expected_unselectable(int(n), dimensions) / n for n, share in counts.items())
+    dimensions, percent = int(keys.dimensions.iloc[0]) - fewer, gaussian_percent(keys, fewer)
     return f" Of as many Gaussian keys in {dimensions} dimensions {percent:.1f} % are expected to be unselectable."
 
 

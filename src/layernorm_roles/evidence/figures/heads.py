@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.figures import colours, style
@@ -18,6 +19,10 @@ HEAD = ["site", "layer", "head"]
 
 REFERENCES = {"head": ("d_head", 0, "--"), "after_norm": ("d_model − 1", 1, ":")}
 """For each site, how its Gaussian reference is called, how many dimensions projection takes, and its line style."""
+
+
+SIZE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+"""Colours of contexts by their number of keys, the fewest first."""
 
 
 def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
@@ -88,3 +93,43 @@ def _layers(axes: Axes, part: pd.DataFrame, shift: float, colour: str) -> None:
             points = here[here.site == site].groupby("head").share.mean()
             places = x + np.linspace(-0.06, 0.06, len(points))
             axes.scatter(places, points, s=13, color=face, edgecolor=colour, linewidth=0.8, zorder=3)
+
+
+def by_width(keys: pd.DataFrame) -> Figure:
+    """Draw the share of unselectable keys in the heads by their width, among all keys and among those before.
+
+    keys: table key_selectability, of which the heads of the models with LayerNorm are drawn, in the long contexts: a
+    point for every layer, untrained and trained. Lines are the exact expectation for as many Gaussian keys.
+    """
+    shares = numbers.by_width(keys)
+    if shares.empty:
+        raise ValueError("key_selectability: no heads of models with LayerNorm to draw")
+    sizes = sorted(shares.n_keys.unique())
+    tones = {n: SIZE_COLOURS[i % len(SIZE_COLOURS)] for i, n in enumerate(sizes)}
+    widths = sorted(shares.d_head.unique())
+    dimensions = range(max(1, widths[0] - 1), widths[-1] + 3)
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.9), sharey=True)
+    for axes, causal in zip(panels, (False, True), strict=True):
+        for n, tone in tones.items():
+            law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
+            axes.plot(dimensions, law, color=tone, lw=1.0, ls="--", zorder=1)
+        for row in shares[shares.causal == causal].itertuples():
+            trained, tone = row.checkpoint == CHECKPOINTS[-1], tones[row.n_keys]
+            # Untrained left of the width and trained right of it, the first layer first.
+            x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if trained else -1)
+            if row.seeds >= style.FEWEST:
+                axes.vlines(x, row.low, row.high, color=tone, lw=0.8)
+            axes.plot(x, row.percent, color=tone, **_look(trained))
+        words = "the keys before them alone" if causal else "all keys of the context"
+        axes.set(xscale="log", xlabel="width of a head, d_head", title=f"among {words}")
+        style.ticks_at(axes, widths)
+    panels[0].set(ylabel="unselectable keys (%)", ylim=(-4, 104))
+    handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
+    names = {True: "a layer's heads, trained", False: "untrained"}
+    handles += [style.mark(name, color=style.GREY, **_look(trained)) for trained, name in names.items()]
+    style.legend_below(figure, handles, columns=len(handles))
+    return figure
+
+
+def _look(trained: bool) -> dict:
+    return {"marker": "o", "ms": 3.4, "ls": "", "mfc": None if trained else "white", "mew": 0.8, "zorder": 3}

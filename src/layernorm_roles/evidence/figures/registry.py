@@ -87,6 +87,7 @@ def figures(
             for name, model in (language_model or {}).items()
             for figure in _language_model(name, model)
         ),
+        *_widths_of_heads(language_model or {}),
         *(figure for name, model in (pretrained or {}).items() for figure in _pretrained(name, model)),
         *_STATEMENTS,
         _CLAIMS,
@@ -391,6 +392,24 @@ def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]
         )
         options = {"model": model, "variants": in_heads}
         yield Figure(name, "heads", "heads", ("key_selectability",), caption, LANGUAGE_MODELS, options)
+
+
+def _widths_of_heads(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
+    """One figure over all GPTs with LayerNorm, if their heads differ in width."""
+    widths = {
+        settings["d_model"] // settings["heads"]
+        for settings in models.values()
+        if settings["architecture"] == "gpt" and WITH_SCALING in trained_variants(settings)
+    }
+    if len(widths) > 1:
+        caption = (
+            "Unselectable keys in the heads of the language models with LayerNorm, by the width of a head. A point is "
+            "a layer, mean over its heads, contexts and seeds; untrained models stand left of the width and trained "
+            "ones right of it, the first layer nearest to it. Vertical lines are 95 % intervals over seeds, where "
+            "there are at least three. Dashed is the exact expectation for as many Gaussian keys; the colour is the "
+            "number of keys in a context."
+        )
+        yield Figure("heads_by_width", "heads", "by_width", ("key_selectability",), caption, LANGUAGE_MODELS)
 
 
 def _figure_4() -> Iterator[Figure]:

@@ -1,0 +1,59 @@
+"""Numbers of the language models' heads: unselectable keys by the width of a head, beside Gaussian keys."""
+
+import pandas as pd
+
+from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.gaussian_keys import expected_unselectable
+
+
+def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
+    """The rows of table key_selectability on the heads of the models with LayerNorm, in the long contexts."""
+    return keys[(keys.variant == "layernorm") & (keys.texts == "long") & (keys.site == "head")]
+
+
+def narrower(keys: pd.DataFrame, model: str) -> dict[int, str]:
+    """The models that are as wide as `model` and read contexts as long, but have narrower heads: name by d_head.
+
+    keys: table key_selectability. The narrowest heads come first; of two models with equal heads the first counts.
+    """
+    stream = keys[(keys.site == "after_norm") & (keys.texts == "long") & (keys.variant == "layernorm")]
+    sizes = stream.groupby("model", sort=False)[["dimensions", "n_keys"]].max()
+    widths = in_heads(keys).groupby("model", sort=False).dimensions.max()
+    if model not in sizes.index or model not in widths.index:
+        return {}
+    alike = sizes.index[(sizes == sizes.loc[model]).all(axis=1)].intersection(widths.index, sort=False)
+    found: dict[int, str] = {}
+    for name in alike:
+        if widths[name] < widths[model]:
+            found.setdefault(int(widths[name]), name)
+    return dict(sorted(found.items()))
+
+
+def by_width(keys: pd.DataFrame) -> pd.DataFrame:
+    """Per cent of unselectable keys in the heads of every layer of the models with LayerNorm, in the long contexts.
+
+    keys: table key_selectability. Columns model, causal, checkpoint, layer, d_head, n_keys (mean, rounded), percent
+    (mean over seeds, contexts and heads), low, high (95 % interval over seeds), seeds (their number).
+    """
+    rows = []
+    here = in_heads(keys)
+    place = ["model", "causal", "checkpoint", "layer", "dimensions"]
+    for group, part in here.groupby(place, sort=False):
+        percent = (100 * part.n_unselectable / part.n_keys).groupby(part.seed).mean()
+        n = round(here.n_keys[here.model == group[0]].mean())
+        rows.append((*group, n, *Estimate.of(percent), len(percent)))
+    columns = [*place[:-1], "d_head", "n_keys", "percent", "low", "high", "seeds"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
+    """Per cent of unselectable keys that is expected of Gaussian keys, mean over the rows of table key_selectability.
+
+    For each row they are as many as its keys, have as many dimensions less `fewer`, and the same rivals: all keys or,
+    where the row is causal, those before. NaN without rows.
+    """
+    sizes = keys.groupby(["n_keys", "dimensions", "causal"]).size()
+    percents = [
+        100 * expected_unselectable(int(n), int(d) - fewer, bool(causal)) / n for n, d, causal in sizes.index
+    ]
+    return float((sizes * percents).sum() / sizes.sum()) if len(sizes) else float("nan")

@@ -1,0 +1,117 @@
+"""The verdict on the law of widths in trained heads, on tables whose truth is known by construction."""
+
+import pandas as pd
+import pytest
+import worlds
+from judging import DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
+
+from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
+from layernorm_roles.gaussian_keys import expected_unselectable
+
+N = 1000
+"""Keys in a context of worlds.keys."""
+LAW = {d: expected_unselectable(N, d) / N for d in (2, 4, 8, 16, 24)}
+
+
+def tables(shares, untrained=None, undecided=0.0, seeds=3, worth=0.5, widest=32):
+    """Models named after their d_head with these shares in it, beside gpt_bytes with `widest` dimensions a head."""
+    keys, losses = [], []
+    for d, share in {widest: 0.0, **shares}.items():
+        name = "gpt_bytes" if d == widest else f"heads_{d}"
+        first = (untrained or shares).get(d, 0.0)
+        places = {
+            ("layernorm", "final", "head"): share,
+            ("layernorm", "initial", "head"): first,
+            ("layernorm", "final", "after_norm"): 0.0,
+        }
+        open_ = {("layernorm", "final", "head"): undecided}
+        keys.append(worlds.keys(places, name, seeds=seeds, undecided=open_, dimensions=(64, d)))
+        table = worlds.losses(0.05, model=name, worth=worth, seeds=seeds)
+        losses.append(table if name == "gpt_bytes" else table[table.variant == "layernorm"])
+    return {"key_selectability": pd.concat(keys), "language_model_metrics": pd.concat(losses)}
+
+
+def on(*arguments, **options):
+    return verdict_on("head_widths", **tables(*arguments, **options))
+
+
+LIKE_GAUSSIAN = {d: 0.98 * LAW[d] for d in (2, 4, 8)}
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        (LIKE_GAUSSIAN, HOLDS),
+        (LIKE_GAUSSIAN | {16: 2.5 * LAW[16]}, PARTIAL),  # too many
+        (LIKE_GAUSSIAN | {16: 1.5 * LAW[16]}, HOLDS),
+        (LIKE_GAUSSIAN | {8: 0.3 * LAW[8]}, PARTIAL),  # too few
+        (LIKE_GAUSSIAN | {8: 0.7 * LAW[8]}, HOLDS),
+        (LIKE_GAUSSIAN | {24: 0.0}, HOLDS),  # of Gaussian keys almost none
+        (LIKE_GAUSSIAN | {24: 0.008}, HOLDS),
+        (LIKE_GAUSSIAN | {24: 0.03}, PARTIAL),
+        ({4: 0.1, 8: 0.01}, DOES_NOT_HOLD),
+        ({8: LAW[8]}, NOT_TESTED),  # a law needs more than one point
+    ],
+)
+def test_every_width_is_held_against_gaussian_keys(shares, expected):
+    verdict, row = on(shares)
+    assert verdict == expected
+    if expected == NOT_TESTED:
+        assert row.reason == "The run has heads of 1 widths below that of gpt_bytes."
+
+
+def test_the_number_is_what_heads_have_beyond_gaussian_keys():
+    _, row = on({4: 0.5, 8: 0.4}, untrained={4: 0.8, 8: 0.6})
+    law = 50 * (LAW[4] + LAW[8])
+    assert row.measured == pytest.approx(45 * 1.02 - law) and row.control_measured == pytest.approx(
+        70 * 1.02 - law
+    )
+    assert "4: 51 [48.5, 53.5] % (91.3 %)" in row.reason and f"({100 * LAW[8]:.3g} %)" in row.reason
+    assert "at 1 of 2 widths" not in row.reason and "at 2 of 2 widths" in row.reason
+
+
+def test_untrained_models_that_pass_are_named():
+    assert on(LIKE_GAUSSIAN)[1].also_passed_by == "untrained models"
+    assert on(LIKE_GAUSSIAN, untrained=dict.fromkeys(LIKE_GAUSSIAN, 0.1))[1].also_passed_by is None
+
+
+def test_undecided_keys_could_be_too_many_and_are_never_enough():
+    shares = LIKE_GAUSSIAN | {24: 0.0}
+    assert on(shares, undecided=0.005)[0] == HOLDS
+    assert on(shares, undecided=0.03)[0] == NOT_TESTED
+    assert on(LIKE_GAUSSIAN | {8: 0.3 * LAW[8]}, undecided=0.4)[0] == PARTIAL
+
+
+def test_the_gate_compares_with_the_widest_model_without_attention():
+    assert on(LIKE_GAUSSIAN, worth=0.0)[0] == NOT_TESTED
+    world = tables(LIKE_GAUSSIAN)
+    losses = world["language_model_metrics"]
+    losses = losses[(losses.model == "gpt_bytes") | (losses.seed < 1)]
+    verdict, row = verdict_on("head_widths", **{**world, "language_model_metrics": losses})
+    assert verdict == NOT_TESTED and row.reason.count("No verdict, because trained models (heads_") == 3
+
+
+def test_one_seed_has_no_interval():
+    verdict, row = on(LIKE_GAUSSIAN, seeds=1)
+    assert verdict == NOT_TESTED and "only 1 seed of heads_2" in row.reason
+
+
+def test_only_models_that_differ_in_the_width_of_heads_alone_are_compared():
+    keys = tables(LIKE_GAUSSIAN)["key_selectability"]
+    assert narrower(keys, "gpt_bytes") == {2: "heads_2", 4: "heads_4", 8: "heads_8"}
+    assert narrower(keys, "heads_4") == {2: "heads_2"} and narrower(keys, "nobody") == {}
+    other = keys.copy()
+    other.loc[(other.model == "heads_4") & (other.site == "after_norm"), "dimensions"] = 32
+    other.loc[other.model == "heads_2", "n_keys"] = 500
+    assert narrower(other, "gpt_bytes") == {8: "heads_8"}
+
+
+def test_gaussian_keys_have_the_number_dimensions_and_rivals_of_each_row():
+    keys = tables({4: 0.5, 8: 0.4})["key_selectability"]
+    rows = keys[(keys.site == "head") & (keys.model != "gpt_bytes")]
+    assert gaussian_percent(rows) == pytest.approx(50 * (LAW[4] + LAW[8]))
+    eight = rows[rows.dimensions == 8]
+    before = expected_unselectable(N, 8, causal=True) / N
+    assert gaussian_percent(eight.assign(causal=True)) == pytest.approx(100 * before)
+    assert gaussian_percent(eight, fewer=4) == pytest.approx(100 * LAW[4])
+    assert gaussian_percent(eight.assign(n_keys=8)) == 0 and pd.isna(gaussian_percent(rows.iloc[:0]))
