@@ -1,6 +1,7 @@
 """What all figures share: the theme, lines with intervals, legends below the axes, and reproducible files."""
 
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import SupportsFloat
 
@@ -17,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator, ScalarFormatter, StrMethodFormatter
+from PIL import Image
 
 from layernorm_roles import files
 from layernorm_roles.evidence.analysis.estimate import Estimate, Values
@@ -203,13 +205,29 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
+def png(figure: Figure) -> bytes:
+    """Return the figure as a PNG file of at most 256 colours, which has a third of the bytes of one in full colour.
+
+    The colours are chosen so that none of them is far from the one that was drawn: figures have few, and their smooth
+    edges are mixtures with the white of the paper.
+    """
+    drawn, small = BytesIO(), BytesIO()
+    figure.savefig(drawn, format="png", pil_kwargs={"compress_level": 1})
+    image = Image.open(drawn)
+    colours = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    colours.save(small, "PNG", optimize=True, dpi=image.info["dpi"])
+    return small.getvalue()
+
+
 def save(figure: Figure, *paths: str | Path) -> None:
     """Save the figure to every path (.png or .pdf), complete or not at all, and close it.
 
     The files hold no date and no version, so that drawing from equal tables gives equal bytes.
     """
-    blank = {".pdf": dict.fromkeys(("CreationDate", "Producer", "Creator")), ".png": {"Software": None}}
     for path in map(Path, paths):
         with files.atomic_write(path) as partial:
-            figure.savefig(partial, metadata=blank[path.suffix])
+            if path.suffix == ".png":
+                partial.write_bytes(png(figure))
+            else:
+                figure.savefig(partial, metadata=dict.fromkeys(("CreationDate", "Producer", "Creator")))
     plt.close(figure)

@@ -1,0 +1,53 @@
+"""PNG files of figures: few colours and bytes, and nothing of what was drawn is lost."""
+
+from io import BytesIO
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from PIL import Image
+
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.figures.colours import COLOURS
+
+
+@pytest.fixture
+def figure():
+    """Lines and translucent bands in all colours of the variants, which mix where they cross."""
+    random = np.random.default_rng(0)
+    style.theme()
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.9))
+    for number, colour in enumerate(COLOURS.values()):
+        steps = np.arange(50)
+        runs = number / 5 + np.cumsum(random.standard_normal((50, 3)), axis=0)
+        axes.fill_between(steps, runs.min(axis=1), runs.max(axis=1), color=colour, alpha=0.2, linewidth=0)
+        axes.plot(steps, runs.mean(axis=1), color=colour)
+    axes.set_title("A title in black")
+    yield figure
+    plt.close(figure)
+
+
+def full_colour(figure) -> tuple[np.ndarray, int]:
+    """What matplotlib draws, as (height, width, RGB), and the bytes of its own PNG file."""
+    file = BytesIO()
+    figure.savefig(file, format="png")
+    return np.asarray(Image.open(file).convert("RGB"), dtype=int), len(file.getvalue())
+
+
+def test_every_pixel_is_near_what_was_drawn_and_paper_stays_white(figure):
+    small = style.png(figure)
+    picture = Image.open(BytesIO(small))
+    shown = np.asarray(picture.convert("RGB"), dtype=int)
+    drawn, size = full_colour(figure)
+    assert len(np.unique(drawn.reshape(-1, 3), axis=0)) > 2000, "more colours than a palette holds"
+    assert picture.mode == "P" and len(small) < size / 2
+    assert shown.shape == drawn.shape and picture.info["dpi"] == pytest.approx((220, 220), abs=0.1)
+    assert np.sqrt(((shown - drawn) ** 2).mean()) < 6
+    assert np.abs(shown - drawn).max() < 40
+    assert (shown[(drawn == 255).all(axis=2)] == 255).all()
+
+
+def test_equal_figures_give_equal_bytes_without_a_date_or_a_version(figure):
+    first = style.png(figure)
+    assert first == style.png(figure)
+    assert b"tEXt" not in first and b"tIME" not in first
