@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 
-from layernorm_roles import files, store
+from layernorm_roles import __version__, files, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify
@@ -112,8 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="write the verdicts: with their proofs to a .parquet file, without them to a .csv file",
     )
-    version = f"certify-keys {metadata.version('layernorm-roles')}"
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("--version", action="version", version=f"certify-keys {__version__}")
     return parser
 
 
