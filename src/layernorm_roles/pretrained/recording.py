@@ -31,6 +31,7 @@ from layernorm_roles.pretrained.projections import (
     projections,
 )
 from layernorm_roles.pretrained.source import ModelFiles
+from layernorm_roles.selectability.ceilings_rows import attention
 
 _NAME = "recording"
 """Name of the attention function in transformers' AttentionInterface."""
@@ -78,9 +79,7 @@ class RecordedLayer:
     def attention(self) -> Float[np.ndarray, "heads n n"]:
         """The weight that each query (row) of each head gives each key (column), as the model computed it."""
         keys = np.repeat(self.keys, len(self.queries) // len(self.keys), axis=0)
-        scores = np.where(self.visible, self.queries @ keys.swapaxes(1, 2) * self.scaling, -np.inf)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return attention(self.queries, keys, self.visible, self.scaling)
 
 
 class RecordingModel:
