@@ -34,7 +34,7 @@ def made(name: str, **frames: pd.DataFrame):
 
 def world_of_keys(model: str = "gpt", texts: str = "long", variants=VARIANTS) -> pd.DataFrame:
     """Each run, context, layer, site and head has its own number of unselectable keys."""
-    numbers = itertools.count(101, step=7)
+    numbers = itertools.count(101, step=401)
     rows = []
     for variant, seed, checkpoint, context, layer in itertools.product(
         variants, SEEDS, CHECKPOINTS, CONTEXTS, LAYERS
@@ -106,6 +106,7 @@ def test_every_share_is_the_mean_over_seeds_and_contexts_with_the_interval_over_
     frame = made(table, key_selectability=keys).frame
     assert len(frame) == len(variants) * len(sites) * len(CHECKPOINTS) * len(LAYERS)
     assert list(dict.fromkeys(frame.variant)) == variants
+    assert list(dict.fromkeys(frame.site)) == sites
     for row in frame.itertuples():
         known = known_share(keys, row.variant, row.site, row.checkpoint, row.layer)
         assert [row.percent, row.low, row.high] == pytest.approx(known, rel=1e-12)
