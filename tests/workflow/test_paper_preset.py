@@ -3,8 +3,6 @@
 It takes tens of minutes: pytest -m long tests/workflow/test_paper_preset.py
 """
 
-import re
-
 import local_hub
 import pytest
 
@@ -18,12 +16,11 @@ def ran(checkout, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("HF_HUB_OFFLINE", "1")
-        output = copy.run("all")
-    return copy, output
+        copy.run("all")
+    return copy
 
 
 def test_it_comes_to_its_report(ran):
-    results = ran[0].folder / "results/paper_small"
+    results = ran.folder / "results/paper_small"
     assert (results / "report.html").stat().st_size > 100_000
     assert len(list((results / "data/downloads").glob("*.parquet"))) == 5
-    assert re.search(r"^download +5$", ran[1], re.MULTILINE)

@@ -21,7 +21,7 @@ def smoke(checkout):
     """A checkout in which everything has run."""
     made = checkout(SMOKE)
     shutil.copytree(ROOT / "results/published", made.folder / "results/published")
-    made.run()
+    made.printed = made.run()
     return made
 
 
@@ -43,6 +43,13 @@ def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
         files.verify(results(smoke) / name)
     claims = store.read(results(smoke) / "parquet/claims.parquet", "claims")
     assert claims.claim.tolist() == [claim.name for claim in CLAIMS]
+
+
+def test_the_run_prints_less_than_150_lines_and_ends_with_its_report(smoke):
+    lines = smoke.printed.splitlines()
+    assert len(lines) < 150 and max(map(len, lines)) < 400, smoke.printed
+    assert re.fullmatch(r"results/smoke: \d+ claims: .+", lines[-2]), lines[-3:]
+    assert lines[-1] == "The report: results/smoke/report.html"
 
 
 def test_numbers_of_the_page_are_those_of_the_tables(smoke):

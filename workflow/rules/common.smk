@@ -3,7 +3,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from layernorm_roles import planning, provenance
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+
+from layernorm_roles import ending, planning, provenance
 from layernorm_roles.evidence.tables import registry as tables_registry
 from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import hand_down
@@ -13,10 +16,15 @@ from layernorm_roles.gpu.choice import hand_down
 WORKFLOW = Path(str(workflow.current_basedir)).parent
 SOURCE = Path(planning.__file__).parent
 
+# Whether jobs are submitted to other machines. Snakemake does not say yet which executor will run them, but only one that
+# submits has a number of nodes; or a dry run with --jobs alone, to which Snakemake gives one core.
+RESOURCES = workflow.resource_settings
+SUBMITTED = RESOURCES.nodes is not None and not (workflow.output_settings.dryrun and RESOURCES.cores == 1)
+
 try:
     PLAN = planning.Plan(
         planning.configured(WORKFLOW.parent / "config.yaml", config),
-        elsewhere=workflow.remote_exec or not workflow.local_exec,
+        elsewhere=workflow.remote_exec or SUBMITTED,
     )
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
@@ -125,27 +133,67 @@ wildcard_constraints:
     seed=r"\d+",
 
 
-def refuse_missing_gpus():
-    """End the workflow before its first job if a job that is due needs a GPU of this machine and cannot have it.
+DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
 
-    A line on the terminal says what `auto` means for the training jobs that are due.
+
+def missing_gpus(stages):
+    """What keeps the training jobs of `stages` from the GPUs that they need of this machine; empty if nothing does."""
+    asked = [stage for stage in stages if PLAN.device(stage) == "cuda"]
+    if asked and not PLAN.elsewhere:
+        try:
+            driver.usable_cards()
+        except driver.NoGPU as fault:
+            return f"{DEVICE_KEYS[asked[0]]} = cuda: {fault}"
+    return ""
+
+
+def gpus(stage):
+    """A function that gives Snakemake the number of GPUs that a training job of `stage` asks for.
+
+    In a dry run Snakemake asks it about the jobs that are due, and gets the fault that would end the run.
     """
+
+    def number(wildcards):
+        if workflow.dryrun and (fault := missing_gpus([stage])):
+            raise WorkflowError(fault)
+        return PLAN.gpus(stage)
+
+    return number
+
+
+def check_devices():
+    """Say on which device the training jobs that are due will run, and why; end the workflow if they cannot."""
     due = {job.rule.name for job in workflow.dag.needrun_jobs() if not job.rule.is_checkpoint}
-    keys = {"majority": "majority_device", "language_model": "device"}
-    for stage, choice in PLAN.devices.items():
-        if not any(name.startswith(f"{stage}_train") for name in due):
-            continue
-        if choice.why:
-            print(
-                f"{keys[stage]} = auto, which means {choice.device}: {choice.why}",
-                file=sys.stderr,
-                flush=True,
-            )
-        if choice.device == "cuda" and not PLAN.elsewhere:
-            try:
-                driver.usable_cards()
-            except driver.NoGPU as fault:
-                sys.exit(f"\nerror: {keys[stage]} = cuda: {fault}\n")
+    stages = [stage for stage in PLAN.devices if any(name.startswith(f"{stage}_train") for name in due)]
+    for stage in stages:
+        choice = PLAN.devices[stage]
+        said = f"auto, which means {choice.device}: {choice.why}" if choice.why else choice.device
+        logger.info(f"{DEVICE_KEYS[stage]} = {said}")
+    if fault := missing_gpus(stages):
+        sys.exit(f"\nerror: {fault}\n")
+
+
+def announce_results():
+    """Say where the files are that were asked for; of a report also how many verdicts of each word it has."""
+    asked = set()
+    for job in workflow.dag.targetjobs:
+        asked.update(job.input if job.rule.norun else job.output)
+    for folder in (RUN, KEPT.folder):
+        if f"{folder}/report.html" in asked:
+            logger.info(f"{folder}: {ending.verdicts(folder)}")
+    if pages := sorted(file for file in asked if file.endswith(".html")):
+        places = [f"The report: {page}" for page in pages]
+    else:
+        places = [f"Made: {folder}/" for folder in sorted({str(Path(file).parent) for file in asked})]
+    for place in places:
+        logger.info(place)
+
+
+def name_failed_jobs():
+    """Say which jobs failed, by their logs."""
+    failed = [job for jobs in workflow.scheduler.failed for job in (jobs if jobs.is_group() else [jobs])]
+    for line in ending.failure([log for job in failed for log in job.log or [job.rule.name]]):
+        logger.error(line)
 
 
 for CHOICE in PLAN.devices.values():
@@ -153,9 +201,17 @@ for CHOICE in PLAN.devices.values():
 
 
 onstart:
-    refuse_missing_gpus()
+    check_devices()
     # Snakemake's limit of jobs a second leaves a timer behind every finished job; each wakes the scheduler once a
     # second for the rest of the run, a tenth of a core after a hundred jobs. Only clusters need the limit. The
     # attribute is not public: pyproject.toml pins Snakemake's major version, and a test looks for it.
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
+
+
+onsuccess:
+    announce_results()
+
+
+onerror:
+    name_failed_jobs()

@@ -1,0 +1,24 @@
+"""What a workflow says when it ends: how many verdicts of each word there are, or which jobs failed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from layernorm_roles import store
+
+
+def verdicts(folder: str | Path) -> str:
+    """The number of claims of the reproduction in `folder`, and of each word of their verdicts, as a phrase.
+
+    It is read from the table claims. Raises ValueError if that is damaged.
+    """
+    words = store.read(Path(folder) / "parquet/claims.parquet", "claims").verdict.value_counts()
+    return f"{words.sum():,} claims: " + ", ".join(f"{number:,} {word}" for word, number in words.items())
+
+
+def failure(logs: Sequence[str]) -> list[str]:
+    """The lines that name failed jobs by their `logs`; without any, the run was stopped from outside."""
+    again = "What is finished is kept; the same command goes on from there."
+    if not logs:
+        return [f"The run was stopped. {again}"]
+    jobs = "1 job failed; its log says" if len(logs) == 1 else f"{len(logs):,} jobs failed; their logs say"
+    return [f"{jobs} why:", *(f"    {log}" for log in sorted(logs)), again]

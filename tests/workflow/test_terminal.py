@@ -1,0 +1,168 @@
+"""What a run prints: few lines, the last one useful; failed jobs by their logs; and how long the rest may take."""
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
+
+from layernorm_roles import ending
+from layernorm_roles.gpu import driver
+from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings
+from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
+
+ROOT = Path(__file__).parents[2]
+SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {"device": "cpu"}
+NUMBERS = "results/smoke/parquet/worked_numbers.parquet"
+SETTINGS = "results/smoke/settings.json"
+
+
+@pytest.fixture(scope="module")
+def made(checkout):
+    return checkout(SMOKE)
+
+
+def test_a_run_prints_a_few_short_lines_and_ends_with_the_place_of_its_results(made):
+    lines = made.run(NUMBERS, SETTINGS).splitlines()
+    assert len(lines) < 10 and max(map(len, lines)) < 200, lines
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  2 jobs, 2 at a time", lines[1]), lines
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  all 2 jobs done in \d+ s", lines[-3]), lines
+    assert lines[-2:] == ["Made: results/smoke/", "Made: results/smoke/parquet/"]
+
+
+def test_failed_jobs_are_named_with_their_logs(made):
+    made.run(NUMBERS)
+    file = made.folder / NUMBERS
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    done = made.snakemake("results/smoke/tables/worked_numbers.csv")
+    file.write_bytes(content)
+    log = "results/smoke/logs/tables/statements.log"
+    lines = done.stdout.splitlines()
+    assert done.returncode != 0 and len(lines) < 25, done.stdout
+    first = next(number for number, line in enumerate(lines) if "FAILED    tables/statements" in line)
+    assert lines[first + 1].strip() == f"its log: {log}"
+    last = lines.index("1 job failed; its log says why:")
+    assert lines[last + 1] == f"    {log}" and "the same command goes on" in lines[last + 2]
+    assert lines[-1].startswith("Complete log(s): ")
+    assert sum(line.startswith("error: ") for line in lines) == 1
+    assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
+
+
+def test_who_asks_snakemake_for_another_printout_gets_it(made):
+    again = (SETTINGS, "--force")
+    assert "rule settings:" in made.run(*again, "--verbose")
+    progress = made.run(*again, "--quiet", "rules", "host")
+    assert "1 of 1 steps (100%) done" in progress and "rule settings:" not in progress
+    assert made.run(*again, "--quiet", "all").splitlines()[1:] == []
+
+
+def test_a_dry_run_counts_the_jobs_and_cuts_what_is_long(made):
+    plan = made.run("all", "--dry-run")
+    assert re.search(r"^majority_data +\d+$", plan, re.MULTILINE)
+    assert max(map(len, plan.splitlines())) < LINE_CHARACTERS + 80
+
+
+def gpu_is_usable():
+    try:
+        return bool(driver.usable_cards())
+    except driver.NoGPU:
+        return False
+
+
+@pytest.mark.skipif(gpu_is_usable(), reason="this machine has a GPU")
+def test_without_a_gpu_its_jobs_are_refused_before_the_first_and_in_a_dry_run(checkout):
+    made = checkout(SMOKE | {"majority_device": "cuda"})
+    for options in ([], ["--dry-run"]):
+        done = made.snakemake("majority", *options)
+        assert done.returncode != 0 and "majority_device = cuda: " in done.stdout, done.stdout
+        assert not list(made.folder.glob("results/smoke/**/*.parquet"))
+    assert "settings" in made.run(SETTINGS, "--dry-run"), "no job that is due needs a GPU"
+    submitted = ("--executor", "cluster-generic", "--cluster-generic-submit-cmd", "false", "--jobs", "2")
+    assert "majority_train" in made.run("majority", "--dry-run", *submitted), "other machines may have GPUs"
+
+
+def test_the_last_words_on_verdicts_and_failures(tmp_path):
+    text = ending.verdicts(ROOT / "results/published")
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    assert re.match(r"\d+ claims: \d+ [a-z ]+, ", text) and numbers[0] == sum(numbers[1:])
+    assert ending.failure([])[0].startswith("The run was stopped.")
+    assert ending.failure(["b", "a"])[:3] == ["2 jobs failed; their logs say why:", "    a", "    b"]
+
+
+EARLIER = {"data": 1.0, "train": 100.0, "train_long": 1000.0}
+
+
+@pytest.mark.parametrize("speed", [0.05, 1.0, 3.0])
+def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
+    """Two jobs at a time, data before training: after 10 of 40 trainings the rest takes three times as long as they."""
+    remaining = Remaining({"data": 40, "train_d3": 20, "train_d8": 20}, EARLIER)
+    for _ in range(40):
+        remaining.finished("data", speed)
+    assert remaining.seconds(20 * speed, []) is None, "data say nothing about training"
+    for _ in range(10):
+        remaining.finished("train_d3", 100 * speed)
+    elapsed = (40 + 1000) * speed / 2
+    assert remaining.seconds(elapsed, []) == pytest.approx(30 * 100 * speed / 2)
+    halfway = [("train_d8", 50 * speed)] * 2
+    assert remaining.seconds(elapsed + 50 * speed, halfway) == pytest.approx(29 * 100 * speed / 2)
+    overrun = [("train_d8", 250 * speed)]
+    assert (remaining.seconds(elapsed, overrun) is None) == (150 * speed > 30)
+
+
+def test_the_time_left_of_a_run_of_which_nothing_is_known_is_that_of_what_was_seen():
+    remaining = Remaining({"figures": 4, "page": 1}, {})
+    assert remaining.seconds(1.0, []) is None
+    for _ in range(2):
+        remaining.finished("figures", 8.0)
+    assert remaining.seconds(16.0, []) == pytest.approx(2 * 8.0 + 5.0)
+
+
+def test_the_kept_durations_are_those_of_the_rules(tmp_path):
+    seconds = seconds_by_rule(ROOT / "results/published/tables/durations.csv")
+    assert seconds["majority_train"] > 5 > seconds["worked_numbers"] > 0
+    assert seconds_by_rule(tmp_path / "missing.csv") == seconds_by_rule(None) == {}
+
+
+class TestPlugin(TestLogHandlerBase):
+    """Snakemake's own tests of a logger plugin, and that no event makes this one stumble."""
+
+    __test__ = True
+
+    def get_log_handler_cls(self):
+        return LogHandler
+
+    def get_log_handler_settings(self):
+        return LogHandlerSettings()
+
+    def _create_handler(self):
+        common = MockOutputSettings()
+        common.printshellcmds = False
+        self.handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
+        return self.handler
+
+    @pytest.fixture(autouse=True)
+    def nothing_stumbles(self, capsys):
+        yield
+        self.handler.close()
+        assert "Traceback" not in capsys.readouterr().err
+
+    def test_a_long_job_has_a_line_for_its_start_and_one_for_its_end(self, capsys, monkeypatch):
+        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_SECONDS", 0.0)
+        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_TIMES", 0.0)
+        handler = self._create_handler()
+        job = {"jobid": 1, "rule_name": "train", "log": ["results/smoke/logs/train/seed_1.log"]}
+        handler.handle(self._create_event_record(LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))
+        handler.handle(self._create_event_record(LogEvent.JOB_INFO, **job))
+        handler._watch_once()
+        handler.handle(self._create_event_record(LogEvent.JOB_FINISHED, job_id=1))
+        handler.handle(
+            self._create_event_record(LogEvent.JOB_ERROR, level=logging.ERROR, **job | {"jobid": 2})
+        )
+        said = [line[10:] for line in capsys.readouterr().err.splitlines()]
+        assert said[0] == "2 jobs" and said[1].startswith("running   train/seed_1, since ")
+        assert said[2].startswith("finished  train/seed_1, 0 s (1 of 2 jobs in 0 s")
+        assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
