@@ -1,4 +1,4 @@
-"""What readers see below a heading is the number that the heading names, wherever several columns hold alike numbers."""
+"""What stands below a heading is the number that the heading names, where several columns hold alike numbers."""
 
 import math
 import re
