@@ -47,6 +47,62 @@ _PLACEMENT_RUN = [
     _column("seed", _INT, "seed of initialisation and batches; runs that differ in other columns share them"),
 ]
 
+_CEILINGS = pa.schema(
+    [
+        _column("model", _STR, "name of the model"),
+        _column("variant", _STR, "norm before attention; null for a pretrained model", null=True),
+        _column("seed", _INT, "seed of the run; null for a pretrained model", null=True),
+        _column("checkpoint", _STR, "initial, final or pretrained"),
+        *_LAYER,
+        _column("head", _INT, "head of the queries, from 0"),
+        _column("position", _INT, "position of the key in the context, from 0", "tokens"),
+        _column("token", _STR, "the token's text"),
+        _column(
+            "queries",
+            _STR,
+            "any: all queries; norm: those that the head can make behind its norm, on any text",
+        ),
+        _column(
+            "normalised",
+            _STR,
+            "as used: the head's keys; without norm: keys made from the stream before the norm, see "
+            "pretrained.keys.keys_without_norm",
+        ),
+        _column("n_keys", _INT, "keys in the context", "keys"),
+        _column("dimensions", _INT, "dimension of a key, d_head"),
+        _column("lower", _FLOAT, "attention that one query of the set gives the key", "0..1"),
+        _column("upper", _FLOAT, "attention that no query of the set exceeds", "0..1"),
+        _column(
+            "received_max",
+            _FLOAT,
+            "largest attention that the context's own queries give the key; null for keys not as used",
+            "0..1",
+            null=True,
+        ),
+        _column(
+            "received_mean",
+            _FLOAT,
+            "mean attention that those of them give it that see it; null for keys not as used",
+            "0..1",
+            null=True,
+        ),
+    ]
+)
+"""Ceilings of the keys in heads: of the language models of the configuration, or of pretrained models."""
+
+
+def _judged(prefix: str, where: str) -> list[pa.Field]:
+    """What one of two reproductions says of a claim; null if it has no such claim."""
+    return [
+        _column(f"{prefix}statistic", _STR, f"what was measured {where}, with its unit", null=True),
+        _column(f"{prefix}measured", _FLOAT, f"the statistic of the test {where}", null=True),
+        _column(f"{prefix}ci_low", _FLOAT, "lower end of its 95 % interval", null=True),
+        _column(f"{prefix}ci_high", _FLOAT, "upper end of its 95 % interval", null=True),
+        _column(f"{prefix}n_seeds", _INT, "independent runs behind the statistic", null=True),
+        _column(f"{prefix}verdict", _STR, f"the verdict {where}", null=True),
+    ]
+
+
 SCHEMAS: dict[str, pa.Schema] = {
     "majority_data": pa.schema(
         [
@@ -220,47 +276,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             *_KEYS_JUDGED,
         ]
     ),
-    "attention_ceilings": pa.schema(
-        [
-            _column("model", _STR, "name of the model"),
-            _column("variant", _STR, "norm before attention; null for a pretrained model", null=True),
-            _column("seed", _INT, "seed of the run; null for a pretrained model", null=True),
-            _column("checkpoint", _STR, "final or pretrained"),
-            *_LAYER,
-            _column("head", _INT, "head of the queries, from 0"),
-            _column("position", _INT, "position of the key in the context, from 0", "tokens"),
-            _column("token", _STR, "the token's text"),
-            _column(
-                "queries",
-                _STR,
-                "any: all queries; norm: those that the head can make behind its norm, on any text",
-            ),
-            _column(
-                "normalised",
-                _STR,
-                "as used: the head's keys; without norm: keys made from the stream before the norm, see "
-                "pretrained.keys.keys_without_norm",
-            ),
-            _column("n_keys", _INT, "keys in the context", "keys"),
-            _column("dimensions", _INT, "dimension of a key, d_head"),
-            _column("lower", _FLOAT, "attention that one query of the set gives the key", "0..1"),
-            _column("upper", _FLOAT, "attention that no query of the set exceeds", "0..1"),
-            _column(
-                "received_max",
-                _FLOAT,
-                "largest attention that the context's own queries give the key; null for keys not as used",
-                "0..1",
-                null=True,
-            ),
-            _column(
-                "received_mean",
-                _FLOAT,
-                "mean attention that those of them give it that see it; null for keys not as used",
-                "0..1",
-                null=True,
-            ),
-        ]
-    ),
+    "attention_ceilings": _CEILINGS,
+    "language_model_ceilings": _CEILINGS,
     "contexts": pa.schema(
         [
             _column("texts", _STR, "long or sentences"),
@@ -460,6 +477,16 @@ SCHEMAS: dict[str, pa.Schema] = {
             _column("verdict", _STR, "one of evidence.claims.rules.Verdict"),
             _column("reason", _STR, "why"),
             _column("rule_fixed", _STR, "before or after the first look at data of this kind"),
+        ]
+    ),
+    "comparison": pa.schema(
+        [
+            _column("claim", _STR, "short name of the claim"),
+            _column("statement", _STR, "the claim, in one sentence"),
+            *_judged("", "in this reproduction"),
+            *_judged("against_", "in the reproduction that it is compared with"),
+            _column("numbers", _STR, "how the measured numbers compare, see analysis.comparison.Numbers"),
+            _column("verdicts", _STR, "same, changed, only here or only there"),
         ]
     ),
 }

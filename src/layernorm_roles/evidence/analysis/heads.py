@@ -1,8 +1,9 @@
-"""Numbers of the language models' heads: unselectable keys by the width of a head, beside Gaussian keys."""
+"""Numbers of the language models' heads: unselectable keys by their width, and how much attention keys can get."""
 
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.pretrained import ANY, OWN, THRESHOLDS
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 
@@ -57,3 +58,33 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
         100 * expected_unselectable(int(n), int(d) - fewer, bool(causal)) / n for n, d, causal in sizes.index
     ]
     return float((sizes * percents).sum() / sizes.sum()) if len(sizes) else float("nan")
+
+
+def reach(ceilings: pd.DataFrame) -> pd.DataFrame:
+    """Per cent of the keys in heads that get a share of a query's attention, from table language_model_ceilings.
+
+    A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Besides the sets of the
+    table, `OWN` are the queries of the context, each of which sees the keys up to its position alone, while ceilings
+    are among all keys. Columns model, d_head, n_keys (mean, rounded), variant, checkpoint, queries, threshold, percent
+    (of the keys that some query of the set gives the threshold; mean over seeds, of all layers, heads and contexts),
+    low, high (95 % interval over seeds), seeds (their number), undecided_percent (keys whose bounds enclose the
+    threshold; they count as reaching it), rest_percent (of the keys that cannot get a half, those that get the
+    threshold; NaN if all can), median (of the upper bounds).
+    """
+    own = ceilings[ceilings.queries == ANY]
+    own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
+    every = pd.concat([ceilings, own], ignore_index=True)
+    place = ["model", "dimensions", "variant", "checkpoint", "queries"]
+    rows = []
+    for group, part in every.groupby(place, sort=False):
+        rest = part[part.upper < THRESHOLDS[0]]
+        median = part.groupby("seed").upper.median().mean()
+        n = round(part.n_keys.mean())
+        for threshold in THRESHOLDS:
+            seeds = (100 * (part.upper >= threshold)).groupby(part.seed).mean()
+            undecided = 100 * ((part.lower < threshold) & (part.upper >= threshold)).mean()
+            lesser = 100 * (rest.upper >= threshold).mean()
+            rows.append((*group, n, threshold, *Estimate.of(seeds), len(seeds), undecided, lesser, median))
+    numbers = ["percent", "low", "high", "seeds", "undecided_percent", "rest_percent", "median"]
+    columns = ["model", "d_head", "variant", "checkpoint", "queries", "n_keys", "threshold", *numbers]
+    return pd.DataFrame(rows, columns=columns)

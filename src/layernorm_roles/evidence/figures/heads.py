@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS
 from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.pretrained import ANY, NORM, THRESHOLDS
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.gaussian_keys import expected_unselectable
 
@@ -20,6 +21,9 @@ HEAD = ["site", "layer", "head"]
 REFERENCES = {"head": ("d_head", 0, "--"), "after_norm": ("d_model − 1", 1, ":")}
 """For each site, how its Gaussian reference is called, how many dimensions projection takes, and its line style."""
 
+
+REACH = dict(zip(THRESHOLDS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
+"""Colours of the shares of attention that a key can get or not, the largest first."""
 
 SIZE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Colours of contexts by their number of keys, the fewest first."""
@@ -127,6 +131,43 @@ def by_width(keys: pd.DataFrame) -> Figure:
     handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
     names = {True: "a layer's heads, trained", False: "untrained"}
     handles += [style.mark(name, color=style.GREY, **_look(trained)) for trained, name in names.items()]
+    style.legend_below(figure, handles, columns=len(handles))
+    return figure
+
+
+def reach_by_width(ceilings: pd.DataFrame) -> Figure:
+    """Draw the share of the keys in heads that can get a half, a tenth, a hundredth of a query's attention, by width.
+
+    ceilings: table language_model_ceilings, of which the models with LayerNorm are drawn. Left any query, right those
+    that a head can make behind its norm.
+    """
+    shares = numbers.reach(ceilings[ceilings.variant == "layernorm"])
+    if shares.empty:
+        raise ValueError("language_model_ceilings: no heads of models with LayerNorm to draw")
+    widths, sizes = sorted(shares.d_head.unique()), sorted(shares.n_keys.unique())
+    markers = dict(zip(sizes, "os^D" * len(sizes), strict=False))
+    words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
+    figure, panels = plt.subplots(1, len(words), figsize=(style.PAGE, 2.9), sharey=True)
+    place = ["threshold", "n_keys", "checkpoint"]
+    for axes, (queries, title) in zip(panels, words.items(), strict=True):
+        for (threshold, n, checkpoint), part in shares[shares.queries == queries].groupby(place):
+            trained, part = checkpoint == CHECKPOINTS[-1], part.sort_values("d_head")
+            look = {**_look(trained), "marker": markers[n], "ls": "-" if trained else ":", "lw": 0.9}
+            axes.plot(part.d_head, part.percent, color=REACH[threshold], **look)
+            some = part[part.seeds >= style.FEWEST]
+            axes.vlines(some.d_head, some.low, some.high, color=REACH[threshold], lw=0.8)
+        axes.set(xscale="log", xlabel="width of a head, d_head", title=title)
+        style.ticks_at(axes, widths)
+    panels[0].set(ylabel="keys that can get it (%)", ylim=(-4, 104))
+    fractions = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
+    handles = [
+        style.mark(f"at least {fractions[threshold]}", color=colour, lw=4)
+        for threshold, colour in REACH.items()
+    ]
+    grey = {"color": style.GREY, "ls": ""}
+    handles += [style.mark(f"{n:,} keys", **grey, marker=marker, ms=3.4) for n, marker in markers.items()]
+    untrained = {**_look(False), "color": style.GREY, "ls": ":", "lw": 0.9}
+    handles.append(style.mark("untrained", **untrained))
     style.legend_below(figure, handles, columns=len(handles))
     return figure
 

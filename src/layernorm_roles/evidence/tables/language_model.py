@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model
+from layernorm_roles.evidence.analysis.heads import reach
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.analysis.pretrained import AS_USED, THRESHOLDS
 from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.tables.pretrained import FRACTIONS, SETS
 from layernorm_roles.evidence.tables.structure import (
     MISSING,
     SPLIT_CHARACTER,
@@ -130,6 +133,47 @@ def heads(keys: pd.DataFrame) -> Readable:
                     parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
     return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
+
+
+def head_ceilings(ceilings: pd.DataFrame) -> Readable:
+    """How much attention the keys in the heads of the GPTs can get, from language_model_ceilings."""
+    frame = reach(ceilings)
+    place = ["model", "variant", "checkpoint", "queries"]
+    half, *lower = THRESHOLDS
+    rows = []
+    for _, part in frame.groupby(place, sort=False):
+        first, by_threshold = next(part.itertuples()), {row.threshold: row for row in part.itertuples()}
+        name, words = LEGENDS.get(first.variant, first.variant), SETS[first.queries, AS_USED][0]
+        rows.append(
+            [
+                f"{first.model}, d_head = {first.d_head}, n = {first.n_keys:,}",
+                name,
+                WEIGHTS[first.checkpoint],
+                str(first.seeds),
+                words,
+                *(_share(by_threshold[threshold]) for threshold in THRESHOLDS),
+                *(_percent_or_none(by_threshold[threshold].rest_percent) for threshold in lower),
+                f"{first.median:.2g}",
+            ]
+        )
+    columns = [
+        *map(Column, ("model", "norm", "weights")),
+        Column("seeds", right=True),
+        Column("queries"),
+        *(Column(f"{FRACTIONS[threshold]}", right=True) for threshold in THRESHOLDS),
+        *(
+            Column(f"{FRACTIONS[threshold]}, of those under {FRACTIONS[half]}", right=True)
+            for threshold in lower
+        ),
+        Column("median ceiling", right=True),
+    ]
+    note = (
+        "Per cent of the keys in the heads that some query of a set gives at least a half, a tenth or a hundredth of "
+        "its attention, mean over layers, heads and seeds, with the 95 % interval over seeds; then per cent of those "
+        "keys alone that no query of the set gives a half. Ceilings are certified, among all keys of a long context. "
+        "The text's own queries see the keys up to their position alone, so that the first keys get much."
+    )
+    return Readable(frame, [Grid(tuple(columns), rows) if rows else NO_MODEL, note])
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
@@ -256,6 +300,10 @@ def _loss(row, name: str) -> str:
 def _share(row) -> str:
     low, high = max(row.low, 0.0), min(row.high, 100.0)
     return "0" if low == high == 0 else f"{_percent(row.percent)} [{_percent(low)}, {_percent(high)}]"
+
+
+def _percent_or_none(value: float) -> str:
+    return MISSING if pd.isna(value) else _percent(value)
 
 
 def _percent(value: float | int) -> str:

@@ -44,6 +44,12 @@ TABLES = {
         Table("table_3", "language_model", (*_KEYS, "sentence_tokens"), "Table 3"),
         Table("table_4", "language_model", _KEYS, "Table 4"),
         Table("heads", "language_model", _KEYS, "Unselectable keys in the heads"),
+        Table(
+            "head_ceilings",
+            "language_model",
+            ("language_model_ceilings",),
+            "How much attention a key in a head of our models can get",
+        ),
         Table("baselines", "language_model", ("language_model_metrics",), "What attention is worth"),
         Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
         Table("gaussian_law", "random_keys", ("gaussian_law",), "The law of widths"),

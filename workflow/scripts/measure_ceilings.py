@@ -1,0 +1,12 @@
+from pathlib import Path
+
+from layernorm_roles.job import job
+
+with job(snakemake.log[0]):
+    from layernorm_roles.language_model.ceilings import measure_run
+    from layernorm_roles.language_model.runs import LanguageModelRun
+
+    params, manifest = snakemake.params, snakemake.input.manifest
+    run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
+    weights = {name: Path(snakemake.input[name]) for name in ("initial", "final")}
+    measure_run(run, weights, Path(snakemake.output[0]), snakemake.threads)
