@@ -1,0 +1,94 @@
+"""What a single step, run, layer, size or column decides, where all others say something else."""
+
+import pandas as pd
+import worlds
+from judging import (
+    CONFOUNDED,
+    DOES_NOT_HOLD,
+    HOLDS,
+    NOT_REPRODUCED,
+    NOT_TESTED,
+    PARTIAL,
+    REPRODUCED,
+    verdict_on,
+)
+
+
+def test_accuracies_are_compared_at_the_step_of_the_paper():
+    accuracies = {"layernorm": 0.93, "scale_released": 0.85, "scale": 0.86}
+    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies)
+    table.loc[table.step != 5000, "test_accuracy"] = 0.9
+    verdict, row = verdict_on("accurate", majority_metrics=table)
+    assert verdict == REPRODUCED and "at step 5,000" in row.reason
+
+
+def test_keys_of_one_run_off_the_plane_are_not_flat():
+    flat, turned = {"layernorm": True, "scale": False}, {"layernorm": True, "scale": False}
+    table = worlds.vectors(flat, turned, seeds=20)
+    assert verdict_on("plane", majority_vectors=table)[0] == REPRODUCED
+    off = worlds.vectors({"layernorm": False, "scale": False}, turned, seeds=20)
+    one = table.seed == 3
+    mixed = pd.concat([table[~one], off[off.seed == 3]], ignore_index=True)
+    assert verdict_on("plane", majority_vectors=mixed)[0] == NOT_REPRODUCED
+
+
+def test_many_random_keys_are_those_of_the_largest_number():
+    table = worlds.random_keys({"none": (1.0, 0.0)})
+    few = (table.n == 10) & (table.d < 13)
+    table.loc[few, ["any_unselectable", "mean_unselectable", "expected_unselectable"]] = 0.0
+    assert verdict_on("random_keys", random_keys=table)[0] == REPRODUCED
+
+
+SHARES = {("projection", c, "after_norm"): 0.3 for c in ("initial", "final")}
+SHARES |= {("layernorm", c, "after_norm"): 0.0 for c in ("initial", "final")}
+
+
+def test_both_models_have_to_use_their_attention():
+    """Without scaling the loss is above that of the model without attention: its keys are those of no trained model."""
+    keys = worlds.keys(SHARES)
+    for worth, expected in ((0.5, REPRODUCED), (0.03, NOT_TESTED)):
+        losses = worlds.losses(0.05, worth=worth)
+        tables = {"key_selectability": keys, "language_model_metrics": losses}
+        assert verdict_on("table_1", **tables)[0] == expected
+
+
+def test_a_sentence_with_an_unselectable_key_in_one_layer_counts():
+    shares = SHARES | {("projection", "final", "after_norm"): (0.0, 0.0, 0.2, 0.0)}
+    tables = {"key_selectability": worlds.keys(shares, texts="sentences")}
+    verdict, row = verdict_on("table_3", **tables, language_model_metrics=worlds.losses(0.05))
+    assert verdict == REPRODUCED and row.measured == 100
+
+
+def test_the_size_of_the_attention_input_is_isolated_in_the_validation_loss():
+    losses = worlds.losses(0.05, more={"layernorm_shrunk": 0.05})
+    losses.loc[losses.variant == "layernorm_shrunk", "train_loss"] -= 0.05
+    verdict, row = verdict_on("loss_gap", language_model_metrics=losses)
+    assert verdict == CONFOUNDED and abs(row.control_measured) < 0.01
+
+
+def test_one_changed_output_refutes_independence_of_the_batch():
+    table = worlds.batch_dependence(0.0, -0.5)
+    assert verdict_on("batch_dependence", batch_dependence=table)[0] == HOLDS
+    table.loc[table.index[table.norm == "layernorm"][3], "change"] = 0.1
+    assert verdict_on("batch_dependence", batch_dependence=table)[0] == PARTIAL
+
+
+def test_padding_is_judged_at_its_largest_share():
+    least = (
+        worlds.batch_dependence(0.0, -0.5, padding=0.001).query("effect == 'padding'").assign(padding=0.25)
+    )
+    table = pd.concat([worlds.batch_dependence(0.0, -0.5, padding=0.5), least], ignore_index=True)
+    verdict, row = verdict_on("batch_padding", batch_dependence=table)
+    assert verdict == HOLDS and "75%" in row.reason
+    padded = table.effect == "padding"
+    table.loc[padded, "padding"] = 1 - table.padding[padded]
+    assert verdict_on("batch_padding", batch_dependence=table)[0] == DOES_NOT_HOLD
+
+
+def test_saturation_is_judged_at_the_largest_d_k():
+    """Short vectors say the opposite of long ones."""
+    table = worlds.score_scale(0.5)
+    short = (table.d_k == 4) & (table.source == "normal")
+    table.loc[short, ["entropy_share", "gradient"]] = 1 - table.loc[short, ["entropy_share", "gradient"]]
+    verdict, row = verdict_on("score_saturation", score_scale=table)
+    assert verdict == HOLDS and "At d_k = 256" in row.reason
