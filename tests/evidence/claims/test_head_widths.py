@@ -57,7 +57,7 @@ def test_every_width_is_held_against_gaussian_keys(shares, expected):
     verdict, row = on(shares)
     assert verdict == expected
     if expected == NOT_TESTED:
-        assert row.reason == "The run has heads of 1 widths below that of gpt_bytes."
+        assert row.reason == "The run has fewer than two widths of heads below that of gpt_bytes."
 
 
 def test_the_number_is_what_heads_have_beyond_gaussian_keys():

@@ -66,7 +66,7 @@ def head_widths(model: str, tables: Tables) -> Outcome:
     keys = tables[KEYS]
     models = narrower(keys, model)
     if len(models) < 2:
-        raise Untestable(f"The run has heads of {len(models)} widths below that of {model}.")
+        raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
     trained = _widths(keys, models, "final")
     findings = {d: width.finding() for d, width in trained.items()}
     beyond = _beyond(trained)
