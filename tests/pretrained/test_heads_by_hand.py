@@ -1,0 +1,94 @@
+"""Ceilings of a layer whose norm, projections and scaling are set by hand: two query heads that share a key head."""
+
+import numpy as np
+import pytest
+
+from layernorm_roles.pretrained import ceilings
+from layernorm_roles.pretrained.projections import LearnedNorm, Projection
+from layernorm_roles.pretrained.recording import RecordedLayer, RecordingModel
+from layernorm_roles.selectability.ceilings import Ceilings, QueryEllipsoid
+from layernorm_roles.selectability.ceilings import ceilings as of_keys
+
+N, D, D_HEAD = 7, 6, 2
+SCALING = 1.7
+"""Not 1 / sqrt(2), which most models have."""
+
+
+class HandMade(RecordingModel):
+    """A model that computes the given layer, whatever it reads."""
+
+    def __init__(self, layer: RecordedLayer):
+        self.layer = layer
+
+    def record(self, tokens):
+        return [self.layer]
+
+
+def layer(kind: str) -> RecordedLayer:
+    rng = np.random.default_rng(3)
+    bias = rng.standard_normal(D) if kind == "layernorm" else np.zeros(D)
+    norm = LearnedNorm(kind, rng.uniform(0.5, 2, D), bias, 0.0)
+    to_queries, to_keys = (
+        Projection(rng.standard_normal((h, D_HEAD, D)), rng.standard_normal((h, D_HEAD)), None, None)
+        for h in (2, 1)
+    )
+    stream = rng.standard_normal((N, D)) + 1
+    return RecordedLayer(
+        layer=1,
+        queries=to_queries(norm(stream)),
+        keys=to_keys(norm(stream)),
+        scaling=SCALING,
+        visible=np.tril(np.ones((N, N), bool)),
+        attention_input=norm(stream),
+        before_norm=stream,
+        norm=norm,
+        query_projection=to_queries,
+        key_projection=to_keys,
+    )
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
+def test_the_queries_behind_a_norm_are_the_image_of_its_sphere(kind):
+    """Written out for each query head: the head's map of the norm of many streams, times the scaling."""
+    made = layer(kind)
+    x = np.random.default_rng(4).standard_normal((20_000, D))
+    x = x - x.mean(axis=1, keepdims=True) if kind == "layernorm" else x
+    normed = made.norm.gain * x / np.sqrt((x**2).mean(axis=1, keepdims=True)) + made.norm.bias
+    for head, (weight, bias) in enumerate(
+        zip(made.query_projection.weight, made.query_projection.bias, strict=True)
+    ):
+        queries = SCALING * (normed @ weight.T + bias)
+        found = ceilings.queries_behind_norm(made, head)
+        inside = np.linalg.norm(np.linalg.solve(found.axes, (queries - found.centre).T), axis=0)
+        assert inside.max() <= 1 + 1e-9, "no query lies outside"
+        assert inside.max() > 0.97, "and some come near its surface"
+
+
+def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
+    made = layer("layernorm")
+    found = ceilings.table(HandMade(made), {5: range(N)}, "hand", {token: f"w{token}" for token in range(N)})
+    used = found[found.normalised == "as used"]
+    uppers = []
+    for head in (0, 1):
+        behind = ceilings.queries_behind_norm(made, head)
+        assert isinstance(behind, QueryEllipsoid)
+        rows = used[(used["head"] == head) & (used.queries == "norm")]
+        np.testing.assert_allclose(rows.upper, of_keys(made.keys[0], behind).upper)
+        uppers.append(rows.upper.to_numpy())
+        scores = np.where(made.visible, SCALING * made.queries[head] @ made.keys[0].T, -np.inf)
+        weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
+        counts = np.arange(N, 0, -1)  # so many queries see each key
+        np.testing.assert_allclose(rows.received_mean, weights.sum(axis=0) / counts)
+    assert abs(uppers[0] - uppers[1]).max() > 1e-3
+    assert found[found.normalised == "without norm"].received_max.isna().all()
+    assert (found.context == 5).all() and (found.layer == 1).all()
+
+
+def test_a_bound_that_does_not_hold_stops_the_table(monkeypatch):
+    def refuse(self, keys):
+        raise ValueError("the bounds of key 0 do not hold")
+
+    monkeypatch.setattr(Ceilings, "verify", refuse)
+    with pytest.raises(ValueError, match="do not hold"):
+        ceilings.table(HandMade(layer("rmsnorm")), {0: range(N)}, "hand", {token: "w" for token in range(N)})
