@@ -68,10 +68,11 @@ def paper_preset(datasets: dict[str, str]) -> dict:
     for section in ("majority", "random_keys", "statements"):
         preset[section] = smoke[section]
     sizes = {"steps": 20, "batch_size": 2, "evaluate_every": 10, "checkpoint_every": 10}
-    preset["language_model"]["gpt"] |= sizes | {"validation_windows": 2}
-    preset["language_model"]["gpt"]["seeds"] = dict.fromkeys(preset["language_model"]["gpt"]["seeds"], 2)
-    preset["language_model"]["bert"] |= sizes | {"seeds": {"none": 2, "layernorm": 2}}
-    preset["language_model"]["gpt_bytes"] = smoke["language_model"]["gpt_bytes"]
+    models = preset["language_model"]
+    for settings in models.values():
+        settings |= sizes | {"seeds": dict.fromkeys(settings["seeds"], 2)}
+    models["gpt"]["validation_windows"] = 2
+    models |= {name: settings for name, settings in smoke["language_model"].items() if name not in models}
     return {**preset, "device": "cpu", "pretrained": smoke["pretrained"]}
 
 
