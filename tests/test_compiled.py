@@ -1,6 +1,8 @@
 """Compiled kernels: a process that compiles one and a process that loads it from the cache compute the same bytes."""
 
 import os
+import pickle
+import stat
 import subprocess
 import sys
 
@@ -61,3 +63,56 @@ def test_compiled_and_loaded_kernels_give_the_same_bytes(part, tmp_path):
     assert loaded.stdout == compiled.stdout
     assert compiled.stderr.count("\n") == 1, "one line says that it compiles"
     assert loaded.stderr == ""
+
+
+SMALL = """
+import numpy as np
+from layernorm_roles.compiling import compilation_notice
+from layernorm_roles.selectability.duplicates import equal_rows
+with compilation_notice("it", 1):
+    print(equal_rows(np.array([[[1], [2], [1]]], np.uint64), False))
+"""
+
+
+def small(cache):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    return subprocess.run(
+        [sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+@pytest.fixture(scope="module")
+def small_cache(tmp_path_factory):
+    """A cache with one function, and what a process prints that has compiled it."""
+    folder = tmp_path_factory.mktemp("cache")
+    done = small(folder)
+    assert "compiling it" in done.stderr
+    return folder, done.stdout
+
+
+def test_what_is_compiled_lies_where_only_its_owner_may_write(small_cache):
+    (folder,) = (path for path in small_cache[0].iterdir() if path.is_dir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert small(small_cache[0]).stderr == ""
+    folder.chmod(0o770)
+    done = small(small_cache[0])
+    folder.chmod(0o700)
+    assert done.stdout == small_cache[1]
+    assert "compiling it" in done.stderr and "nothing compiled is kept" in done.stderr
+
+
+@pytest.mark.parametrize("ending", [".nbi", ".nbc"])
+@pytest.mark.parametrize("how", ["flipped", "cut", "planted"])
+def test_a_damaged_cache_is_compiled_again_and_never_run(small_cache, ending, how, tmp_path):
+    class Planted:
+        def __reduce__(self):
+            return open, (str(tmp_path / "ran"), "w")
+
+    (file,) = small_cache[0].rglob(f"*{ending}")
+    content = file.read_bytes()
+    flipped = content[:40] + bytes([content[40] ^ 1]) + content[41:]
+    file.write_bytes({"flipped": flipped, "cut": content[:50], "planted": pickle.dumps(Planted())}[how])
+    done = small(small_cache[0])
+    assert done.stdout == small_cache[1] and "compiling it" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert small(small_cache[0]).stderr == "", "the damage is gone"

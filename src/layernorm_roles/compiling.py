@@ -1,10 +1,150 @@
-"""The notice that numba compiles a CPU kernel, which all compiled kernels share."""
+"""How CPU kernels are compiled: once for each source and processor, kept in a private cache, and with a notice.
 
+numba keeps compiled functions as pickles, which run code when they are read. They lie in a folder that only its owner
+can enter, below $NUMBA_CACHE_DIR or ~/.cache/layernorm-roles, and each file ends with the SHA-256 of the rest: one that
+is damaged is deleted, and its function compiled again.
+"""
+
+import hashlib
+import io
+import os
+import stat
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from numba.core import event
+import llvmlite.binding
+import numba
+from numba.core import caching, event
+
+_DIGEST = hashlib.sha256().digest_size
+
+
+def cached_njit(**options) -> Callable:
+    """`numba.njit` with these options and the private cache of this module; like it, a decorator of a function."""
+
+    def decorate(function):
+        dispatcher = numba.njit(**options)(function)
+        dispatcher._cache = _Cache(function)  # what njit(cache=True) sets, to a cache of another kind
+        return dispatcher
+
+    return decorate
+
+
+def cache_folder(source: str | Path) -> Path:
+    """The folder of what is compiled from the Python file `source`, for this user, numba and processor."""
+    parts = (
+        Path(source).read_bytes(),
+        numba.__version__.encode(),
+        sys.version.encode(),
+        llvmlite.binding.get_host_cpu_name().encode(),
+        llvmlite.binding.get_host_cpu_features().flatten().encode(),
+        str(os.geteuid()).encode(),
+    )
+    digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
+    return _root() / f"{Path(source).stem}_{digest}"
+
+
+def _root() -> Path:
+    if numba.config.CACHE_DIR:
+        return Path(numba.config.CACHE_DIR)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "layernorm-roles")
+    except RuntimeError:  # a user without a home, as containers have them
+        return Path(tempfile.gettempdir(), f"layernorm-roles-{os.geteuid()}")
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+class _Locator(caching._CacheLocator):
+    def __init__(self, function, file: str):
+        self.folder, self.line = cache_folder(file), function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(self.folder)
+
+    def ensure_cache_path(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_private(self.folder):
+            raise PermissionError(f"{self.folder}: others may write there")
+
+    def get_source_stamp(self) -> str:
+        return self.folder.name  # another source has another folder
+
+    def get_disambiguator(self) -> str:
+        return str(self.line)
+
+    @classmethod
+    def from_function(cls, function, file: str) -> "_Locator":
+        return cls(function, file)
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes = (_Locator,)
+
+
+class _Files(caching.IndexDataCacheFile):
+    """numba's files, each with the SHA-256 of its content after it, where `pickle` does not look."""
+
+    def load(self, key):
+        """The compiled function called `key`; None if it is not there or damaged."""
+        if not self._is_whole(self._index_path):
+            return None
+        name = self._load_index().get(key)
+        return self._load_data(name) if name and self._is_whole(self._data_path(name)) else None
+
+    def save(self, key, data) -> None:
+        """Write a compiled function."""
+        self._is_whole(self._index_path)
+        super().save(key, data)
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
+        content = io.BytesIO()
+        yield content
+        with super()._open_for_write(filepath) as file:
+            file.write(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
+
+    @staticmethod
+    def _is_whole(path: str) -> bool:
+        """Whether the file is there and as it was written; a damaged one is deleted."""
+        try:
+            content = Path(path).read_bytes()
+            if hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]:
+                return True
+            Path(path).unlink()
+        except OSError:
+            pass
+        return False
+
+
+class _Cache(caching.FunctionCache):
+    _impl_class = _Implementation
+
+    def __init__(self, function):
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
+
+    def load_overload(self, sig, target_context):
+        """The compiled function for a signature; None if it must be compiled."""
+        return super().load_overload(sig, target_context) if _is_private(Path(self._cache_path)) else None
+
+    def save_overload(self, sig, data) -> None:
+        """Keep a compiled function, if there is a place for it; if not, the next process compiles again."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            print(f"nothing compiled is kept: {error}", file=sys.stderr, flush=True)
+
 
 _announced: set[str] = set()
 

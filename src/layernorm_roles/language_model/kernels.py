@@ -28,6 +28,8 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 from torch import Tensor
 
+from layernorm_roles.compiling import cached_njit
+
 COMPILING = "the language models' kernels", 8
 """What `compiling.compilation_notice` says about this module: its name, and about how many seconds numba takes."""
 
@@ -40,7 +42,7 @@ TOGETHER = 8
 BLOCKS = (2, 4, 8)
 """Numbers of features that kernels are compiled for; more features are taken as several blocks of the largest."""
 
-jit = numba.njit(cache=True, error_model="numpy")
+jit = cached_njit(error_model="numpy")
 
 inlined = numba.njit(forceinline=True, error_model="numpy")
 """The compiler's options for a function that a kernel calls. Without forceinline a process that compiles would run

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from layernorm_roles.compiling import cached_njit
+
 _LANES = 8  # float64 numbers in a vector of AVX-512
 _ATTEMPTS = 60  # factorisations for a set of lanes, at most
 _ON_SPHERE = 1e-9  # |v| - 1 that counts as none; the point is then scaled onto the sphere
@@ -34,7 +36,7 @@ class _Work(NamedTuple):
     slope: np.ndarray  # (lanes,) minus half the derivative of |v|^2 by the shift
 
 
-@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+@cached_njit(fastmath={"contract"}, error_model="numpy")
 def minimise_models(second, mean, gradient, point, shift, bounded):
     """Move every point to the minimum of its quadratic model, within the unit ball if `bounded`; keys are columns.
 

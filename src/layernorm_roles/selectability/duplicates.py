@@ -3,8 +3,10 @@
 import numpy as np
 from numba import njit
 
+from layernorm_roles.compiling import cached_njit
 
-@njit(cache=True)
+
+@cached_njit()
 def equal_rows(bits, before):
     """For every row of the matrices bits (m, n, d), of unsigned 64-bit words, another row that equals it, or -1.
 

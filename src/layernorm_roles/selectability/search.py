@@ -30,6 +30,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from layernorm_roles.compiling import cached_njit
+
 OPEN = 0
 """State of a key about which nothing has been shown."""
 SELECTABLE = 1
@@ -527,7 +529,7 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
     return name, low, best_margin
 
 
-@njit(cache=True)
+@cached_njit()
 def find_certificates(W, B, outward, directions, twin, biased, causal, enough):
     """Look for a query or a weighted mean for every key of m matrices.
 

@@ -1,8 +1,8 @@
 """The compiled function of the kernel: loss and gradients over all pairs of a batch, block by block."""
 
 import numpy as np
-from numba import njit
 
+from layernorm_roles.compiling import cached_njit
 from layernorm_roles.majority.kernel.algebra import attend, fold, parameters_in, unfold
 from layernorm_roles.majority.kernel.arrays import BLOCK, zero_weights
 from layernorm_roles.majority.kernel.backward import backward
@@ -15,11 +15,11 @@ from layernorm_roles.provenance import code_version
 def _compiled_sweep(code: int):
     """`sweep`, compiled from the version `code` of all the files that it is made of.
 
-    numba's cache is renewed when the file of the cached function changes, and keeps what it has when a file with an
+    The cache is another one when the file of the cached function changes, and keeps what it has when a file with an
     inlined function changes. But the values of a closure are part of the cache's key: therefore `code` is one.
     """
 
-    @njit(cache=True, fastmath=FASTMATH, error_model="numpy")
+    @cached_njit(fastmath=FASTMATH, error_model="numpy")
     def sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, with_gradient):
         """The sums of the loss, of correct tokens and of tokens over a batch.
 
