@@ -100,10 +100,10 @@ def collect(
         ids = torch.tensor([[*prefix, *context.tokens.tolist()]])
         for layer, keys in enumerate(model.keys(ids), start=1):
             for site, stack in _sites(keys, scaled):
-                certificates = certify_many(stack)
+                certificates = certify_many(stack, flat=True)
                 found = {False: certificates}
                 if causal and site == "head":
-                    found[True] = certify_many(stack, causal=True)
+                    found[True] = certify_many(stack, causal=True, flat=True)
                 for masked, proofs in found.items():
                     for i, row in enumerate(summaries(proofs)):
                         head = i if site.startswith("head") else None

@@ -32,7 +32,7 @@ def table(model: RecordingModel, chosen: Mapping[int, Sequence[int]], name: str)
         for layer in model.record(tokens):
             for site, stack in _sites(layer):
                 for causal in (False, True) if layer.causal and site == "head" else (False,):
-                    for head, summary in enumerate(summaries(certify_many(stack, causal))):
+                    for head, summary in enumerate(summaries(certify_many(stack, causal, flat=True))):
                         of_head = head if site.startswith("head") else None
                         where = (name, number, layer.layer, site, of_head)
                         rows.append((*where, causal, stack.shape[2], *summary))

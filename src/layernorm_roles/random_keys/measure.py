@@ -121,7 +121,7 @@ def _normalise(
 
 def _row(keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
     """The columns of `random_keys` that are measured on the matrices of one size; NaN for a margin of no key."""
-    certificates = certify_many(keys)
+    certificates = certify_many(keys, flat=True)
     margin, residual = certificates.verify(keys)
     unselectable = certificates.count("unselectable")
     margins = margin[(certificates.verdict == "selectable") & np.isfinite(margin)]

@@ -51,8 +51,10 @@ class Certificates:
     position, a key that is unselectable so is out of reach of every query of the text, and one that is selectable
     can be put first by the query at its own position.
 
-    A direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
-    for float32), such as LayerNorm's projection leaves behind, counts as constant.
+    In a direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
+    for float32), such as LayerNorm's projection leaves behind, no search is possible: unless the keys agree exactly,
+    or rational arithmetic proves it, a key that is inside by the other directions is borderline. With `flat` such a
+    direction counts as constant, and the key as unselectable.
     """
 
     code: Int8[np.ndarray, "*stack n"]  # index into VERDICTS

@@ -28,14 +28,17 @@ _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precisio
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
-def certify(keys: ArrayLike, bias: ArrayLike | None = None, causal: bool = False) -> Certificates:
+def certify(
+    keys: ArrayLike, bias: ArrayLike | None = None, causal: bool = False, flat: bool = False
+) -> Certificates:
     """Say for each of n keys whether some query can give it the strictly highest score, with proof.
 
     keys (n, d): float32 or float64; the precision decides what counts as borderline, see `Certificates`. Half
     precision and integers are taken as float32 and float64. bias (n,): added to the scores, as in a softmax layer
     (score q.k_i + b_i). Exact duplicates are unselectable. causal: key i has to beat the keys before it only, the ones
     that the query at its own position sees in a causal model; later queries see more, so that a key that is
-    unselectable among these is out of reach for good.
+    unselectable among these is out of reach for good. flat: a direction in which all keys agree to within rounding
+    counts as constant, see `Certificates`.
 
     Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers
     beyond 2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
@@ -52,18 +55,18 @@ def certify(keys: ArrayLike, bias: ArrayLike | None = None, causal: bool = False
         if bias.shape != keys.shape[:1]:
             raise ValueError(f"bias has {len(bias)} entries: expected {len(keys)}, one for each key")
         bias = bias[None]
-    many = _certify(keys[None], bias, causal)
+    many = _certify(keys[None], bias, causal, flat)
     shared = {"tolerance": many.tolerance, "causal": many.causal}
     arrays = {name: value[0] for name, value in vars(many).items() if name not in shared}
     return Certificates(**arrays, **shared)
 
 
-def certify_many(stack: ArrayLike, causal: bool = False) -> Certificates:
+def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
     """`certify` for a stack of matrices (matrices, n, d) at once; every array of the result has that leading axis.
 
     For small matrices this is many times faster than a loop.
     """
-    return _certify(_checked(stack, "stack of keys", dimensions=3), None, causal)
+    return _certify(_checked(stack, "stack of keys", dimensions=3), None, causal, flat)
 
 
 def _checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
@@ -117,7 +120,7 @@ class _Searched(NamedTuple):
     rank: Int[np.ndarray, " m"]
 
 
-def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
+def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
     """Certificates for keys (m, n, d) and bias (m, n), as `_checked` returns them."""
     tolerance, null = TOLERANCE[keys.dtype], coordinates.NULL[keys.dtype]
     keys = keys.astype(np.float64, copy=False)
@@ -128,7 +131,8 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certifi
         data = np.concatenate([keys, bias[:, :, None]], axis=2)
     found = _search(at, data, bias is not None, causal, tolerance)
     margin, residual = evaluate(keys, bias, found.queries, found.support, found.weights, causal)
-    code = _judge(found, data, margin, residual, bias is not None, tolerance)
+    whole = np.ones(len(keys), bool) if flat else _whole(at, data, bias is not None)
+    code = _judge(found, data, margin, residual, bias is not None, tolerance, whole)
     return Certificates(
         code,
         margin,
@@ -162,6 +166,18 @@ def _search(
     return _Searched(state, queries, support, weights, twin >= 0, at.rank)
 
 
+def _whole(
+    at: coordinates.Coordinates, data: Float[np.ndarray, "m n columns"], biased: bool
+) -> Bool[np.ndarray, " m"]:
+    """Whether the search saw all of each matrix: every direction in which rows differ at all, be it by rounding."""
+    differs = (data != data[:, :1]).any(axis=1)
+    if not biased:
+        return at.rank == np.minimum(differs.sum(axis=1), data.shape[1] - 1)
+    independent = at.rank == data.shape[1] - 1  # then the keys say all about the bias
+    seen = ~differs[:, -1] | at.W[:, :, -1].any(axis=1)
+    return independent | ((at.rank == differs[:, :-1].sum(axis=1)) & seen)
+
+
 def _judge(
     found: _Searched,
     data: Float[np.ndarray, "m n columns"],
@@ -169,15 +185,20 @@ def _judge(
     residual: Float[np.ndarray, "m n"],
     biased: bool,
     tolerance: float,
+    whole: Bool[np.ndarray, " m"],
 ) -> Int8[np.ndarray, "m n"]:
-    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`."""
+    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`.
+
+    `whole` says of which matrices the search saw all, so that a key inside by what it saw is inside.
+    """
     inside = (found.state == search.INSIDE) & (found.rank > 0)[:, None] & (residual <= tolerance)
     code = np.full(found.state.shape, BORDERLINE, np.int8)
-    code[inside | found.duplicate] = UNSELECTABLE
+    code[inside & whole[:, None] | found.duplicate] = UNSELECTABLE
     code[margin > tolerance] = SELECTABLE
     # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by rounding.
     on_face = (found.weights > NO_WEIGHT).sum(axis=2) <= found.rank[:, None] + biased
-    for a, i in np.argwhere((code == BORDERLINE) & (residual <= tolerance) & on_face).tolist():
+    to_prove = on_face | inside  # where rounding was left out of the search, exactly as well
+    for a, i in np.argwhere((code == BORDERLINE) & (residual <= tolerance) & to_prove).tolist():
         if in_hull_exactly(data[a], i, found.support[a, i], found.weights[a, i], biased=biased):
             code[a, i] = UNSELECTABLE
     return code

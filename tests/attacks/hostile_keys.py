@@ -1,0 +1,58 @@
+"""Matrices of keys on which rounding could turn a verdict, judged by `certify` and by exact rational arithmetic."""
+
+import numpy as np
+from jaxtyping import Float
+
+from layernorm_roles.selectability import certify
+
+SMALL = (0.0, 1e-16, 2e-16, 1e-15, 1e-13, 1e-11, 1e-9, 3e-9, 1e-6)
+"""Sizes of perturbations: from the last digit of a float64 to beyond the tolerance of a float32."""
+
+
+def matrix(rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    """Few keys in few dimensions: on a lattice, a line, a simplex or a sphere, with means and duplicates, perturbed."""
+    n, d = int(rng.integers(2, 9)), int(rng.integers(1, 4))
+    match rng.integers(5):
+        case 0:
+            keys = rng.integers(0, 3, (n, d)).astype(float)
+        case 1:
+            keys = rng.integers(-3, 4, (n, 1)) * rng.integers(-2, 3, (1, d)).astype(float)
+        case 2:
+            keys = np.concatenate([np.zeros((1, d)), np.eye(d), rng.integers(0, 2, (n, d)) / 2])
+        case 3:
+            keys = rng.standard_normal((n, d))
+            keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+        case _:
+            keys = rng.standard_normal((n, d))
+    pairs = rng.integers(len(keys), size=(int(rng.integers(1, 4)), 2))
+    keys = np.concatenate([keys, keys[pairs].mean(axis=1)])
+    if (
+        rng.random() < 0.5
+    ):  # flat: what projecting leaves behind, and one direction in which all keys nearly agree
+        normal = rng.standard_normal(d)
+        keys = keys - np.outer(keys @ normal, normal) / (normal @ normal)
+    moved = rng.random((len(keys), 1)) < 0.3
+    keys = keys + moved * rng.choice(SMALL) * rng.standard_normal(keys.shape)
+    keys = (keys + rng.choice([0.0, 0.0, 1.0, 1000.0])) * 2.0 ** rng.integers(-60, 60)
+    return keys.astype(np.float32) if rng.random() < 0.2 else keys
+
+
+def wrong(number: int, seed: int = 0) -> tuple[int, dict[str, int], list[str]]:
+    """Judge at least `number` keys: how many there were, their verdicts, and a line for each that is exactly wrong."""
+    from second_methods import rational
+
+    tried, verdicts, found = 0, {}, []
+    for draw in range(number):
+        keys = matrix(np.random.default_rng([seed, draw]))
+        certificates = certify(keys)
+        certificates.verify(keys)
+        inside = rational(keys)
+        for i, verdict in enumerate(certificates.verdict):
+            verdicts[str(verdict)] = verdicts.get(str(verdict), 0) + 1
+            if verdict == ("selectable" if inside[i] else "unselectable"):
+                exact = "inside" if inside[i] else "outside"
+                found.append(f"draw {draw} of seed {seed}, key {i}: {verdict}, exactly {exact} of the hull")
+        tried += len(keys)
+        if tried >= number:
+            break
+    return tried, verdicts, found

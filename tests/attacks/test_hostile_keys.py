@@ -1,0 +1,45 @@
+"""No strict verdict differs from exact arithmetic, however close to the boundary of the hull a key lies."""
+
+import os
+
+import hostile_keys
+import numpy as np
+import pytest
+
+from layernorm_roles.selectability import certify
+
+KEYS = int(os.environ.get("ATTACK_KEYS", "2000"))
+"""How many keys the long form judges; 100,000 for the table."""
+
+
+def test_no_strict_verdict_differs_from_exact_arithmetic():
+    tried, verdicts, wrong = hostile_keys.wrong(KEYS)
+    assert not wrong, wrong[:5]
+    assert tried >= KEYS
+    assert min(verdicts.values()) > 0.05 * tried, f"the keys are hostile, and not hopeless: {verdicts}"
+
+
+@pytest.mark.parametrize("distance", [1e-16, 1e-15, 1e-13, 1e-10])
+def test_a_key_outside_by_less_than_the_search_sees_is_borderline(distance):
+    keys = np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5 + distance]])
+    assert certify(keys).verdict.tolist() == ["selectable", "selectable", "borderline" if keys[2, 1] > 0.5 else
+                                              "unselectable"]  # fmt: skip
+    assert certify(keys, flat=True).verdict[2] == ("unselectable" if distance < 1e-12 else "borderline")
+
+
+def test_exactly_flat_keys_are_judged_strictly():
+    rng = np.random.default_rng(0)
+    plane = rng.integers(-4, 5, (40, 2)).astype(float)
+    for keys in (np.c_[plane, np.full(40, 7.1)], plane @ [[1.0, 2.0, -1.0], [3.0, 0.0, 1.0]]):
+        assert (certify(keys).verdict == certify(plane).verdict).all()
+
+
+def test_flat_keys_of_rounding_are_judged_as_what_they_are_rounded_from():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((60, 4))
+    projected = x - x.mean(axis=1, keepdims=True)
+    basis = np.linalg.svd(np.eye(4) - 0.25)[2][:3].T
+    strict, flat = certify(projected).verdict, certify(projected, flat=True).verdict
+    assert (flat == certify(projected @ basis).verdict).all()
+    assert ((strict == flat) | (strict == "borderline")).all()
+    assert (flat == "unselectable").any()
