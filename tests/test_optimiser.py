@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from layernorm_roles.optimiser import FlatAdam, linear_decay
+from layernorm_roles.optimiser import FlatAdam, linear_decay, set_learning_rate
 
 
 def test_flat_adam_takes_the_steps_of_torchs_adam():
@@ -11,14 +11,15 @@ def test_flat_adam_takes_the_steps_of_torchs_adam():
     theirs = [torch.nn.Parameter(part.clone()) for part in parts]
     flat = torch.nn.Parameter(torch.nn.utils.parameters_to_vector(parts))
     flat.grad = torch.zeros_like(flat)
-    ours, optimiser = FlatAdam(flat), torch.optim.Adam(theirs)
+    ours, optimiser = FlatAdam(flat, 0.0), torch.optim.Adam(theirs)
     for step in range(30):
         optimiser.param_groups[0]["lr"] = learning_rate = 0.1 / (1 + step)
         for parameter in theirs:
             parameter.grad = torch.randn_like(parameter) ** 3
         flat.grad.copy_(torch.cat([parameter.grad.flatten() for parameter in theirs]))
         optimiser.step()
-        ours.step(learning_rate)
+        set_learning_rate(ours, learning_rate)
+        ours.step()
         expected = torch.nn.utils.parameters_to_vector(theirs)
         torch.testing.assert_close(flat, expected, rtol=1e-13, atol=1e-13)
 

@@ -10,15 +10,26 @@ def linear_decay(learning_rate: float, step: int, last: int) -> float:
     return learning_rate * max(0.0, 1 - step / last)
 
 
+def set_learning_rate(optimiser: "torch.optim.Optimizer | FlatAdam", rate: float) -> None:
+    """Let an optimiser take its next steps with the learning rate `rate`, also where a CUDA graph takes them."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 class FlatAdam:
     """torch's Adam on one vector of parameters; `torch.optim.Adam` itself would take a second to import.
 
     It calls the function behind `torch.optim.Adam(fused=True)`, with torch's default betas and eps, so that its state
-    and its results are those of that class.
+    and its results are those of that class. `param_groups` has of that class' what changes: the learning rate, and
+    whether a CUDA graph may hold the steps.
     """
 
-    def __init__(self, parameter: nn.Parameter):
+    def __init__(self, parameter: nn.Parameter, lr: float):
         self.parameter = parameter
+        self.param_groups = [{"lr": lr, "capturable": False}]
         zero = torch.zeros_like(parameter.detach())
         self.state: dict[str, Tensor] = {
             "step": zero.new_zeros(()),
@@ -27,7 +38,7 @@ class FlatAdam:
         }
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
+    def step(self) -> None:
         """Change the parameters once, by the gradient that autograd left in them."""
         adam(
             [self.parameter],
@@ -41,10 +52,10 @@ class FlatAdam:
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=learning_rate,
             weight_decay=0.0,
             eps=1e-8,
             maximize=False,
+            **self.param_groups[0],
         )
 
     def state_dict(self) -> dict:

@@ -1,6 +1,7 @@
 """One interface for both devices: what is set, compared, noted and said, as far as it shows without a GPU."""
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -145,7 +146,9 @@ def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
     assert cpu.description == "cpu"
     step = lambda: None  # noqa: E731
     assert cpu.recorded(step) is step
-    assert cpu.optimiser_options(0.1) == {"lr": 0.1, "fused": True}
+    optimiser = SimpleNamespace(param_groups=[{"lr": 0.1}])
+    assert cpu.recordable(optimiser) is optimiser
+    assert optimiser.param_groups == [{"lr": 0.1}]
     cpu.compare(derivatives(Model(1.0)), "run")
 
 

@@ -6,13 +6,16 @@ import hand_made
 import numpy as np
 import pytest
 import torch
+from default_settings import example
 
 from layernorm_roles.gpu import fallbacks, recording
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import open_device
 from layernorm_roles.language_model import tasks, train
-from layernorm_roles.majority import gradients
+from layernorm_roles.majority import data, gradients
+from layernorm_roles.majority import train as majority
 from layernorm_roles.majority.model import MajorityTransformer
+from layernorm_roles.settings import MajorityTraining
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,3 +81,32 @@ def test_the_majority_loss_and_gradient_agree_with_the_cpu(gpu):
     (loss, gradient), (other_loss, other_gradient) = found
     assert other_loss == pytest.approx(loss, rel=1e-4)
     assert (gradient - other_gradient).norm() < 1e-4 * gradient.norm()
+
+
+def test_the_majority_task_is_trained_in_graphs_as_kernel_by_kernel_and_close_to_the_cpu(gpu, monkeypatch):
+    """Batches of 100, and the last one of an epoch with 80: each size has its graph."""
+    sizes = {
+        "sequences": 600,
+        "sequence_length": 20,
+        "classes": 6,
+        "majority_gap": 3,
+        "labellings": 5,
+        "d_ff": 5,
+    }
+    steps = {"batch_size": 100, "steps": 40, "schedule_steps": 40, "evaluate_every": 10}
+    draws = {"sampling": "uniform", "split": "rows", "test_share": 0.2}
+    settings = example(MajorityTraining, **sizes, **steps, **draws)
+    table = data.generate(settings, seed=0)
+    sets = {
+        name: data.Sequences(np.stack(rows.counts), rows.label.to_numpy().copy())
+        for name, rows in table.groupby("split")
+    }
+    run = majority.MajorityRun("small", "layernorm", "layernorm", 0, 4, 0.01)
+    graph = majority.train(settings, run, sets, gpu)
+    assert fallbacks.taken()[recording.STEPS] == recording.GRAPH
+    monkeypatch.setattr(type(gpu), "recorded", lambda self, step: step)
+    eager, cpu = (majority.train(settings, run, sets, place) for place in (gpu, None))
+    assert graph.metrics.equals(eager.metrics)
+    weights = eager.model.state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in graph.model.state_dict().items())
+    np.testing.assert_allclose(graph.metrics.test_loss, cpu.metrics.test_loss, rtol=1e-3)

@@ -13,11 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from layernorm_roles.gpu import cards, driver, fallbacks
 
 log = logging.getLogger("layernorm_roles")
+
+OptimiserT = TypeVar("OptimiserT")
 
 
 class Device:
@@ -41,9 +43,9 @@ class Device:
         """`step` in the form in which the device takes it fastest."""
         return step
 
-    def optimiser_options(self, learning_rate: float) -> dict[str, Any]:
-        """What an optimiser of torch.optim has to be given: the learning rate, which may change, and more."""
-        return {"lr": learning_rate, "fused": True}
+    def recordable(self, optimiser: OptimiserT) -> OptimiserT:
+        """`optimiser`, of torch.optim or with its `param_groups`, in the form that a recorded step can take."""
+        return optimiser
 
     @contextmanager
     def memory_advice(self, advice: str) -> Iterator[None]:
@@ -123,11 +125,13 @@ class GPU(Device):
 
         return Recorded(step)
 
-    def optimiser_options(self, learning_rate: float) -> dict[str, Any]:
-        """The learning rate lies in the GPU's memory, where a CUDA graph reads it."""
+    def recordable(self, optimiser: OptimiserT) -> OptimiserT:
+        """The learning rate, which changes, lies in the GPU's memory, where a CUDA graph reads it."""
         import torch
 
-        return {"lr": torch.tensor(learning_rate, device=self.name), "fused": True, "capturable": True}
+        for group in optimiser.param_groups:
+            group |= {"lr": torch.tensor(group["lr"], device=self.name), "capturable": True}
+        return optimiser
 
 
 def open_device(name: str, on_difference: str = "stop") -> Device:

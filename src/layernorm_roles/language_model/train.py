@@ -24,7 +24,7 @@ from layernorm_roles.job import Progress
 from layernorm_roles.language_model import tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
-from layernorm_roles.optimiser import linear_decay
+from layernorm_roles.optimiser import linear_decay, set_learning_rate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -159,11 +159,10 @@ class _Training:
         }
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self.optimiser = torch.optim.AdamW(
-            model.parameters(),
-            weight_decay=settings.weight_decay,
-            **place.optimiser_options(settings.learning_rate),
+        optimiser = torch.optim.AdamW(
+            model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
+        self.optimiser = place.recordable(optimiser)
         # Every step reads its batch from this memory, as a CUDA graph demands.
         self.batch = _on_device(task.batch(0), device)
         self.update = place.recorded(self._update)
@@ -190,7 +189,7 @@ class _Training:
         untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
         for place, array in zip(self.batch, self.task.batch(self.step), strict=True):
             place.copy_(torch.from_numpy(array))
-        _set_learning_rate(self.optimiser, self._at(self.step)["learning_rate"])
+        set_learning_rate(self.optimiser, self._at(self.step)["learning_rate"])
         self.update()
         if self.step == 0:
             self._add_row(self.loss_sum.item(), untrained)
@@ -240,14 +239,6 @@ def validation_loss(model: nn.Module, task: Task, device: str) -> float:
     )
     model.train()
     return float(np.average(losses, weights=sizes))
-
-
-def _set_learning_rate(optimiser: torch.optim.AdamW, rate: float) -> None:
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
 
 
 def _on_device(batch: Batch, device: str) -> tuple[Tensor, ...]:

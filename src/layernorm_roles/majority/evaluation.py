@@ -1,8 +1,8 @@
 """What is measured of a majority transformer, and when: loss, accuracy, its queries, its attention, its vectors."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -39,16 +39,17 @@ class DeviceSequences:
     """How often each class occurs in a sequence."""
     label: Int[Tensor, " sequences"]
     """The class that occurs most often in a sequence."""
+    class_tokens: Float[Tensor, " classes"]
+    """The number of tokens of each class in all sequences together."""
+    tokens: int
+    """The number of tokens in all sequences together."""
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
         """Put `sequences` on `device`."""
-        return cls(*(torch.from_numpy(array).to(device) for array in sequences))
-
-    @cached_property
-    def class_tokens(self) -> Float[Tensor, " classes"]:
-        """The number of tokens of each class in all sequences together."""
-        return self.counts.sum(dim=0, dtype=torch.float64)
+        class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
+        tensors = (torch.from_numpy(array).to(device) for array in (*sequences, class_tokens))
+        return cls(*tensors, tokens=int(class_tokens.sum()))
 
     def batch(
         self, rows: Int[Tensor, " batch"]
@@ -76,7 +77,7 @@ def evaluate(
     return {
         "train_loss": training_loss.item(),
         "test_loss": test_loss.item(),
-        "test_accuracy": right.item() / test.class_tokens.sum().item(),
+        "test_accuracy": right.item() / test.tokens,
         "query_angle_mean": mean,
         "query_angle_std": std,
         "score_std": score_std,

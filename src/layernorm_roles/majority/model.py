@@ -114,22 +114,23 @@ def pair_loss(
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)
     n = counts.to(p.embedding.dtype)
-    pairs = torch.nonzero(counts.reshape(-1)).squeeze(1)
     batch, classes = counts.shape
 
     # One product for numerator and denominator of every pair: the values, and a column of ones.
     weighted = attention[:, :, None] * torch.cat([values, torch.ones_like(values[:, :1])], dim=1)
     sums = n @ weighted.transpose(0, 1).reshape(classes, classes * (d_model + 1))
     sums = sums.reshape(batch, classes, d_model + 1)
-    attended = sums[..., :d_model] / sums[..., d_model:]
-    y = (p.embedding + p.out_bias + attended).reshape(batch * classes, d_model).index_select(0, pairs)
+    # Classes that a sequence has not are computed, too, and count 0 times: a CUDA graph needs shapes that do not
+    # depend on the counts. Their own denominators may be 0, which would make NaN of 0 times their loss.
+    attended = sums[..., :d_model] / sums[..., d_model:].where(counts[..., None] > 0, 1.0)
+    y = p.embedding + p.out_bias + attended
 
     z = F.layer_norm(y, (d_model,), p.norm_gain, p.norm_bias, eps=0.0)
     r = y + F.linear(torch.relu(F.linear(z, p.w1, p.b1)), p.w2, p.b2)
     logits = r @ p.embedding.T
 
-    target = label[:, None].expand(batch, classes).reshape(-1).index_select(0, pairs)
-    tokens = n.reshape(-1).index_select(0, pairs)
-    loss = (tokens * F.cross_entropy(logits, target, reduction="none")).sum() / tokens.sum()
-    right = (tokens * (logits.argmax(dim=-1) == target)).sum().long()
+    target = label[:, None].expand(batch, classes)
+    losses = F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").reshape(batch, classes)
+    loss = (n * losses).sum() / n.sum()
+    right = (n * (logits.argmax(dim=-1) == target)).sum().long()
     return loss, right

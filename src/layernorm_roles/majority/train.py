@@ -1,7 +1,7 @@
 """Training runs of the majority transformer, as released: Adam, a permutation an epoch, linear decay."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Int
+from torch import Tensor
 
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
@@ -25,7 +26,7 @@ from layernorm_roles.majority.evaluation import (
 )
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.optimiser import FlatAdam, linear_decay
+from layernorm_roles.optimiser import FlatAdam, linear_decay, set_learning_rate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
@@ -145,13 +146,26 @@ def train(
     model.to(device)
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device)
-    set_gradient, optimiser = gradient_on(device)(model, parameters), FlatAdam(parameters)
+    set_gradient = gradient_on(device)(model, parameters)
+    optimiser = place.recordable(FlatAdam(parameters, run.learning_rate))
     training, test = (DeviceSequences.of(data[name], device) for name in ("train", "test"))
 
     reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = reached["step"], reached["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
     batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
+
+    @cache  # one step for full batches, and one for an epoch's last
+    def step_on(size: int) -> tuple[Tensor, Callable[[], None]]:
+        """The memory where a step finds the numbers of `size` sequences, and the step."""
+        rows = torch.zeros(size, dtype=torch.int64, device=device)
+
+        def update() -> None:
+            set_gradient(*training.batch(rows))
+            optimiser.step()
+
+        return rows, place.recorded(update)
+
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
     progress = Progress(run.title, settings.steps, "steps", first)
 
@@ -173,8 +187,11 @@ def train(
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
-            set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device)))
-            optimiser.step(at(step)["learning_rate"])
+            chosen = next(batches)
+            rows_of_step, take_step = step_on(len(chosen))
+            rows_of_step.copy_(torch.from_numpy(chosen))
+            set_learning_rate(optimiser, at(step)["learning_rate"])
+            take_step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
 
