@@ -5,7 +5,7 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 
 import glob
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
@@ -13,13 +13,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from layernorm_roles import provenance
+from layernorm_roles import files, provenance
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
 from layernorm_roles.gpu.choice import Choice, choose
-from layernorm_roles.settings import Settings, load
+from layernorm_roles.settings import Settings, load, yaml_files
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
@@ -37,12 +35,16 @@ def merged(base: Any, overlay: Any) -> Any:
     return {**base, **{key: merged(base.get(key), value) for key, value in overlay.items()}}
 
 
-def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
-    """The settings of the YAML file `defaults` with `overlay` laid over them.
+def configured(
+    defaults: str | Path, overlay: Mapping[str, Any], files: Iterable[str | Path] = ()
+) -> Settings:
+    """The settings of the YAML file `defaults` with `overlay` laid over them, which was read from `files`.
 
     Raises ValueError with one line for every wrong value.
     """
-    return load(merged(yaml.safe_load(Path(defaults).read_text(encoding="utf-8")), overlay))
+    for file in files:
+        yaml_files.check(file)
+    return load(merged(yaml_files.read(defaults), overlay))
 
 
 class Run(NamedTuple):

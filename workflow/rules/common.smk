@@ -16,6 +16,11 @@ from layernorm_roles.gpu.choice import hand_down
 WORKFLOW = Path(str(workflow.current_basedir)).parent
 SOURCE = Path(planning.__file__).parent
 
+# The files of --configfile. As a module of another workflow this one does not judge that workflow's files.
+OVERLAYS = (
+    workflow.config_settings.configfiles if Path(workflow.main_snakefile).parent == WORKFLOW.parent else []
+)
+
 # Whether jobs are submitted to other machines. Snakemake does not say yet which executor will run them, but only one that
 # submits has a number of nodes; or a dry run with --jobs alone, to which Snakemake gives one core.
 RESOURCES = workflow.resource_settings
@@ -23,7 +28,7 @@ SUBMITTED = RESOURCES.nodes is not None and not (workflow.output_settings.dryrun
 
 try:
     PLAN = planning.Plan(
-        planning.configured(WORKFLOW.parent / "config.yaml", config),
+        planning.configured(WORKFLOW.parent / "config.yaml", SET, OVERLAYS),
         elsewhere=workflow.remote_exec or SUBMITTED,
     )
 except ValueError as fault:

@@ -25,7 +25,7 @@ def take(cards: Iterable[Card], folder: Path | None = None) -> Card:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for place in count():
         for card in cards:
-            file = (folder / f"{card.identity}.{place}").open("a")
+            file = (folder / f"{card.identity}.{place}").open("a", encoding="utf-8")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -68,6 +68,14 @@ class MajorityData(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _both_sets_have_sequences(self):
+        groups = self.partitions if self.split == "partitions" else self.partitions * self.labellings
+        if min(self.test_share, 1 - self.test_share) * groups < 1:
+            expected = f"a share that puts at least one of the {groups:,} {self.split} into each of both sets"
+            raise refuse("test_share", self.test_share, expected)
+        return self
+
     @property
     def partitions(self) -> int:
         """Partitions to draw: as released, the first number that gives more than `sequences` sequences."""

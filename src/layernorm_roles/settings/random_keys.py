@@ -25,7 +25,7 @@ class Precision(Section):
 
     dimensions: Range
     """Dimensions of a key, d, first and last."""
-    eps: Distinct[Annotated[Real, Field(ge=0, le=1)]]
+    eps: Annotated[Distinct[Annotated[Real, Field(ge=0, le=1)]], Field(max_length=4)]
     """Values of LayerNorm's eps; 1e-5 is torch's default."""
     dtypes: Distinct[Literal["float64", "float32"]]
     """Precisions of the keys and of LayerNorm."""

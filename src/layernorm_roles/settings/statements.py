@@ -29,9 +29,9 @@ class Geometry(Section):
     """Precisions of the arithmetic."""
     input_norms: Distinct[Annotated[Real, Field(gt=0, le=1e100)]]
     """Lengths of the inputs."""
-    offsets: Distinct[Annotated[Real, Field(ge=0, le=1e9)]]
+    offsets: Annotated[Distinct[Annotated[Real, Field(ge=0, le=1e9)]], Field(max_length=3)]
     """Part of the inputs along the ones vector, relative to their length."""
-    eps: Distinct[Annotated[Real, Field(gt=0, le=1)]]
+    eps: Annotated[Distinct[Annotated[Real, Field(gt=0, le=1)]], Field(max_length=3)]
     """Values of eps that are compared, beside 0."""
     samples: _Count
     """Inputs for each size, length and offset."""
@@ -43,6 +43,16 @@ class Geometry(Section):
     """LayerNorm's gain in the drawing in three dimensions."""
     cloud_bias: tuple[_Coordinate, _Coordinate, _Coordinate]
     """LayerNorm's bias in the drawing in three dimensions."""
+
+    @model_validator(mode="after")
+    def _formulas_can_be_compared(self):
+        if 0 not in self.offsets:
+            raise refuse("offsets", list(self.offsets), "a list with 0, for which there are formulas")
+        if "float64" not in self.dtypes:
+            raise refuse(
+                "dtypes", list(self.dtypes), "a list with float64, which is compared with the formulas"
+            )
+        return self
 
 
 class Fusion(Section):
@@ -60,6 +70,14 @@ class Fusion(Section):
     """Long contexts on which the blocks of a trained language model are measured."""
     seeds: NumberOfSeeds
     """Draws of random attention blocks, with the seeds first_seed, first_seed + 1, ..."""
+
+    @model_validator(mode="after")
+    def _some_heads_are_as_wide_as_the_stream(self):
+        if 1 not in self.head_factors:
+            raise refuse(
+                "head_factors", list(self.head_factors), "a list with 1: heads as wide as the stream"
+            )
+        return self
 
 
 class Placement(Section):
@@ -108,11 +126,11 @@ class BatchDependence(Section):
 
     d_model: Size
     """Size of a token's vector."""
-    tokens: Annotated[Integer, Field(ge=2, le=65_536)]
+    tokens: Annotated[Integer, Field(ge=3, le=65_536)]
     """Tokens of a sequence."""
     batch_sizes: Distinct[Size]
     """Sequences in a batch."""
-    padding: tuple[Annotated[Real, Field(gt=0, lt=1)], ...]
+    padding: Distinct[Annotated[Real, Field(gt=0, lt=1)]]
     """Shares of a sequence that are padding."""
     updates: _Count
     """Training batches from which BatchNorm's running statistics are made."""
@@ -120,6 +138,19 @@ class BatchDependence(Section):
     """Independent draws over which a row of batch_dependence is a mean."""
     seeds: NumberOfSeeds
     """Draws of the sequences, with the seeds first_seed, first_seed + 1, ..."""
+
+    @model_validator(mode="after")
+    def _effects_can_be_measured(self):
+        if max(self.batch_sizes) == 1:
+            raise refuse(
+                "batch_sizes", list(self.batch_sizes), "a list with a size above 1: others in the batch"
+            )
+        for share in self.padding:
+            if not 2 <= round(self.tokens * (1 - share)) < self.tokens:
+                raise refuse(
+                    "padding", share, f"a share that leaves 2 to {self.tokens - 1} of tokens = {self.tokens}"
+                )
+        return self
 
 
 class ScoreScale(Section):

@@ -84,7 +84,7 @@ def _effects(
         for share in paddings:
             padded = first.clone()
             # The first token stays; the end of every sequence becomes padding.
-            real = max(1, round(first.shape[1] * (1 - share)))
+            real = round(first.shape[1] * (1 - share))
             padded[:, real:] = 0
             yield "padding", share, rms(apply(norm, first[:, :real])[0, 0] - apply(norm, padded)[0, 0])
 

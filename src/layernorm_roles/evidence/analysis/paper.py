@@ -10,4 +10,4 @@ import yaml
 @cache
 def reported() -> dict[str, Any]:
     """The contents of paper.yaml: nested by experiment, variant and quantity; the file says what was read where."""
-    return yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text())
+    return yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text(encoding="utf-8"))

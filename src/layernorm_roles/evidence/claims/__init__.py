@@ -74,7 +74,7 @@ _TUPLES = ("tables", "figures", "shown")
 
 def _claims() -> Iterator[Claim]:
     for file in FILES:
-        for entry in yaml.safe_load((Path(__file__).parent / file).read_text()):
+        for entry in yaml.safe_load((Path(__file__).parent / file).read_text(encoding="utf-8")):
             test = TESTS[entry["name"]]
             further = entry.pop("again", [])
             yield _claim(entry, test)

@@ -81,7 +81,7 @@ def figures(
         *_paper_majority(majority),
         *(figure for name, settings in majority.items() for figure in _majority(name, settings)),
         *_samplings(majority),
-        *_random_keys(None if random_keys is None else set(random_keys["norms"])),
+        *_random_keys(random_keys),
         *(
             figure
             for name, model in (language_model or {}).items()
@@ -314,8 +314,9 @@ def _samplings(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
 # Random keys
 
 
-def _random_keys(norms: set[str] | None) -> Iterator[Figure]:
-    """Figures 1c, 1d and their companions; `norms` are those of the configuration, None stands for any."""
+def _random_keys(settings: Mapping[str, Any] | None) -> Iterator[Figure]:
+    """Figures 1c, 1d and their companions; `settings` are those of the random keys, None stands for any."""
+    norms = None if settings is None else set(settings["norms"])
 
     def figure(name: str, function: str, table: str, caption: str, **options) -> Figure:
         return Figure(name, "random_keys", function, (table,), caption, RANDOM_KEYS, options)
@@ -329,7 +330,11 @@ def _random_keys(norms: set[str] | None) -> Iterator[Figure]:
         yield figure("figure_1d", "share", "random_keys", caption, norms=["layernorm"])
     caption = f"{share}, after every norm of the configuration; all norms get equal matrices."
     yield figure("figure_random_keys_norms", "share", "random_keys", caption)
-    if norms is None or norms & {"none", "projection"}:
+    # Inside the hull of others lies one of d + 2 keys at the earliest, of d + 1 after projection.
+    needed = {"none": 2, "projection": 1}
+    if settings is None or any(
+        settings["keys"][1] >= settings["dimensions"][0] + needed[norm] for norm in norms & {*needed}
+    ):
         caption = (
             "Above, the share of unselectable keys: simulated in colour, the exact expectation as contour lines. "
             "Below, the difference between the two in standard errors of the simulation, z, for every cell that "
