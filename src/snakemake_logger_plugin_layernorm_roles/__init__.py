@@ -55,7 +55,7 @@ REPEATED = ("CalledProcessError", "At least one job did not complete successfull
 class LogHandlerSettings(LogHandlerSettingsBase):
     """Options of the command line and of profiles, with the prefix --logger-layernorm-roles-."""
 
-    durations: Path = field(
+    durations: Path = field(  # not Path | None, which Snakemake takes for a function
         default=None,
         metadata={
             "help": "CSV file with what the jobs of an earlier run took, for an estimate of the time left"
@@ -88,6 +88,8 @@ class LogHandler(LogHandlerBase):
             formatter=Formatter(common.quiet, common.show_failed_logs, whole=common.verbose),
         )
         self._cores: int | None = None
+        # Read now, since Snakemake changes the working directory after this.
+        self._earlier = seconds_by_rule(self.settings and self.settings.durations)
         self._remaining = Remaining({}, {})
         self._running: dict[int, Job] = {}
         self._announced: set[int] = set()
@@ -143,7 +145,7 @@ class LogHandler(LogHandlerBase):
     def _start(self, stats: dict[str, int]) -> str:
         jobs = {rule: number for rule, number in stats.items() if rule != "total"}
         self._began, self._total = time.time(), sum(jobs.values())
-        self._remaining = Remaining(jobs, seconds_by_rule(self.settings and self.settings.durations))
+        self._remaining = Remaining(jobs, self._earlier)
         threading.Thread(target=self._watch, daemon=True).start()
         at_a_time = f", {self._cores} at a time" if self._cores else ""
         return f"{_clock()}  {self._total:,} jobs{at_a_time}"

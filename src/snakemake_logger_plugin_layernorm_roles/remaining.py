@@ -74,10 +74,17 @@ class Remaining:
 
 
 def seconds_by_rule(file: str | Path | None) -> dict[str, float]:
-    """Mean seconds of a job by rule, from a CSV file with columns rule, jobs and wall_minutes; empty without it."""
+    """Mean seconds of a job by rule, from a CSV file with columns rule, jobs and wall_minutes.
+
+    Empty without such a file: the time left is not worth stopping a run.
+    """
     if file is None or not Path(file).is_file():
         return {}
-    with Path(file).open(encoding="utf-8", newline="") as rows:
-        return {
-            row["rule"]: 60 * float(row["wall_minutes"]) / int(row["jobs"]) for row in csv.DictReader(rows)
-        }
+    try:
+        with Path(file).open(encoding="utf-8", newline="") as rows:
+            return {
+                row["rule"]: 60 * float(row["wall_minutes"]) / int(row["jobs"])
+                for row in csv.DictReader(rows)
+            }
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return {}

@@ -127,6 +127,14 @@ def test_the_kept_durations_are_those_of_the_rules(tmp_path):
     assert seconds_by_rule(tmp_path / "missing.csv") == seconds_by_rule(None) == {}
 
 
+@pytest.mark.parametrize(
+    "text", ["", "a,b\n1,2\n", "rule,jobs,wall_minutes\nx,0,1\n", "rule,jobs,wall_minutes\nx\n"]
+)
+def test_durations_that_cannot_be_read_stop_nothing(tmp_path, text):
+    (tmp_path / "durations.csv").write_text(text, encoding="utf-8")
+    assert seconds_by_rule(tmp_path / "durations.csv") == {}
+
+
 class TestPlugin(TestLogHandlerBase):
     """Snakemake's own tests of a logger plugin, and that no event makes this one stumble."""
 
@@ -140,7 +148,7 @@ class TestPlugin(TestLogHandlerBase):
 
     def _create_handler(self):
         common = MockOutputSettings()
-        common.printshellcmds = False
+        common.printshellcmds = common.show_failed_logs = False
         self.handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
         return self.handler
 
