@@ -289,3 +289,28 @@ def test_text_has_contrast(browser, scheme):
 
 def test_it_made_no_error_on_the_way(browser):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+@pytest.fixture
+def comparison(browser, results):
+    """The browser with the page of a comparison, and all that is folded open."""
+    browser.get((results / "mine/compare_theirs.html").as_uri())
+    browser.execute_script("for (const folded of document.querySelectorAll('details')) folded.open = true")
+    return browser
+
+
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_a_comparison_fits_the_screen(comparison, width):
+    with screen(comparison, width):
+        assert comparison.execute_script("return document.documentElement.scrollWidth") <= width
+        assert comparison.execute_script(CLIPPED) == []
+        cells = "return [...document.querySelectorAll('.sides td')].map((cell) => cell.getBoundingClientRect().width)"
+        assert min(comparison.execute_script(cells)) > 100
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_comparison_has_contrast_and_can_be_reached_by_the_keyboard(comparison, scheme):
+    with screen(comparison, 1440, features=[{"name": "prefers-color-scheme", "value": scheme}]):
+        assert comparison.execute_script(CONTRAST) == []
+    assert comparison.execute_script(REACHED) == []
+    assert [entry for entry in comparison.get_log("browser") if entry["level"] != "INFO"] == []

@@ -1,6 +1,7 @@
 """report.html: one self-contained page of verdicts, their evidence and its provenance, from the files it is given."""
 
 import base64
+import io
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -94,8 +95,8 @@ class _Evidence:
             "title": TITLE,
             "name": reproduction.name,
             "command": command("", reproduction.options),
-            "device": sections.common(provenance, "device"),
-            "commit": sections.common(provenance, "git_commit"),
+            "device": ", ".join(sections.values(provenance, "device")),
+            "commits": sections.values(provenance, "git_commit"),
             "repository": sections.repository(),
             "paper": PAPER,
             "released_code": RELEASED_CODE,
@@ -237,24 +238,30 @@ class _Evidence:
     def _durations(self) -> list[Any]:
         if self.reproduction.durations is None:
             return []
-        frame = pd.read_csv(self.reproduction.durations)
+        frame = pd.read_csv(io.BytesIO(files.read_bytes(self.reproduction.durations)))
         return readable.make(readable.DURATIONS, {"durations": frame}).parts
 
 
 def picture(figure: figures.Figure, png: Path) -> dict[str, Any]:
-    """A figure as the page holds it: its data, its size in pixels of the screen, and the files beside the page."""
-    raw = files.read_bytes(png)
-    width, height = struct.unpack(">II", raw[16:24])
+    """A figure as the page holds it: the picture itself, its caption, and the files beside the page."""
+    return {
+        "name": figure.name,
+        "caption": typeset(figure.caption),
+        "files": [f"figures/{figure.name}.pdf", *(f"parquet/{name}.parquet" for name in figure.tables)],
+        **embedded(files.read_bytes(png)),
+    }
+
+
+def embedded(png: bytes) -> dict[str, Any]:
+    """The content of a PNG file as an address that holds it, and its size in pixels of the screen."""
+    width, height = struct.unpack(">II", png[16:24])
     # Figures are drawn for paper at 220 pixels an inch; a screen has 96, and shows them a little larger.
     scale = 96 / 220 * 1.2
     return {
-        "name": figure.name,
-        "data": f"data:image/png;base64,{base64.b64encode(raw).decode()}",
-        "caption": typeset(figure.caption),
+        "data": f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "width": round(width * scale),
         "height": round(height * scale),
         "wide": width * scale > 500,
-        "files": [f"figures/{figure.name}.pdf", *(f"parquet/{name}.parquet" for name in figure.tables)],
     }
 
 

@@ -154,9 +154,11 @@ def repeats(claim: Claim, first: Claim) -> bool:
     return claim.name.startswith(f"{first.name}_") and claim.source.startswith(f"{first.source}; ")
 
 
-def common(sources: Sources, key: str) -> str:
-    """The different values of `key` in the provenance of all files, joined by commas."""
-    return ", ".join(sorted({source[key] for source in sources.values() if source.get(key)}))
+def values(sources: Sources, key: str) -> list[str]:
+    """The different values of `key` in the provenance of all files, sorted; files made from several list theirs."""
+    return sorted(
+        {value for source in sources.values() for value in source.get(key, "").split(", ") if value}
+    )
 
 
 def pretty(config: str) -> str:

@@ -1,0 +1,162 @@
+"""Two reproductions side by side: their claims, what differs in their settings, and the runs that both have.
+
+One reproduction is *here*, the other one, which it is compared with, is *there*.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+
+class Numbers(StrEnum):
+    """How the measured numbers of a claim compare; MEANINGS defines each word."""
+
+    APART = "apart"
+    UNEQUAL = "unequal"
+    MEASURED_OTHERWISE = "measured otherwise"
+    ONE_SIDE = "on one side"
+    OVERLAP = "overlap"
+    IDENTICAL = "identical"
+    NOT_MEASURED = "not measured"
+
+
+MEANINGS: dict[Numbers, str] = {
+    Numbers.APART: (
+        "The two 95 % intervals have no number in common. Where nothing differs but independent seeds, and both "
+        "intervals are equally wide, that happens to 1 claim in 180; with seeds that both reproductions have, less "
+        "often."
+    ),
+    Numbers.UNEQUAL: (
+        "The numbers differ, and at least one of them has no interval: it comes from a single run, or nothing in it "
+        "is random."
+    ),
+    Numbers.MEASURED_OTHERWISE: "The two reproductions measure different quantities for this claim.",
+    Numbers.ONE_SIDE: "Only one of the reproductions has measured this claim.",
+    Numbers.OVERLAP: (
+        "The two 95 % intervals have numbers in common. The runs do not show a difference; that is no proof that "
+        "there is none."
+    ),
+    Numbers.IDENTICAL: "The number and both ends of its interval are equal in every digit.",
+    Numbers.NOT_MEASURED: "Neither reproduction has measured this claim.",
+}
+"""What each word means, in the order in which a reader wants to see the claims."""
+
+
+class Verdicts(StrEnum):
+    """How the verdicts on a claim compare."""
+
+    CHANGED = "changed"
+    ONLY_HERE = "only here"
+    ONLY_THERE = "only there"
+    SAME = "same"
+
+
+_OF_EACH = ["statistic", "measured", "ci_low", "ci_high", "n_seeds", "verdict"]
+"""Columns of table claims that are set side by side."""
+
+
+def compare(here: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
+    """Table `comparison`: a row for each claim of one of two tables `claims`, in the order of `here`, then of `there`.
+
+    The numbers are compared by their intervals alone, since the two reproductions may share seeds, and then no test
+    of independent samples is right.
+    """
+    names = list(dict.fromkeys([*here.claim, *there.claim]))
+    ours, theirs = (table.set_index("claim").reindex(names) for table in (here, there))
+    frame = pd.DataFrame({"claim": names, "statement": ours.statement.fillna(theirs.statement).to_numpy()})
+    for side, prefix in ((ours, ""), (theirs, "against_")):
+        for column in _OF_EACH:
+            frame[f"{prefix}{column}"] = side[column].to_numpy()
+        frame[f"{prefix}n_seeds"] = frame[f"{prefix}n_seeds"].astype("Int64")
+    pairs = list(zip(ours.itertuples(), theirs.itertuples(), strict=True))
+    frame["numbers"] = [str(_numbers(one, other)) for one, other in pairs]
+    frame["verdicts"] = [str(_verdicts(one.verdict, other.verdict)) for one, other in pairs]
+    return frame
+
+
+def _numbers(here: Any, there: Any) -> Numbers:
+    measured = pd.notna(here.measured), pd.notna(there.measured)
+    if not all(measured):
+        return Numbers.ONE_SIDE if any(measured) else Numbers.NOT_MEASURED
+    if here.statistic != there.statistic:
+        return Numbers.MEASURED_OTHERWISE
+    pairs = [(getattr(here, name), getattr(there, name)) for name in ("measured", "ci_low", "ci_high")]
+    if all(ours == theirs or pd.isna([ours, theirs]).all() for ours, theirs in pairs):
+        return Numbers.IDENTICAL
+    if min(here.n_seeds, there.n_seeds) < 2 or pd.isna(pairs).any():
+        return Numbers.UNEQUAL
+    overlap = max(here.ci_low, there.ci_low) <= min(here.ci_high, there.ci_high)
+    return Numbers.OVERLAP if overlap else Numbers.APART
+
+
+def _verdicts(here: Any, there: Any) -> Verdicts:
+    if pd.isna(there):
+        return Verdicts.ONLY_HERE
+    if pd.isna(here):
+        return Verdicts.ONLY_THERE
+    return Verdicts.SAME if here == there else Verdicts.CHANGED
+
+
+class Difference(NamedTuple):
+    """A key of the settings whose value differs between two reproductions; the texts are empty where it is not set."""
+
+    key: str
+    here: str
+    there: str
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Difference]:
+    """The settings that differ, by the names on the way to them, joined by dots; the reproductions' names are left out.
+
+    A part that only one of them has is one entry, whatever it holds.
+    """
+    ours, theirs = ({key: value for key, value in side.items() if key != "name"} for side in (here, there))
+    return list(_differences(ours, theirs, ""))
+
+
+def _differences(here: Mapping[str, Any], there: Mapping[str, Any], way: str) -> Iterator[Difference]:
+    for key in dict.fromkeys([*here, *there]):
+        if key in here and key in there:
+            ours, theirs = here[key], there[key]
+            if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+                yield from _differences(ours, theirs, f"{way}{key}.")
+            elif ours != theirs:
+                yield Difference(f"{way}{key}", _written(ours), _written(theirs))
+        elif key in here:
+            yield Difference(f"{way}{key}", _written(here[key]), "")
+        else:
+            yield Difference(f"{way}{key}", "", _written(there[key]))
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"set, {len(value)} {'key' if len(value) == 1 else 'keys'}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Shared(NamedTuple):
+    """An experiment or a language model that two reproductions have: its name and its rows of either side."""
+
+    name: str
+    here: pd.DataFrame
+    there: pd.DataFrame
+
+
+def shared(here: pd.DataFrame, there: pd.DataFrame, group: str) -> tuple[list[Shared], list[str]]:
+    """What both tables have under one name of the column `group`, and the names of what cannot be set side by side.
+
+    `here` and `there` are tables majority_metrics, with `group` experiment, or language_model_metrics, with `group`
+    model. Not side by side is what only one of them has, and what has several widths or learning rates.
+    """
+    names = list(dict.fromkeys([*here[group], *there[group]]))
+    found = [Shared(name, here[here[group] == name], there[there[group] == name]) for name in names]
+    drawn = [each for each in found if _one_setting(each.here) and _one_setting(each.there)]
+    return drawn, [each.name for each in found if each.name not in {one.name for one in drawn}]
+
+
+def _one_setting(runs: pd.DataFrame) -> bool:
+    settings = [name for name in ("d_model", "base_learning_rate") if name in runs]
+    return len(runs) > 0 and all(runs[name].nunique() == 1 for name in settings)

@@ -1,0 +1,204 @@
+"""compare_<name>.html: the claims, settings and curves of two reproductions side by side, and the table of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from markupsafe import Markup
+
+from layernorm_roles import files, store
+from layernorm_roles.evidence.analysis import comparison
+from layernorm_roles.evidence.analysis.comparison import Numbers, Verdicts
+from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.claims.rules import MEANINGS
+from layernorm_roles.evidence.figures import comparison as figures
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.page import page, sections
+from layernorm_roles.evidence.page.text import command
+from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid
+from layernorm_roles.evidence.tables.typography import interval, number, typeset
+from layernorm_roles.provenance import joined
+
+CURVES = {
+    "majority_metrics": ("experiment", ("test_loss", "query_angle_mean")),
+    "language_model_metrics": ("model", ("valid_loss",)),
+}
+"""For each table of runs the column that names what the runs belong to, and the columns that are drawn."""
+
+TABLES = ("claims", *CURVES)
+"""The Parquet tables that are read of each reproduction, beside the file settings.json."""
+
+_UNITS = {claim.name: claim.unit for claim in CLAIMS}
+_PLACES = {claim.name: number for number, claim in enumerate(CLAIMS)}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two reproductions: its tables and its settings, read from its folder and checked."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The reproduction's name, that of its folder."""
+        return self.folder.name
+
+    def path(self, table: str) -> Path:
+        """The Parquet file of a table."""
+        return self.folder / f"parquet/{table}.parquet"
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of TABLES. Raises ValueError if one is missing, damaged, or of another version's columns."""
+        return {table: store.read(self.path(table), table) for table in TABLES}
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What settings.json holds. Raises ValueError if the file is missing or damaged."""
+        return json.loads(files.read_bytes(self.folder / "settings.json"))
+
+    @cached_property
+    def provenance(self) -> dict[str, dict[str, str]]:
+        """The provenance of each of TABLES."""
+        return {table: store.read_provenance(self.path(table)) for table in TABLES}
+
+    @cached_property
+    def too_small(self) -> list[str]:
+        """Why the reproduction is too small for verdicts, see `sections.too_small`."""
+        return sections.too_small(self.settings)
+
+
+def write(
+    here: str | Path, there: str | Path, page_out: str | Path, table_out: str | Path, options: str
+) -> None:
+    """Write the page and the table of a comparison of the reproduction in the folder `here` with that in `there`.
+
+    `options` is what a snakemake command needs after its targets to mean the reproduction here. Raises ValueError if a
+    file of either side is missing, damaged or has other columns than this version's.
+    """
+    ours, theirs = Side(Path(here)), Side(Path(there))
+    table = comparison.compare(ours.tables["claims"], theirs.tables["claims"])
+    text = (
+        page.environment().get_template("comparison.html.j2").render(_context(ours, theirs, table, options))
+    )
+    origin = joined((side.provenance["claims"] for side in (ours, theirs)), {"against": theirs.name})
+    store.write(table, "comparison", table_out, origin)
+    files.write_text(page_out, text)
+
+
+def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict[str, Any]:
+    """The variables of comparison.html.j2."""
+    judged = not (here.too_small or there.too_small)
+    differing = comparison.differences(here.settings, there.settings)
+    drawn, left_out = [], []
+    style.theme()
+    for name, (group, columns) in CURVES.items():
+        found, rest = comparison.shared(here.tables[name], there.tables[name], group)
+        drawn += [_picture(each, columns, here, there) for each in found]
+        left_out += rest
+    rows = [_row(row, judged) for row in _ordered(table)]
+    return {
+        "title": f"{here.name} against {there.name}",
+        "here": here.name,
+        "there": there.name,
+        "css": Markup((page.HERE / "report.css").read_text(encoding="utf-8")),
+        "too_small": [f"{side.name}: {' '.join(side.too_small)}" for side in (here, there) if side.too_small],
+        "changed": Counter(table.verdicts)[Verdicts.CHANGED] if judged else 0,
+        "compared": int(table.verdict.notna().mul(table.against_verdict.notna()).sum()) if judged else 0,
+        "numbers": [(str(word), count) for word in Numbers if (count := Counter(table.numbers)[word])],
+        "rows": [row for row in rows if not row["equal"]],
+        "equal": [row for row in rows if row["equal"]],
+        "settings": Grid(
+            (Column("setting"), Column(here.name), Column(there.name)),
+            [[entry.key, entry.here or MISSING, entry.there or MISSING] for entry in differing],
+        ),
+        "made_by": _made_by(here, there),
+        "figures": drawn,
+        "left_out": left_out,
+        "words": {str(word): typeset(meaning) for word, meaning in comparison.MEANINGS.items()},
+        "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
+        "file": f"parquet/compare_{there.name}.parquet",
+        "command": command("compare", f"{options} --config against={there.name}"),
+    }
+
+
+def _ordered(table: pd.DataFrame) -> Iterator[Any]:
+    """The rows as a reader wants to see them: changed verdicts, then unlike numbers, then the rest."""
+    numbers, verdicts = list(map(str, Numbers)), list(map(str, Verdicts))
+
+    def place(row: Any) -> tuple[int, ...]:
+        order = _PLACES.get(row.claim, len(_PLACES))
+        return verdicts.index(row.verdicts), numbers.index(row.numbers), order
+
+    return iter(sorted(table.itertuples(), key=place))
+
+
+def _row(row: Any, judged: bool) -> dict[str, Any]:
+    unit = typeset(_UNITS.get(row.claim, ""))
+    sides = {}
+    for prefix in ("", "against_"):
+        measured, low, high, seeds, verdict = (
+            getattr(row, f"{prefix}{name}")
+            for name in ("measured", "ci_low", "ci_high", "n_seeds", "verdict")
+        )
+        sides |= {
+            f"{prefix}measured": f"{number(measured)}{unit}" if pd.notna(measured) else "",
+            f"{prefix}interval": interval(low, high),
+            f"{prefix}runs": f"{seeds:,} runs" if pd.notna(seeds) and seeds > 1 else "",
+            f"{prefix}verdict": verdict if judged and pd.notna(verdict) else "",
+            f"{prefix}there": pd.notna(verdict),
+        }
+    return {
+        "claim": row.claim,
+        "statement": typeset(row.statement),
+        "statistic": typeset(row.statistic if pd.notna(row.statistic) else row.against_statistic),
+        "numbers": row.numbers,
+        "verdicts": row.verdicts if judged else "",
+        "equal": row.verdicts == Verdicts.SAME and row.numbers in (Numbers.IDENTICAL, Numbers.NOT_MEASURED),
+        **sides,
+    }
+
+
+def _made_by(here: Side, there: Side) -> Grid:
+    """A row for everything that made the two reproductions, beside their settings."""
+    names = {
+        "version": "version",
+        "commit": "git_commit",
+        "torch": "torch",
+        "Python": "python",
+        "device": "device",
+    }
+    rows = [
+        [
+            name,
+            *(
+                ", ".join(value[:10] for value in sections.values(side.provenance, key))
+                for side in (here, there)
+            ),
+        ]
+        for name, key in names.items()
+    ]
+    return Grid((Column("made with"), Column(here.name), Column(there.name)), rows)
+
+
+def _picture(
+    shared: comparison.Shared, columns: tuple[str, ...], here: Side, there: Side
+) -> Mapping[str, Any]:
+    figure = figures.overlay(shared, columns, (here.name, there.name))
+    content = style.png(figure)
+    plt.close(figure)
+    caption = (
+        f"{shared.name}: means over the runs of {here.name} (thin) on those of {there.name} (wide and pale)."
+    )
+    return {
+        "name": f"curves-{shared.name}",
+        "caption": typeset(caption),
+        "files": [],
+        **page.embedded(content),
+    }

@@ -1,0 +1,198 @@
+"""Two reproductions side by side: hand-made ones with known differences, and the kept one beside itself."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import html5lib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from tiny_world import HOSTILE
+from two_reproductions import EXPECTED, HERE, SETTINGS, THERE, compare, majority_metrics, write_reproduction
+
+from layernorm_roles import files, planning, store
+from layernorm_roles.evidence.analysis import comparison
+from layernorm_roles.evidence.analysis.comparison import Difference, Numbers, Verdicts
+from layernorm_roles.evidence.page import comparison as page
+from layernorm_roles.evidence.page import page as report
+
+ROOT = Path(__file__).parents[3]
+KEPT = ROOT / "results/published"
+
+
+@pytest.fixture(scope="module")
+def tree(results):
+    text = files.read_bytes(results / "mine/compare_theirs.html").decode()
+    assert HOSTILE not in text
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+
+
+def words(element) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
+def test_each_claim_of_either_side_is_compared():
+    table = comparison.compare(HERE, THERE).set_index("claim")
+    assert {name: (row.numbers, row.verdicts) for name, row in table.iterrows()} == EXPECTED
+    assert set(table.numbers) == set(map(str, Numbers)) and set(table.verdicts) == set(map(str, Verdicts))
+    assert table.loc["faster", ["measured", "against_measured", "against_verdict"]].tolist() == [
+        2,
+        2.5,
+        "reproduced",
+    ]
+    assert table.loc["theirs"].statement == "It is so with theirs." and pd.isna(table.loc["theirs"].verdict)
+    assert table.n_seeds.isna().sum() == table.against_n_seeds.isna().sum() == 1
+
+
+def test_the_two_sides_change_places():
+    words = {"only here": "only there", "only there": "only here"}
+    mirrored = comparison.compare(THERE, HERE).set_index("claim")
+    expected = {
+        name: (numbers, words.get(verdicts, verdicts)) for name, (numbers, verdicts) in EXPECTED.items()
+    }
+    assert {name: (row.numbers, row.verdicts) for name, row in mirrored.iterrows()} == expected
+
+
+def test_a_claim_in_180_lies_apart_by_chance():
+    """Intervals of two independent means with equal, known errors, as the page says."""
+    apart = 2 * stats.norm.sf(2 * stats.norm.ppf(0.975) / np.sqrt(2))
+    assert 1 / apart == pytest.approx(180, abs=1)
+    assert "1 claim in 180" in comparison.MEANINGS[Numbers.APART]
+
+
+def test_settings_that_differ_are_named():
+    here = {"name": "a", "first_seed": 0, "majority": {"d8": {"steps": 1, "rates": [1, 2]}, "d3": {"x": 1}}}
+    there = {"name": "b", "first_seed": 0, "majority": {"d8": {"steps": 2, "rates": [1, 2], "new": None}}}
+    assert comparison.differences(here, there) == [
+        Difference("majority.d8.steps", "1", "2"),
+        Difference("majority.d8.new", "", "null"),
+        Difference("majority.d3", "set, 1 key", ""),
+    ]
+    assert comparison.differences(here, here | {"name": "c"}) == []
+
+
+def test_the_page_has_changed_verdicts_first_and_every_claim(tree):
+    tables = [table for table in tree.iter("table") if "sides" in (table.get("class") or "")]
+    rows = [row for table in tables for row in table.find("tbody").iter("tr")]
+    assert {row.get("id") for row in rows} == set(EXPECTED)
+    shown = {row.get("id"): words(row.findall("td")[-1]) for row in rows}
+    assert list(shown)[:2] == ["lost", "faster"] and rows[-1].get("id") == "nothing"
+    assert shown["faster"] == "verdict changed overlap" and shown["theirs"] == "only there on one side"
+    (faster,) = [row for row in rows if row.get("id") == "faster"]
+    assert [words(cell) for cell in faster.findall("td")[1:3]] == [
+        "2.00× [1.00, 3.00]4 runsconfounded",
+        "2.50× [1.50, 3.50]4 runsreproduced",
+    ]
+    assert "2 of 9 verdicts differ." in words(tree)
+
+
+def test_links_lead_to_definitions_and_ids_are_unique(tree):
+    ids = [element.get("id") for element in tree.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    for link in tree.iter("a"):
+        address = link.get("href")
+        assert address[1:] in ids if address.startswith("#") else address == "parquet/compare_theirs.parquet"
+    assert not list(tree.iter("script"))
+
+
+def test_the_page_says_what_differs_and_how_to_make_it(tree):
+    rows = [[words(cell) for cell in row.iter("td")] for row in tree.iter("tr")]
+    for row in (
+        ["first_seed", "0", "7"],
+        ["majority.d8.steps", "6000", "8000"],
+        ["majority.widths", "set, 4 keys", "–"],
+        ["commit", "mineminemi", "theirsthei"],
+    ):
+        assert row in rows
+    commands = [code.text for code in tree.iter("code")]
+    assert commands == ["snakemake --cores all compare --configfile mine.yaml --config against=theirs"]
+
+
+def test_curves_of_what_both_have_are_drawn_and_the_rest_is_named(tree):
+    assert [figure.get("id") for figure in tree.iter("figure")] == ["curves-d8", "curves-gpt"]
+    assert all(image.get("src").startswith("data:image/png;base64,") for image in tree.iter("img"))
+    assert "several widths or learning rates: widths, tiny." in words(tree)
+
+
+def test_a_side_that_is_too_small_has_no_verdicts(results, tmp_path):
+    small = json.loads(json.dumps(SETTINGS)) | {"name": "small"}
+    small["majority"]["d8"]["steps"] = small["majority"]["widths"]["steps"] = 60
+    folder = write_reproduction(
+        tmp_path / "small", THERE, majority_metrics("scale", widths=False), ["gpt"], small
+    )
+    shown, table = compare(results / "mine", folder)
+    assert (
+        "too small to mean anything" in shown
+        and "verdict changed" not in shown
+        and 'class="badge' not in shown
+    )
+    assert (table.verdicts == "changed").any(), "the table keeps what the two reproductions say"
+
+
+def test_a_damaged_file_of_either_side_is_refused(results, tmp_path):
+    for side, file in (("mine", "settings.json"), ("theirs", "parquet/claims.parquet")):
+        copy = tmp_path / side
+        shutil.copytree(results, copy)
+        with (copy / side / file).open("ab") as damaged:
+            damaged.write(b" ")
+        before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+        with pytest.raises(ValueError, match=rf"{Path(file).name}: damaged"):
+            compare(copy / "mine", copy / "theirs")
+        assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+
+def test_the_kept_reproduction_against_itself_has_no_difference(tmp_path):
+    claims = store.read(KEPT / "parquet/claims.parquet", "claims")
+    table = comparison.compare(claims, claims)
+    assert set(table.verdicts) == {"same"} and set(table.numbers) <= {"identical", "not measured"}
+    copy = tmp_path / "published"
+    (copy / "parquet/.sha256").mkdir(parents=True)
+    for name in page.TABLES:
+        for file in (f"{name}.parquet", f".sha256/{name}.parquet"):
+            shutil.copy(KEPT / "parquet" / file, copy / "parquet" / file)
+    files.write_text(copy / "settings.json", (KEPT / "settings.json").read_text(encoding="utf-8"))
+    shown, _ = compare(copy, KEPT)
+    assert "0 of " in shown and "Nothing: all settings are equal" in shown
+
+
+def test_the_reproduction_to_compare_with_must_be_a_finished_other_one(results, monkeypatch):
+    monkeypatch.chdir(results.parent)
+    assert planning.other("theirs", "mine").folder == "results/theirs"
+    assert planning.COMPARED == page.TABLES
+    recorded = planning.checksums("results/theirs")
+    assert recorded["settings.json"] == files.sha256_of("results/theirs/settings.json")
+    for name in ("mine", "nowhere", "../results/theirs", "", ["theirs"], 7):
+        with pytest.raises(
+            ValueError, match=r"against = .*: expected another finished .* in results/: theirs$"
+        ):
+            planning.other(name, "mine")
+    (results / "unfinished").mkdir()
+    files.write_text(results / "unfinished/settings.json", "{}")
+    with pytest.raises(ValueError, match=r"'unfinished'.* lacks parquet/claims\.parquet, parquet/majority"):
+        planning.other("unfinished", "mine")
+
+
+def snakemake(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", *arguments, "--dry-run", "--quiet", "all"]
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+
+
+def test_the_printed_command_plans_a_run_and_a_wrong_one_is_refused():
+    options = planning.command_options("smoke", ROOT / "workflow/presets")
+    done = snakemake(*report.command("compare", f"{options} --config against=published").split()[3:])
+    assert done.returncode == 0, done.stderr[-2000:]
+    for arguments, message in (
+        (
+            ["compare", "--config", "against=nowhere"],
+            "against = 'nowhere': expected another finished reproduction",
+        ),
+        (["compare"], "compare: with what?"),
+        (["--config", "against=default"], "against = 'default'"),
+    ):
+        done = snakemake(*arguments)
+        assert done.returncode == 1 and message in done.stderr, done.stderr[-2000:]
+        assert "Traceback" not in done.stderr
