@@ -26,11 +26,16 @@ OVERLAYS = (
 RESOURCES = workflow.resource_settings
 SUBMITTED = RESOURCES.nodes is not None and not (workflow.output_settings.dryrun and RESOURCES.cores == 1)
 
+# `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
+AGAINST = workflow.config_settings.config.get("against")
+SET = {key: value for key, value in config.items() if AGAINST is None or key != "against"}
+
 try:
     PLAN = planning.Plan(
         planning.configured(WORKFLOW.parent / "config.yaml", SET, OVERLAYS),
         elsewhere=workflow.remote_exec or SUBMITTED,
     )
+    OTHER = None if AGAINST is None else planning.other(AGAINST, PLAN.settings.name)
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
 

@@ -135,6 +135,40 @@ rule settings:
         "../scripts/write_settings.py"
 
 
+# Snakemake makes what this reproduction lacks; of the other one it makes nothing, and runs no rule on its files.
+if OTHER:
+
+    rule comparison:
+        input:
+            **parquet(RUN, planning.COMPARED),
+            settings=rules.settings.output,
+        output:
+            page=f"{RUN}/compare_{Path(OTHER.folder).name}.html",
+            table=f"{RUN}/parquet/compare_{Path(OTHER.folder).name}.parquet",
+        log:
+            f"{RUN}/logs/compare_{Path(OTHER.folder).name}.log",
+        params:
+            against=OTHER.folder,
+            checksums=planning.checksums(OTHER.folder),
+            options=planning.command_options(Path(RUN).name, WORKFLOW / "presets"),
+            code=code("compare.py"),
+        script:
+            "../scripts/compare.py"
+
+
+def compared(wildcards):
+    """The files of the comparison that is asked for; ends the workflow if nobody says with what."""
+    if OTHER:
+        return rules.comparison.output
+    sys.exit("\nerror: compare: with what? snakemake --cores all compare --config against=published\n")
+
+
+rule compare:
+    """This reproduction beside another: with --config against=published it makes results/<name>/compare_published.html."""
+    input:
+        compared,
+
+
 # `publish` has no inputs, so that an unfinished reproduction is refused instead of finished.
 rule publish:
     """Replace results/published/ by this reproduction, which must be finished."""
