@@ -275,6 +275,35 @@ class KeptReproduction:
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
 
 
+COMPARED = ("claims", "majority_metrics", "language_model_metrics")
+"""The Parquet tables that a comparison of two reproductions reads of each, beside the file settings.json."""
+
+
+def other(name: Any, own: str) -> KeptReproduction:
+    """The finished reproduction results/<name>/, with which the reproduction called `own` is compared.
+
+    Raises ValueError if there is none, or if it lacks files that a comparison reads.
+    """
+    name = str(name)
+    finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
+    if name not in finished or name == own:
+        known = ", ".join(each for each in finished if each != own) or "none is there"
+        raise ValueError(f"against = {name!r}: expected another finished reproduction in results/: {known}")
+    folder = Path("results") / name
+    tables = [f"parquet/{table}.parquet" for table in COMPARED]
+    if missing := [file for file in tables if not (folder / file).is_file()]:
+        raise ValueError(
+            f"against = {name!r}: {folder} is not a finished reproduction, it lacks {', '.join(missing)}"
+        )
+    return KeptReproduction(str(folder))
+
+
+def checksums(folder: str) -> dict[str, str | None]:
+    """The recorded SHA-256 of every file that a comparison reads of the reproduction in `folder`, by its path there."""
+    names = ["settings.json", *(f"parquet/{table}.parquet" for table in COMPARED)]
+    return {name: files.recorded(Path(folder) / name) for name in names}
+
+
 def command_options(name: str, presets: str | Path) -> str:
     """What a `snakemake` command needs after its targets to mean the reproduction `name`, for texts that show commands.
 
