@@ -106,7 +106,8 @@ def test_collected_tables_keep_their_order_and_name_every_origin(metrics, tmp_pa
     other = provenance({"steps": 3}, "cuda", Stream.FUSION)
     store.write(metrics.assign(seed=2), "majority_metrics", tmp_path / "a", ORIGIN)
     store.write(metrics.assign(seed=1), "majority_metrics", tmp_path / "b", other)
-    store.collect([tmp_path / "a", tmp_path / "b"], "majority_metrics", tmp_path / "c", {"all": 1})
+    steps = [{"steps": 3}] * 2
+    store.collect([tmp_path / "a", tmp_path / "b"], "majority_metrics", tmp_path / "c", {"all": 1}, steps)
     assert store.read(tmp_path / "c", "majority_metrics").seed.tolist() == [2, 2, 1, 1]
     origin = store.read_provenance(tmp_path / "c")
     assert origin["config"] == '{"all": 1}' and origin["device"] == "cpu, cuda"

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from layernorm_roles import files
+from layernorm_roles import files, provenance
 
 log = logging.getLogger("layernorm_roles")
 
@@ -42,18 +42,24 @@ def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, An
             raise OSError(f"{path}: {error}") from error
 
 
-def load(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(
+    path: str | Path, identity: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts that `save` wrote to `path`.
 
-    Raises ValueError if the file is missing or damaged, or if `save` has not written it.
+    `identity` is what the fact of that name must hold. Raises ValueError if the file is missing or damaged, if `save`
+    has not written it, or if it is of another run.
     """
     files.verify(path)
     try:
         with safe_open(path, "pt") as file:
             facts = json.loads((file.metadata() or {})["layernorm_roles"])
-            return {name: file.get_tensor(name) for name in file.keys()}, facts
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise ValueError(f"{path}: no weights of this project ({error!r}); delete it and run again") from None
+    if identity is not None:
+        provenance.refuse_other(path, facts.get("identity", {}), identity)
+    return tensors, facts
 
 
 class Checkpoint:

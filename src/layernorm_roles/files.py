@@ -74,17 +74,25 @@ def sha256_of(path: str | Path) -> str:
     return _digest(Path(path)).hexdigest()
 
 
+def recorded(path: str | Path) -> str | None:
+    """The SHA-256 that was recorded when `path` was written, in hexadecimal digits; None if there is none."""
+    try:
+        return checksum_file(path).read_text(encoding="ascii").partition(" ")[0]
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def _checked(path: Path, read):
     try:
         content, digest = read(path)
-        recorded = checksum_file(path).read_text(encoding="ascii")
+        line = checksum_file(path).read_text(encoding="ascii")
     except FileNotFoundError as missing:
         if Path(missing.filename or path) == path:
             raise ValueError(f"{path}: no such file") from None
         raise ValueError(f"{path}: no checksum in {CHECKSUMS}/; delete the file and run again") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not readable ({error}); delete it and run again") from None
-    if recorded != _line(path, digest.hexdigest()):
+    if line != _line(path, digest.hexdigest()):
         raise ValueError(f"{path}: damaged, its SHA-256 is not the one recorded; delete it and run again")
     return content
 

@@ -24,6 +24,10 @@ from layernorm_roles.variants import NO_ATTENTION_VARIANT
 KEPT = "published"
 """Name of the kept reproduction, results/published/, which no rule trains or measures."""
 
+CEILING_SEEDS, CEILING_VARIANTS = 3, ("layernorm", "projection")
+"""The runs of a GPT whose ceilings of attention are computed: the first seeds of these variants, which are enough for
+an interval."""
+
 
 def merged(base: Any, overlay: Any) -> Any:
     """`base` with `overlay` laid over it, as Snakemake lays one configuration file over another.
@@ -40,7 +44,7 @@ def configured(
 ) -> Settings:
     """The settings of the YAML file `defaults` with `overlay` laid over them, which was read from `files`.
 
-    Raises ValueError with one line for every wrong value.
+    Raises ValueError with one line for every wrong value, and for what the files say ambiguously.
     """
     for file in files:
         yaml_files.check(file)
@@ -146,6 +150,21 @@ class Plan:
             return self.settings.majority[group].of_training()
         return {key: value for key, value in self.plain[stage][group].items() if key != "seeds"}
 
+    def identities(self, stage: str, runs: Iterable[Run]) -> list[dict[str, Any]]:
+        """What the files of runs of a stage say of themselves; those of language models add the hash of their text."""
+        kind = {"majority": "experiment", "language_model": "model"}[stage]
+        return [
+            provenance.run_identity(
+                variant=run.variant,
+                norm=self.norm_class(run.variant),
+                seed=run.seed,
+                settings=self.run_settings(stage, run.group),
+                **{kind: run.group},
+                **dict(run.point),
+            )
+            for run in runs
+        ]
+
     def shared_jobs(self) -> list[TrainingJob]:
         """The majority jobs that train several runs, in experiments whose seeds_per_job is above 1.
 
@@ -191,6 +210,16 @@ class Plan:
             for name in gpts[:1]
             for run in self.runs("language_model", name)
             if run.variant == "layernorm"
+        ]
+
+    def ceiling_runs(self) -> list[Run]:
+        """The runs of GPTs whose ceilings of attention are computed: the first seeds with and without scaling."""
+        gpts = [name for name, model in self.settings.language_model.items() if model.architecture == "gpt"]
+        return [
+            run
+            for name in gpts
+            for run in self.runs("language_model", name)
+            if run.variant in CEILING_VARIANTS and run.seed < self.settings.first_seed + CEILING_SEEDS
         ]
 
     def text_of(self, model: str) -> str:

@@ -63,6 +63,43 @@ def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) ->
     return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest(), **entries}
 
 
+def run_identity(
+    variant: str, norm: str, seed: int, settings: Mapping[str, Any], **place: Any
+) -> dict[str, Any]:
+    """What every file of a training run says of itself, and what its readers expect of it.
+
+    `norm` is what `norms.build` takes for the variant, `settings` are those of the experiment or model, and `place`
+    holds whatever else names the run: its experiment or model, and in the majority task d_model and learning_rate.
+    """
+    return {**place, "variant": variant, "norm": norm, "seed": seed, "settings": dict(settings)}
+
+
+def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ValueError if `found`, what the file at `path` says of itself, lacks or contradicts an entry of `expected`.
+
+    Both hold what JSON can hold. `found` may have entries that `expected` lacks, at any depth.
+    """
+    theirs, ours = _leaves(json.loads(json.dumps(found))), _leaves(json.loads(json.dumps(expected)))
+    different = [
+        f"{key} = {theirs[key]!r}, expected {value!r}" if key in theirs else f"no {key}, expected {value!r}"
+        for key, value in ours.items()
+        if key not in theirs or theirs[key] != value
+    ]
+    if different:
+        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+        raise ValueError(
+            f"{path}: a file of another run ({'; '.join(different[:3])}{more}); delete it and run again"
+        )
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by the names on the way to them, joined by dots."""
+    leaves = {}
+    for key, value in tree.items():
+        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
+
+
 @cache
 def _git_commit() -> str:
     command = ["git", "rev-parse", "HEAD"]

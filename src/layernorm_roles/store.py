@@ -1,5 +1,6 @@
 """Writing and reading the Parquet tables of `schemas`: whole, with their checksum, and with where they come from."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,21 +29,28 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str
         raise ValueError(f"{path}: not a {table} table: {error}") from error
     arrow = arrow.replace_schema_metadata({"table": table, **origin})
     with files.atomic_write(path) as partial:
-        pq.write_table(arrow, partial, compression="zstd")
+        pq.write_table(arrow, partial, compression="zstd", write_page_checksum=True)
 
 
-def read(path: str | Path, table: str) -> pd.DataFrame:
-    """Return the table at `path`. Raises ValueError if the file is missing, damaged, or not a `table`."""
-    return read_arrow(path, table).to_pandas()
+def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Return the table at `path`.
+
+    `identity` is what the file must be made from: entries of the provenance's `config`. Raises ValueError if the file
+    is missing, damaged, not a `table`, or made from anything else.
+    """
+    return read_arrow(path, table, identity).to_pandas()
 
 
-def read_arrow(path: str | Path, table: str) -> pa.Table:
+def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
     """Return the table at `path` as Arrow holds it, which is faster than pandas for columns of lists.
 
-    Raises ValueError if the file is missing, damaged, or not a `table`.
+    `identity` and errors are those of `read`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     arrow = _parquet(path).read()
+    if identity is not None:
+        metadata = arrow.schema.metadata or {}
+        provenance.refuse_other(path, json.loads(metadata.get(b"config", b"{}")), identity)
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         columns = arrow.schema.to_string(show_schema_metadata=False)
@@ -56,14 +64,24 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in raw.items()}
 
 
-def collect(paths: Iterable[str | Path], table: str, out: str | Path, settings: Mapping[str, Any]) -> None:
+def collect(
+    paths: Iterable[str | Path],
+    table: str,
+    out: str | Path,
+    settings: Mapping[str, Any],
+    identities: Iterable[Mapping[str, Any]],
+) -> None:
     """Write the rows of all `paths`, each a `table`, one file after the other, to `out` as one table.
 
-    The table's provenance holds `settings`, the settings of all these files, and for every other entry all values that
-    the files have. Raises ValueError if a file is missing, damaged, or not a `table`.
+    `identities` says for each of the paths what its file must be made from, as `read` checks it. The table's provenance
+    holds `settings`, the settings of all these files, and for every other entry all values that the files have. Raises
+    ValueError if a file is missing, damaged, not a `table`, or of another run.
     """
     paths = list(paths)
-    rows = pd.concat([read(path, table) for path in paths], ignore_index=True)
+    rows = pd.concat(
+        [read(path, table, identity) for path, identity in zip(paths, identities, strict=True)],
+        ignore_index=True,
+    )
     write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), settings))
 
 

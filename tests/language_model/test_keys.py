@@ -207,7 +207,7 @@ def weights(tmp_path):
     for name, embedding in (("initial", hexagon), ("final", collapsed)):
         files[name] = tmp_path / f"{name}.safetensors"
         network = set_by_hand(run.build_model(), embedding)
-        checkpoint.save(network.state_dict(), files[name], {"identity": run.identity})
+        checkpoint.save(network.state_dict(), files[name], {"identity": run.weights_identity(name)})
     return run, files
 
 
@@ -257,10 +257,11 @@ def test_the_rules_script_writes_the_known_tables(weights, tmp_path):
 def test_weights_of_another_run_are_refused(weights):
     run, files = weights
     other = run_of(run.text, changed(SMALL_GPT, steps=41), "none", 7)
-    with pytest.raises(
-        ValueError, match=r"final\.safetensors: weights of another configuration; delete them"
-    ):
+    said = r"final\.safetensors: a file of another run \(settings.steps = 40, expected 41\); delete it"
+    with pytest.raises(ValueError, match=said):
         other.restore_model(files["final"])
+    with pytest.raises(ValueError, match=r"checkpoint = 'initial', expected 'final'"):
+        run.restore_model(files["initial"])
 
 
 def test_contexts_that_do_not_fit_are_refused():

@@ -357,8 +357,9 @@ def test_runs_that_share_a_process_write_what_each_writes_alone(two_runs):
     for run, files in two_runs:
         alone = train.train(settings, run, data.load(files.data))
         name = {"experiment": "small", "variant": run.variant, "seed": run.seed}
+        identity = {**name, "norm": run.norm, "d_model": run.d_model, "learning_rate": run.learning_rate}
+        identity["settings"] = settings.of_training()
         name |= {"d_model": run.d_model, "base_learning_rate": run.learning_rate}
-        point = {"norm": run.norm, "d_model": run.d_model, "learning_rate": run.learning_rate}
         for table, file, frame in (
             ("majority_metrics", files.metrics, alone.metrics),
             ("majority_vectors", files.vectors, alone.vectors),
@@ -367,11 +368,11 @@ def test_runs_that_share_a_process_write_what_each_writes_alone(two_runs):
             expected = frame.assign(**name)[written.columns].reset_index(drop=True)
             pd.testing.assert_frame_equal(written, expected, check_exact=True)
             origin = store.read_provenance(file)
-            assert json.loads(origin["config"]) == {**settings.of_training(), **point}
+            assert json.loads(origin["config"]) == identity
             for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
                 assert stream.sentence in origin["seed_rule"]
         weights, facts = checkpoint.load(files.weights)
-        assert facts["identity"] == {**settings.of_training(), **point, "seed": run.seed}
+        assert facts["identity"] == identity
         assert all(torch.equal(value, weights[name]) for name, value in alone.model.state_dict().items())
         assert not files.weights.with_name("checkpoint.safetensors").exists()
 

@@ -3,13 +3,17 @@ LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{{model}}/{{variant}}/seed_{{se
 LANGUAGE_MODEL_RUNS = [run.folder for run in PLAN.runs("language_model")]
 RUNS_WITH_ATTENTION = [run.folder for run in PLAN.runs_with_attention()]
 RECORDED_RUNS = [run.folder for run in PLAN.recorded_runs()]
+CEILING_RUNS = [run.folder for run in PLAN.ceiling_runs()]
 
 
-# The files of runs that each table is collected from, by the name of the table.
+# The file of a run that each table is collected from, and the runs, by the name of the table.
+COLLECTED = {
+    "language_model_metrics": ("metrics.parquet", PLAN.runs("language_model")),
+    "key_selectability": ("keys.parquet", PLAN.runs_with_attention()),
+    "sentence_tokens": ("tokens.parquet", PLAN.runs_with_attention()),
+} | ({"language_model_ceilings": ("ceilings.parquet", PLAN.ceiling_runs())} if CEILING_RUNS else {})
 LANGUAGE_MODEL_TABLES = {
-    "language_model_metrics": files_of_runs("metrics.parquet", LANGUAGE_MODEL_RUNS),
-    "key_selectability": files_of_runs("keys.parquet", RUNS_WITH_ATTENTION),
-    "sentence_tokens": files_of_runs("tokens.parquet", RUNS_WITH_ATTENTION),
+    table: files_of_runs(file, [run.folder for run in runs]) for table, (file, runs) in COLLECTED.items()
 }
 ACTIVATIONS = files_of_runs("activations.safetensors", RECORDED_RUNS)
 
@@ -72,6 +76,30 @@ rule language_model_keys:
         "../scripts/collect_keys.py"
 
 
+rule language_model_ceilings:
+    input:
+        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        initial=rules.language_model_train.output.initial,
+        final=rules.language_model_train.output.final,
+    output:
+        f"{LANGUAGE_MODEL_RUN}/ceilings.parquet",
+    log:
+        f"{RUN}/logs/language_model_ceilings/{{model}}/{{variant}}/seed_{{seed}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/language_model_ceilings/{{model}}/{{variant}}/seed_{{seed}}.tsv"
+    threads: 1
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(60),
+    params:
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
+        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
+        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
+        code=code("measure_ceilings.py"),
+    script:
+        "../scripts/measure_ceilings.py"
+
+
 rule language_model_activations:
     input:
         unpack(text_of_model("tokenizer", "contexts", "manifest")),
@@ -110,6 +138,7 @@ rule language_model_tables:
     params:
         table="{table}",
         settings=PLAIN["language_model"],
+        identities=lambda wildcards: PLAN.identities("language_model", COLLECTED[wildcards.table][1]),
         code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"
@@ -117,5 +146,6 @@ rule language_model_tables:
 
 BENCHMARKS += job_files("benchmarks", "language_model_train", LANGUAGE_MODEL_RUNS)
 BENCHMARKS += job_files("benchmarks", "language_model_keys", RUNS_WITH_ATTENTION)
+BENCHMARKS += job_files("benchmarks", "language_model_ceilings", CEILING_RUNS) if CEILING_RUNS else []
 BENCHMARKS += job_files("benchmarks", "language_model_activations", RECORDED_RUNS)
 BENCHMARKS += job_files("benchmarks", "language_model_tables", LANGUAGE_MODEL_TABLES)

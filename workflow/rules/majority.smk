@@ -109,6 +109,7 @@ rule majority_tables:
     params:
         table="majority_{kind}",
         settings=PLAIN["majority"],
+        identities=PLAN.identities("majority", PLAN.runs("majority")),
         code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"

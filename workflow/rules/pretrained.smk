@@ -42,6 +42,9 @@ rule pretrained_tables:
     params:
         table=lambda wildcards: wildcards.file,
         settings=PLAIN["pretrained"],
+        identities=[
+            {"model": model, "settings": settings} for model, settings in PLAIN["pretrained"].items()
+        ],
         code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"

@@ -39,6 +39,7 @@ rule fusion:
     params:
         settings=PLAIN["statements"]["fusion"],
         seeds=PLAN.seeds(PLAIN["statements"]["fusion"]["seeds"]),
+        identities=PLAN.identities("language_model", PLAN.recorded_runs()),
         code=code("measure_fusion.py"),
     script:
         "../scripts/measure_fusion.py"
@@ -46,7 +47,7 @@ rule fusion:
 
 rule placement_train:
     input:
-        **text_files(PLAIN["statements"]["placement"]["text"], "training"),
+        **text_files(PLAIN["statements"]["placement"]["text"], "training", "manifest"),
     output:
         **{table: f"{RUN}/runs/placement/{{placement}}/{table}.parquet" for table in PLACEMENT_TABLES},
     log:
@@ -85,6 +86,14 @@ rule placement_tables:
     params:
         table="{table}",
         settings=PLAIN["statements"]["placement"],
+        identities=[
+            {
+                "placement": placement,
+                "seeds": PLAN.seeds(PLAIN["statements"]["placement"]["seeds"]),
+                "settings": PLAIN["statements"]["placement"],
+            }
+            for placement in PLAIN["statements"]["placement"]["placements"]
+        ],
         code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"
@@ -118,6 +127,7 @@ rule score_scale:
     params:
         settings=PLAIN["statements"]["score_scale"],
         seeds=PLAN.seeds(PLAIN["statements"]["score_scale"]["seeds"]),
+        identities=PLAN.identities("language_model", PLAN.recorded_runs()),
         experiment=PLAN.widest_experiment(),
         code=code("measure_score_scale.py"),
     script:

@@ -5,4 +5,5 @@ from layernorm_roles.job import job
 with job(snakemake.log[0]):
     from layernorm_roles import store
 
-    store.collect(snakemake.input, snakemake.params.table, snakemake.output[0], snakemake.params.settings)
+    params = snakemake.params
+    store.collect(snakemake.input, params.table, snakemake.output[0], params.settings, params.identities)

@@ -6,4 +6,5 @@ with job(snakemake.log[0]):
 
     params = snakemake.params
     settings = Fusion.model_validate(params.settings)
-    trained.write_fusion(settings, params.seeds, snakemake.input.activations, snakemake.output[0])
+    activations = zip(snakemake.input.activations, params.identities, strict=True)
+    trained.write_fusion(settings, params.seeds, activations, snakemake.output[0])

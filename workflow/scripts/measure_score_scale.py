@@ -6,6 +6,7 @@ with job(snakemake.log[0]):
 
     params, files = snakemake.params, snakemake.input
     settings = ScoreScale.model_validate(params.settings)
+    activations = zip(files.activations, params.identities, strict=True)
     trained.write_score_scale(
-        settings, params.seeds, files.vectors, params.experiment, files.activations, snakemake.output[0]
+        settings, params.seeds, files.vectors, params.experiment, activations, snakemake.output[0]
     )

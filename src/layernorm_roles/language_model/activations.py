@@ -25,7 +25,7 @@ def record_run(
 ) -> None:
     """Write the activations of a trained GPT to `out`, a safetensors file with float64 tensors.
 
-    The facts are variant, seed, layers, heads, and contexts, the number of contexts with queries and keys. For each
+    The facts are identity, variant, seed, layers, heads, and contexts, the number of contexts with queries and keys. For each
     layer l, from 1:
 
         layer_l.stream  (tokens, d)           the residual stream before attention, of the first `block_contexts` long
@@ -49,6 +49,7 @@ def record_run(
     network = network.double().eval()
     tensors = blocks(network, texts[:block_contexts]) | queries_and_keys(network, texts[:head_contexts])
     facts = {
+        "identity": run.identity,
         "variant": run.variant,
         "seed": run.seed,
         "layers": run.settings.layers,

@@ -56,7 +56,7 @@ def collect_run(
     scaled = scaled_sites(run.variant, run.norm) if causal else ()
     parts = []
     for name, path in weights.items():
-        model = run.restore_model(path)
+        model = run.restore_model(path, name)
         if model is None:
             print(f"{path}: the run diverged; its model has no keys", flush=True)
             continue

@@ -1,6 +1,5 @@
 """One training run of a language model: what the configuration says about it, its model and its contexts."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +9,10 @@ from typing import Any
 import pandas as pd
 from tokenizers import Tokenizer
 
-from layernorm_roles import checkpoint, store
+from layernorm_roles import checkpoint as checkpoints
+from layernorm_roles import store
 from layernorm_roles.language_model import bert, model
+from layernorm_roles.provenance import run_identity
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
@@ -50,14 +51,9 @@ class LanguageModelRun:
     @property
     def identity(self) -> dict[str, Any]:
         """What the result of the run depends on, in values that JSON has; how many other seeds there are does not."""
-        return {
-            "model": self.model,
-            "variant": self.variant,
-            "norm": self.norm,
-            "seed": self.seed,
-            "settings": self.settings.model_dump(mode="json", exclude={"seeds"}),
-            "text": self.text.content_hash(),
-        }
+        settings = self.settings.model_dump(mode="json", exclude={"seeds"})
+        place = {"model": self.model, "text": self.text.content_hash()}
+        return run_identity(self.variant, self.norm, self.seed, settings, **place)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -90,14 +86,16 @@ class LanguageModelRun:
             return model.build(self.settings, self.variant, self.norm, self.vocabulary, self.seed)
         return bert.build(self.settings, self.variant, self.vocabulary, classes, self.seed)
 
-    def restore_model(self, weights: str | Path) -> model.GPT | bert.BERT | None:
+    def weights_identity(self, checkpoint: str) -> dict[str, Any]:
+        """What the weights of a checkpoint, initial or final, say of themselves."""
+        return {**self.identity, "checkpoint": checkpoint}
+
+    def restore_model(self, weights: str | Path, checkpoint: str = "final") -> model.GPT | bert.BERT | None:
         """The model with parameters that training has written; None if it diverged, which leaves no numbers.
 
-        Raises ValueError if they are of another run.
+        Raises ValueError if they are of another run or of another `checkpoint`, initial or final.
         """
-        parameters, facts = checkpoint.load(weights)
-        if facts.get("identity") != json.loads(json.dumps(self.identity)):
-            raise ValueError(f"{weights}: weights of another configuration; delete them and run again")
+        parameters, _ = checkpoints.load(weights, self.weights_identity(checkpoint))
         if not all(tensor.isfinite().all() for tensor in parameters.values()):
             return None
         classes = len(parameters["classify.weight"]) if "classify.weight" in parameters else None

@@ -79,7 +79,7 @@ def train_run(
     with place.memory_advice(_smaller(run)):
         place.compare(partial(derivatives, model, next(task.validation())), title)
         result = train(model, task, run.settings, run.seed, place, kept, title)
-    write(result, run.identity, out, provenance(run.identity, place.description, *task.streams, torch=True))
+    write(result, run, out, provenance(run.identity, place.description, *task.streams, torch=True))
     kept.remove()
 
 
@@ -133,13 +133,11 @@ def train(
     return TrainingResult(initial, final, metrics)
 
 
-def write(
-    result: TrainingResult, identity: Mapping[str, Any], out: Outputs, metadata: Mapping[str, str]
-) -> None:
-    """Write the weights and metrics of the run that `identity` describes; `metadata` is their provenance."""
-    checkpoint.save(result.initial, out.initial, {"identity": identity})
-    checkpoint.save(result.final, out.final, {"identity": identity})
-    metrics = result.metrics.assign(**{name: identity[name] for name in ("model", "variant", "seed")})
+def write(result: TrainingResult, run: LanguageModelRun, out: Outputs, metadata: Mapping[str, str]) -> None:
+    """Write the weights and metrics of a run; `metadata` is their provenance."""
+    checkpoint.save(result.initial, out.initial, {"identity": run.weights_identity("initial")})
+    checkpoint.save(result.final, out.final, {"identity": run.weights_identity("final")})
+    metrics = result.metrics.assign(model=run.model, variant=run.variant, seed=run.seed)
     store.write(metrics, "language_model_metrics", out.metrics, metadata)
 
 

@@ -4,8 +4,9 @@ The model sees no positions, so a sequence is stored as its vector of class coun
 a random choice of classes for the parts.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,15 +46,23 @@ def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"split": np.where(test, "test", "train"), "label": label, "counts": list(counts)})
 
 
+def identity_of(settings: MajorityData, seed: int) -> dict[str, Any]:
+    """What the data set of one seed depends on, as its file has it."""
+    return {**settings.of_data(), "seed": seed}
+
+
 def write(settings: MajorityData, seed: int, path: str | Path) -> None:
     """Draw the data set of one seed and write it to `path`."""
-    about = provenance(settings.of_data(), "cpu", Stream.MAJORITY_DATA)
+    about = provenance(identity_of(settings, seed), "cpu", Stream.MAJORITY_DATA)
     store.write(generate(settings, seed), "majority_data", path, about)
 
 
-def load(path: str | Path) -> dict[str, Sequences]:
-    """Read the data set at `path` as {"train": Sequences, "test": Sequences}."""
-    table = store.read_arrow(path, "majority_data")
+def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
+    """Read the data set at `path`, whose `identity_of` may be given, as {"train": Sequences, "test": Sequences}.
+
+    Raises ValueError if the file is missing or damaged, or holds a data set of another identity.
+    """
+    table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()
     label = table["label"].to_numpy()
     counts = counts.flatten().to_numpy().reshape(len(label), -1)

@@ -17,7 +17,7 @@ from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
-from layernorm_roles.majority.data import Sequences, load
+from layernorm_roles.majority.data import Sequences, identity_of, load
 from layernorm_roles.majority.evaluation import (
     DeviceSequences,
     evaluate,
@@ -27,7 +27,7 @@ from layernorm_roles.majority.evaluation import (
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import FlatAdam, linear_decay, set_learning_rate
-from layernorm_roles.provenance import provenance
+from layernorm_roles.provenance import provenance, run_identity
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
 
@@ -68,16 +68,8 @@ class MajorityRun(NamedTuple):
         }
 
     def identity(self, settings: MajorityTraining) -> dict[str, Any]:
-        """All that the result depends on beside the code and the device, for weights and checkpoints."""
-        return {**self.conditions(settings), "seed": self.seed}
-
-    def conditions(self, settings: MajorityTraining) -> dict[str, Any]:
-        """All that runs depend on which differ from this one in the seed only, beside the code and the device.
-
-        The dictionary names the norm, d_model and the learning rate, and holds the experiment's `settings`.
-        """
-        point = {"norm": self.norm, "d_model": self.d_model, "learning_rate": self.learning_rate}
-        return {**settings.of_training(), **point}
+        """All that the result depends on beside the code and the device, as every file of the run has it."""
+        return run_identity(**self._asdict(), settings=settings.of_training())
 
 
 class RunFiles(NamedTuple):
@@ -116,7 +108,8 @@ def train_runs(
         identity = {**run.identity(settings), "device": device, "code": code[run.variant]}
         checkpoints.append(Checkpoint(Path(files.weights).with_name("checkpoint.safetensors"), identity))
         with place.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
-            result = train(settings, run, load(files.data), place, checkpoints[-1])
+            data = load(files.data, identity_of(settings, run.seed))
+            result = train(settings, run, data, place, checkpoints[-1])
         write(result, settings, run, place.description, files)
     for checkpoint in checkpoints:
         checkpoint.remove()
@@ -211,6 +204,6 @@ def write(
     """Write the weights, vectors and metrics of a run; `device` describes the device that trained it."""
     save(result.model.state_dict(), files.weights, {"identity": run.identity(settings)})
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
-    about = provenance(run.conditions(settings), device, *streams, torch=True)
+    about = provenance(run.identity(settings), device, *streams, torch=True)
     store.write(result.vectors.assign(**run.columns), "majority_vectors", files.vectors, about)
     store.write(result.metrics.assign(**run.columns), "majority_metrics", files.metrics, about)

@@ -237,7 +237,12 @@ def write(
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     tokens = read_stream(training, 2**32, settings.context_length)  # any vocabulary: rarer tokens become one
     origin = provenance(
-        settings.model_dump(mode="json") | {"seeds": list(seeds), "untrained_seeds": list(untrained_seeds)},
+        {
+            "placement": placement,
+            "seeds": list(seeds),
+            "untrained_seeds": list(untrained_seeds),
+            "settings": settings.model_dump(mode="json"),
+        },
         "cpu",
         Stream.PLACEMENT_BATCHES,
         torch=True,

@@ -4,9 +4,10 @@ The language models' files are those of `language_model.activations`; the majori
 majority_vectors.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,12 +23,13 @@ from layernorm_roles.statements.score_scale import QueriesAndKeys
 SOURCE = "language_model"
 """What the tables call the trained language models in their column `source`."""
 
+Activations = Iterable[tuple[str | Path, Mapping[str, Any]]]
+"""The activations files of language models, each with the identity of the run that it must be of."""
 
-def write_fusion(
-    settings: Fusion, seeds: Sequence[int], activations: Iterable[str | Path], out: str | Path
-) -> None:
+
+def write_fusion(settings: Fusion, seeds: Sequence[int], activations: Activations, out: str | Path) -> None:
     """Write the table fusion: random blocks of `seeds`, and those of the trained models with files of activations."""
-    found = chain(fusion.random_blocks(settings, seeds), *(blocks(path) for path in activations))
+    found = chain(fusion.random_blocks(settings, seeds), *(blocks(*file) for file in activations))
     origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.FUSION)
     store.write(fusion.measure(found), "fusion", out, origin)
 
@@ -37,7 +39,7 @@ def write_score_scale(
     seeds: Sequence[int],
     vectors: str | Path,
     experiment: str,
-    activations: Iterable[str | Path],
+    activations: Activations,
     out: str | Path,
 ) -> None:
     """Write the table score_scale: random heads, those of a majority experiment, and those of the language models.
@@ -48,18 +50,18 @@ def write_score_scale(
     heads = chain(
         score_scale.random_heads(settings, seeds),
         majority_heads(store.read(vectors, "majority_vectors"), experiment),
-        *(language_model_heads(path) for path in activations),
+        *(language_model_heads(*file) for file in activations),
     )
     origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.SCORE_SCALE)
     store.write(score_scale.measure(heads), "score_scale", out, origin)
 
 
-def blocks(path: str | Path) -> Iterator[AttentionBlock]:
+def blocks(path: str | Path, identity: Mapping[str, Any] | None = None) -> Iterator[AttentionBlock]:
     """What meets between attention and feed-forward part of each layer of a trained language model, first layer first.
 
-    `path` is an activations file. Raises ValueError if it is missing or damaged.
+    `path` is an activations file. Raises ValueError if it is missing or damaged, or of another run than `identity`.
     """
-    tensors, facts = checkpoint.load(path)
+    tensors, facts = checkpoint.load(path, identity)
     for layer in range(1, facts["layers"] + 1):
         parts = {
             name: tensors[f"layer_{layer}.{name}"].numpy()
@@ -69,12 +71,14 @@ def blocks(path: str | Path) -> Iterator[AttentionBlock]:
         yield AttentionBlock(**parts, columns=run)
 
 
-def language_model_heads(path: str | Path) -> Iterator[QueriesAndKeys]:
+def language_model_heads(
+    path: str | Path, identity: Mapping[str, Any] | None = None
+) -> Iterator[QueriesAndKeys]:
     """Queries and keys of a trained language model: context by context, layer by layer, head by head.
 
-    `path` is an activations file. Raises ValueError if it is missing or damaged.
+    `path` is an activations file. Raises ValueError if it is missing or damaged, or of another run than `identity`.
     """
-    tensors, facts = checkpoint.load(path)
+    tensors, facts = checkpoint.load(path, identity)
     for context in range(facts["contexts"]):
         for layer in range(1, facts["layers"] + 1):
             queries, keys = (

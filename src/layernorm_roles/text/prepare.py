@@ -55,9 +55,11 @@ def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = N
     store.write(chosen, "contexts", out.contexts, metadata)
     with files.atomic_write(out.tokenizer) as partial:
         tokenizer.save(str(partial))
+    read_in_training = [out.tokenizer, *(out.tokens(part) for part in streams)]
     manifest = {
         **_description(settings, numbers, tokens, chosen, tokenizer),
-        "content_hash": _content_hash([out.tokenizer, *(out.tokens(part) for part in streams)]),
+        "sha256": {path.name: files.recorded(path) for path in (*read_in_training, out.contexts)},
+        "content_hash": _content_hash(read_in_training),
     }
     files.write_text(out.manifest, json.dumps(manifest, indent=2) + "\n")
     return manifest
@@ -130,4 +132,4 @@ def _description(
 
 
 def _content_hash(paths: Iterable[Path]) -> str:
-    return hashlib.sha256(" ".join(map(files.sha256_of, paths)).encode()).hexdigest()
+    return hashlib.sha256(" ".join(map(files.recorded, paths)).encode()).hexdigest()

@@ -36,9 +36,16 @@ class PreparedText:
     def content_hash(self) -> str:
         """A hash of the tokenizer and both token streams, from the manifest: another text has another hash.
 
-        Raises ValueError if the manifest is missing or damaged.
+        Raises ValueError if the manifest is missing or damaged, or if a file beside it is of another text.
         """
-        return read_manifest(self.manifest)["content_hash"]
+        manifest = read_manifest(self.manifest)
+        for name, digest in manifest["sha256"].items():
+            if (recorded := files.recorded(self.folder / name)) != digest:
+                raise ValueError(
+                    f"{self.folder / name}: a file of another text (SHA-256 {recorded}, expected {digest} by "
+                    f"{self.manifest}); delete it and run again"
+                )
+        return manifest["content_hash"]
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:

@@ -1,0 +1,251 @@
+"""Valid files of another run, put where a reader expects its own: every reader names the file and what is wrong."""
+
+import copy
+import itertools
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from default_settings import ROOT
+from hand_made import SMALL_GPT, changed
+
+from layernorm_roles import checkpoint, files, planning, store, variants
+from layernorm_roles.language_model.activations import record_run
+from layernorm_roles.language_model.runs import LanguageModelRun
+from layernorm_roles.language_model.train import Outputs, TrainingResult
+from layernorm_roles.language_model.train import write as write_run
+from layernorm_roles.majority import data, train
+from layernorm_roles.provenance import provenance
+from layernorm_roles.settings import MajorityTraining, Text
+from layernorm_roles.statements import trained
+from layernorm_roles.text.prepare import prepare
+from layernorm_roles.text.prepared import PreparedText
+
+FEW = {"sequences": 20, "labellings": 1, "batch_size": 10, "steps": 1, "schedule_steps": 8, "d_ff": None}
+NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
+SETTINGS = {
+    "name": "swapped",
+    "majority": {
+        "only": ["d8", "widths"],
+        "d8": FEW | {"seeds": NONE | {"layernorm": 2, "scale_released": 1}},
+        "widths": FEW
+        | {"like": "d8", "d_model": [3, 5], "learning_rate": [0.01, 0.1], "seeds": NONE | {"layernorm": 1}},
+    },
+}
+EDITED = copy.deepcopy(SETTINGS) | {"name": "edited"}
+EDITED["majority"]["d8"]["steps"] = 2
+"""Another reproduction whose files of d8 have other settings."""
+
+
+METRICS = pd.DataFrame(
+    {
+        "step": [0],
+        "train_loss": [3.0],
+        "test_loss": [3.0],
+        "test_accuracy": [0.05],
+        "query_angle_mean": [73.0],
+        "query_angle_std": [9.0],
+        "learning_rate": [0.1],
+        "attention_share": [0.9],
+        "score_std": [0.1],
+    }
+)
+VECTORS = pd.DataFrame({"checkpoint": ["initial"], "token": [0], "kind": ["key"], "vector": [[1.0, 2.0]]})
+
+
+def its_model(settings, run):
+    return train.MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
+
+
+def planned(settings):
+    return planning.Plan(planning.configured(ROOT / "config.yaml", settings))
+
+
+@pytest.fixture(scope="module")
+def majority(tmp_path_factory):
+    """The data and the metrics of every run of two reproductions, by the folder of the run."""
+    folder, made = tmp_path_factory.mktemp("majority"), {}
+    for number, plan in enumerate(map(planned, (SETTINGS, EDITED))):
+        for run, identity in zip(plan.runs("majority"), plan.identities("majority", plan.runs("majority")),
+                                 strict=True):  # fmt: skip
+            settings = MajorityTraining.model_validate(plan.run_settings("majority", run.group))
+            norm = plan.norm_class(run.variant)
+            its = train.MajorityRun(run.group, run.variant, norm, run.seed, **dict(run.point))
+            assert its.identity(settings) == identity, "the rule and the job mean the same run"
+            place = folder / str(number) / run.folder
+            paths = train.RunFiles(*(place / name for name in ("d.parquet", "m.parquet", "v.parquet", "w")))
+            data.write(settings, run.seed, paths.data)
+            result = train.TrainedRun(METRICS, VECTORS, its_model(settings, its))
+            train.write(result, settings, its, "cpu", paths)
+            made[number, run] = (paths, identity, its, settings)
+    return made
+
+
+def copied(file: Path, to: Path) -> Path:
+    """`file` with its checksum at the place `to`, as someone who copies a results folder copies both."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, to)
+    files._record(to, files.sha256_of(to))
+    return to
+
+
+def test_no_table_takes_the_file_of_another_run(majority, tmp_path):
+    for kind, field in (("metrics", "metrics"), ("vectors", "vectors")):
+        tried = 0
+        for one, other in itertools.permutations(majority, 2):
+            identity, file = majority[one][1], getattr(majority[other][0], field)
+            place = copied(file, tmp_path / "runs" / f"{kind}.parquet")
+            if majority[other][1] == identity:  # equal settings in both reproductions
+                store.read(place, f"majority_{kind}", identity)
+                continue
+            with pytest.raises(ValueError, match=rf"{place}: a file of another run \(.*expected") as error:
+                store.collect([place], f"majority_{kind}", tmp_path / "out.parquet", {}, [identity])
+            assert "\n" not in str(error.value) and not (tmp_path / "out.parquet").exists()
+            tried += 1
+        assert tried > 100
+
+
+def test_no_training_takes_the_data_of_another_seed_or_other_settings(majority, tmp_path):
+    (paths, _, run, settings), (others, *_) = (
+        entry for (number, its), entry in majority.items() if number == 0 and its.group == "d8"
+        and its.variant == "layernorm"
+    )  # fmt: skip
+    files_of_run = paths._replace(data=copied(others.data, tmp_path / "data.parquet"))
+    with pytest.raises(
+        ValueError, match=r"data\.parquet: a file of another run \(seed = 1001, expected 1000\)"
+    ):
+        train.train_runs(settings, [(run, files_of_run)], "cpu", {run.variant: None})
+    with pytest.raises(ValueError, match=r"sequences = 20, expected 30"):
+        data.load(paths.data, data.identity_of(settings.model_copy(update={"sequences": 30}), 1000))
+
+
+def test_the_message_names_the_file_what_was_found_and_what_was_expected(majority):
+    (_, seed_0), (_, seed_1) = (key for key in majority if key[0] == 0 and key[1].variant == "layernorm"
+                                and key[1].group == "d8")  # fmt: skip
+    path, wanted = majority[0, seed_1][0].metrics, majority[0, seed_0][1]
+    with pytest.raises(ValueError) as error:
+        store.read(path, "majority_metrics", wanted)
+    said = f"{path}: a file of another run (seed = 1001, expected 1000); delete it and run again"
+    assert str(error.value) == said
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Two prepared texts that differ in their vocabulary."""
+    folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for number in range(30):
+        drawn = rng.choice(["one", "two", "three", "four", "five"], size=(40, 9))
+        sentences = [" ".join(words).capitalize() for words in drawn]
+        (corpus / f"{number}.txt").write_text(". ".join(sentences) + ".", encoding="utf-8")
+    contexts = {"source": None, "shortest": 4, "longest": 8, "contexts": 2}
+    made = []
+    for name, vocabulary in (("one", 257), ("two", 258)):
+        settings = Text.model_validate({
+            "corpus": {"kind": "files", "paths": [f"{corpus}/*.txt"]},
+            "split": {"training": 0.5, "validation": 0.25, "held_out": 0.25},
+            "tokenizer": "trained",
+            "vocabulary": vocabulary,
+            "long": contexts,
+            "sentences": contexts | {"longest": 60},
+        })  # fmt: skip
+        prepare(settings, folder / name)
+        made.append(PreparedText(folder / name))
+    return made
+
+
+def test_no_file_of_another_text_is_read_beside_a_manifest(texts, tmp_path):
+    one, two = texts
+    for name in ("tokenizer.json", "training.npy", "validation.npy", "contexts.parquet"):
+        folder = tmp_path / name
+        shutil.copytree(one.folder, folder)
+        copied(two.folder / name, folder / name)
+        with pytest.raises(ValueError, match=f"{name}: a file of another text .*delete it and run again"):
+            PreparedText(folder).content_hash()
+
+
+LOSSES = pd.DataFrame(
+    {
+        "step": [0],
+        "tokens": [0],
+        "train_loss": [5.0],
+        "valid_loss": [5.0],
+        "unigram_loss": [5.0],
+        "learning_rate": [0.1],
+        "seconds": [1.0],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def language_models(texts, tmp_path_factory):
+    """Runs of language models that differ in one thing each, with the folder of their files."""
+    folder, made = tmp_path_factory.mktemp("models"), []
+    small = changed(SMALL_GPT, context_length=64)
+    for number, run in enumerate(
+        [
+            LanguageModelRun("gpt", "layernorm", "layernorm", 0, small, texts[0]),
+            LanguageModelRun("gpt", "layernorm", "layernorm", 1, small, texts[0]),
+            LanguageModelRun("gpt", "projection", "projection", 0, small, texts[0]),
+            LanguageModelRun("other", "layernorm", "layernorm", 0, small, texts[0]),
+            LanguageModelRun("gpt", "layernorm", "layernorm", 0, changed(small, steps=41), texts[0]),
+        ]
+    ):
+        place, weights = folder / str(number), run.build_model().state_dict()
+        names = ("initial.safetensors", "final.safetensors", "metrics.parquet", "checkpoint.safetensors")
+        out = Outputs(*(place / name for name in names))
+        write_run(TrainingResult(weights, weights, LOSSES), run, out, provenance(run.identity, "cpu"))
+        record_run(run, out.final, place / "activations.safetensors", 1, 1, 1)
+        made.append((run, place))
+    return made
+
+
+def test_no_job_takes_the_weights_metrics_or_activations_of_another_language_model(language_models, tmp_path):
+    for (run, _), (_, place) in itertools.permutations(language_models, 2):
+        readers = {
+            "initial.safetensors": lambda path, run=run: run.restore_model(path, "initial"),
+            "final.safetensors": lambda path, run=run: run.restore_model(path, "final"),
+            "activations.safetensors": lambda path, run=run: list(trained.blocks(path, run.identity)),
+            "metrics.parquet": lambda path, run=run: store.collect(
+                [path], "language_model_metrics", tmp_path / "out", {}, [run.identity]
+            ),
+        }
+        for name, read in readers.items():
+            with pytest.raises(ValueError, match=rf"{name}: a file of another run \(.*expected"):
+                read(place / name)
+    assert not (tmp_path / "out").exists()
+    for run, place in language_models:
+        assert run.restore_model(place / "final.safetensors") is not None
+        assert list(trained.language_model_heads(place / "activations.safetensors", run.identity))
+        assert len(store.read(place / "metrics.parquet", "language_model_metrics", run.identity))
+
+
+def test_no_job_takes_initial_for_final_weights(language_models):
+    run, place = language_models[0]
+    with pytest.raises(ValueError, match="checkpoint = 'initial', expected 'final'"):
+        run.restore_model(place / "initial.safetensors", "final")
+
+
+def test_what_the_rules_expect_of_a_language_model_is_what_its_files_have(language_models):
+    plan = planned({"name": "rules"})
+    runs = plan.runs_with_attention()
+    for run, identity in zip(runs, plan.identities("language_model", runs), strict=True):
+        assert identity["model"] == run.group and identity["seed"] == run.seed
+        assert {*identity, "text"} == {*language_models[0][0].identity}
+        assert {*identity["settings"]} == {
+            name for name in type(plan.settings.language_model[run.group]).model_fields if name != "seeds"
+        }
+
+
+def test_a_file_that_says_nothing_of_itself_is_refused(tmp_path):
+    frame = pd.DataFrame({"split": ["train"], "label": [0], "counts": [np.ones(3, np.uint8)]})
+    store.write(frame, "majority_data", tmp_path / "d.parquet", provenance({}, "cpu"))
+    with pytest.raises(ValueError, match="no seed, expected 3"):
+        store.read(tmp_path / "d.parquet", "majority_data", {"seed": 3})
+    checkpoint.save({"a": torch.ones(1)}, tmp_path / "w", {})
+    with pytest.raises(ValueError, match="no seed, expected 3"):
+        checkpoint.load(tmp_path / "w", {"seed": 3})
