@@ -249,6 +249,11 @@ FAULTS = [
 ]
 
 
+def chosen(number: int, rng: random.Random) -> list[Fault]:
+    """So many faults; at first one of each kind."""
+    return (rng.sample(FAULTS, len(FAULTS)) + rng.choices(FAULTS, k=max(0, number - len(FAULTS))))[:number]
+
+
 class Outcome(NamedTuple):
     """`did`: what it took to finish; `different`: files and how they differ, empty if all is well."""
 
@@ -400,10 +405,9 @@ def main() -> None:
     )
 
     rng = random.Random(arguments.seed)
-    chosen = rng.sample(FAULTS, len(FAULTS)) + rng.choices(FAULTS, k=max(0, arguments.faults - len(FAULTS)))
     kinds: Counter[str] = Counter()
     wrong = 0
-    for number, fault in enumerate(chosen[: arguments.faults], start=1):
+    for number, fault in enumerate(chosen(arguments.faults, rng), start=1):
         try:
             outcome = trials.trial(fault, rng)
         except PermissionError as error:

@@ -25,8 +25,8 @@ def record_run(
 ) -> None:
     """Write the activations of a trained GPT to `out`, a safetensors file with float64 tensors.
 
-    The facts are identity, variant, seed, layers, heads, and contexts, the number of contexts with queries and keys. For each
-    layer l, from 1:
+    The facts are identity, variant, seed, layers, heads, and contexts, the number of contexts with queries and keys.
+    For each layer l, from 1:
 
         layer_l.stream  (tokens, d)           the residual stream before attention, of the first `block_contexts` long
                                               contexts, one after another

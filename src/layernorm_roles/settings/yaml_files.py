@@ -1,4 +1,4 @@
-"""YAML files of settings: what YAML would read in another sense than its writer's is refused, before anything is built."""
+"""YAML files of settings: what YAML would read in another sense than its writer's is refused."""
 
 import re
 from pathlib import Path
