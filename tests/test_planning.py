@@ -139,6 +139,15 @@ def test_models_without_attention_have_no_keys_and_the_first_gpt_is_recorded():
     assert [f"{run.group}/{run.variant}" for run in plan.recorded_runs()] == layernorm
 
 
+def test_ceilings_are_of_the_first_seeds_with_and_without_scaling():
+    models = MODELS | {"gpt": {"seeds": dict.fromkeys(GPT_VARIANTS) | {"projection": 9, "layernorm_qk": 2}}}
+    plan = planned({}, models)
+    runs = [(run.group, run.variant, run.seed - plan.settings.first_seed) for run in plan.ceiling_runs()]
+    bytes_runs = [("gpt_bytes", "layernorm", seed) for seed in (0, 1)]
+    assert runs == [*bytes_runs, *(("gpt", "projection", seed) for seed in (0, 1, 2))]
+    assert not planned({}, {"only": ["bert"]}).ceiling_runs()
+
+
 def test_a_text_is_read_where_a_run_reads_it():
     more = {"spare": {"like": "words"}, "lone": {"like": "bytes"}}
     assert planned(more, MODELS).texts() == ["bytes", "words"]

@@ -58,7 +58,7 @@ MODELS = {
     "bert": {**GPT, "architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
 }
 PRETRAINED = {"minilm": {"contexts": 4, "context_length": 200}}
-RANDOM_KEYS = {"norms": ["none", "layernorm", "projection", OWN]}
+RANDOM_KEYS = {"keys": [4, 30], "dimensions": [3, 7], "norms": ["none", "layernorm", "projection", OWN]}
 
 
 def attention_ceilings() -> pd.DataFrame:
@@ -164,6 +164,29 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
                     place = (model, variant, seed, checkpoint, texts, context, layer, site, head, causal)
                     rows.append((*place, n, d, int(rng.integers(0, n)), 0, 0.1, 0.1))
     return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
+
+
+def language_model_ceilings(models=MODELS) -> pd.DataFrame:
+    """Ceilings and received attention that differ in every row, lower behind the norm and after training."""
+    rng, parts = np.random.default_rng(16), []
+    gpts = {name: settings for name, settings in models.items() if settings["architecture"] == "gpt"}
+    for model, settings in gpts.items():
+        d = settings["d_model"] // settings["heads"]
+        for (variant, seed), checkpoint, queries, head in product(
+            runs(settings["seeds"]), ("initial", "final"), ("any", "norm"), (0, 1)
+        ):
+            if variant not in ("layernorm", "projection") or (variant, queries) == ("projection", "norm"):
+                continue
+            power = (1 + (queries == "norm")) * (1 + (checkpoint == "final")) * d**-0.5
+            upper = 10 ** (-power * rng.uniform(0, 3, 60))
+            place = {"context": 0, "layer": 1, "head": head, "position": range(60), "token": "a"}
+            sizes = {"normalised": "as used", "n_keys": 60, "dimensions": d}
+            bounds = {"lower": 0.999 * upper, "upper": upper}
+            got = {"received_max": upper * rng.uniform(0, 1, 60), "received_mean": 0.01}
+            run = {"model": model, "variant": variant, "seed": seed, "checkpoint": checkpoint}
+            columns = run | place | {"queries": queries} | sizes | bounds | got
+            parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)[SCHEMAS["language_model_ceilings"].names]
 
 
 def claims() -> pd.DataFrame:

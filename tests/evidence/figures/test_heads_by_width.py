@@ -1,4 +1,4 @@
-"""The figure of unselectable keys by the width of a head."""
+"""The figures of unselectable keys, and of the attention that keys can get, by the width of a head."""
 
 import copy
 
@@ -42,7 +42,9 @@ def test_points_are_layers_and_lines_gaussian_keys(causal):
     np.testing.assert_allclose(right, known(causal))
     left = [y for x, y in sorted(points)[::-1] if 8 < x < 16]
     np.testing.assert_allclose(left, known(causal, checkpoint="initial"))
-    assert sum(len(bar.get_paths()) for bar in axes.collections) == 8, "three seeds have an interval, two have none"
+    assert sum(len(bar.get_paths()) for bar in axes.collections) == 8, (
+        "three seeds have an interval, two have none"
+    )
 
 
 def test_two_seeds_have_no_interval_and_each_number_of_keys_has_a_line():
@@ -50,6 +52,23 @@ def test_two_seeds_have_no_interval_and_each_number_of_keys_has_a_line():
     keys.loc[keys.model == "wide", "n_keys"] = 3000
     axes = worlds.draw("heads_by_width", key_selectability=keys[keys.seed < 2]).axes[0]
     assert not axes.collections and len(lines(axes, linestyle="--")) == 2
+
+
+@pytest.mark.parametrize("queries", ["any", "norm"])
+def test_reach_is_drawn_for_each_threshold_and_checkpoint(queries):
+    axes = worlds.draw("reach_by_width").axes[["any", "norm"].index(queries)]
+    table = worlds.language_model_ceilings()
+    table = table[(table.variant == "layernorm") & (table.queries == queries)]
+    drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines}
+    assert len(drawn) == 3 * 2
+    for threshold in (0.5, 0.1, 0.01):
+        for checkpoint, stroke in (("initial", ":"), ("final", "-")):
+            part = table[table.checkpoint == checkpoint]
+            expected = [
+                100 * (of_width.upper >= threshold).groupby(of_width.seed).mean().mean()
+                for _, of_width in part.groupby("dimensions")
+            ]
+            assert sum(np.allclose(y, expected) for y, look in drawn.items() if look == stroke) == 1
 
 
 def test_one_width_has_no_figure():

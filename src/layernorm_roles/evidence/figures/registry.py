@@ -400,7 +400,7 @@ def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]
 
 
 def _widths_of_heads(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    """One figure over all GPTs with LayerNorm, if their heads differ in width."""
+    """Two figures over all GPTs with LayerNorm, if their heads differ in width."""
     widths = {
         settings["d_model"] // settings["heads"]
         for settings in models.values()
@@ -415,6 +415,15 @@ def _widths_of_heads(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure
             "number of keys in a context."
         )
         yield Figure("heads_by_width", "heads", "by_width", ("key_selectability",), caption, LANGUAGE_MODELS)
+        caption = (
+            "How much attention keys in the heads of the language models with LayerNorm can get, by the width of a "
+            "head: the share of the keys that some query gives at least a half, a tenth, a hundredth of its attention "
+            "among all keys of a context (certified ceilings). Left, any query, as if the norm confined none; right, "
+            "the queries that the head can make behind its norm, on any text. Means are over layers, heads and seeds; "
+            "vertical lines are 95 % intervals over seeds, where there are at least three."
+        )
+        tables = ("language_model_ceilings",)
+        yield Figure("reach_by_width", "heads", "reach_by_width", tables, caption, LANGUAGE_MODELS)
 
 
 def _figure_4() -> Iterator[Figure]:

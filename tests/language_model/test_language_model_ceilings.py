@@ -1,0 +1,171 @@
+"""Ceilings of a GPT's keys, against scipy's SLSQP, and against a search over the inputs of the norm itself."""
+
+import runpy
+
+import ceilings_second_method as second
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from default_settings import ROOT
+from hand_made import (
+    GPT,
+    VOCABULARY,
+    changed,
+    contexts,
+    prepared_text,
+    randomise,
+    run_of,
+    snakemake,
+    tokenizer,
+)
+from scipy.optimize import minimize
+
+from layernorm_roles import checkpoint, norms, store
+from layernorm_roles.language_model import ceilings, model
+from layernorm_roles.selectability import certify
+
+N = 24
+TOKENS = np.random.default_rng(5).integers(VOCABULARY, size=N)
+SIZES = changed(GPT, layers=2, d_model=8, heads=2)
+
+
+def network_of(variant):
+    return randomise(model.build(SIZES, variant, variant, VOCABULARY, 0)).double()
+
+
+def table_of(variant):
+    frame = contexts(("long", TOKENS))
+    words = {int(token): tokenizer().decode([token]) for token in TOKENS}
+    return ceilings.table(network_of(variant), frame, words, variant)
+
+
+def of_head(table, layer, head, queries):
+    rows = table[(table.layer == layer) & (table["head"] == head) & (table.queries == queries)]
+    return rows.sort_values("position")
+
+
+@torch.no_grad()
+def queries_and_keys(network, number, head):
+    """Queries as used in scores, and keys, by hand: the weights times the norm of the stream."""
+    x = network.embed(torch.tensor(TOKENS)[None])
+    for layer in network.layers[: number - 1]:
+        x = layer(x)
+    layer = network.layers[number - 1]
+    w_q, w_k, _ = layer.attention.qkv.weight.split(8)
+    at = slice(4 * head, 4 * head + 4)
+    y = layer.norm(x)[0]
+    return (y @ w_q[at].T / 2).numpy(), (y @ w_k[at].T).numpy()
+
+
+@pytest.mark.parametrize("variant", ["layernorm", "projection"])
+def test_ceilings_over_all_queries_are_those_of_the_largest_entropy(variant):
+    network, table = network_of(variant), table_of(variant)
+    for layer, head in ((1, 1), (2, 0)):
+        _, keys = queries_and_keys(network, layer, head)
+        rows = of_head(table, layer, head, "any")
+        np.testing.assert_allclose(rows.upper, second.by_entropy(keys), rtol=1e-5)
+        unselectable = certify(keys).verdict == "unselectable"
+        assert 0 < unselectable.sum() < N
+        np.testing.assert_array_equal(rows.upper <= 0.5, unselectable)
+
+
+def test_ceilings_behind_the_norm_are_the_best_of_all_inputs():
+    """The search runs over what the norm is given, and knows of no ellipsoid."""
+    network, table = network_of("layernorm"), table_of("layernorm")
+    w_q = network.layers[1].attention.qkv.weight[4:8].detach()
+    _, keys = (torch.from_numpy(part) for part in queries_and_keys(network, 2, 1))
+    rows = of_head(table, 2, 1, "norm").set_index("position")
+
+    def loss(x, i):
+        x = torch.tensor(x, requires_grad=True)
+        value = -F.log_softmax(keys @ (w_q @ norms.build("layernorm", 8)(x)) / 2, dim=0)[i]
+        value.backward()
+        return value.item(), x.grad.numpy()
+
+    rng = np.random.default_rng(1)
+    for i in (0, 7, 13, 22):
+        starts = rng.standard_normal((8, 8))
+        best = np.exp(-min(minimize(loss, x, args=(i,), jac=True, method="BFGS").fun for x in starts))
+        assert rows.lower[i] * (1 - 1e-4) <= best <= rows.upper[i] * (1 + 1e-9)
+
+
+def test_received_is_the_attention_of_the_model():
+    network, table = network_of("layernorm"), table_of("layernorm")
+    queries, keys = queries_and_keys(network, 2, 0)
+    scores = torch.from_numpy(queries @ keys.T).masked_fill(torch.ones(N, N).triu(1).bool(), -torch.inf)
+    weights = scores.softmax(dim=1).numpy()
+    rows = of_head(table, 2, 0, "norm")
+    np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
+    np.testing.assert_allclose(rows.received_mean, weights.sum(axis=0) / np.arange(N, 0, -1))
+    assert rows.token.tolist() == [f"w{token}" for token in TOKENS]
+    # The last query sees all keys, so it cannot exceed their ceilings.
+    assert (weights[-1] <= rows.upper * (1 + 1e-9)).all()
+
+
+def test_every_query_of_the_model_lies_in_its_ellipsoid():
+    network = network_of("layernorm")
+    for number, layer in enumerate(network.layers, start=1):
+        for head, behind in enumerate(ceilings.queries_behind_norm(layer.attention, "layernorm")):
+            queries, _ = queries_and_keys(network, number, head)
+            inside = np.linalg.lstsq(behind.axes, (queries - behind.centre).T, rcond=None)[0]
+            np.testing.assert_allclose(inside.T @ behind.axes.T + behind.centre, queries, atol=1e-9)
+            assert behind.filled and (np.linalg.norm(inside, axis=0) <= 1).all()
+
+
+def test_without_scaling_no_query_is_out_of_reach():
+    assert set(table_of("projection").queries) == {"any"}
+    table = table_of("layernorm")
+    wide = table.pivot(index=["layer", "head", "position"], columns="queries", values="upper")
+    assert (wide["norm"] <= wide["any"] * (1 + 1e-9)).all() and (wide["norm"] < 0.9 * wide["any"]).any()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A run, and the files of its weights: untrained, and with random ones."""
+    frame = contexts(("long", TOKENS), ("long", TOKENS[:20]), ("sentences", TOKENS[:9]))
+    run = run_of(prepared_text(tmp_path / "text", range(100), range(100), frame), SIZES, seed=3)
+    networks = {"initial": run.build_model(), "final": randomise(run.build_model())}
+    files = {name: tmp_path / f"{name}.safetensors" for name in networks}
+    for name, network in networks.items():
+        checkpoint.save(network.state_dict(), files[name], {"identity": run.weights_identity(name)})
+    return run, files
+
+
+def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
+    run, files = saved
+    out = tmp_path / "ceilings.parquet"
+    inputs = {name: str(path) for name, path in files.items()}
+    job = snakemake(run, tmp_path / "log", input=inputs, output={"ceilings": str(out)})
+    runpy.run_path(str(ROOT / "workflow/scripts/measure_ceilings.py"), {"snakemake": job})
+    table = store.read(out, "language_model_ceilings", run.identity)
+    assert set(zip(table.model, table.variant, table.seed, table.context, strict=True)) == {
+        ("hand_made", "layernorm", 3, 0)
+    }
+    sizes = table.groupby(["checkpoint", "queries", "layer", "head"]).size()
+    assert len(sizes) == 2 * 2 * 2 * 2 and set(sizes) == {N}
+    assert (table.upper >= table.lower).all() and set(table.dimensions) == {4}
+    trained = table[table.checkpoint == "final"]
+    np.testing.assert_allclose(trained.upper, table_of("layernorm").upper, rtol=1e-9)
+
+
+def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
+    run, files = saved
+    network = run.build_model()
+    torch.nn.init.constant_(network.tokens.weight, torch.inf)
+    checkpoint.save(network.state_dict(), files["final"], {"identity": run.weights_identity("final")})
+    ceilings.measure_run(run, files, tmp_path / "out.parquet", 1)
+    table = store.read(tmp_path / "out.parquet", "language_model_ceilings")
+    assert set(table.checkpoint) == {"initial"} and "the run diverged" in capsys.readouterr().out
+
+
+def test_without_attention_the_width_of_heads_makes_no_difference():
+    """Claims take the model without attention of one width as the baseline of all."""
+    wide, narrow = (
+        model.build(changed(SIZES, heads=heads), "no_attention", "none", VOCABULARY, 4) for heads in (2, 8)
+    )
+    assert wide.state_dict().keys() == narrow.state_dict().keys()
+    for one, other in zip(wide.state_dict().values(), narrow.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    tokens = torch.tensor(TOKENS)[None]
+    assert torch.equal(wide.eval()(tokens), narrow.eval()(tokens))
