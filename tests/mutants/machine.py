@@ -107,15 +107,11 @@ class Tree:
     """A copy of the working tree, in which one mutant at a time is tried."""
 
     def __init__(self, folder: Path):
-        self.folder, self._changes = folder / "tree", count(1)
-        self._original, self._compiled = folder / "original", folder / "compiled"
-        self._compiled.mkdir()
+        self.folder, self._original, self._changes = folder / "tree", folder / "original", count(1)
+        self._kernels = folder / "kernels"
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ":!results"]
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        files = [ROOT / name for name in names.split("\0") if name]
-        # What numba has compiled is taken over: it looks at a file's time and size, which copies keep.
-        compiled = [path for folder in (ROOT / "src").rglob("*/") for path in _compiled(folder)]
-        for file in [*files, *compiled]:
+        for file in (ROOT / name for name in names.split("\0") if name):
             if file.is_file():
                 copy = self.folder / file.relative_to(ROOT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -136,12 +132,12 @@ class Tree:
             signal.alarm(WALL_SECONDS)
             os.chdir(self.folder)
             os.environ["PYTHONPATH"] = str(self.folder / "src")
-            for name in (
-                "NUMBA_CACHE_DIR",
-                "PYTHONDONTWRITEBYTECODE",
-            ):  # caches lie in the copy, and are used
-                os.environ.pop(name, None)
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # bytecode lies in the copy, and saves time
             sys.dont_write_bytecode = False
+            if (
+                self._kernels.is_dir()
+            ):  # for this process, which has imported numba, and for those that it starts
+                import_module("numba").config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = str(self._kernels)
             sys.path.insert(0, str(self.folder / "src"))
             scratch = f"--basetemp={self.folder.parent / 'tmp'}"
             status = import_module("pytest").main(
@@ -156,27 +152,19 @@ class Tree:
         """Put the mistake into the copy."""
         file = self.folder / mutant.file
         shutil.copy2(file, self._original)
-        file.write_text(mutant.applied(file.read_text(encoding="utf-8")), encoding="utf-8")
-        # Python's and numba's caches know a file by its time, which may be coarse, and its size.
+        text = file.read_text(encoding="utf-8")
+        file.write_text(mutant.applied(text), encoding="utf-8")
+        # Python knows what it has compiled by a file's time, which may be coarse, and its size.
         later = time.time() + next(self._changes)
         os.utime(file, (later, later))
-        # numba looks at no other file than a function's own, and a mistake may be in one that it calls.
-        for compiled in list(_compiled(file.parent)):
-            compiled.rename(self._compiled / compiled.name)
+        if re.search(r"\b(cached_njit|njit|inlined)\b", text):
+            # What is compiled with a mistake lies in a cache of its own, which is deleted with it.
+            self._kernels.mkdir(mode=0o700)
 
     def mend(self, mutant: Mutant) -> None:
         """Take the mistake out of the copy, and what was compiled with it."""
-        file = self.folder / mutant.file
-        self._original.replace(file)
-        for compiled in list(_compiled(file.parent)):
-            compiled.unlink()
-        for compiled in list(self._compiled.iterdir()):
-            compiled.rename(file.parent / "__pycache__" / compiled.name)
-
-
-def _compiled(folder: Path) -> Iterator[Path]:
-    """What numba has compiled of the modules in a folder."""
-    return (path for kind in ("nbi", "nbc") for path in folder.glob(f"__pycache__/*.{kind}"))
+        self._original.replace(self.folder / mutant.file)
+        shutil.rmtree(self._kernels, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -92,3 +92,20 @@ def test_saturation_is_judged_at_the_largest_d_k():
     table.loc[short, ["entropy_share", "gradient"]] = 1 - table.loc[short, ["entropy_share", "gradient"]]
     verdict, row = verdict_on("score_saturation", score_scale=table)
     assert verdict == HOLDS and "At d_k = 256" in row.reason
+
+
+def test_differences_are_of_equal_seeds():
+    """The seeds' own accuracies differ by far more than the difference between the norms."""
+    accuracies = {"layernorm": 0.9, "scale": 0.89, "scale_released": 0.88}
+    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, spread=0.001)
+    table["test_accuracy"] += (table.seed - 4.5) / 60
+    verdict, row = verdict_on("final_accuracy", majority_metrics=table)
+    assert verdict == HOLDS and abs(row.measured - 1) < 0.1
+
+
+def test_a_key_whose_bounds_enclose_a_half_is_not_known_to_be_able():
+    """Those of the keys that get half of a query's attention are the ones whose lower bounds stay below it."""
+    below = {"as used": 0.0, "without norm": 0.5}
+    table = worlds.attention_ceilings(below, received=0.05, unknown=0.05)
+    _, row = verdict_on("ceilings_not_used", attention_ceilings=table)
+    assert row.measured == 100
