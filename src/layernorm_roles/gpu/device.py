@@ -112,11 +112,14 @@ class GPU(Device):
             log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
             fallbacks.note(what, f"loss and gradients within {tolerance}")
             return
-        line = f"{title}: the GPU computes other numbers than the CPU: {found}; expected a difference of {tolerance}"
+        line = (
+            f"{title}: the GPU computes other numbers than the CPU: {found}; "
+            f"expected a difference of {tolerance} at most"
+        )
         if self.on_difference == "stop":
-            raise ValueError(f"{line} at most. To train all the same: --config device_check=warn")
+            raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         log.warning(line)
-        print(f"warning: {line} at most", file=sys.stderr, flush=True)
+        print(f"warning: {line}", file=sys.stderr, flush=True)
         fallbacks.note(what, f"more than {tolerance} apart, trained all the same")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
