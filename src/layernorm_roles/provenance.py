@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from layernorm_roles import random_streams
+from layernorm_roles import __version__, random_streams
 from layernorm_roles.random_streams import Stream
 
 PACKAGE = Path(__file__).parent
@@ -39,7 +39,7 @@ def provenance(
     return {
         "config": text,
         "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "version": metadata.version("layernorm-roles"),
+        "version": __version__,
         "git_commit": _git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
         "torch": metadata.version("torch"),

@@ -118,6 +118,13 @@ def text_files(text, *names):
     return {name: rules.text.output.get(name).format(text=text) for name in names}
 
 
+def compared(wildcards):
+    """The files of the comparison that is asked for; ends the workflow if nobody says with what."""
+    if OTHER:
+        return rules.comparison.output
+    sys.exit("\nerror: compare: with what? snakemake --cores all compare --config against=published\n")
+
+
 def files_of_runs(file, runs):
     """The path of `file` in the folder of each of the runs."""
     return [f"{RUN}/runs/language_model/{run}/{file}" for run in runs]

@@ -156,13 +156,6 @@ if OTHER:
             "../scripts/compare.py"
 
 
-def compared(wildcards):
-    """The files of the comparison that is asked for; ends the workflow if nobody says with what."""
-    if OTHER:
-        return rules.comparison.output
-    sys.exit("\nerror: compare: with what? snakemake --cores all compare --config against=published\n")
-
-
 rule compare:
     """This reproduction beside another: with --config against=published it makes results/<name>/compare_published.html."""
     input:
