@@ -14,7 +14,9 @@ def checked_modules():
     """Modules whose signatures are checked at every call: all but those that numba or Triton compiles."""
     for file in sorted(SOURCE.rglob("*.py")):
         compiles = re.search(
-            r"^(from|import) (numba|triton)|kernel.jit import|import cached_njit", file.read_text("utf-8"), re.MULTILINE
+            r"^(from|import) (numba|triton)|kernel.jit import|import cached_njit",
+            file.read_text("utf-8"),
+            re.MULTILINE,
         )
         # The kernel's public face checks its arguments itself, and is tested with those that do not fit.
         if file.name != "__init__.py" and not compiles and file.parent.name != "kernel":

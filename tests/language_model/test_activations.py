@@ -21,7 +21,9 @@ def trained(tmp_path_factory):
     frame = contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
     run = run_of(prepared_text(folder / "text", range(30), range(30), frame))
     weights = folder / "final.safetensors"
-    checkpoint.save(randomise(run.build_model()).state_dict(), weights, {"identity": run.weights_identity("final")})
+    checkpoint.save(
+        randomise(run.build_model()).state_dict(), weights, {"identity": run.weights_identity("final")}
+    )
     return run, weights
 
 

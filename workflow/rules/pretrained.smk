@@ -42,9 +42,7 @@ rule pretrained_tables:
     params:
         table=lambda wildcards: wildcards.file,
         settings=PLAIN["pretrained"],
-        identities=[
-            {"model": model, "settings": settings} for model, settings in PLAIN["pretrained"].items()
-        ],
+        identities=[{"model": model, "settings": settings} for model, settings in PLAIN["pretrained"].items()],
         code=code("collect_tables.py"),
     script:
         "../scripts/collect_tables.py"
