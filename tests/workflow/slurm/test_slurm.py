@@ -231,7 +231,7 @@ def test_short_training_jobs_share_a_submission_and_follow_each_other_on_one_gpu
         (["majority_data"], 3, 2 * 30),
         (["geometry", "worked_numbers"], 2, 30),
         (["majority_tables"], 2, 30),
-        (["figures", "tables"], 5, 2 * 30),
+        (["figures", "tables"], 5, 3 * 30),
     ],
 )
 def test_small_jobs_share_a_submission_two_side_by_side(ran, rules, number, minutes):
