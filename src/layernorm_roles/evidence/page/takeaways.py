@@ -66,7 +66,7 @@ TAKEAWAYS = (
         "loss_gap_bytes",
         "Does scaling lower the loss of a language model that uses its attention?",
         "The loss without scaling minus that with it is {measured}",
-        "with unscaled keys that begin as large as LayerNorm’s, {control}",
+        "minus that of a LayerNorm as small as its input at first, {control}",
     ),
 )
 """The claims that the page begins with, in its order."""

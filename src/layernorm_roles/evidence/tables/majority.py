@@ -66,10 +66,14 @@ def rates(metrics: pd.DataFrame) -> Readable:
         | _RATE
         | {
             Column("best for"): lambda row: f"{row.chosen} of {row.runs}" if row.chosen else "",
-            Column("test accuracy (%)", right=True): lambda row: _estimate(
-                100 * row.test_accuracy, 100 * row.accuracy_low, 100 * row.accuracy_high, ".1f"
+            Column("test accuracy (%)", right=True): lambda row: (
+                _estimate(100 * row.test_accuracy, 100 * row.accuracy_low, 100 * row.accuracy_high, ".1f")
+                if row.runs > 2
+                else f"{100 * row.test_accuracy:.1f}"
             ),
-            Column("test loss", right=True): lambda row: f"{row.test_loss:.3f}",
+            Column("test loss", right=True): lambda row: (
+                f"{row.test_loss:.3f}" if np.isfinite(row.test_loss) else "diverged"
+            ),
             Column(f"steps to test loss {TEST_LOSS:g}", right=True): lambda row: _estimate(
                 row.steps, row.steps_low, row.steps_high, ",.0f"
             ),
@@ -77,8 +81,9 @@ def rates(metrics: pd.DataFrame) -> Readable:
     )
     note = (
         "Accuracy and loss at the last step, means over the runs; steps are geometric means, where a run that does not "
-        "reach the loss counts with its last step (≥). Intervals are Student's, 95 %. A rate is the best for a seed if "
-        "the other seeds of the norm have the lowest mean test loss with it: the seed is judged at that rate."
+        "reach the loss counts with its last step (≥). Where a run diverged, its accuracy counts as 0. Intervals are "
+        "Student's, 95 %; those of accuracies want three runs. A rate is the best for a seed if the other seeds of the "
+        "norm have the lowest mean test loss with it: the seed is judged at that rate."
     )
     return Readable(frame, [grid(frame.itertuples(), columns), note])
 
