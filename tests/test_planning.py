@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from layernorm_roles import planning
 from layernorm_roles.planning import KeptReproduction, Plan, Run
@@ -196,7 +197,7 @@ def test_each_stage_has_its_device(monkeypatch):
 
 def test_what_the_papers_preset_downloads(monkeypatch):
     monkeypatch.chdir(ROOT)
-    preset = planning.yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
+    preset = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
     plan = Plan(planning.configured(ROOT / "config.yaml", preset))
     assert plan.device("language_model") == "cuda"
     found = {source.file_name.rpartition("_")[0]: source for source in plan.hub_sources()}

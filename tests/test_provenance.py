@@ -70,6 +70,7 @@ def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
 
 
 BESIDE_THE_WORKFLOW = {
+    "ending.py",
     "gpu/choice.py",
     "job.py",
     "planning.py",
@@ -81,6 +82,7 @@ BESIDE_THE_WORKFLOW = {
     "settings/json_schema.py",
     "settings/loading.py",
     "settings/reproduction.py",
+    "settings/yaml_files.py",
 }
 """Modules, or the beginnings of their names, behind no result: an edit makes nothing again."""
 NAMED_BY_RULES = ("evidence/figures/", "evidence/tables/")

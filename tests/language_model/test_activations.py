@@ -78,7 +78,9 @@ def test_queries_and_keys_attend_as_the_model_does(trained, recorded):
 
 
 def test_the_file_has_the_facts_and_float64_tensors_of_every_layer(recorded):
-    tensors, facts = recorded
+    tensors, facts = recorded[0], dict(recorded[1])
+    identity = facts.pop("identity")
+    assert (identity["model"], identity["variant"], identity["seed"]) == ("hand_made", "layernorm", 0)
     assert facts == {"variant": "layernorm", "seed": 0, "layers": 2, "heads": 4, "contexts": 3}
     assert len(tensors) == 2 * (7 + 3 * 2)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float64}

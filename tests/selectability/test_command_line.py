@@ -19,6 +19,7 @@ from layernorm_roles.selectability import certify, command_line
 from layernorm_roles.selectability.command_line import main
 
 KEYS = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+BIAS = np.round(4 * KEYS[:, 0] * KEYS[:, 1]) / 4  # the same number in every format
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def files(tmp_path):
     keys = torch.tensor(KEYS)
     save_file({"keys": keys, "other": keys[:5].clone()}, tmp_path / "two.safetensors")
     save_file({"keys": keys}, tmp_path / "one.safetensors")
-    np.save(tmp_path / "bias.npy", KEYS[:, 0])
+    np.save(tmp_path / "bias.npy", BIAS)
     np.savez(tmp_path / "one.npz", KEYS)
     np.savez_compressed(tmp_path / "two.npz", keys=KEYS, other=KEYS[:5])
     vectors = pa.array([row.tolist() for row in KEYS], pa.large_list(pa.float32()))
@@ -262,11 +263,11 @@ def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
 
 def test_rows_of_a_bias_are_taken_with_those_of_the_keys(files, capsys):
     out = files / "verdicts.csv"
-    pd.DataFrame({"bias": KEYS[:, 0]}).to_csv(files / "bias.csv", index=False)
+    pd.DataFrame({"bias": BIAS}).to_csv(files / "bias.csv", index=False)
     for bias in ("bias.npy", "bias.csv"):
         options = ["--rows", "10:40", "--bias", str(files / bias), "--out", str(out)]
         assert main([str(files / "keys.npy"), *options]) == 0
-        expected = certify(KEYS[10:40], KEYS[10:40, 0])
+        expected = certify(KEYS[10:40], BIAS[10:40])
         assert pd.read_csv(out).verdict.tolist() == expected.verdict.tolist()
     np.save(files / "long.npy", np.zeros(60))
     assert main([str(files / "keys.npy"), "--rows", "10:40", "--bias", str(files / "long.npy")]) == 2

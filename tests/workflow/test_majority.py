@@ -196,7 +196,7 @@ def test_a_loss_that_is_not_finite_is_reported_in_one_line(checkout):
         "results/tiny/runs/majority/d8/infinite/d_model_8/learning_rate_0.001/seed_1000/metrics.parquet"
     )
     assert done.returncode != 0
-    fault = "train_loss is nan at step 0; expected a finite number"
+    fault = "the loss is not finite at step 0; expected a finite number"
     assert f"majority d8 infinite d_model 8 learning rate 0.001 seed 1000: {fault}" in done.stdout
     assert "Traceback" not in done.stdout
     assert not list((made.folder / "results/tiny/runs").rglob("*.parquet"))

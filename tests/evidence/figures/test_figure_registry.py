@@ -115,8 +115,10 @@ def test_figures_of_variants_without_seeds_are_left_out():
     assert "figure_2a" in without("majority", "d8", "layernorm")
     assert "figure_4_difference" not in without("language_model", "gpt", "projection")
     assert "figure_4a" in without("language_model", "gpt", "projection")
-    assert "figure_1d" not in default(random_keys={"norms": ["none"]})
-    assert "figure_random_keys_exact" not in default(random_keys={"norms": ["scale", "tanh"]})
+    assert "figure_1d" not in default(random_keys=DEFAULT["random_keys"] | {"norms": ["none"]})
+    assert "figure_random_keys_exact" not in default(
+        random_keys=DEFAULT["random_keys"] | {"norms": ["scale", "tanh"]}
+    )
     nobody = {"d8": worlds.D8 | {"seeds": {"layernorm": 0}}}
     assert not any(figure.category == registry.MAJORITY for figure in default(majority=nobody).values())
 

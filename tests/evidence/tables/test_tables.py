@@ -602,6 +602,19 @@ def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path
     )
 
 
+def test_each_file_holds_the_table_of_its_name(tmp_path):
+    keys = world_of_keys()
+    store.write(keys, "key_selectability", tmp_path / "keys.parquet", {})
+    names = ("table_1", "table_2")
+    output.write_tables(
+        {"key_selectability": tmp_path / "keys.parquet"}, [tmp_path / f"{n}.csv" for n in names]
+    )
+    for name in names:
+        frame = made(name, key_selectability=keys).frame
+        assert (tmp_path / f"{name}.csv").read_text(encoding="utf-8") == frame.to_csv(index=False)
+    assert (tmp_path / "table_1.csv").read_bytes() != (tmp_path / "table_2.csv").read_bytes()
+
+
 def test_planning_the_tables_imports_neither_pandas_nor_pyarrow():
     command = (
         "import sys; import layernorm_roles.evidence.tables.registry; "
