@@ -65,25 +65,32 @@ def _is_private(folder: Path) -> bool:
 
 
 class _Locator(caching._CacheLocator):
+    """Where numba keeps the compiled forms of a function: in the private folder of its file's source."""
+
     def __init__(self, function, file: str):
         self.folder, self.line = cache_folder(file), function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
+        """The folder of the files."""
         return str(self.folder)
 
     def ensure_cache_path(self) -> None:
+        """Make the folder. Raises PermissionError if others may write there."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(self.folder):
             raise PermissionError(f"{self.folder}: others may write there")
 
     def get_source_stamp(self) -> str:
+        """What tells one version of the source from another."""
         return self.folder.name  # another source has another folder
 
     def get_disambiguator(self) -> str:
+        """What tells functions of one name in one file apart: the line where the function begins."""
         return str(self.line)
 
     @classmethod
     def from_function(cls, function, file: str) -> "_Locator":
+        """The place of a function that `file` defines; every function has one."""
         return cls(function, file)
 
 

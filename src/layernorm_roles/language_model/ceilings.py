@@ -39,11 +39,7 @@ def measure_run(run: LanguageModelRun, weights: Mapping[str, Path], out: Path, t
         token: run.tokenizer.decode([token]) for tokens in contexts.tokens for token in set(tokens.tolist())
     }
     parts = []
-    for name, path in weights.items():
-        network = run.restore_model(path, name)
-        if network is None:
-            print(f"{path}: the run diverged; its model has no keys", flush=True)
-            continue
+    for name, network in run.restored(weights):
         parts.append(table(network, contexts, words, run.norm).assign(checkpoint=name))
     frame = pd.concat(parts, ignore_index=True).assign(model=run.model, variant=run.variant, seed=run.seed)
     streams = (*task_type(run.settings).streams, Stream.TEXT_SELECTION)

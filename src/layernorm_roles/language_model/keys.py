@@ -55,11 +55,7 @@ def collect_run(
     causal = run.settings.architecture == "gpt"
     scaled = scaled_sites(run.variant, run.norm) if causal else ()
     parts = []
-    for name, path in weights.items():
-        model = run.restore_model(path, name)
-        if model is None:
-            print(f"{path}: the run diverged; its model has no keys", flush=True)
-            continue
+    for name, model in run.restored(weights):
         part = collect(model, contexts, run.tokenizer, scaled, run.prefix, causal)
         columns = {"model": run.model, "variant": run.variant, "seed": run.seed, "checkpoint": name}
         parts.append([frame.assign(**columns) for frame in part])

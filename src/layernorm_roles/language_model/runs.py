@@ -1,6 +1,6 @@
 """One training run of a language model: what the configuration says about it, its model and its contexts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,6 +102,18 @@ class LanguageModelRun:
         network = self.build_model(classes)
         network.load_state_dict(parameters)
         return network
+
+    def restored(self, weights: Mapping[str, Path]) -> Iterator[tuple[str, model.GPT | bert.BERT]]:
+        """Each checkpoint's name, initial or final, and its model; a diverged run has no final model, which is told.
+
+        `weights` has a file for each name. Raises ValueError as `restore_model` does.
+        """
+        for checkpoint, path in weights.items():
+            network = self.restore_model(path, checkpoint)
+            if network is None:
+                print(f"{path}: the run diverged; its model has no keys", flush=True)
+            else:
+                yield checkpoint, network
 
 
 def refuse_misfits(contexts: pd.DataFrame, longest: int, vocabulary: int) -> None:

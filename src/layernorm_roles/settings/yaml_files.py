@@ -1,6 +1,7 @@
 """YAML files of settings: what YAML would read in another sense than its writer's is refused."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ class _Walk:
         self.path, self.size, self.anchors = path, 0, {}
         self.open: list[_Collection] = []
 
-    def through(self, events) -> None:
+    def through(self, events: Iterable[yaml.Event]) -> None:
+        """Take every event. Raises ValueError with the line of the first fault."""
         for event in events:
             if isinstance(event, yaml.CollectionEndEvent):
                 closed = self.open.pop()
