@@ -206,9 +206,10 @@ def test_a_folder_that_cannot_be_written_to_is_named_and_keeps_what_it_has(tmp_p
     for folder in (tmp_path, *list(tmp_path.parents)[:3]):
         folder.chmod(0o755)
     path = tmp_path / "d.parquet"
-    store.write(FRAME, "majority_data", path, provenance({}, "cpu"))
+    facts = provenance({}, "cpu")  # before the rights are given up, which may be needed to read the environment
+    store.write(FRAME, "majority_data", path, facts)
     before = path.read_bytes()
-    said = as_nobody(lambda: store.write(FRAME, "majority_data", path, provenance({}, "cpu")))
+    said = as_nobody(lambda: store.write(FRAME, "majority_data", path, facts))
     assert said.startswith("PermissionError: ") and str(tmp_path) in said
     assert path.read_bytes() == before and sorted(file.name for file in tmp_path.iterdir()) == [
         ".sha256",

@@ -139,6 +139,8 @@ class Done(NamedTuple):
 
     what: str
     damaged: Path | None = None
+    locked: bool = False
+    """Whether the run has left Snakemake's lock behind."""
 
 
 class Fault(NamedTuple):
@@ -165,7 +167,8 @@ def kill_snakemake(number: signal.Signals) -> Fault:
             run.process.send_signal(number)
         run.end()
         # After SIGKILL the jobs live a moment longer, and the next start meets them.
-        return Done(f"with {jobs} jobs running")
+        locks = run.folder / ".snakemake/locks"
+        return Done(f"with {jobs} jobs running", locked=locks.is_dir() and any(locks.iterdir()))
 
     return Fault(f"{number.name} to Snakemake", do)
 
