@@ -3,8 +3,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-from snakemake.logging import logger
+from snakemake.logging import get_event, logger
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from layernorm_roles import ending, planning, provenance
 from layernorm_roles.evidence.tables import registry as tables_registry
@@ -153,31 +153,6 @@ wildcard_constraints:
 DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
 
 
-def missing_gpus(stages):
-    """What keeps the training jobs of `stages` from the GPUs that they need of this machine; empty if nothing does."""
-    asked = [stage for stage in stages if PLAN.device(stage) == "cuda"]
-    if asked and not PLAN.elsewhere:
-        try:
-            driver.usable_cards()
-        except driver.NoGPU as fault:
-            return f"{DEVICE_KEYS[asked[0]]} = cuda: {fault}"
-    return ""
-
-
-def gpus(stage):
-    """A function that gives Snakemake the number of GPUs that a training job of `stage` asks for.
-
-    In a dry run Snakemake asks it about the jobs that are due, and gets the fault that would end the run.
-    """
-
-    def number(wildcards):
-        if workflow.dryrun and (fault := missing_gpus([stage])):
-            raise WorkflowError(fault)
-        return PLAN.gpus(stage)
-
-    return number
-
-
 def check_devices():
     """Say on which device the training jobs that are due will run, and why; end the workflow if they cannot."""
     due = {job.rule.name for job in workflow.dag.needrun_jobs() if not job.rule.is_checkpoint}
@@ -186,8 +161,27 @@ def check_devices():
         choice = PLAN.devices[stage]
         said = f"auto, which means {choice.device}: {choice.why}" if choice.why else choice.device
         logger.info(f"{DEVICE_KEYS[stage]} = {said}")
-    if fault := missing_gpus(stages):
-        sys.exit(f"\nerror: {fault}\n")
+    keys = [DEVICE_KEYS[stage] for stage in stages if PLAN.device(stage) == "cuda"]
+    if keys and not PLAN.elsewhere:
+        try:
+            driver.usable_cards()
+        except driver.NoGPU as fault:
+            sys.exit(
+                f"\nerror: {', '.join(f'{key} = cuda' for key in keys)}: {fault}\n    To train on the CPU: --config "
+                f"{' '.join(f'{key}=cpu' for key in keys)}; to send jobs to a cluster: --workflow-profile slurm\n"
+            )
+
+
+def check_when_planned(record):
+    """Check the devices when `record`, of Snakemake's log, says how many jobs are due; no record is left out of the log.
+
+    That is before the first job, also in a dry run, which has no onstart, and outside of all functions of rules, whose
+    faults Snakemake shows with a traceback.
+    """
+    if get_event(record) == LogEvent.RUN_INFO:
+        logger.removeFilter(check_when_planned)
+        check_devices()
+    return True
 
 
 def announce_results():
@@ -217,8 +211,10 @@ for CHOICE in PLAN.devices.values():
     hand_down(CHOICE)
 
 
+logger.addFilter(check_when_planned)
+
+
 onstart:
-    check_devices()
     # Snakemake's limit of jobs a second leaves a timer behind every finished job; each wakes the scheduler once a
     # second for the rest of the run, a tenth of a core after a hundred jobs. Only clusters need the limit. The
     # attribute is not public: pyproject.toml pins Snakemake's major version, and a test looks for it.

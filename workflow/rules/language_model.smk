@@ -36,7 +36,7 @@ rule language_model_train:
         f"{RUN}/benchmarks/language_model_train/{{model}}/{{variant}}/seed_{{seed}}.tsv"
     threads: 1
     resources:
-        gpu=gpus("language_model"),
+        gpu=PLAN.gpus("language_model"),
         mem_mb=doubling(4000 if PLAN.gpus("language_model") else 1500),
         runtime=doubling(360),
     params:

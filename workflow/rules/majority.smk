@@ -39,7 +39,7 @@ rule majority_train:
         experiment="|".join(sorted({*PLAIN["majority"]} - {job.group for job in SHARED_JOBS})) or "none",
     threads: 1
     resources:
-        gpu=gpus("majority"),
+        gpu=PLAN.gpus("majority"),
         mem_mb=doubling(4000 if PLAN.gpus("majority") else 1000),
         runtime=doubling(30),
     params:
@@ -79,7 +79,7 @@ for JOB in SHARED_JOBS:
             f"{RUN}/benchmarks/majority_train/{JOB.name}.tsv"
         threads: 1
         resources:
-            gpu=gpus("majority"),
+            gpu=PLAN.gpus("majority"),
             mem_mb=doubling(4000 if PLAN.gpus("majority") else 1000),
             runtime=doubling(120),
         params:
