@@ -189,8 +189,22 @@ def test_an_early_band_does_not_swallow_the_axis_of_the_difference():
 
 def long_keys(model="gpt"):
     keys = worlds.key_selectability()
-    keys = keys[(keys.model == model) & (keys.texts == "long") & ~keys.causal]
+    keys = keys[(keys.model == model) & (keys.texts == "long")]
     return keys.assign(share=100 * keys.n_unselectable / keys.n_keys)
+
+
+def marks(axes, variant):
+    """What is drawn of a variant: heights of bars, and the places of marks by the number of corners of their form."""
+    colour, bars, points = np.array(plt.matplotlib.colors.to_rgba(PALETTE[variant])), [], {}
+    for item in axes.collections:
+        if not np.allclose(item.get_edgecolor()[:1], colour):
+            continue
+        if hasattr(item, "get_segments"):
+            bars += [segment[0, 1] for segment in item.get_segments()]
+        elif np.allclose(item.get_facecolor()[:1], colour):
+            form = "triangle" if len(item.get_paths()[0].vertices) == 4 else "circle"
+            points.setdefault(form, []).extend(tuple(point) for point in item.get_offsets())
+    return bars, points
 
 
 @pytest.mark.parametrize(("name", "model"), [("figure_heads", "gpt"), ("language_model_wide_heads", "wide")])
@@ -201,20 +215,15 @@ def test_heads_and_inputs_are_where_their_layer_and_variant_are(name, model):
         assert axes.get_title() == f"{checkpoint} weights"
         for variant in set(worlds.MODELS[model]["seeds"]) - {"no_attention"}:
             part = keys[(keys.checkpoint == checkpoint) & (keys.variant == variant)]
-            colour = np.array(plt.matplotlib.colors.to_rgba(PALETTE[variant]))
-            bars, points = [], []
-            for item in axes.collections:
-                if not np.allclose(item.get_edgecolor()[:1], colour):
-                    continue
-                if hasattr(item, "get_segments"):
-                    bars += [segment[0, 1] for segment in item.get_segments()]
-                elif np.allclose(item.get_facecolor()[:1], colour):
-                    points += [tuple(point) for point in item.get_offsets()]
+            bars, points = marks(axes, variant)
             expected = part[part.site == "after_norm"].groupby("layer").share.mean()
             np.testing.assert_allclose(bars, expected)
-            expected = part[part.site == "head"].groupby(["layer", "head"]).share.mean()
-            np.testing.assert_allclose([y for _, y in points], expected)
-            assert [round(x) for x, _ in points] == [layer for layer, _ in expected.index]
+            heads = part[part.site == "head"].groupby(["causal", "layer", "head"]).share.mean()
+            for form, causal in (("circle", False), ("triangle", True)):
+                np.testing.assert_allclose([y for _, y in points[form]], heads[causal])
+                assert [round(x) for x, _ in points[form]] == [layer for layer, _ in heads[causal].index]
+            apart = np.subtract(points["triangle"], points["circle"])[:, 0]
+            assert (apart > 0).all(), "the two shares of a head stand side by side"
 
 
 def test_the_heads_figure_says_dimensions_and_the_number_of_keys():
@@ -231,14 +240,23 @@ def test_the_heads_figure_says_dimensions_and_the_number_of_keys():
 )
 def test_heads_are_compared_with_gaussian_keys_of_their_dimension(name, d_head, d_model):
     figure = worlds.draw(name)
+    before = f"Gaussian, among those before, d_head = {d_head}"
     expected = {
         f"Gaussian keys, d_head = {d_head}": 100 * expected_unselectable(905, d_head) / 905,
+        before: 100 * expected_unselectable(905, d_head, causal=True) / 905,
         f"Gaussian keys, d_model − 1 = {d_model - 1}": 100 * expected_unselectable(905, d_model - 1) / 905,
     }
-    assert labels(figure)[-2:] == list(expected)
+    assert labels(figure)[-3:] == list(expected)
     for axes in figure.axes:
         levels = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1]
         np.testing.assert_allclose(levels, list(expected.values()))
+
+
+def test_without_causal_shares_the_heads_figure_has_no_marks_for_them():
+    keys = worlds.key_selectability()
+    figure = worlds.draw("figure_heads", key_selectability=keys[~keys.causal])
+    assert not [label for label in labels(figure) if "before" in label]
+    assert [len(axes.lines) for axes in figure.axes] == [2, 2]
 
 
 def test_small_shares_are_not_drawn_at_the_foot_of_an_empty_panel():

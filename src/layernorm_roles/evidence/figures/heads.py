@@ -15,11 +15,16 @@ from layernorm_roles.evidence.analysis.pretrained import ANY, NORM, THRESHOLDS
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.gaussian_keys import expected_unselectable
 
-HEAD = ["site", "layer", "head"]
-"""Columns that name a place in the model whose mean share is drawn."""
+HEAD = ["site", "causal", "layer", "head"]
+"""Columns that name a place in the model, and the rivals of a key there, whose mean share is drawn."""
 
-REFERENCES = {"head": ("d_head", 0, "--"), "after_norm": ("d_model − 1", 1, ":")}
-"""For each site, how its Gaussian reference is called, how many dimensions projection takes, and its line style."""
+REFERENCES = (
+    ("head", False, "Gaussian keys, d_head", 0, "--"),
+    ("head", True, "Gaussian, among those before, d_head", 0, "-."),
+    ("after_norm", False, "Gaussian keys, d_model − 1", 1, ":"),
+)
+"""Gaussian references: the site, whether the rivals are the keys before, what the line is called, how many dimensions
+projection takes, and the style of the line."""
 
 
 REACH = dict(zip(THRESHOLDS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
@@ -32,17 +37,17 @@ SIZE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
     """Draw the share of unselectable keys in each head (points) and at the attention input (bars) by layer.
 
-    keys: table key_selectability, of which the long contexts of `model` are drawn, at both checkpoints, with all
-    keys of a context as rivals.
+    keys: table key_selectability, of which the long contexts of `model` are drawn, at both checkpoints. A head has a
+    point for the share among all keys of a context, and a triangle for the one among the keys before each key.
     """
-    of_model = keys[(keys.model == model) & (keys.texts == "long") & ~keys.causal]
+    of_model = keys[(keys.model == model) & (keys.texts == "long")]
     chosen = of_model[of_model.variant.isin(variants)]
     chosen = chosen.assign(share=100 * chosen.n_unselectable / chosen.n_keys)
     present = legend_order(chosen.variant)
     if not present:
         raise ValueError(f"key_selectability: none of the variants {list(variants)} of {model} to draw")
     palette = colours.palette(present)
-    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.9), sharey=True)
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 3.0), sharey=True)
     gaussian = _references(chosen)
     for axes, checkpoint in zip(panels, CHECKPOINTS, strict=True):
         for _, share, look in gaussian:
@@ -65,7 +70,10 @@ def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
     handles = [style.mark(colours.label(name), color=palette[name], lw=4) for name in present]
     handles.append(style.mark("attention input", color=style.GREY, lw=2))
     look = {"marker": "o", "markersize": 4, "ls": "", "markeredgecolor": style.GREY}
-    handles.append(style.mark("in a head", color=style.GREY, **look))
+    handles.append(style.mark("in a head, among all keys", color=style.GREY, **look))
+    if chosen.causal.any():
+        before = {"marker": "v", "markersize": 4, "ls": ""}
+        handles.append(style.mark("in a head, among those before", color=style.GREY, **before))
     if (chosen.site == "head_exact").any():
         handles.append(style.mark("in a head, QK-norm with eps = 0", color="white", **look))
     handles += [style.mark(name, **look) for name, _, look in gaussian]
@@ -80,10 +88,12 @@ def _dimensions(keys: pd.DataFrame, site: str) -> int:
 def _references(keys: pd.DataFrame) -> list[tuple[str, float, dict]]:
     """Name, per cent and look of the lines for Gaussian keys: as many as in a context, in a head and at its input."""
     found, n = [], round(keys.n_keys.mean())
-    for site, (name, taken, stroke) in REFERENCES.items():
+    for site, causal, name, taken, stroke in REFERENCES:
+        if not ((keys.site == site) & (keys.causal == causal)).any():
+            continue
         d = _dimensions(keys, site) - taken
-        share = 100 * expected_unselectable(n, d) / n
-        found.append((f"Gaussian keys, {name} = {d}", share, {"color": "#808080", "lw": 0.9, "ls": stroke}))
+        share = 100 * expected_unselectable(n, d, causal) / n
+        found.append((f"{name} = {d}", share, {"color": "#808080", "lw": 0.9, "ls": stroke}))
     return found
 
 
@@ -93,10 +103,16 @@ def _layers(axes: Axes, part: pd.DataFrame, shift: float, colour: str) -> None:
         x = layer + shift
         bar = here.share[here.site == "after_norm"].mean()
         axes.hlines(bar, x - 0.12, x + 0.12, color=colour, linewidth=2)
-        for site, face in (("head", colour), ("head_exact", "white")):
-            points = here[here.site == site].groupby("head").share.mean()
-            places = x + np.linspace(-0.06, 0.06, len(points))
-            axes.scatter(places, points, s=13, color=face, edgecolor=colour, linewidth=0.8, zorder=3)
+        for site, causal, marker, face in (
+            ("head", False, "o", colour),
+            ("head", True, "v", colour),
+            ("head_exact", False, "o", "white"),
+        ):
+            points = here[(here.site == site) & (here.causal == causal)].groupby("head").share.mean()
+            # Side by side, because the two shares of a head may differ by less than a mark's height.
+            places = x + (0.065 if causal else -0.065) + np.linspace(-0.05, 0.05, len(points))
+            look = {"s": 13, "marker": marker, "color": face, "edgecolor": colour, "linewidth": 0.8}
+            axes.scatter(places, points, **look, zorder=3)
 
 
 def by_width(keys: pd.DataFrame) -> Figure:

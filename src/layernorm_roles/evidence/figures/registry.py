@@ -391,9 +391,10 @@ def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]
         caption = (
             f"Share of unselectable keys among the keys of a context in the language model {model}, before and after "
             f"training: at the attention input (d_model = {d_model} dimensions, bars) and in the heads, after the key "
-            f"projection (d_head = {d_head} dimensions, points). Means are over contexts and seeds. Grey lines are the "
-            "exact expectation for as many Gaussian keys, in d_head dimensions and, for the attention input after "
-            "projection, in d_model − 1."
+            f"projection (d_head = {d_head} dimensions; points: among all keys of the context; triangles: among the "
+            "keys before each key, which a causal query sees). Means are over contexts and seeds. Grey lines are the "
+            "exact expectation for as many Gaussian keys, in d_head dimensions with both kinds of rivals and, for the "
+            "attention input after projection, in d_model − 1."
         )
         options = {"model": model, "variants": in_heads}
         yield Figure(name, "heads", "heads", ("key_selectability",), caption, LANGUAGE_MODELS, options)
