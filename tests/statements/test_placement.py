@@ -111,6 +111,13 @@ def test_placements_share_initialisation_and_batches():
     assert torch.equal(a[-1], b[-1])
 
 
+def test_unigram_loss_is_that_of_the_tokens_that_are_predicted():
+    """Every window is the whole stream, whose last token, one of six, is predicted but never read."""
+    tokens = np.array([0, 0, 0, 0, 0, 1])
+    unigram = P.train(SHAPE, tokens, [(1e-3, 0, 0)], SETTINGS).unigram
+    assert np.allclose(unigram, (4 * np.log(6 / 5) + np.log(6)) / 5)
+
+
 def test_reduce_vocabulary():
     tokens = np.array([7, 7, 7, 3, 3, 9, 5])
     assert P.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]

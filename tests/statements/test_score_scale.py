@@ -43,6 +43,12 @@ def test_equal_keys_give_the_largest_entropy_and_gradient():
     assert found["score_std"] == pytest.approx(0, abs=1e-12)
 
 
+def test_equal_keys_give_the_largest_entropy_among_the_keys_that_a_query_sees():
+    found = score_scale.statistics(head(np.ones((5, 2)), np.ones((5, 2)), causal=True), divided=True)
+    assert found["entropy"] == pytest.approx(np.log([2, 3, 4, 5]).mean())
+    assert found["entropy_share"] == pytest.approx(1)
+
+
 def test_gradient_is_the_trace_of_the_softmaxs_jacobian():
     rng = np.random.default_rng(0)
     q, k = rng.standard_normal((1, 3)), rng.standard_normal((6, 3))

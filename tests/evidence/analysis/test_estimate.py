@@ -93,6 +93,14 @@ def test_a_value_that_was_not_reached_makes_the_ratio_a_bound(logarithms, seed, 
     assert below.mean >= -full.mean - 1e-9 and below.low == -np.inf and np.isfinite(below.high)
 
 
+def test_a_value_that_was_not_reached_counts_with_what_it_is_at_least():
+    bottom, last = pd.Series([2.0, 2.0]), (pd.Series([80.0, 90.0]), pd.Series([10.0, 20.0]))
+    found = log_ratio(pd.Series([8.0, np.nan]), bottom, at_least=last)
+    assert np.exp(found.mean) == pytest.approx((8 / 2 * 90 / 2) ** 0.5)
+    found = log_ratio(bottom, pd.Series([np.nan, 1.0]), at_least=last)
+    assert np.exp(found.mean) == pytest.approx((2 / 10 * 2 / 1) ** 0.5)
+
+
 LAST = pd.Series(100.0, index=range(6))
 
 

@@ -55,7 +55,8 @@ def test_a_single_context_has_no_interval():
 
 
 def test_quantiles_show_both_tails():
-    found = pretrained.quantiles(ceilings()).set_index(["queries", "normalised", "layer", "quantile"]).ceiling
+    table = ceilings().assign(lower=0.01)  # quantiles are those of the upper bounds
+    found = pretrained.quantiles(table).set_index(["queries", "normalised", "layer", "quantile"]).ceiling
     # One head's low ceilings are 0.25, the other's 0.45, and all others 0.9.
     assert found[NORM, AS_USED, 2, 0.01] == pytest.approx(0.25)
     assert found[NORM, AS_USED, 2, 0.25] == pytest.approx(0.45)

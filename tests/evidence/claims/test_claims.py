@@ -19,6 +19,7 @@ from judging import (
     REPRODUCED,
     verdict_on,
 )
+from scipy import stats
 
 from layernorm_roles import store
 from layernorm_roles.evidence import claims
@@ -97,6 +98,20 @@ def test_only_claims_of_the_paper_are_reproduced_and_only_others_hold():
     assert words[True][REPRODUCED] and words[True][CONFOUNDED] and words[False][HOLDS]
     assert not set(words[True]) & {HOLDS, DOES_NOT_HOLD}
     assert not set(words[False]) & {REPRODUCED, NOT_REPRODUCED, CONFOUNDED}
+
+
+def test_a_row_has_students_interval_of_the_number_and_of_its_control():
+    table = worlds.losses(0.05, seeds=4, spread=0.02)
+    row = claims.row(CLAIMS["loss_gap"], {"language_model_metrics": table})
+    loss = table[table.step == table.step.max()].pivot(index="seed", columns="variant", values="valid_loss")
+    for column, ends, other in (
+        ("measured", "ci", "layernorm"),
+        ("control_measured", "control", "layernorm_shrunk"),
+    ):
+        known = stats.ttest_1samp(loss.projection - loss[other], 0)
+        low, high = known.confidence_interval()
+        assert (row[f"{ends}_low"], row[f"{ends}_high"]) == pytest.approx((low, high))
+        assert row[column] == pytest.approx((low + high) / 2)
 
 
 def test_the_table_can_be_written_and_is_the_same_again(tmp_path):

@@ -104,6 +104,8 @@ WORLDS = [
     ("worked_numbers", worlds.worked_numbers("right", "right right"), HOLDS),
     ("worked_numbers", worlds.worked_numbers("right", "right rounding"), PARTIAL),
     ("worked_numbers", worlds.worked_numbers("right", "right hedged carried"), PARTIAL),
+    ("worked_numbers", worlds.worked_numbers("rounding", "rounding right"), PARTIAL),
+    ("worked_numbers", worlds.worked_numbers("hedged", "right hedged carried"), PARTIAL),
     ("worked_numbers", worlds.worked_numbers("right", "right wrong carried"), PARTIAL),
     ("worked_numbers", worlds.worked_numbers("right wrong", "wrong carried"), DOES_NOT_HOLD),
 ]
