@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from layernorm_roles import store
+from layernorm_roles.provenance import provenance
+from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.selectability import certify, command_line
 from layernorm_roles.selectability.command_line import main
 
@@ -42,6 +44,18 @@ def files(tmp_path):
     return tmp_path
 
 
+def verdicts_in(path):
+    """The table that --out wrote."""
+    table = pq.ParquetFile(path).read()
+    assert table.schema.equals(SCHEMAS["key_verdicts"])
+    return table.to_pandas()
+
+
+def asked(path):
+    """What the provenance in the file that --out wrote says it was made from."""
+    return json.loads(pq.read_schema(path).metadata[b"config"])
+
+
 def last_error(capsys):
     """What was printed to standard error, without the name of the program: one line."""
     error = capsys.readouterr().err
@@ -67,7 +81,7 @@ def last_error(capsys):
 def test_verdicts_of_a_file(files, name, options, capsys):
     assert main([str(files / name), *options, "--out", str(files / "verdicts.parquet")]) == 0
     expected = certify(KEYS)
-    table = store.read(files / "verdicts.parquet", "key_verdicts")
+    table = verdicts_in(files / "verdicts.parquet")
     assert table.verdict.tolist() == expected.verdict.tolist()
     inner = table[table.verdict == "unselectable"].iloc[0]
     np.testing.assert_allclose(inner.weights @ KEYS[inner.support], KEYS[inner.key], atol=1e-6)
@@ -127,7 +141,7 @@ def test_half_precision_is_read_exactly(tmp_path, dtype, capsys):
     save_file({"keys": keys}, tmp_path / "half.safetensors")
     assert main([str(tmp_path / "half.safetensors"), "--out", str(tmp_path / "v.parquet")]) == 0
     expected = certify(keys.float().numpy())
-    table = store.read(tmp_path / "v.parquet", "key_verdicts")
+    table = verdicts_in(tmp_path / "v.parquet")
     assert table.verdict.tolist() == expected.verdict.tolist()
     np.testing.assert_array_equal(table.margin, expected.margin)
 
@@ -186,13 +200,31 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
     assert r"\x1b[31mred\x07" in error and r"two\nlines\u202e" in error
 
 
-def test_a_damaged_file_of_the_project_is_refused(files, capsys):
-    assert main([str(files / "keys.npy"), "--out", str(files / "verdicts.parquet")]) == 0
-    damaged = bytearray((files / "verdicts.parquet").read_bytes())
+def test_a_damaged_file_of_the_project_is_refused(tmp_path, capsys):
+    path = tmp_path / "verdicts.parquet"
+    store.write(certify(KEYS).to_frame(), "key_verdicts", path, provenance({}, "cpu"))
+    damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 3] ^= 1
-    (files / "verdicts.parquet").write_bytes(damaged)
-    assert main([str(files / "verdicts.parquet"), "--tensor", "query"]) == 2
+    path.write_bytes(damaged)
+    assert main([str(path), "--tensor", "query"]) == 2
     assert "verdicts.parquet: damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["v.csv", "v.parquet"])
+def test_beside_an_output_nothing_is_left(files, name, capsys):
+    out = files / "new" / name
+    for rows in ("0:50", "0:40"):  # the second run replaces the file of the first
+        assert main([str(files / "keys.npy"), "--rows", rows, "--out", str(out)]) == 0
+    assert [path.name for path in out.parent.iterdir()] == [name]
+
+
+def test_an_output_takes_the_place_of_a_file_of_the_project(files, capsys):
+    """Whose checksum would call the new file damaged."""
+    out = files / "verdicts.parquet"
+    store.write(certify(KEYS).to_frame(), "key_verdicts", out, provenance({}, "cpu"))
+    assert main([str(files / "keys.npy"), "--rows", "0:40", "--out", str(out)]) == 0
+    assert main([str(out), "--tensor", "key"]) == 2
+    assert "keys has shape (40,)" in last_error(capsys)
 
 
 def test_csv_with_and_without_a_line_of_names(tmp_path, capsys):
@@ -212,7 +244,7 @@ def test_csv_with_and_without_a_line_of_names(tmp_path, capsys):
     ]:
         assert main([str(tmp_path / name), *options, "--out", str(tmp_path / "v.parquet")]) == 0
         assert "50 keys, d = 3, float64" in capsys.readouterr().out
-        verdicts = store.read(tmp_path / "v.parquet", "key_verdicts")
+        verdicts = verdicts_in(tmp_path / "v.parquet")
         np.testing.assert_array_equal(verdicts.margin, expected.margin)  # every digit was read
     assert main([str(tmp_path / "counted.csv"), "--header", "no"]) == 0
     assert "51 keys, d = 3" in capsys.readouterr().out
@@ -250,12 +282,12 @@ def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
     assert main([str(files / "keys.npy"), "--rows", "10:40", "--out", str(out)]) == 0
     assert "30 keys" in capsys.readouterr().out
     expected = certify(KEYS[10:40])
-    table = store.read(out, "key_verdicts")
+    table = verdicts_in(out)
     assert table.key.tolist() == list(range(10, 40))
     assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
     for row in table[table.verdict == "unselectable"].itertuples():
         np.testing.assert_allclose(row.weights @ KEYS[row.support], KEYS[row.key], atol=1e-6)
-    assert json.loads(store.read_provenance(out)["config"])["rows"] == [10, 40]
+    assert asked(out)["rows"] == [10, 40]
     for rows in (":40", "40:"):
         assert main([str(files / "keys.npy"), "--rows", rows]) == 0
     assert "40 keys" in (printed := capsys.readouterr().out) and "10 keys" in printed
@@ -278,11 +310,26 @@ def test_causal_certificates_are_those_of_the_library(files, capsys):
     out = files / "verdicts.parquet"
     assert main([str(files / "keys.npy"), "--causal", "--out", str(out)]) == 0
     assert "50 keys, d = 3, float32, each among those before it" in capsys.readouterr().out
-    table = store.read(out, "key_verdicts")
+    table = verdicts_in(out)
     assert table.verdict.tolist() == certify(KEYS, causal=True).verdict.tolist()
     assert (table.verdict != certify(KEYS).verdict).any()
     assert all(row.support.max() < row.key for row in table[table.verdict == "unselectable"].itertuples())
-    assert json.loads(store.read_provenance(out)["config"])["causal"] is True
+    assert asked(out)["causal"] is True
+
+
+def test_flat_keys_are_judged_in_their_plane(tmp_path, capsys):
+    """Off the plane the keys differ by rounding alone, in which no search is possible."""
+    plane = np.random.default_rng(1).standard_normal((60, 2))
+    keys = plane @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0][:2]
+    np.save(tmp_path / "keys.npy", keys)
+    expected = certify(plane).verdict
+    inside = expected == "unselectable"
+    out = tmp_path / "verdicts.parquet"
+    assert main([str(tmp_path / "keys.npy"), "--flat", "--out", str(out)]) == 0
+    assert verdicts_in(out).verdict.tolist() == expected.tolist()
+    assert asked(out)["flat"] is True
+    assert main([str(tmp_path / "keys.npy"), "--out", str(out)]) == 0
+    assert (verdicts_in(out).verdict[inside] == "borderline").all() and inside.any()
 
 
 def test_a_csv_output_has_all_but_the_proofs(files, capsys):
@@ -392,7 +439,7 @@ class FakeClock:
     def __init__(self, seconds, selectable):
         self.now, self.seconds, self.selectable, self.compiled = 0.0, seconds, selectable, False
 
-    def certify(self, keys, bias, causal):
+    def prove(self, keys, bias):
         self.now += self.seconds(len(keys)) + 20 * (not self.compiled)
         self.compiled = True
         return SimpleNamespace(counts=lambda: {"selectable": self.selectable(len(keys))})
@@ -409,18 +456,20 @@ class FakeClock:
 )
 def test_the_expected_time_is_right_for_laws_that_were_measured(seconds, selectable, monkeypatch):
     clock = FakeClock(seconds, selectable)
-    monkeypatch.setattr(command_line, "_proved", clock.certify)
     monkeypatch.setattr(command_line.time, "perf_counter", lambda: clock.now)
-    expected = command_line._expected_seconds(np.zeros((50_000, 2)), None, False)
+    expected = command_line._expected_seconds(np.zeros((50_000, 2)), None, clock.prove)
     assert expected == pytest.approx(400, rel=0.2)
     assert clock.now - 20 < 80
 
 
 def test_no_time_is_expected_of_few_keys_or_of_keys_that_will_be_refused():
-    assert command_line._expected_seconds(KEYS, None, False) is None
-    assert command_line._expected_seconds(np.full((9000, 2), np.nan), None, False) is None
-    assert command_line._expected_seconds(np.zeros((9000, 2)), np.zeros(3), False) is None
-    assert command_line._expected_seconds(np.zeros(9000), None, False) is None
+    for keys, bias in (
+        (KEYS, None),
+        (np.full((9000, 2), np.nan), None),
+        (np.zeros((9000, 2)), np.zeros(3)),
+        (np.zeros(9000), None),
+    ):
+        assert command_line._expected_seconds(keys, bias, certify) is None
 
 
 def test_the_wrong_entry_of_a_large_matrix_is_named_by_its_own_place(tmp_path, capsys):
@@ -434,7 +483,6 @@ def test_the_wrong_entry_of_a_large_matrix_is_named_by_its_own_place(tmp_path, c
 
 def test_a_long_search_says_how_long_it_will_take_and_how_long_it_took(files, monkeypatch, capfd):
     monkeypatch.setattr(command_line, "_expected_seconds", lambda *_: 300.0)
-    monkeypatch.setattr(command_line, "_proved", lambda *given: certify(*given))
     assert main([str(files / "keys.npy")]) == 0
     assert "certify-keys: 50 x 3: about 5 min\n" in capfd.readouterr().err
 

@@ -5,10 +5,12 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +59,7 @@ def _run(options: argparse.Namespace) -> None:
         bias, _ = _rows(options.bias, bias, options.rows)
     keys, first = _rows(options.file, keys, options.rows)
     try:
-        certificates = _certified(keys, bias, options.causal)
+        certificates = _certified(keys, bias, partial(_proved, causal=options.causal, flat=options.flat))
     except ValueError as error:
         raise ValueError(f"{options.file}: {error}") from None
     print(summary(options.file, keys, certificates))
@@ -96,6 +98,12 @@ def _parser() -> argparse.ArgumentParser:
         "--causal",
         action="store_true",
         help="every row competes with the rows before it only, as the keys of a text do in a causal model",
+    )
+    parser.add_argument(
+        "--flat",
+        action="store_true",
+        help="a direction in which all rows agree to within rounding, such as a projection leaves behind, counts as "
+        "constant; without it, rows inside by the other directions are borderline",
     )
     parser.add_argument("--bias", type=Path, metavar="FILE", help="a bias for each row, added to its score")
     parser.add_argument("--bias-tensor", metavar="NAME", help="as --tensor, for the bias")
@@ -168,41 +176,45 @@ def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray
     return array[first:stop], first
 
 
-def _certified(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
+Prove = Callable[[np.ndarray, np.ndarray | None], Certificates]
+"""From keys (n, d) and biases (n,) or None to verified certificates."""
+
+
+def _certified(keys: np.ndarray, bias: np.ndarray | None, prove: Prove) -> Certificates:
     """Certificates, verified; with progress on standard error where it takes longer than a few seconds."""
     title = f"certify-keys: {' x '.join(f'{size:,}' for size in keys.shape)}"
     with _ended_by_ctrl_c():
         with heartbeat(f"{title}, estimating the time"):
-            expected = _expected_seconds(keys, bias, causal)
+            expected = _expected_seconds(keys, bias, prove)
         if expected and expected > SECONDS:
             print(f"{title}: about {duration(expected)}", file=sys.stderr, flush=True)
         with heartbeat(title, expected):
-            return _proved(keys, bias, causal)
+            return prove(keys, bias)
 
 
-def _proved(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> Certificates:
-    certificates = certify(keys, bias, causal)
+def _proved(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
+    certificates = certify(keys, bias, causal, flat)
     certificates.verify(keys, bias)
     return certificates
 
 
-def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, causal: bool) -> float | None:
-    """A rough estimate of the time that `_proved` will take, from the time that two parts of the keys take.
+def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, prove: Prove) -> float | None:
+    """A rough estimate of the time that `prove` will take, from the time that two parts of the keys take.
 
     It is extrapolated as a power of the number of keys: the one between the two parts, or, since costs that do not
     grow count for more in the smaller part, that of the number of keys times the number of selectable ones, with each
-    of which every key is compared. Returns None for few keys, and where `_proved` will raise an error.
+    of which every key is compared. Returns None for few keys, and where `prove` will raise an error.
     """
     if keys.ndim != 2 or len(keys) < _MANY or (bias is not None and len(bias) != len(keys)):
         return None
     seconds, selectable = [], []
     try:
-        _proved(keys[:2], None if bias is None else bias[:2], causal)  # may compile
+        prove(keys[:2], None if bias is None else bias[:2])  # may compile
         for fewer in _PARTS:
             # The rows of a vocabulary are ordered by frequency: a part has frequent and rare ones.
             rows = np.linspace(0, len(keys) - 1, len(keys) // fewer).astype(int)
             began = time.perf_counter()
-            found = _proved(keys[rows], None if bias is None else bias[rows], causal)
+            found = prove(keys[rows], None if bias is None else bias[rows])
             seconds.append(time.perf_counter() - began)
             selectable.append(found.counts()["selectable"] + 1)
     except ValueError:
@@ -227,23 +239,36 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:
-    """Write the verdicts, with rows numbered as in the file, where those up to `first` - 1 were left out."""
+    """Write the verdicts, with rows numbered as in the file, where those up to `first` - 1 were left out.
+
+    The file appears whole or not at all. It is written in a folder of its own, in which the checksum stays that
+    every table of this project gets: beside a user's file, nobody asked for it.
+    """
     frame = certificates.to_frame()
     frame["key"] += first
-    if options.out.suffix == ".csv":
-        with files.atomic_write(options.out) as partial:
-            frame.drop(columns=["query", "support", "weights"]).to_csv(partial, index=False)
-        return
-    frame["support"] = [None if support is None else support + first for support in frame["support"]]
-    asked = {
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".certify-keys-", dir=options.out.parent) as folder:
+        written = Path(folder, options.out.name)
+        if options.out.suffix == ".csv":
+            frame.drop(columns=["query", "support", "weights"]).to_csv(written, index=False)
+        else:
+            frame["support"] = [None if support is None else support + first for support in frame["support"]]
+            store.write(frame, "key_verdicts", written, provenance(_asked(options, len(frame), first), "cpu"))
+        files.checksum_file(options.out).unlink(missing_ok=True)  # that of a file which this one replaces
+        written.replace(options.out)
+
+
+def _asked(options: argparse.Namespace, n: int, first: int) -> dict[str, object]:
+    """What the verdicts on `n` rows, from row `first` on, were made from, for the provenance of the file."""
+    return {
         "file": str(options.file),
         "tensor": options.tensor,
         "bias": None if options.bias is None else str(options.bias),
         "bias_tensor": options.bias_tensor,
-        "rows": None if options.rows is None else [first, first + len(frame)],
+        "rows": None if options.rows is None else [first, first + n],
         "causal": options.causal,
+        "flat": options.flat,
     }
-    store.write(frame, "key_verdicts", options.out, provenance(asked, "cpu"))
 
 
 def _printable(text: str) -> str:
