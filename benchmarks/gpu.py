@@ -24,9 +24,15 @@ from layernorm_roles.planning import Plan, configured
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
 PLAN = Plan(configured(ROOT / "config.yaml", PRESET))
-VOCABULARY, TOKENS, SENTENCES = 50257, 4_000_000, 2000
+GPT2_ENTRIES, TOKENS, SENTENCES = 50257, 4_000_000, 2000
 FEW = 20
 """Steps of the short training: enough that a step is recorded."""
+
+
+def vocabulary(text: str) -> int:
+    """The number of entries of the tokenizer of a text."""
+    settings = PLAN.settings.text[text]
+    return GPT2_ENTRIES if settings.tokenizer == "gpt2" else settings.vocabulary
 
 
 def trainer(model: str, variant: str):
@@ -40,18 +46,19 @@ def trainer(model: str, variant: str):
     from layernorm_roles.language_model import model as gpt
 
     settings, rng = PLAN.settings.language_model[model], np.random.default_rng(0)
+    entries = vocabulary(settings.text)
     if tasks.task_type(settings) is tasks.LabelledSentences:
-        tokenizer = Tokenizer(WordLevel({str(i): i for i in range(VOCABULARY)}, unk_token="0"))
+        tokenizer = Tokenizer(WordLevel({str(i): i for i in range(entries)}, unk_token="0"))
         tokenizer.pre_tokenizer = Whitespace()
-        texts = rng.integers(VOCABULARY, size=(SENTENCES, 25))
+        texts = rng.integers(entries, size=(SENTENCES, 25))
         rows = [(" ".join(map(str, text)), i % 2) for i, text in enumerate(texts)]
         task = tasks.LabelledSentences(rows, rows[: settings.batch_size], tokenizer, settings, 0)
-        build = lambda: bert.build(settings, variant, VOCABULARY, task.classes, 0)  # noqa: E731
+        build = lambda: bert.build(settings, variant, entries, task.classes, 0)  # noqa: E731
     else:
-        stream = rng.integers(VOCABULARY, size=TOKENS, dtype=np.uint16)
+        stream = rng.integers(entries, size=TOKENS, dtype=np.uint16)
         few = settings.model_copy(update={"validation_windows": settings.batch_size})
-        task = tasks.NextToken(stream, stream, VOCABULARY, few, 0)
-        build = lambda: gpt.build(settings, variant, variant, VOCABULARY, 0)  # noqa: E731
+        task = tasks.NextToken(stream, stream, entries, few, 0)
+        build = lambda: gpt.build(settings, variant, variant, entries, 0)  # noqa: E731
     return settings, open_device("cuda", "warn"), task, build
 
 

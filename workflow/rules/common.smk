@@ -162,7 +162,7 @@ def check_devices():
         said = f"auto, which means {choice.device}: {choice.why}" if choice.why else choice.device
         logger.info(f"{DEVICE_KEYS[stage]} = {said}")
     keys = [DEVICE_KEYS[stage] for stage in stages if PLAN.device(stage) == "cuda"]
-    if keys and not PLAN.elsewhere:
+    if keys and not PLAN.elsewhere and not workflow.touch:
         try:
             driver.usable_cards()
         except driver.NoGPU as fault:
