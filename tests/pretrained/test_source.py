@@ -106,13 +106,6 @@ def test_what_is_no_folder_is_refused(tmp_path):
         locate("m", at(tmp_path / "nothing"))
 
 
-def test_a_gguf_file_is_the_weights(tmp_path):
-    (tmp_path / "model.Q4.gguf").write_bytes(b"GGUF" * 600_000)
-    files = locate("m", at(tmp_path / "model.Q4.gguf"))
-    assert (files.gguf, files.folder) == ("model.Q4.gguf", tmp_path)
-    assert files.sha256() == hashlib.sha256(b"GGUF" * 600_000).hexdigest()
-
-
 def test_a_hub_that_is_not_reached_is_named(monkeypatch):
     import huggingface_hub
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from layernorm_roles.settings.pretrained import PretrainedModel
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_FOR_GGUF = ("gguf", "accelerate")
+"""Packages without which transformers reads no GGUF file; the extra [gguf] installs them."""
 _PIECE = 1 << 20
 """Bytes that are hashed at a time."""
 
@@ -55,9 +57,15 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
 def files_at(path: Path, given: str) -> ModelFiles:
     """The files of the model at `path`, a folder or a GGUF file.
 
-    `given` is the key and its value, for errors. Raises ValueError if a file of the model is missing.
+    `given` is the key and its value, for errors. Raises ValueError if a file of the model is missing, and for a GGUF
+    file where a package is missing that reads it.
     """
     if path.suffix == ".gguf" and path.is_file():
+        if missing := [name for name in _FOR_GGUF if importlib.util.find_spec(name) is None]:
+            raise ValueError(
+                f"{given}: a GGUF file cannot be read without {' and '.join(missing)} in this environment; "
+                "try: pip install -c constraints.txt -e '.[gguf]'"
+            )
         return ModelFiles(path.parent, (path,))
     if not path.is_dir():
         raise ValueError(f"{given}: expected the folder of a model, or a GGUF file; {path} is neither")

@@ -1,0 +1,136 @@
+"""Models in GGUF files: the numbers are those of the model in safetensors, the tokens those of the file's tokenizer."""
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+from random_models import VOCABULARY
+from safetensors.numpy import load_file
+from transformers import AutoConfig
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from layernorm_roles.pretrained import recording
+from layernorm_roles.pretrained.contexts import tokens_of
+from layernorm_roles.pretrained.source import files_at
+
+LETTERS = [letter for letter in bytes_to_unicode().values() if letter.isascii()][: VOCABULARY - 1]
+"""Bytes, as a byte-level tokenizer spells them."""
+PAIR = f"{LETTERS[3]} {LETTERS[4]}"
+"""The only two tokens that are merged to one."""
+NAMES = {
+    "embed_tokens": "token_embd",
+    "norm": "output_norm",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+"""Names of a Llama's modules, and what GGUF calls them."""
+
+
+def gguf_name(name):
+    """What GGUF calls the tensor that a Llama of transformers calls layers.1.self_attn.q_proj.weight, say."""
+    parts = name.removesuffix(".weight").split(".", 2)
+    layer = f"blk.{parts[1]}." if parts[0] == "layers" else ""
+    return f"{layer}{NAMES[parts[-1] if layer else parts[0]]}.weight"
+
+
+def by_pairs(weights, heads):
+    """Rows of W_Q or W_K as GGUF has them: the two that a rotation turns together stand side by side.
+
+    transformers has the first of all pairs of a head before the second ones.
+    """
+    halves = weights.reshape(heads, 2, -1, weights.shape[1])
+    return np.stack([halves[:, 0], halves[:, 1]], axis=2).reshape(weights.shape)
+
+
+def write_llama(folder, path):
+    """Write the Llama that transformers saved in `folder` to a GGUF file, in float32, with a tokenizer."""
+    from gguf import GGUFWriter
+
+    config, writer = AutoConfig.from_pretrained(folder), GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([*LETTERS, PAIR.replace(" ", "")])
+    writer.add_token_merges([PAIR])
+    for name, weights in load_file(folder / "model.safetensors").items():
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+        part = name.split(".")[-2]
+        weights = by_pairs(weights, heads[part]) if part in heads else weights
+        writer.add_tensor(gguf_name(name), np.ascontiguousarray(weights, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def llama(saved, tmp_path_factory):
+    """A GGUF file of the random Llama, alone in its folder."""
+    pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
+    pytest.importorskip("accelerate", reason="the extra [gguf] is not installed")
+    path = tmp_path_factory.mktemp("gguf") / "llama.gguf"
+    write_llama(saved("llama"), path)
+    return files_at(path, "path")
+
+
+def test_a_gguf_file_gives_the_numbers_of_the_model_in_safetensors(llama, saved):
+    model = recording.load(llama)
+    assert model.longest == 64
+    other = recording.load(files_at(saved("llama"), "path"))
+    tokens = [3, 1, 41, 59, 2, 6, 53, 5, 8, 9]
+    for ours, theirs in zip(model.record(tokens), other.record(tokens), strict=True):
+        for name in ("queries", "keys", "attention_input", "before_norm"):
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-12)
+        assert ours.causal and ours.scaling == theirs.scaling and ours.norm.kind == "rmsnorm"
+
+
+def test_the_tokenizer_of_a_gguf_file_is_read(llama):
+    tokens = tokens_of(llama)
+    text = "".join(LETTERS[k] for k in (7, 3, 4, 2, 4))
+    assert tokens.encode(text, 128) == [7, VOCABULARY - 1, 2, 4]
+    assert tokens.encode(text, 2) == [7, VOCABULARY - 1]
+    assert [tokens.spell(token) for token in (7, VOCABULARY - 1)] == [text[0], text[1:3]]
+
+
+def pretend(monkeypatch, *installed):
+    """Let Python find those packages of the extra that are named, and not find the others."""
+    for name in ("gguf", "accelerate"):
+        module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec(name, None))
+        monkeypatch.setitem(sys.modules, name, module if name in installed else None)
+
+
+def test_a_gguf_file_is_the_weights(tmp_path, monkeypatch):
+    pretend(monkeypatch, "gguf", "accelerate")
+    (tmp_path / "model.Q4.gguf").write_bytes(b"GGUF" * 600_000)
+    files = files_at(tmp_path / "model.Q4.gguf", "path")
+    assert (files.gguf, files.folder) == ("model.Q4.gguf", tmp_path)
+    assert files.sha256() == hashlib.sha256(b"GGUF" * 600_000).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("installed", "missing"),
+    [(["accelerate"], "gguf"), (["gguf"], "accelerate"), ([], "gguf and accelerate")],
+)
+def test_without_the_extra_the_command_that_installs_it_is_said(installed, missing, tmp_path, monkeypatch):
+    pretend(monkeypatch, *installed)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    said = rf"^pretrained\.m\.path = 'm': .* without {missing} in .*try: pip install .*\[gguf\]'$"
+    with pytest.raises(ValueError, match=said):
+        files_at(tmp_path / "m.gguf", "pretrained.m.path = 'm'")
