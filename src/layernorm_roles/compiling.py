@@ -3,6 +3,9 @@
 numba keeps compiled functions as pickles, which run code when they are read. They lie in a folder that only its owner
 can enter, below $NUMBA_CACHE_DIR or ~/.cache/layernorm-roles, and each file ends with the SHA-256 of the rest: one that
 is damaged is deleted, and its function compiled again.
+
+Every kernel takes `njit` and `cached_njit` from here, because on some processors LLVM has to be told, before numba
+compiles anything, to use the widest vectors.
 """
 
 import hashlib
@@ -17,16 +20,41 @@ from pathlib import Path
 
 import llvmlite.binding
 import numba
+from numba import njit
 from numba.core import caching, event
 
+__all__ = ["cache_folder", "cached_njit", "compilation_notice", "njit", "processor"]
+
 _DIGEST = hashlib.sha256().digest_size
+
+
+def _widest_vectors() -> int:
+    """Let LLVM use the widest vectors that this processor computes with at full speed; returns their bits.
+
+    LLVM keeps to 256 of 512 bits on all of Intel's processors, because the first of them with AVX-512 lowered their
+    clock for it. Those from Ice Lake on, known by AVX-512 VBMI2, hardly do: on Emerald Rapids the majority kernel
+    takes 0.7 of the time (2.79 instead of 4.04 ms). A user's own NUMBA_CPU_FEATURES are left as they are.
+    """
+    features = llvmlite.binding.get_host_cpu_features()
+    wide = features.get("avx512vbmi2", False) and bool(numba.config.ENABLE_AVX)
+    if wide and numba.config.CPU_FEATURES is None:
+        numba.config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
+    return 512 if wide else 256 if features.get("avx2", False) else 128
+
+
+_BITS = _widest_vectors()
+
+
+def processor() -> str:
+    """The processor that compiled kernels run on, by LLVM's name of it, and the vectors that they may use."""
+    return f"{llvmlite.binding.get_host_cpu_name()}, vectors of {_BITS} bits"
 
 
 def cached_njit(**options) -> Callable:
     """`numba.njit` with these options and the private cache of this module; like it, a decorator of a function."""
 
     def decorate(function):
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = njit(**options)(function)
         dispatcher._cache = _Cache(function)  # what njit(cache=True) sets, to a cache of another kind
         return dispatcher
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from layernorm_roles.compiling import processor
 from layernorm_roles.gpu import agreement, device, driver, fallbacks
 from layernorm_roles.gpu.device import GPU, Device, open_device
 
@@ -143,7 +144,7 @@ def test_other_errors_are_left_alone():
 def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
     monkeypatch.setattr(driver, "ask_driver", None)
     cpu = open_device("cpu")
-    assert cpu.description == "cpu"
+    assert cpu.description == f"cpu ({processor()})"
     step = lambda: None  # noqa: E731
     assert cpu.recorded(step) is step
     optimiser = SimpleNamespace(param_groups=[{"lr": 0.1}])

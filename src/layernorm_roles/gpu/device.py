@@ -31,7 +31,9 @@ class Device:
     @property
     def description(self) -> str:
         """What a run's metadata say of the device; the whole of it is known when the run has ended."""
-        return self.name
+        from layernorm_roles.compiling import processor
+
+        return f"cpu ({processor()})"
 
     def prepare(self) -> None:
         """Make torch deterministic and exact; to be called before torch computes anything."""

@@ -18,7 +18,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float
 from llvmlite import ir
@@ -28,7 +27,7 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 from torch import Tensor
 
-from layernorm_roles.compiling import cached_njit
+from layernorm_roles.compiling import cached_njit, njit
 
 COMPILING = "the language models' kernels", 8
 """What `compiling.compilation_notice` says about this module: its name, and about how many seconds numba takes."""
@@ -44,7 +43,7 @@ BLOCKS = (2, 4, 8)
 
 jit = cached_njit(error_model="numpy")
 
-inlined = numba.njit(forceinline=True, error_model="numpy")
+inlined = njit(forceinline=True, error_model="numpy")
 """The compiler's options for a function that a kernel calls. Without forceinline a process that compiles would run
 another copy of the function, with other roundings, than one that loads the kernel from numba's cache."""
 

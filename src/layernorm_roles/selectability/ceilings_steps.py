@@ -9,9 +9,8 @@ whether what it has cached is still the code.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from layernorm_roles.compiling import cached_njit
+from layernorm_roles.compiling import cached_njit, njit
 
 _LANES = 8  # float64 numbers in a vector of AVX-512
 _ATTEMPTS = 60  # factorisations for a set of lanes, at most

@@ -1,9 +1,8 @@
 """Keys that equal another key to the last bit, compiled."""
 
 import numpy as np
-from numba import njit
 
-from layernorm_roles.compiling import cached_njit
+from layernorm_roles.compiling import cached_njit, njit
 
 
 @cached_njit()

@@ -28,9 +28,8 @@ cached is still the code.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from layernorm_roles.compiling import cached_njit
+from layernorm_roles.compiling import cached_njit, njit
 
 OPEN = 0
 """State of a key about which nothing has been shown."""

@@ -1,6 +1,6 @@
 """How numba compiles the functions of the kernel."""
 
-from numba import njit
+from layernorm_roles.compiling import njit
 
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning."""
