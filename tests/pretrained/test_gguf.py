@@ -90,8 +90,9 @@ def llama(saved, tmp_path_factory):
     return files_at(path, "path")
 
 
-def test_a_gguf_file_gives_the_numbers_of_the_model_in_safetensors(llama, saved):
+def test_a_gguf_file_gives_the_numbers_of_the_model_in_safetensors(llama, saved, capsys):
     model = recording.load(llama)
+    assert capsys.readouterr().err == "", "the loader's bar is not drawn among the lines of other jobs"
     assert model.longest == 64
     other = recording.load(files_at(saved("llama"), "path"))
     tokens = [3, 1, 41, 59, 2, 6, 53, 5, 8, 9]

@@ -13,9 +13,10 @@ every architecture works whose attention goes through transformers' AttentionInt
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from functools import partial
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -133,14 +134,16 @@ def load(files: ModelFiles) -> RecordingModel:
     logging.set_verbosity_error()  # what it warns of is raised below
     logging.disable_progress_bar()
     try:
-        network, report = AutoModel.from_pretrained(
-            files.folder,
-            dtype=torch.float64,
-            attn_implementation=_NAME,
-            local_files_only=True,
-            output_loading_info=True,
-            **options,
-        )
+        # The loader of GGUF files draws a bar that disable_progress_bar does not know of; what fails is an exception.
+        with redirect_stderr(StringIO()):
+            network, report = AutoModel.from_pretrained(
+                files.folder,
+                dtype=torch.float64,
+                attn_implementation=_NAME,
+                local_files_only=True,
+                output_loading_info=True,
+                **options,
+            )
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{files.folder}: no model that transformers can load ({reason})") from error
