@@ -1,9 +1,12 @@
+from itertools import pairwise
+
 import figure_worlds as worlds
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
-from layernorm_roles.evidence.figures.pretrained import FRACTIONS, WORDS
+from layernorm_roles.evidence.figures.pretrained import FRACTIONS, FROM_ANY, WORDS
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +49,29 @@ def test_a_model_whose_norm_is_not_known_shows_what_any_query_can_give():
     np.testing.assert_allclose(
         figure.axes[0].lines[0].get_ydata(), share(queries="any", normalised="as used")
     )
-    assert legend(figure) == [WORDS["as used"], WORDS["own"]]
+    assert legend(figure) == [FROM_ANY, WORDS["own"]]
+
+
+def test_many_layers_fit_a_page():
+    """Numbers of layers below the axis do not touch, the legend has few of them, and no figure is a page high."""
+    ceilings, keys = worlds.attention_ceilings(), worlds.pretrained_keys()
+    deep = [
+        pd.concat([table[table.layer == 1].assign(layer=layer) for layer in range(1, 19)])
+        for table in (ceilings, keys)
+    ]
+    changed = dict(zip(("attention_ceilings", "pretrained_keys"), deep, strict=True))
+    figure = worlds.draw("pretrained_minilm_ceilings", **changed)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        numbers = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert all(one.x1 < other.x0 for one, other in pairwise(numbers)) and len(numbers) > 4
+        assert [len(line.get_xdata()) for line in axes.lines] == [18, 18]
+    assert len(legend(worlds.draw("pretrained_minilm_cut_heads", **changed))) <= 10
+    figure = worlds.draw("pretrained_minilm_distribution", **changed)
+    assert len(figure.axes) == 18 and figure.get_size_inches()[1] < 8
+    figure.canvas.draw()
+    labels = [axes.xaxis.label.get_window_extent() for axes in figure.axes[-6:]]
+    assert all(one.x1 < other.x0 for one, other in pairwise(labels))
 
 
 def test_two_documents_have_no_interval_that_hides_the_rest():

@@ -35,8 +35,14 @@ WORDS = {
 }
 """The entries of LOOKS in the legend."""
 
+FROM_ANY = "can get from any query, as used"
+"""What stands there for keys as used, if it is not known which queries the head can make behind its norm."""
+
 SHARES = (0.01, 0.1, 1)
 """Shares of a query's attention at which the axis of a distribution has its ticks."""
+
+MANY = 12
+"""Most layers of which each has a tick, an entry in the legend and a large mark; a page has no room for more."""
 
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 """How THRESHOLDS are written in titles."""
@@ -64,9 +70,9 @@ def reached(ceilings: pd.DataFrame, model: str) -> Figure:
             x = part.layer + shift
             colour = LOOKS[kind]["color"]
             axes.vlines(x, part.low.clip(lower=0), part.high.clip(upper=100), color=colour, lw=1, alpha=0.7)
-            axes.plot(x, part.reached, ms=4, lw=1.1, clip_on=False, **LOOKS[kind])
+            axes.plot(x, part.reached, ms=_mark_size(len(layers)), lw=1.1, clip_on=False, **LOOKS[kind])
         axes.set(xlabel="layer", title=f"at least {FRACTIONS[threshold]} of a query's attention")
-        axes.set(xticks=layers, ylim=(0, 103))
+        axes.set(xticks=_some(layers), ylim=(0, 103))
     panels[0].set_ylabel("keys in heads (%)")
     style.legend_below(figure, _handles(shares), columns=3)
     return figure
@@ -80,11 +86,10 @@ def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
     """
     pairs = _of_model(ceilings_of_all_sets(ceilings[ceilings.model == model]), model)
     layers = sorted(pairs.layer.unique())
-    columns = min(3, len(layers))
+    columns, height = (6, 1.25) if len(layers) > MANY else (min(3, len(layers)), 1.7)
     rows = -(-len(layers) // columns)
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(style.PAGE, 0.6 + 1.7 * rows), sharex=True, sharey=True, squeeze=False
-    )
+    size = (style.PAGE, 0.6 + height * rows)
+    figure, grid = plt.subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False)
     for axes in grid.flat[len(layers) :]:
         axes.set_axis_off()
     for axes, layer in zip(grid.flat, layers, strict=False):
@@ -100,7 +105,7 @@ def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
         axes.set_xticklabels([f"{share:g}" for share in SHARES])
         _tails(axes)
     for axes in grid[-1]:
-        axes.set_xlabel("share of a query's attention")
+        axes.set_xlabel("share of a query's attention" if len(layers) <= MANY else "attention share")
     for axes in grid[:, 0]:
         axes.set_ylabel("keys in heads (%)\nwith no more")
     style.legend_below(figure, _handles(pairs, lines=True), columns=3)
@@ -122,11 +127,22 @@ def _can(pairs: pd.DataFrame, kind: str) -> pd.Series:
 def _handles(table: pd.DataFrame, lines: bool = False) -> list:
     """Legend entries of the kinds that the table has, as lines alone or as they are drawn by layer."""
     shown = [kind for kind in LOOKS if kind == OWN or _can(table, kind).any()]
-    return [style.mark(WORDS[kind], **(_line(kind) if lines else _mark(kind))) for kind in shown]
+    words = WORDS | ({AS_USED: FROM_ANY} if (table.queries == ANY).any() else {})
+    size = _mark_size(table.layer.nunique())
+    return [style.mark(words[kind], **(_line(kind) if lines else _mark(kind, size))) for kind in shown]
 
 
-def _mark(kind: str) -> dict:
-    return LOOKS[kind] | ({"lw": 5, "alpha": 0.6} if kind == OWN else {"ms": 4, "lw": 1.1})
+def _some(layers: list) -> list:
+    """The layers that have a tick or an entry in a legend: all if they are few, else at most eight, evenly spaced."""
+    return layers if len(layers) <= MANY else layers[:: -(-len(layers) // 8)]
+
+
+def _mark_size(layers: int) -> float:
+    return 4.0 if layers <= MANY else 2.2
+
+
+def _mark(kind: str, size: float) -> dict:
+    return LOOKS[kind] | ({"lw": 5, "alpha": 0.6} if kind == OWN else {"ms": size, "lw": 1.1})
 
 
 def _line(kind: str) -> dict:
@@ -193,9 +209,8 @@ def cut(keys: pd.DataFrame, model: str) -> Figure:
     panels[1].set(yscale="log", ylim=(least, 130))
     n = shares.n_keys
     size = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
-    handles = [
-        style.mark(f"layer {layer}", color=to_hex(tone)) for layer, tone in zip(layers, tones, strict=True)
-    ]
+    colours = dict(zip(layers, map(to_hex, tones), strict=True))
+    handles = [style.mark(f"layer {layer}", color=colours[layer]) for layer in _some(layers)]
     handles.append(style.mark(f"{size} Gaussian keys", color="black", ls="--", lw=1.1))
     handles.append(style.mark("none", ls="", marker="v", ms=3.2, mfc="white", mec=style.GREY))
     style.legend_below(figure, handles, columns=8)

@@ -459,9 +459,10 @@ def _pretrained(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
         "ceilings": (
             "reached",
             "Share of the keys that can get at least a half, a tenth and a hundredth of a query's attention, by layer. "
-            "Lines: from some query that the head can make behind its norm, on any text (certified ceilings), for the "
-            "keys as the model uses them, and for keys made from the residual stream before the norm. Bars: what the "
-            "queries of the text give. Vertical lines are 95 % intervals over documents.",
+            "Lines: from some query that the head can make behind its norm, on any text (certified ceilings; from any "
+            "query at all in a model with rotary embedding), for the keys as the model uses them, and for keys made "
+            "from the residual stream before the norm. Bars: what the queries of the text give. Vertical lines are "
+            "95 % intervals over documents.",
         ),
         "distribution": (
             "distribution",
