@@ -1,10 +1,12 @@
 """What a plan takes from the configuration: the widest experiment, watched files, figures of a kept reproduction."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from default_settings import ROOT
 
+from layernorm_roles.evidence.figures import registry
 from layernorm_roles.planning import KeptReproduction, Plan, configured
 
 
@@ -28,12 +30,24 @@ def test_files_of_contexts_with_a_source_of_their_own_are_watched(tmp_path):
     assert files == [str(tmp_path / "long.txt"), str(tmp_path / "sentences.txt")]
 
 
+def kept(folder, tables):
+    """A kept reproduction in `folder` with these Parquet tables."""
+    (folder / "settings.json").write_text(json.dumps(plan({}).plain))
+    (folder / "parquet").mkdir()
+    for name in tables:
+        (folder / f"parquet/{name}.parquet").touch()
+    return KeptReproduction(str(folder))
+
+
 @pytest.mark.parametrize("there", [["gaussian_law"], ["key_selectability"], ["random_keys", "gaussian_law"]])
 def test_a_kept_reproduction_has_the_figures_whose_tables_are_all_there(tmp_path, there):
-    (tmp_path / "settings.json").write_text(json.dumps(plan({}).plain))
-    (tmp_path / "parquet").mkdir()
-    for name in there:
-        (tmp_path / f"parquet/{name}.parquet").touch()
-    figures = KeptReproduction(str(tmp_path)).figures()
+    figures = kept(tmp_path, there).figures()
     assert "claims_forest" in figures
     assert set().union(*(figure.tables for figure in figures.values())) == {*there, "claims"}
+
+
+@pytest.mark.parametrize(("there", "drawn"), [(["a"], []), (["b"], []), (["a", "b"], ["both"])])
+def test_a_figure_of_two_tables_is_there_only_with_both(tmp_path, monkeypatch, there, drawn):
+    both = replace(registry.DURATIONS, name="both", tables=("a", "b"))
+    monkeypatch.setattr(registry, "figures", lambda *settings: {"both": both})
+    assert list(kept(tmp_path, there).figures()) == drawn

@@ -17,7 +17,7 @@ from hand_made import SMALL_BERT, SMALL_GPT, changed, run_of, snakemake
 from torch import nn
 
 from layernorm_roles import checkpoint, random_streams, store
-from layernorm_roles.language_model import train
+from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.keys import collect_run
 from layernorm_roles.language_model.train import Outputs, train_run
 from layernorm_roles.text import downloads
@@ -209,8 +209,8 @@ def test_the_number_of_seeds_does_not_make_a_run_another_one(text):
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
 def test_metrics_and_learning(text, tmp_path, settings):
-    out = outputs(tmp_path)
-    train_run(run_of(text, settings), out, "cpu", 1)
+    run, out = run_of(text, settings), outputs(tmp_path)
+    train_run(run, out, "cpu", 1)
     metrics = store.read(out.metrics, "language_model_metrics")
     gpt = settings is SMALL_GPT
     assert metrics.step.tolist() == ([0, 7, 14, 21, 28, 35, 40] if gpt else [0, 6, 12])
@@ -227,6 +227,11 @@ def test_metrics_and_learning(text, tmp_path, settings):
     assert all(f"Stream.{name}" in rule for name in streams)
     assert rule.count("Stream.") == len(streams)
     assert random_streams.TORCH in rule
+    # The files of weights are those of the first and of the last row.
+    task = tasks.build(settings, text, run.tokenizer, run.seed)
+    for name, loss in (("initial", metrics.valid_loss.iloc[0]), ("final", metrics.valid_loss.iloc[-1])):
+        restored = run.restore_model(getattr(out, name), name)
+        assert train.validation_loss(restored, task, "cpu") == pytest.approx(loss, rel=1e-6)
 
 
 def test_validation_text_is_not_what_training_learns(disjoint_text, tmp_path):

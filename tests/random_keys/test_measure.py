@@ -64,6 +64,20 @@ def test_eps_moves_keys_off_the_sphere(precision):
     assert precision[precision.eps == 0].any_unselectable.max() == 0
 
 
+def test_precisions_get_the_matrices_of_the_main_table_with_the_eps_that_is_named(precision):
+    keys = generator(Stream.RANDOM_KEYS, 0, 60, 3).standard_normal((50, 60, 3))
+    centred = keys - keys.mean(axis=2, keepdims=True)
+    rows = precision[(precision.dtype == "float64") & (precision.n == 60)].set_index("eps")
+    assert list(rows.index) == [0.0, 1e-5]
+    for eps, row in rows.iterrows():
+        normed = centred / np.sqrt((centred**2).mean(axis=2, keepdims=True) + eps)
+        expected = certify_many(normed, flat=True)
+        assert row.min_margin == pytest.approx(
+            expected.margin[expected.verdict == "selectable"].min(), rel=1e-6
+        )
+        assert row.mean_unselectable == expected.count("unselectable").mean()
+
+
 def test_an_unknown_norm_is_refused():
     with pytest.raises(ValueError, match="unknown norm 'batchnorm'"):
         measure.table(SETTINGS, 0, {"batchnorm": "batchnorm"})

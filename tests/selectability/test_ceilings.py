@@ -147,6 +147,15 @@ def test_copies_take_attention_from_the_key_between_them():
         np.testing.assert_allclose(checked(keys).upper[-1], 1 / (1 + 2 * np.sqrt(a * b)), rtol=GAP)
 
 
+def test_copies_share_whatever_query_is_stored():
+    """Queries and steps of 0 prove nothing about a corner, but its m copies never get more than 1/m each."""
+    corners, copies = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([1, 2, 5])
+    nothing = np.zeros((3, 2))
+    bounds = ceilings_bounds.over_all_queries(corners, whitened(corners), copies, nothing, nothing)
+    np.testing.assert_allclose(bounds.lower, 1 / 8)
+    np.testing.assert_allclose(bounds.upper, 1 / copies)
+
+
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-8, 1e-10])
 def test_just_within_and_just_beyond_a_face(distance):
     triangle = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]])
@@ -230,6 +239,13 @@ def test_scale_and_shift_with_an_ellipsoid():
     np.testing.assert_allclose(
         checked(keys @ rotation.T, queries.transformed(rotation)).lower, expected, rtol=1e-8
     )
+
+
+def test_keys_far_from_the_origin_have_the_ceilings_of_those_around_it():
+    """Keys that float64 holds exactly at both places; scores made from the far ones would be off in their digits."""
+    keys, queries = np.round(gaussian(50, 5) * 2**10) / 2**10, ellipsoid(5)
+    expected, found = checked(keys, queries), checked(keys + 2.0**36, queries)
+    np.testing.assert_allclose(found.upper, expected.upper, rtol=GAP)
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from layernorm_roles.selectability import Certificates, certify, certify_many
+from layernorm_roles.selectability.certificates import summaries
 
 
 def gaussian(n, d, seed=0):
@@ -338,6 +339,38 @@ def test_verify_refuses_what_does_not_prove():
     indices, weights = certificates.combination(inner)
     np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
     assert certificates.query(inner) is None
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "weights", [{1: 2}, {1: 2, 0: -1}, {2: 1}, {0: 0.5, 3: 0.5}], ids=["sum", "negative", "itself", "later"]
+)
+def test_verify_refuses_a_mean_that_is_none_of_other_keys(weights, causal):
+    """Key 2 is the sum of keys with each of these weights, but only the last is a mean of other keys.
+
+    Among the keys before it even that proves nothing, since key 3 comes after it.
+    """
+    keys = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
+    code, support, used = np.zeros(4, np.int8), np.zeros((4, 2), int), np.zeros((4, 2))
+    code[2], support[2, : len(weights)], used[2, : len(weights)] = 2, [*weights], [*weights.values()]
+    claimed = replace(certify(keys, causal=causal), code=code, support=support, weights=used)
+    if 3 in weights and not causal:
+        claimed.verify(keys)
+    else:
+        with pytest.raises(ValueError, match=r"key 2 does not hold: unselectable, .* residual 0,"):
+            claimed.verify(keys)
+
+
+def test_a_summary_adds_up_the_verdicts_of_each_matrix():
+    """Of keys of every kind: the margin of a selectable key alone counts, the residual of an unselectable one."""
+    none = np.nan
+    certificates = replace(
+        certify_many(np.zeros((2, 5, 1))),
+        code=np.array([[1, 2, 0, 1, 2], [0, 2, 0, 0, 2]], np.int8),
+        margin=np.array([[0.5, -0.25, 1e-10, 0.125, none], [1e-11, none, none, none, none]]),
+        residual=np.array([[none, 1e-13, 1e-6, none, 1e-12], [none, none, 1e-7, none, none]]),
+    )
+    assert list(summaries(certificates)) == [(5, 2, 1, 0.125, 1e-12), (5, 2, 3, None, None)]
 
 
 @pytest.mark.parametrize(

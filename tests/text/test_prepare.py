@@ -194,6 +194,23 @@ def test_another_tokenizer_or_stream_is_another_identity(world, prepared, tmp_pa
     assert PreparedText(tmp_path).content_hash() != prepared.content_hash()
 
 
+def test_a_tokenizer_that_gives_equal_streams_is_another_identity(world, prepared, tmp_path, monkeypatch):
+    """The tokenizer has an entry more, which occurs in no text."""
+    train = tokenizer.train
+
+    def train_one_more(*arguments):
+        trained = train(*arguments)
+        trained.add_tokens(["zzzz"])
+        return trained
+
+    monkeypatch.setattr(tokenizer, "train", train_one_more)
+    prepare(world[1], tmp_path)
+    other = PreparedText(tmp_path)
+    for part in ("training", "validation"):
+        assert other.tokens(part).read_bytes() == prepared.tokens(part).read_bytes()
+    assert other.content_hash() != prepared.content_hash()
+
+
 def test_other_contexts_leave_the_identity_of_the_training_text(world, prepared, tmp_path):
     sentences = world[1].sentences.model_dump() | {"contexts": 3}
     prepare(changed(world[1], sentences=sentences), tmp_path)
