@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from layernorm_roles import random_streams
 from layernorm_roles.language_model.attention import attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
+from layernorm_roles.language_model.linear import Linear
 from layernorm_roles.language_model.model import LayerKeys, initialise
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
@@ -34,9 +35,9 @@ class BERTLayer(nn.Module):
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
         d_model, self.heads = settings.d_model, settings.heads
-        self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+        self.qkv, self.out = Linear(d_model, 3 * d_model), Linear(d_model, d_model)
         self.feed_forward = nn.Sequential(
-            nn.Linear(d_model, settings.d_ff), nn.GELU(), nn.Linear(settings.d_ff, d_model)
+            Linear(d_model, settings.d_ff), nn.GELU(), Linear(settings.d_ff, d_model)
         )
         self.norm_1, self.norm_2 = _norm(d_model, normed), _norm(d_model, normed)
         self.dropout = nn.Dropout(settings.dropout)
@@ -76,10 +77,10 @@ class BERT(nn.Module):
         )
         self.norm_0, self.dropout = _norm(d_model, normed), nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(BERTLayer(settings, normed) for _ in range(settings.layers))
-        self.transform = nn.Linear(d_model, d_model)
+        self.transform = Linear(d_model, d_model)
         self.readout_norm = _norm(d_model, normed)
         self.readout_bias = nn.Parameter(torch.zeros(entries))
-        self.classify = None if classes is None else nn.Linear(d_model, classes)
+        self.classify = None if classes is None else Linear(d_model, classes)
         self.apply(initialise)
 
     def forward(

@@ -18,13 +18,13 @@ import math
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from layernorm_roles import norms, random_streams
 from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
+from layernorm_roles.language_model.linear import Linear, linear
 from layernorm_roles.settings.language_model import GPTSettings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
@@ -46,8 +46,8 @@ class CausalSelfAttention(nn.Module):
     def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.out = nn.Linear(d_model, d_model)
+        self.qkv = Linear(d_model, 3 * d_model, bias=False)
+        self.out = Linear(d_model, d_model)
         self.query_key_norm: nn.Module = nn.Identity()
 
     def split(
@@ -58,7 +58,7 @@ class CausalSelfAttention(nn.Module):
             parts = self.qkv(x).chunk(3, dim=-1)
         else:
             of_queries_and_keys, of_values = self.qkv.weight.split([2 * x.shape[-1], x.shape[-1]])
-            parts = (*F.linear(x, of_queries_and_keys).chunk(2, dim=-1), F.linear(x_values, of_values))
+            parts = (*linear(x, of_queries_and_keys).chunk(2, dim=-1), linear(x_values, of_values))
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         return self.query_key_norm(q), self.query_key_norm(k), v
 
@@ -94,7 +94,7 @@ class GPTLayer(nn.Module):
         )
         self.ln_2 = nn.LayerNorm(d_model, eps=settings.eps)
         self.feed_forward = nn.Sequential(
-            nn.Linear(d_model, 4 * d_model), nn.GELU(approximate="tanh"), nn.Linear(4 * d_model, d_model)
+            Linear(d_model, 4 * d_model), nn.GELU(approximate="tanh"), Linear(4 * d_model, d_model)
         )
         self.dropout = nn.Dropout(settings.dropout)
 
@@ -136,8 +136,8 @@ class GPT(nn.Module):
         self.apply(initialise)
         for layer in self.layers:
             # GPT-2: what adds to the residual stream starts smaller, by the number of additions.
-            for linear in (layer.attention.out, layer.feed_forward[2]):
-                nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * len(self.layers)))
+            for adding in (layer.attention.out, layer.feed_forward[2]):
+                nn.init.normal_(adding.weight, std=0.02 / math.sqrt(2 * len(self.layers)))
         # The norms come last: a norm that draws parameters then changes no other draw.
         for layer in self.layers:
             layer.norm, of_values = norms.build_pair(norm, d_model, settings.eps)
