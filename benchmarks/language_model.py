@@ -2,9 +2,10 @@
 
     python benchmarks/language_model.py [--vocabulary 50257] [--batch 8] [--context 256] [--steps 5]
 
-First it prints the fastest times of causal attention for heads of several sizes. Then, for every implementation of the
-cross-entropy, the median time of a step, what a step adds to the memory of a process of its own, and the largest memory
-of that process.
+First it prints the fastest times of causal attention for heads of several sizes, and of the cross-entropy for
+vocabularies of several sizes. Then the median time of a step of the default run's models; and, for every implementation
+of the cross-entropy, the median time of a step, what a step adds to the memory of a process of its own, and the largest
+memory of that process.
 """
 
 import argparse
@@ -22,10 +23,10 @@ from layernorm_roles.language_model import attention, cross_entropy, model
 from layernorm_roles.settings import GPTSettings
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = GPTSettings.model_validate(
-    yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["language_model"]["gpt"]
-)
+CONFIGURED = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["language_model"]
+SETTINGS = GPTSettings.model_validate(CONFIGURED["gpt"])
 """The settings of the default run."""
+VOCABULARIES = (2_048, 8_192, 50_257)
 
 
 def materialised(hidden, weight, targets):
@@ -96,6 +97,48 @@ def attention_table(rounds=9):
     print()
 
 
+def cross_entropy_table(rounds=9, tokens=2048, d=8):
+    """Print the fastest process times of the cross-entropy with its gradients, by the kernel and with logits."""
+    print(
+        f"| {tokens:,} tokens of width {d}, entries | kernel, ms | ns a pair | with logits, ms | times the speed |"
+    )
+    print("|---:|---:|---:|---:|---:|")
+    for entries in VOCABULARIES:
+        inputs = [torch.randn(rows, d).requires_grad_() for rows in (tokens, entries)]
+        targets = torch.randint(entries, (tokens,))
+        times = {fused: [] for fused in (True, False)}
+        for _ in range(rounds + 1):
+            for fused, passes in times.items():
+                began = time.process_time()
+                loss = (cross_entropy.linear_cross_entropy if fused else materialised)(*inputs, targets)
+                torch.autograd.grad(loss, inputs)
+                passes.append(time.process_time() - began)
+        ours, theirs = (min(passes[1:]) for passes in times.values())
+        pair = 1e9 * ours / tokens / entries
+        print(f"| {entries:,} | {1e3 * ours:.1f} | {pair:.2f} | {1e3 * theirs:.1f} | {theirs / ours:.1f} |")
+    print()
+
+
+def step_table(steps=30):
+    """Print the median time of a training step of the default run's models."""
+    print("| model | a step, tokens | entries | median, ms |")
+    print("|---|---:|---:|---:|")
+    for name, entries in (("gpt", 8192), ("gpt_bytes", 256)):
+        own = {key: value for key, value in CONFIGURED[name].items() if key != "like"}
+        settings = GPTSettings.model_validate(CONFIGURED["gpt"] | own)
+        network = model.build(settings, "layernorm", "layernorm", entries, seed=0)
+        optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
+        window = torch.randint(entries, (settings.batch_size, settings.context_length + 1))
+        times = []
+        for _ in range(steps + 3):
+            began = time.perf_counter()
+            step(network, optimiser, window, cross_entropy.linear_cross_entropy)
+            times.append(time.perf_counter() - began)
+        size = f"{settings.batch_size} x {settings.context_length:,}"
+        print(f"| {name} | {size} | {entries:,} | {1e3 * statistics.median(times[3:]):.1f} |")
+    print()
+
+
 def peak():
     """The largest memory of this process so far, in KiB (Linux); getrusage would count its parent's too."""
     status = Path("/proc/self/status").read_text()
@@ -123,6 +166,8 @@ def main():
         print(f"{(after - before) / 1024:.0f} {after / 1024:.0f}")
         return
     attention_table()
+    cross_entropy_table()
+    step_table()
     times = {name: [] for name in IMPLEMENTATIONS}
     for _ in range(options.steps + 1):
         for name, loss_of in IMPLEMENTATIONS.items():
