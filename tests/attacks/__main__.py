@@ -2,7 +2,7 @@
 
     python tests/attacks [--faults 300] [--keys 100000] [--configurations 300] [--seed 0]
 
-The default numbers take minutes; those above take many hours on two cores, most of them for the faults. What does not
+The default numbers take minutes; those above take hours on two cores, most of them for the faults. What does not
 hold is told by pytest above the table.
 """
 
