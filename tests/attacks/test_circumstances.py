@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_and_keeps_what_it_has(tmp_p
     for folder in (tmp_path, *list(tmp_path.parents)[:3]):
         folder.chmod(0o755)
     path = tmp_path / "d.parquet"
-    facts = provenance({}, "cpu")  # before the rights are given up, which may be needed to read the environment
+    facts = provenance({}, "cpu")  # nobody may be unable to read the environment
     store.write(FRAME, "majority_data", path, facts)
     before = path.read_bytes()
     said = as_nobody(lambda: store.write(FRAME, "majority_data", path, facts))
