@@ -104,7 +104,12 @@ def test_float32_keys_are_certified_as_float32(precision):
         ("projection", 20, 6, expected_unselectable(20, 5)),
         ("projection", 4, 1, 4.0),
         ("layernorm", 20, 5, 0.0),
+        ("layernorm", 20, 2, None),
+        ("scale", 20, 2, 0.0),
+        ("scale", 20, 1, None),
         ("scale_released", 20, 5, 0.0),
+        ("layernorm_shrunk", 20, 5, 0.0),
+        ("layernorm_affine", 20, 5, 0.0),
         ("examples.dynamic_tanh:DynamicTanh", 20, 5, None),
     ],
 )

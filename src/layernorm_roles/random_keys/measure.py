@@ -1,7 +1,7 @@
 """How often does a matrix of Gaussian keys have one that no query selects, after each norm and in each precision?
 
-Source of the question: Brody et al. 2023, section 3.2 and Figures 1c and 1d. Certificates and the exact expectation
-without a norm come from `selectability`.
+Source of the question: Brody et al. 2023, section 3.2 and Figures 1c and 1d. Certificates come from `selectability`,
+the exact expectation without a norm from `gaussian_keys`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +20,7 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.settings.random_keys import RandomKeys
+from layernorm_roles.variants import VARIANTS
 
 Report = Callable[[int], None]
 """Gets the number of sizes (n, d) that are done."""
@@ -95,13 +96,14 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
     None where no formula is known. A projected Gaussian is a Gaussian in d-1 dimensions; points on a sphere are all
     vertices of their hull.
     """
-    if norm == "none":
-        return expected_unselectable(n, d)
-    if norm == "projection":
+    variant = VARIANTS.get(norm)
+    if variant is None:
+        return None
+    if variant.scales:  # a sphere in one dimension is two points, of which many keys are copies
+        return 0.0 if d - variant.projects > 1 else None
+    if variant.projects:
         return expected_unselectable(n, d - 1) if d > 1 else float(n if n > 1 else 0)
-    if norm in ("layernorm", "layernorm_small", "scale", "scale_released"):
-        return 0.0
-    return None
+    return expected_unselectable(n, d)
 
 
 def _matrices(
