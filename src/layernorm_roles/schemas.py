@@ -282,8 +282,10 @@ SCHEMAS: dict[str, pa.Schema] = {
         [
             _column("texts", _STR, "long or sentences"),
             _column("context", _INT, "number of the context, from 0, in each of the two"),
-            _column("document", _INT, "number of the held-out document it was taken from, from 0"),
-            _column("tokens", pa.list_(pa.int32()), "token ids, in the run's tokenizer"),
+            _column(
+                "document", _INT, "number of the document, held out or of the contexts' own source, from 0"
+            ),
+            _column("tokens", pa.list_(pa.int32()), "token ids, in the text's tokenizer"),
         ]
     ),
     "sentence_tokens": pa.schema(
@@ -324,7 +326,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "fusion": pa.schema(
         [
-            _column("source", _STR, "random, or the trained model's name"),
+            _column("source", _STR, "random, or language_model for the blocks of trained GPTs"),
             _column(
                 "variant", _STR, "normalisation of the trained model; null for random weights", null=True
             ),
@@ -409,7 +411,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "score_scale": pa.schema(
         [
-            _column("source", _STR, "normal, normal_mean_1, or the trained model's name"),
+            _column(
+                "source",
+                _STR,
+                "normal, normal_mean_1, or majority or language_model for the heads of trained models",
+            ),
             _column(
                 "variant", _STR, "normalisation of the trained model; null for random vectors", null=True
             ),
