@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from default_settings import ROOT
 
+from layernorm_roles import files
 from layernorm_roles.evidence.figures import registry
 from layernorm_roles.planning import KeptReproduction, Plan, configured
 
@@ -26,13 +27,13 @@ def test_files_of_contexts_with_a_source_of_their_own_are_watched(tmp_path):
         name: {"source": {"kind": "files", "paths": [str(tmp_path / f"{name}.txt")]}}
         for name in ("long", "sentences")
     }
-    files = plan({"text": {"words": sources}}).corpus_files("words")
-    assert files == [str(tmp_path / "long.txt"), str(tmp_path / "sentences.txt")]
+    watched = plan({"text": {"words": sources}}).corpus_files("words")
+    assert watched == [str(tmp_path / "long.txt"), str(tmp_path / "sentences.txt")]
 
 
 def kept(folder, tables):
     """A kept reproduction in `folder` with these Parquet tables."""
-    (folder / "settings.json").write_text(json.dumps(plan({}).plain))
+    files.write_text(folder / "settings.json", json.dumps(plan({}).plain))
     (folder / "parquet").mkdir()
     for name in tables:
         (folder / f"parquet/{name}.parquet").touch()
@@ -44,6 +45,13 @@ def test_a_kept_reproduction_has_the_figures_whose_tables_are_all_there(tmp_path
     figures = kept(tmp_path, there).figures()
     assert "claims_forest" in figures
     assert set().union(*(figure.tables for figure in figures.values())) == {*there, "claims"}
+
+
+def test_a_damaged_file_of_settings_is_named(tmp_path):
+    reproduction = kept(tmp_path, [])
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"settings\.json: damaged"):
+        reproduction.figures()
 
 
 @pytest.mark.parametrize(("there", "drawn"), [(["a"], []), (["b"], []), (["a", "b"], ["both"])])

@@ -283,9 +283,12 @@ class KeptReproduction:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """The settings in the file settings.json of the folder; empty without that file."""
+        """The settings in the file settings.json of the folder; empty without that file.
+
+        Raises ValueError if the file is damaged.
+        """
         file = Path(self.folder) / "settings.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return json.loads(files.read_bytes(file)) if file.is_file() else {}
 
     def tables(self) -> list[str]:
         """The names of the Parquet tables in the folder, but for claims, which is made from the others."""

@@ -36,6 +36,8 @@ try:
         elsewhere=workflow.remote_exec or SUBMITTED,
     )
     OTHER = None if AGAINST is None else planning.other(AGAINST, PLAN.settings.name)
+    KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
+    KEPT.plain  # a damaged file is named here, as a wrong setting is
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
 

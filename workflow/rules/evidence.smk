@@ -10,7 +10,6 @@ RESULT_TABLES = [
     *STATEMENT_TABLES,
     *PRETRAINED_TABLES,
 ]
-KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
 
 # The settings that say which figures there are.
 FIGURE_SETTINGS = ["majority", "language_model", "random_keys", "pretrained"]
