@@ -3,7 +3,6 @@
 Snakemake imports this module whenever it plans, so neither torch, pandas nor pyarrow is imported here.
 """
 
-import glob
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -234,7 +233,8 @@ class Plan:
 
     def corpus_files(self, name: str) -> list[str]:
         """The files that the text called `name` is made of, so that an edit of one of them makes the text again."""
-        return sorted({path for source in self.text_sources(name) for path in _files(source)})
+        found = [source.found() for source in self.text_sources(name)]
+        return sorted({file for by_path in found for files in by_path.values() for file in files})
 
     def text_sources(self, name: str) -> list[Source]:
         """The sources that the text called `name` is made of: of its corpus, and of contexts that have one."""
@@ -269,10 +269,6 @@ def _points(experiment: Mapping[str, Any]) -> list[tuple[tuple[str, int | float]
     return [
         tuple(zip(names, values, strict=True)) for values in product(*(experiment[name] for name in names))
     ]
-
-
-def _files(source: Source) -> list[str]:
-    return [path for pattern in source.paths or () for path in glob.glob(pattern, recursive=True)]  # noqa: PTH207, patterns may be absolute
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,9 @@ def test_unusable_text_files_are_named(tmp_path, content, expected):
 def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
     with pytest.raises(ValueError, match=r"no file matches .*nothing\*"):
         read(kind="files", paths=[str(tmp_path / "nothing*")])
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(ValueError, match=r"no file matches \S*b\*\.txt; expected"):
+        read(kind="files", paths=[str(tmp_path / "a*.txt"), str(tmp_path / "b*.txt")])
     damaged = tmp_path / "damaged.parquet"
     damaged.write_bytes(b"PAR1 but not really")
     with pytest.raises(ValueError, match=r"damaged\.parquet: no readable Parquet"):

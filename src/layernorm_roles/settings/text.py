@@ -1,5 +1,6 @@
 """Settings of a text: what language models are trained on, and the contexts whose keys are tested."""
 
+import glob
 import hashlib
 import re
 from typing import Annotated, Literal
@@ -61,6 +62,10 @@ class Source(Section):
         digest = hashlib.sha256(repr(keys).encode()).hexdigest()[:8]
         parts = [part for part in (self.dataset, self.config, self.split) if part]
         return f"{re.sub('[^A-Za-z0-9]+', '_', '_'.join(parts)).strip('_')[-80:]}_{digest}.parquet"
+
+    def found(self) -> dict[str, list[str]]:
+        """The files that are there now for each of `paths`, sorted, by the path as it is written."""
+        return {path: sorted(glob.glob(path, recursive=True)) for path in self.paths or ()}  # noqa: PTH207, it may be absolute
 
 
 class Split(Section):

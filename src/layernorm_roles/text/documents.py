@@ -9,7 +9,6 @@ A source of the configuration (`settings.text.Source`) is one of:
 """
 
 import bz2
-import glob
 import re
 from collections.abc import Iterator
 from importlib import metadata
@@ -123,10 +122,10 @@ def _parquet(source: Source) -> Iterator[str]:
 
 
 def _expand(source: Source) -> list[Path]:
-    found = [Path(p) for pattern in source.paths for p in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207
-    if not found:
-        raise ValueError(f"no file matches {', '.join(source.paths)}")
-    return found
+    found = source.found()
+    if missing := [path for path, files in found.items() if not files]:
+        raise ValueError(f"paths: no file matches {', '.join(missing)}; expected at least one")
+    return [Path(file) for files in found.values() for file in files]
 
 
 _KINDS = {"wikipedia_sample": _wikipedia_sample, "files": _files, "parquet": _parquet}
