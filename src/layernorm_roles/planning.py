@@ -203,23 +203,25 @@ class Plan:
 
     def recorded_runs(self) -> list[Run]:
         """The runs of language models whose activations are recorded: those of the first GPT with layernorm."""
-        gpts = [name for name, model in self.settings.language_model.items() if model.architecture == "gpt"]
+        first = self._gpts()[:1]
         return [
-            run
-            for name in gpts[:1]
-            for run in self.runs("language_model", name)
-            if run.variant == "layernorm"
+            run for run in self.runs("language_model") if run.group in first and run.variant == "layernorm"
         ]
 
     def ceiling_runs(self) -> list[Run]:
         """The runs of GPTs whose ceilings of attention are computed: the first seeds with and without scaling."""
-        gpts = [name for name, model in self.settings.language_model.items() if model.architecture == "gpt"]
+        gpts = self._gpts()
         return [
             run
-            for name in gpts
-            for run in self.runs("language_model", name)
-            if run.variant in CEILING_VARIANTS and run.seed < self.settings.first_seed + CEILING_SEEDS
+            for run in self.runs("language_model")
+            if run.group in gpts
+            and run.variant in CEILING_VARIANTS
+            and run.seed < self.settings.first_seed + CEILING_SEEDS
         ]
+
+    def _gpts(self) -> list[str]:
+        """The names of the GPTs among the language models, in the order of the configuration."""
+        return [name for name, model in self.settings.language_model.items() if model.architecture == "gpt"]
 
     def text_of(self, model: str) -> str:
         """The name of the text that a language model is trained on."""
