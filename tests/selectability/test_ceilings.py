@@ -379,11 +379,18 @@ def test_verification_refuses_a_query_outside_the_ellipsoid():
         np.array([["a"]]),
         np.ones((2, 2), complex),
         np.zeros((1, 2, 2)),
+        np.array([[2**53 + 1], [2**53]]),
     ],
 )
 def test_refused_keys(keys):
     with pytest.raises(ValueError, match="keys"):
         ceilings(keys)
+
+
+def test_half_precision_is_taken_as_float32():
+    keys = gaussian(10, 3).astype(np.float16)
+    null = [ceilings(keys.astype(dtype)).null for dtype in (np.float16, np.float32, np.float64)]
+    assert null[0] == null[1] > null[2]
 
 
 @pytest.mark.parametrize("d,r", [(2, 3), (4, 3)])

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+_SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
+
 
 def as_matrix(values: ArrayLike) -> np.ndarray:
     """The numbers of `values` as an array; a torch tensor may require gradients, lie on a GPU, or be bfloat16.
@@ -20,3 +22,48 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 
     tensor = values.detach().cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
+    """`values` as a finite array of float32 or float64 with so many `dimensions`.
+
+    Half precision is taken as float32, integers as float64. Raises ValueError, which calls the array `name`, on
+    anything else, on an array without entries, on integers beyond 2^53, and on a column of numbers so small that they
+    lose digits.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: not an array: {error}") from None
+    if given.dtype.kind not in "fiu":
+        raise ValueError(f"{name} has dtype {given.dtype}: expected real numbers, float32 or float64")
+    if given.ndim != dimensions:
+        raise ValueError(f"{name} has shape {given.shape}: expected {dimensions} dimensions")
+    if given.size == 0:
+        raise ValueError(f"{name} is empty: shape {given.shape}")
+    refuse_large_integers(given, name)
+    array = given.astype(np.float32 if given.dtype in (np.float16, np.float32) else np.float64, copy=False)
+    if not np.isfinite(array).all():
+        where = _first(~np.isfinite(array))
+        raise ValueError(f"{name} has {array[where]} at {where}: expected finite numbers")
+    largest = abs(array).max(axis=tuple(range(max(1, array.ndim - 1))), keepdims=array.ndim == 1)
+    if (lost := (largest > 0) & (largest < _SMALLEST)).any():
+        column = int(np.argmax(lost))
+        raise ValueError(
+            f"{name}: column {column} has no entry above {largest[column]:g}: expected 0 or at least {_SMALLEST:g}, "
+            "since smaller numbers lose their digits"
+        )
+    return array
+
+
+def refuse_large_integers(values: np.ndarray, name: str) -> None:
+    """Raise ValueError for integers beyond 2^53: as float64, different ones would be equal keys."""
+    if values.dtype.kind in "iu" and (large := (values > 2**53) | (values < -(2**53))).any():
+        where = _first(large)
+        raise ValueError(
+            f"{name} has {values[where]} at {where}: expected integers up to 2^53, which float64 holds exactly"
+        )
+
+
+def _first(condition: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(k) for k in np.argwhere(condition)[0])

@@ -38,6 +38,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from layernorm_roles.selectability import ceilings_bounds, coordinates
+from layernorm_roles.selectability.arrays import checked
 from layernorm_roles.selectability.ceilings_bounds import Bounds
 from layernorm_roles.selectability.ceilings_newton import CeilingProblem, minimise
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
@@ -84,7 +85,7 @@ class Ceilings:
         Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the bounds
         as recomputed.
         """
-        keys = _matrix(keys, "keys").astype(np.float64)
+        keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
             raise ValueError(f"keys have shape {keys.shape}: these ceilings are for {self.query.shape}")
         bounds = _bounds(keys, self.queries, self.query, self.proof, self.null)
@@ -105,9 +106,10 @@ class Ceilings:
 def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings:
     """Bound the largest softmax(K q)_i of each of n keys over all queries q, or over those of an ellipsoid.
 
-    keys (n, d): float32 or float64, as used in the scores q.k; other real types are taken as float64. Over all
-    queries, directions in which the keys agree to within rounding count as constant, as in `certify`. All is computed
-    in float64. Raises ValueError on anything that is no finite real matrix with at least one row and one column.
+    keys (n, d): float32 or float64, as used in the scores q.k; half precision is taken as float32, integers as float64.
+    Over all queries, directions in which the keys agree to within rounding count as constant, as in `certify`. All is
+    computed in float64. Raises ValueError on anything that is no finite real matrix with at least one row and one
+    column, and on integers beyond 2^53.
 
     >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
     >>> ceilings(square).upper.round(6).tolist()
@@ -115,7 +117,7 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     >>> ceilings(square, QueryEllipsoid(np.zeros(2), 0.25 * np.eye(2))).upper.round(3).tolist()
     [0.367, 0.367, 0.367, 0.367, 0.2]
     """
-    keys = _matrix(keys, "keys")
+    keys = checked(keys, "keys", dimensions=2)
     null = coordinates.NULL[keys.dtype]
     keys = keys.astype(np.float64)
     if queries is None:
@@ -128,20 +130,6 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     return Ceilings(bounds.lower, bounds.upper, query, proof, queries, null)
 
 
-def _matrix(values: ArrayLike, name: str) -> Float[np.ndarray, "n d"]:
-    """`values` as a finite matrix of float32 or float64; ValueError says what is wrong."""
-    given = np.asarray(values)
-    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.size == 0:
-        raise ValueError(
-            f"{name} have dtype {given.dtype} and shape {given.shape}: expected a matrix of real numbers"
-        )
-    given = given if given.dtype == np.float32 else given.astype(np.float64)
-    if not np.isfinite(given).all():
-        i = int(np.argmin(np.isfinite(given).all(axis=1)))
-        raise ValueError(f"{name}: row {i} is {given[i]}: expected finite numbers")
-    return given
-
-
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
     """The ellipsoid with float64 arrays; ValueError if it is not one of queries for keys in d dimensions."""
     centre, axes = np.asarray(queries.centre, dtype=np.float64), np.asarray(queries.axes, dtype=np.float64)
@@ -151,7 +139,7 @@ def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
             f"expected ({d},) and ({d}, r) for keys in {d} dimensions"
         )
     if not (np.isfinite(centre).all() and np.isfinite(axes).all()):
-        raise ValueError("the queries' centre and axes have to be finite")
+        raise ValueError(f"the queries have the centre {centre} and the axes {axes}: expected finite numbers")
     return QueryEllipsoid(centre, axes, filled=queries.filled)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, duplicates, search
+from layernorm_roles.selectability.arrays import checked
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -24,7 +25,6 @@ from layernorm_roles.selectability.certificates import (
 )
 from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
 
-_SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
@@ -47,11 +47,11 @@ def certify(
     >>> list(certificates.verdict)
     ['selectable', 'selectable', 'selectable', 'unselectable']
     """
-    keys = _checked(keys, "keys", dimensions=2)
+    keys = checked(keys, "keys", dimensions=2)
     if bias is not None:
         if causal:
             raise ValueError("causal = True with a bias: expected one of the two")
-        bias = _checked(bias, "bias", dimensions=1)
+        bias = checked(bias, "bias", dimensions=1)
         if bias.shape != keys.shape[:1]:
             raise ValueError(f"bias has {len(bias)} entries: expected {len(keys)}, one for each key")
         bias = bias[None]
@@ -66,47 +66,7 @@ def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> 
 
     For small matrices this is many times faster than a loop.
     """
-    return _certify(_checked(stack, "stack of keys", dimensions=3), None, causal, flat)
-
-
-def _checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
-    """`values` as a finite array of float32 or float64 with so many dimensions; ValueError names what is wrong."""
-    try:
-        given = np.asarray(values)
-    except ValueError as error:
-        raise ValueError(f"{name}: not an array: {error}") from None
-    if given.dtype.kind not in "fiu":
-        raise ValueError(f"{name} has dtype {given.dtype}: expected real numbers, float32 or float64")
-    if given.ndim != dimensions:
-        raise ValueError(f"{name} has shape {given.shape}: expected {dimensions} dimensions")
-    if given.size == 0:
-        raise ValueError(f"{name} is empty: shape {given.shape}")
-    refuse_large_integers(given, name)
-    array = given.astype(np.float32 if given.dtype in (np.float16, np.float32) else np.float64, copy=False)
-    if not np.isfinite(array).all():
-        where = _first(~np.isfinite(array))
-        raise ValueError(f"{name} has {array[where]} at {where}: expected finite numbers")
-    largest = abs(array).max(axis=tuple(range(max(1, array.ndim - 1))), keepdims=array.ndim == 1)
-    if (lost := (largest > 0) & (largest < _SMALLEST)).any():
-        column = int(np.argmax(lost))
-        raise ValueError(
-            f"{name}: column {column} has no entry above {largest[column]:g}: expected 0 or at least {_SMALLEST:g}, "
-            "since smaller numbers lose their digits"
-        )
-    return array
-
-
-def refuse_large_integers(values: np.ndarray, name: str) -> None:
-    """Raise ValueError for integers beyond 2^53: as float64, different ones would be equal keys."""
-    if values.dtype.kind in "iu" and (large := (values > 2**53) | (values < -(2**53))).any():
-        where = _first(large)
-        raise ValueError(
-            f"{name} has {values[where]} at {where}: expected integers up to 2^53, which float64 holds exactly"
-        )
-
-
-def _first(condition: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(k) for k in np.argwhere(condition)[0])
+    return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
 
 
 class _Searched(NamedTuple):
@@ -121,7 +81,7 @@ class _Searched(NamedTuple):
 
 
 def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
-    """Certificates for keys (m, n, d) and bias (m, n), as `_checked` returns them."""
+    """Certificates for keys (m, n, d) and bias (m, n), as `checked` returns them."""
     tolerance, null = TOLERANCE[keys.dtype], coordinates.NULL[keys.dtype]
     keys = keys.astype(np.float64, copy=False)
     at, data = coordinates.whiten(keys, null, tolerance, causal), keys

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from safetensors import safe_open
 
 from layernorm_roles import files
-from layernorm_roles.selectability.arrays import as_matrix
-from layernorm_roles.selectability.certify import refuse_large_integers
+from layernorm_roles.selectability.arrays import as_matrix, refuse_large_integers
 
 INDEX = ".safetensors.index.json"
 """How the name of an index of shards ends: which file beside it holds each tensor of a large model."""
