@@ -96,16 +96,13 @@ def collect(
         ids = torch.tensor([[*prefix, *context.tokens.tolist()]])
         for layer, keys in enumerate(model.keys(ids), start=1):
             for site, stack in _sites(keys, scaled):
-                certificates = certify_many(stack, flat=True)
-                found = {False: certificates}
-                if causal and site == "head":
-                    found[True] = certify_many(stack, causal=True, flat=True)
-                for masked, proofs in found.items():
-                    for i, row in enumerate(summaries(proofs)):
+                for among_earlier in (False, True) if causal and site == "head" else (False,):
+                    certificates = certify_many(stack, causal=among_earlier, flat=True)
+                    for i, summary in enumerate(summaries(certificates)):
                         head = i if site.startswith("head") else None
                         where = (context.texts, context.context, layer, site, head)
-                        rows.append((*where, masked, stack.shape[-1], *row))
-                if site == "after_norm" and context.texts == "sentences":
+                        rows.append((*where, among_earlier, stack.shape[-1], *summary))
+                if site == "after_norm" and context.texts == "sentences":  # judged once, among all keys
                     verdicts = certificates.verdict[0]
                     tokens += [
                         (context.context, layer, position, int(token), verdict)
