@@ -56,4 +56,7 @@ QUERY_KEY_VARIANT = "layernorm_qk"
 """A variant of the language model alone: layernorm, and a norm of each head's queries and keys after W_Q and W_K."""
 
 NO_ATTENTION_VARIANT = "no_attention"
-"""A variant of the language model alone: every layer goes without attention and the norm before it."""
+"""A variant of the language model alone: every layer goes without attention and its norms."""
+
+BERT_VARIANTS: dict[str, bool] = {"none": False, "layernorm": True, NO_ATTENTION_VARIANT: True}
+"""The variants of BERT, by the name that config.yaml and the tables use, and whether each has LayerNorms."""

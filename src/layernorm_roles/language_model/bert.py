@@ -18,15 +18,12 @@ from layernorm_roles import random_streams
 from layernorm_roles.language_model.attention import attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.language_model.linear import Linear
-from layernorm_roles.language_model.model import LayerKeys, initialise
+from layernorm_roles.language_model.model import LayerKeys, initialise, without_attention
 from layernorm_roles.settings.language_model import BERTSettings
-from layernorm_roles.variants import NO_ATTENTION_VARIANT
+from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
 """BERT's own tokens: their numbers follow the entries of the tokenizer."""
-
-VARIANTS = {"none": False, "layernorm": True, NO_ATTENTION_VARIANT: True}
-"""The variants of BERT, and whether each has LayerNorms."""
 
 
 class BERTLayer(nn.Module):
@@ -139,12 +136,8 @@ def _norm(d_model: int, normed: bool) -> nn.Module:
 
 def build(settings: BERTSettings, variant: str, vocabulary: int, classes: int | None, seed: int) -> BERT:
     """A BERT with freshly drawn parameters. Raises ValueError for a variant that BERT does not have."""
-    if variant not in VARIANTS:
-        raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(VARIANTS)}")
+    if variant not in BERT_VARIANTS:
+        raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")
     random_streams.seed_torch(seed)
-    network = BERT(settings, VARIANTS[variant], vocabulary, classes)
-    if variant == NO_ATTENTION_VARIANT:
-        # Drawn with attention, so that the parameters that remain are those of the other variants.
-        for layer in network.layers:
-            layer.leave_out_attention()
-    return network
+    network = BERT(settings, BERT_VARIANTS[variant], vocabulary, classes)
+    return without_attention(network) if variant == NO_ATTENTION_VARIANT else network

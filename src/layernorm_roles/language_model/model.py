@@ -191,6 +191,16 @@ def initialise(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
+def without_attention(network: nn.Module) -> nn.Module:
+    """`network`, a GPT or BERT, with attention and its norms taken out of every layer.
+
+    It was drawn with attention, so that the parameters that remain are those of the other variants.
+    """
+    for layer in network.layers:
+        layer.leave_out_attention()
+    return network
+
+
 def build(settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int) -> GPT:
     """A GPT-2 with freshly drawn parameters; those that two variants share are equal for equal seeds.
 
@@ -201,9 +211,5 @@ def build(settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed:
     if variant == QUERY_KEY_VARIANT:
         return GPT(settings, vocabulary, "layernorm", settings.query_key_eps)
     if variant == NO_ATTENTION_VARIANT:
-        network = GPT(settings, vocabulary, "none")
-        # Drawn with attention, so that the parameters that remain are those of the other variants.
-        for layer in network.layers:
-            layer.leave_out_attention()
-        return network
+        return without_attention(GPT(settings, vocabulary, "none"))
     return GPT(settings, vocabulary, norm)

@@ -16,6 +16,7 @@ from layernorm_roles.settings.base import (
     refuse,
 )
 from layernorm_roles.settings.text import Source
+from layernorm_roles.variants import BERT_VARIANTS
 
 _Eps = Annotated[Real, Field(ge=0, le=1)]
 _Dropout = Annotated[Real, Field(ge=0, lt=1)]
@@ -103,7 +104,7 @@ class BERTSettings(_LanguageModel):
     """Labelled sentences for validation, if task is labelled: a source of kind hub with a label_column."""
     validation_batches: Size
     """Batches over which the validation loss is computed, if task is masked."""
-    seeds: dict[Literal["none", "layernorm", "no_attention"], Annotated[Integer, Field(ge=0, le=1000)]]
+    seeds: dict[Literal[tuple(BERT_VARIANTS)], Annotated[Integer, Field(ge=0, le=1000)]]
     """Number of runs by variant; 0 or null leaves the variant out."""
 
     @property
