@@ -188,7 +188,7 @@ class Plan:
         return max(single or experiments, key=lambda name: max(experiments[name].d_model))
 
     def norm_class(self, variant: str) -> str:
-        """What `norms.build` takes for a variant: a built-in name, or "package.module:Class"."""
+        """What `norms.build_pair` takes for a variant: a built-in name, or "package.module:Class"."""
         return self.settings.norm_class(variant)
 
     def norm_version(self, variant: str) -> str | None:

@@ -138,7 +138,7 @@ def text_of_model(*names):
 
 
 def text_of_pretrained(wildcards):
-    """The held-out contexts that a pretrained model reads, and what describes them."""
+    """The held-out contexts that a pretrained model reads, the tokenizer that decodes them, and their text's manifest."""
     return text_files(PLAIN["pretrained"][wildcards.pretrained]["text"], "tokenizer", "contexts", "manifest")
 
 

@@ -15,7 +15,7 @@ Rounding, of about 1e-7 of what is added up, would otherwise count much in a gra
 
 
 class Derivatives(NamedTuple):
-    """The loss of a model on one batch and what autograd makes of it, on the CPU."""
+    """The loss of a model on one batch and what autograd makes of it, held on the CPU."""
 
     loss: float
     gradients: dict[str, Tensor]

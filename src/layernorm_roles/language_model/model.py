@@ -37,7 +37,7 @@ class LayerKeys(NamedTuple):
     after_norm: Float[Tensor, "batch n d"]
     """What queries and keys are made from."""
     heads: Float[Tensor, "batch heads n d_head"]
-    """The keys of every head, after W_K and what is done to them there."""
+    """The keys of every head, after W_K and, in layernorm_qk, their norm."""
 
 
 class CausalSelfAttention(nn.Module):

@@ -30,7 +30,7 @@ class LanguageModelRun:
     variant: str
     """The name of the norm's variant in the configuration."""
     norm: str
-    """What `norms.build` takes for that variant."""
+    """What `norms.build_pair` takes for that variant."""
     seed: int
     settings: GPTSettings | BERTSettings
     text: PreparedText
@@ -104,9 +104,9 @@ class LanguageModelRun:
         return network
 
     def restored(self, weights: Mapping[str, Path]) -> Iterator[tuple[str, model.GPT | bert.BERT]]:
-        """Each checkpoint's name, initial or final, and its model; a diverged run has no final model, which is told.
+        """Each checkpoint's name, initial or final, and its model.
 
-        `weights` has a file for each name. Raises ValueError as `restore_model` does.
+        A diverged run has no final model, and a line says so. `weights` has a file for each name. Raises ValueError as `restore_model` does.
         """
         for checkpoint, path in weights.items():
             network = self.restore_model(path, checkpoint)

@@ -109,7 +109,7 @@ def pair_loss(
     """The loss in nats per token, and the number of tokens whose prediction is right.
 
     Scores of one query that differ by more than about 85 (float32) underflow: if only such classes are present
-    the loss is NaN, and training stops.
+    the loss is NaN, and the run counts as diverged.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -107,7 +107,7 @@ class Settings(Section):
         return self
 
     def variants_used(self) -> Iterator[Use]:
-        """Every use of a variant, but for those of BERT, whose two variants are part of its settings."""
+        """Every use of a variant, but for those of BERT, which its settings name."""
         for experiment, task in self.majority.items():
             for variant in task.seeds:
                 yield Use(f"majority.{experiment}.seeds", variant, task.d_model, _BEFORE_ATTENTION)
@@ -119,5 +119,5 @@ class Settings(Section):
                 yield Use(f"language_model.{name}.seeds", variant, (model.d_model,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
-        """What `norms.build` takes for a variant: a built-in name, or "package.module:Class"."""
+        """What `norms.build_pair` takes for a variant: a built-in name, or "package.module:Class"."""
         return self.norms.get(variant, variant)

@@ -2,5 +2,6 @@
 
 `geometry` measures an essay on LayerNorm as projection, scaling and affine map; `fusion` a question whether W_O is
 needed before a feed-forward part; `placement`, `batch_dependence`, `score_scale` and `worked_numbers` lecture notes on
-the transformer. Each module has a function `measure` that turns its section of the settings into a table.
+the transformer. Each module measures with a function `measure`; a function `write`, for `fusion` and `score_scale` one
+in `trained`, writes the tables.
 """
