@@ -68,8 +68,9 @@ def run_identity(
 ) -> dict[str, Any]:
     """What every file of a training run says of itself, and what its readers expect of it.
 
-    `norm` is what `norms.build_pair` takes for the variant, `settings` are those of the experiment or model, and `place`
-    holds whatever else names the run: its experiment or model, and in the majority task d_model and learning_rate.
+    `norm` is what `norms.build_pair` takes for the variant, `settings` are those of the experiment or model, and
+    `place` holds whatever else names the run: its experiment or model, and in the majority task d_model and
+    learning_rate.
     """
     return {**place, "variant": variant, "norm": norm, "seed": seed, "settings": dict(settings)}
 

@@ -106,7 +106,8 @@ class LanguageModelRun:
     def restored(self, weights: Mapping[str, Path]) -> Iterator[tuple[str, model.GPT | bert.BERT]]:
         """Each checkpoint's name, initial or final, and its model.
 
-        A diverged run has no final model, and a line says so. `weights` has a file for each name. Raises ValueError as `restore_model` does.
+        A diverged run has no final model, and a line says so. `weights` has a file for each name. Raises ValueError as
+        `restore_model` does.
         """
         for checkpoint, path in weights.items():
             network = self.restore_model(path, checkpoint)
