@@ -48,6 +48,15 @@ class Progress:
             self.shown = now
 
 
+@contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Put `key` of config.yaml, such as text.words, before the message of a ValueError that the block raises."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
 def _end_with(parent: int) -> None:
     """End this process soon after its parent, since an orphan must not write beside the job that replaces it."""
     while os.getppid() == parent:

@@ -284,7 +284,7 @@ def test_what_does_not_fit_shows_before_training(text, tmp_path):
         (4000, r"training\.npy: \d+ tokens; expected more than one window of 4000"),
     ):
         run = run_of(text, changed(SMALL_GPT, context_length=context_length))
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=rf"^language_model\.{run.model}: .*{message}"):
             train_run(run, outputs(tmp_path), "cpu", 1)
         assert not list(tmp_path.iterdir())
 

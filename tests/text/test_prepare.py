@@ -239,7 +239,7 @@ def test_too_small_a_corpus_is_refused_and_outputs_stay(world, tmp_path, change,
     out = tmp_path / "out"
     prepare(settings, out)
     before = {path.name: path.read_bytes() for path in out.glob("*.*") if path.is_file()}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=rf"^text\.out: .*{message}"):
         prepare(changed(settings, **change), out)
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 

@@ -20,7 +20,7 @@ from layernorm_roles.checkpoint import Checkpoint
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
-from layernorm_roles.job import Progress
+from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
@@ -71,8 +71,9 @@ def train_run(
     """
     torch.set_num_threads(threads)
     place = open_device(device, on_difference)
-    run.contexts()  # a context that does not fit shows now, not after hours of training
-    task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
+    with naming(f"language_model.{run.model}"):
+        run.contexts()  # a context that does not fit shows now, not after hours of training
+        task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
     model = run.build_model(getattr(task, "classes", None))
     kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
     title = f"language model {run.model} {run.variant} seed {run.seed}"

@@ -10,6 +10,7 @@ import pandas as pd
 from tokenizers import Tokenizer
 
 from layernorm_roles import files, store
+from layernorm_roles.job import naming
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.text import Contexts, Text
@@ -22,7 +23,7 @@ from layernorm_roles.text.token_streams import TokenStreamWriter
 
 
 def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None) -> dict[str, Any]:
-    """Write the files of `PreparedText` to `folder` and return the manifest.
+    """Write the files of `PreparedText` to `folder`, whose name is the text's, and return the manifest.
 
     `downloads` is the folder to which sources of kind hub were downloaded. Contexts that have a source of their own are
     chosen first, so that too few of them show before a large corpus is tokenised. Raises ValueError, and leaves files
@@ -30,7 +31,11 @@ def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = N
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
-    downloads = Path(downloads) if downloads else None
+    with naming(f"text.{out.folder.name}"):
+        return _prepare(settings, out, Path(downloads) if downloads else None)
+
+
+def _prepare(settings: Text, out: PreparedText, downloads: Path | None) -> dict[str, Any]:
     texts, tokenizer = _texts_and_tokenizer(settings, downloads)
     contexts = {
         name: choose(of, different(documents.read(of.source, downloads)), tokenizer)
