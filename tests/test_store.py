@@ -70,8 +70,34 @@ def test_a_table_with_nulls_where_its_schema_has_none_is_not_read(metrics, tmp_p
     holes = arrow.cast(pa.schema(fields)).set_column(4, fields[4], [[None, 0.5]])
     with files.atomic_write(path) as partial:
         pq.write_table(holes, partial)
-    with pytest.raises(ValueError, match="do not fit table majority_metrics"):
+    with pytest.raises(
+        ValueError, match=r"it lacks .*test_loss \(double, no null\).* has .*test_loss \(double\)"
+    ):
         store.read(path, "majority_metrics")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda arrow: arrow.drop_columns("seed"), "it lacks seed (int64, no null)"),
+        (lambda arrow: arrow.append_column("extra", arrow["step"]), "it has extra (int64)"),
+        (lambda arrow: arrow.select(arrow.column_names[::-1]), "its columns have another order"),
+        (
+            lambda arrow: arrow.rename_columns(["group", *arrow.column_names[1:]]),
+            "it lacks experiment (string, no null) and it has group (string, no null)",
+        ),
+    ],
+)
+def test_a_table_of_another_version_says_in_one_line_what_differs(metrics, tmp_path, spoil, said):
+    path = tmp_path / "metrics.parquet"
+    store.write(metrics, "majority_metrics", path, ORIGIN)
+    spoilt = spoil(pq.read_table(path))
+    with files.atomic_write(path) as partial:
+        pq.write_table(spoilt, partial)
+    with pytest.raises(ValueError) as refused:
+        store.read(path, "majority_metrics")
+    expected = f"{path}: no table majority_metrics of this version, {said}; delete it and run again"
+    assert str(refused.value) == expected
 
 
 def test_a_damaged_file_is_never_read(metrics, tmp_path):
@@ -93,7 +119,7 @@ def test_a_damaged_file_is_never_read(metrics, tmp_path):
 def test_another_table_or_no_table_or_no_file_is_named(metrics, tmp_path):
     path = tmp_path / "metrics.parquet"
     store.write(metrics, "majority_metrics", path, ORIGIN)
-    with pytest.raises(ValueError, match="do not fit table majority_vectors"):
+    with pytest.raises(ValueError, match="no table majority_vectors of this version, it lacks checkpoint"):
         store.read(path, "majority_vectors")
     files.write_text(path, "not Parquet")
     with pytest.raises(ValueError, match=r"metrics\.parquet: no Parquet file"):

@@ -53,9 +53,20 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
         provenance.refuse_other(path, json.loads(metadata.get(b"config", b"{}")), identity)
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
-        columns = arrow.schema.to_string(show_schema_metadata=False)
-        raise ValueError(f"{path}: columns do not fit table {table}:\n{columns}")
+        difference = _difference(arrow.schema, SCHEMAS[table])
+        raise ValueError(f"{path}: no table {table} of this version, {difference}; delete it and run again")
     return arrow
+
+
+def _difference(found: pa.Schema, expected: pa.Schema) -> str:
+    """In which columns two different schemas differ."""
+    ours, theirs = (
+        {f"{field.name} ({field.type}{'' if field.nullable else ', no null'})" for field in schema}
+        for schema in (expected, found)
+    )
+    different = {"lacks": sorted(ours - theirs), "has": sorted(theirs - ours)}
+    said = [f"it {verb} {', '.join(columns)}" for verb, columns in different.items() if columns]
+    return " and ".join(said) or "its columns have another order"
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
