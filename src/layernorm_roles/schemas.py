@@ -6,6 +6,11 @@ so that every file explains itself: `pq.read_schema(path).field("step").metadata
 
 import pyarrow as pa
 
+ANY, NORM = "any", "norm"
+"""Values of the column `queries`: all queries, or those that the head can make behind its norm, on any text."""
+AS_USED, WITHOUT_NORM = "as used", "without norm"
+"""Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
+
 
 def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", null: bool = False) -> pa.Field:
     return pa.field(name, kind, nullable=null, metadata={"meaning": meaning, "unit": unit})
@@ -60,12 +65,12 @@ _CEILINGS = pa.schema(
         _column(
             "queries",
             _STR,
-            "any: all queries; norm: those that the head can make behind its norm, on any text",
+            f"{ANY}: all queries; {NORM}: those that the head can make behind its norm, on any text",
         ),
         _column(
             "normalised",
             _STR,
-            "as used: the head's keys; without norm: keys made from the stream before the norm, see "
+            f"{AS_USED}: the head's keys; {WITHOUT_NORM}: keys made from the stream before the norm, see "
             "pretrained.keys.keys_without_norm",
         ),
         _column("n_keys", _INT, "keys in the context", "keys"),

@@ -19,8 +19,9 @@ from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
+from layernorm_roles.schemas import AS_USED
 from layernorm_roles.selectability.ceilings import QueryEllipsoid
-from layernorm_roles.selectability.ceilings_rows import AS_USED, attention, received, rows, verified
+from layernorm_roles.selectability.ceilings_rows import attention, received, rows, verified
 
 CONTEXTS = 1
 """Long contexts whose keys are looked at, the first ones: seeds differ more than contexts do."""

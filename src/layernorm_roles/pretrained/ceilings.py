@@ -7,8 +7,9 @@ import pandas as pd
 from layernorm_roles.job import Progress
 from layernorm_roles.pretrained.keys import keys_without_norm
 from layernorm_roles.pretrained.recording import RecordedLayer, RecordingModel
+from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
 from layernorm_roles.selectability.ceilings import QueryEllipsoid
-from layernorm_roles.selectability.ceilings_rows import AS_USED, WITHOUT_NORM, received, rows, verified
+from layernorm_roles.selectability.ceilings_rows import received, rows, verified
 
 
 def queries_behind_norm(layer: RecordedLayer, head: int) -> QueryEllipsoid | None:

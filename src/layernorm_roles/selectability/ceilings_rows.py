@@ -6,12 +6,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
+from layernorm_roles.schemas import ANY, NORM
 from layernorm_roles.selectability.ceilings import Ceilings, QueryEllipsoid, ceilings
-
-AS_USED, WITHOUT_NORM = "as used", "without norm"
-"""Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
-ANY, NORM = "any", "norm"
-"""Values of the column `queries`: all queries, or those that the head can make behind its norm, on any text."""
 
 
 def attention(

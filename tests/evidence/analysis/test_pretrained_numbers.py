@@ -7,8 +7,9 @@ import worlds
 from scipy import stats
 
 from layernorm_roles.evidence.analysis import pretrained
-from layernorm_roles.evidence.analysis.pretrained import AS_USED, NORM, OWN, WITHOUT_NORM
+from layernorm_roles.evidence.analysis.pretrained import OWN
 from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.schemas import AS_USED, NORM, WITHOUT_NORM
 
 BELOW = {AS_USED: (0.1, 0.3), WITHOUT_NORM: 0.5}
 

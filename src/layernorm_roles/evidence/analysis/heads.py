@@ -3,8 +3,9 @@
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.pretrained import ANY, OWN, THRESHOLDS
+from layernorm_roles.evidence.analysis.pretrained import OWN, THRESHOLDS
 from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.schemas import ANY
 
 
 def in_heads(keys: pd.DataFrame) -> pd.DataFrame:

@@ -9,17 +9,14 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.schemas import ANY, AS_USED, NORM
 
 THRESHOLDS = (0.5, 0.1, 0.01)
 """Shares of a query's attention that a key may reach or not. With more than half of it a key has the highest score."""
 
-ANY, NORM, OWN = "any", "norm", "own"
-"""Sets of queries, each within the one before: all; those that a head can make behind its norm, on any text; and
-those that it makes on the context itself. Table attention_ceilings has the ceilings of the first two, and what the
-third gives as received_max."""
-
-AS_USED, WITHOUT_NORM = "as used", "without norm"
-"""Values of the column `normalised` of table attention_ceilings."""
+OWN = "own"
+"""The queries that a head makes on the context itself, a third set within those of `schemas.NORM`, and these within
+`schemas.ANY`. Table attention_ceilings has the ceilings of the other two, and what this one gives as received_max."""
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Quantiles of the ceilings: both tails, and what lies between."""

@@ -11,11 +11,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.pretrained import (
-    ANY,
-    AS_USED,
-    NORM,
     OWN,
-    WITHOUT_NORM,
     below,
     ceilings_of_all_sets,
     cut_heads,
@@ -33,6 +29,7 @@ from layernorm_roles.evidence.claims.rules import (
     more_than_half,
     statement,
 )
+from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
 
 KEYS, CEILINGS, LAW = "pretrained_keys", "attention_ceilings", "gaussian_law"
 

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.pretrained import ANY, NORM, THRESHOLDS
+from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.schemas import ANY, NORM
 
 HEAD = ["site", "causal", "layer", "head"]
 """Columns that name a place in the model, and the rivals of a key there, whose mean share is drawn."""

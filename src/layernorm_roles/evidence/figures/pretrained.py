@@ -9,17 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from layernorm_roles.evidence.analysis.pretrained import (
-    ANY,
-    AS_USED,
-    NORM,
     OWN,
     THRESHOLDS,
-    WITHOUT_NORM,
     ceilings_of_all_sets,
     cut_heads,
     shares_below,
 )
 from layernorm_roles.evidence.figures import style
+from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
 
 LOOKS = {
     AS_USED: {"color": "#0072B2", "marker": "o", "ls": "-"},

@@ -8,7 +8,7 @@ from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.evidence.analysis.heads import reach
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.analysis.pretrained import AS_USED, THRESHOLDS
+from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.evidence.tables.pretrained import FRACTIONS, SETS
 from layernorm_roles.evidence.tables.structure import (
@@ -23,6 +23,7 @@ from layernorm_roles.evidence.tables.structure import (
     sentence,
     token_text,
 )
+from layernorm_roles.schemas import AS_USED
 
 NOTE = (
     "Per cent of keys that no query selects, mean over contexts and seeds, with the 95 % interval over both "

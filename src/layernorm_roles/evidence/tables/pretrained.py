@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained
-from layernorm_roles.evidence.analysis.pretrained import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
+from layernorm_roles.evidence.analysis.pretrained import OWN
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Part, Readable, grid, token_text
 from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
 
 NO_MODEL = "This reproduction has no pretrained model."
 
