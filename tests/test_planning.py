@@ -59,7 +59,7 @@ def test_runs_are_counted_variant_by_variant(plan):
     ]
     assert plan.runs("majority", "alone") == alone
     assert plan.runs("majority") == plan.runs("majority", "mine") + alone
-    assert plan.run_files("majority", "metrics.parquet", "alone")[4] == (
+    assert plan.run_files("majority", "metrics.parquet", plan.runs("majority", "alone"))[4] == (
         "results/mine/runs/majority/alone/layernorm/d_model_3/learning_rate_0.1/seed_8/metrics.parquet"
     )
     assert len({run.folder for run in plan.runs("majority")}) == 4 + 12

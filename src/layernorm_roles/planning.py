@@ -122,23 +122,22 @@ class Plan:
 
     def runs(self, stage: str, *groups: str) -> list[Run]:
         """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
-        first = self.settings.first_seed
         return [
             Run(group, variant, seed, point)
             for group, settings in self.plain[stage].items()
             if not groups or group in groups
             for point in (_points(settings) if stage == "majority" else [()])
-            for variant, seeds in settings["seeds"].items()
-            for seed in range(first, first + seeds)
+            for variant, number in settings["seeds"].items()
+            for seed in self.seeds(number)
         ]
 
     def seeds(self, number: int) -> list[int]:
         """The seeds of an experiment that has `number` of them."""
         return list(range(self.settings.first_seed, self.settings.first_seed + number))
 
-    def run_files(self, stage: str, file: str, *groups: str) -> list[str]:
-        """The path of `file` in the folder of every run of a stage, or of its experiments or models in `groups`."""
-        return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in self.runs(stage, *groups)]
+    def run_files(self, stage: str, file: str, runs: Iterable[Run]) -> list[str]:
+        """The path of `file` in the folder of each of `runs`, which are runs of a stage, majority or language_model."""
+        return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in runs]
 
     def run_settings(self, stage: str, group: str) -> dict[str, Any]:
         """The settings of an experiment or model on which a run depends, beside what names the run in `Run`.

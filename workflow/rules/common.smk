@@ -59,11 +59,10 @@ def doubling(first):
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 
-def job_files(kind, rule, runs=()):
-    """The paths of the logs or benchmarks (`kind`) of a rule: one for each of `runs`, or a single one without runs."""
-    ending = {"logs": "log", "benchmarks": "tsv"}[kind]
+def benchmark_files(rule, runs=()):
+    """The paths of the benchmark files of a rule: one for each of `runs`, or a single one without runs."""
     names = [f"{rule}/{run}" for run in runs] if runs else [rule]
-    return [f"{RUN}/{kind}/{name}.{ending}" for name in names]
+    return [f"{RUN}/benchmarks/{name}.tsv" for name in names]
 
 
 def parquet(folder, tables):
@@ -125,11 +124,6 @@ def compared(wildcards):
     if OTHER:
         return rules.comparison.output
     sys.exit("\nerror: compare: with what? snakemake --cores all compare --config against=published\n")
-
-
-def files_of_runs(file, runs):
-    """The path of `file` in the folder of each of the runs."""
-    return [f"{RUN}/runs/language_model/{run}/{file}" for run in runs]
 
 
 def text_of_model(*names):

@@ -13,9 +13,9 @@ COLLECTED = {
     "sentence_tokens": ("tokens.parquet", PLAN.runs_with_attention()),
 } | ({"language_model_ceilings": ("ceilings.parquet", PLAN.ceiling_runs())} if CEILING_RUNS else {})
 LANGUAGE_MODEL_TABLES = {
-    table: files_of_runs(file, [run.folder for run in runs]) for table, (file, runs) in COLLECTED.items()
+    table: PLAN.run_files("language_model", file, runs) for table, (file, runs) in COLLECTED.items()
 }
-ACTIVATIONS = files_of_runs("activations.safetensors", RECORDED_RUNS)
+ACTIVATIONS = PLAN.run_files("language_model", "activations.safetensors", PLAN.recorded_runs())
 
 
 wildcard_constraints:
@@ -144,8 +144,8 @@ rule language_model_tables:
         "../scripts/collect_tables.py"
 
 
-BENCHMARKS += job_files("benchmarks", "language_model_train", LANGUAGE_MODEL_RUNS)
-BENCHMARKS += job_files("benchmarks", "language_model_keys", RUNS_WITH_ATTENTION)
-BENCHMARKS += job_files("benchmarks", "language_model_ceilings", CEILING_RUNS) if CEILING_RUNS else []
-BENCHMARKS += job_files("benchmarks", "language_model_activations", RECORDED_RUNS)
-BENCHMARKS += job_files("benchmarks", "language_model_tables", LANGUAGE_MODEL_TABLES)
+BENCHMARKS += benchmark_files("language_model_train", LANGUAGE_MODEL_RUNS)
+BENCHMARKS += benchmark_files("language_model_keys", RUNS_WITH_ATTENTION)
+BENCHMARKS += benchmark_files("language_model_ceilings", CEILING_RUNS) if CEILING_RUNS else []
+BENCHMARKS += benchmark_files("language_model_activations", RECORDED_RUNS)
+BENCHMARKS += benchmark_files("language_model_tables", LANGUAGE_MODEL_TABLES)

@@ -70,9 +70,9 @@ for JOB in SHARED_JOBS:
         input:
             data=[f"{RUN}/data/majority/{run.group}/seed_{run.seed}.parquet" for run in JOB.runs],
         output:
-            metrics=[f"{RUN}/runs/majority/{run.folder}/metrics.parquet" for run in JOB.runs],
-            vectors=[f"{RUN}/runs/majority/{run.folder}/vectors.parquet" for run in JOB.runs],
-            weights=[f"{RUN}/runs/majority/{run.folder}/weights.safetensors" for run in JOB.runs],
+            metrics=PLAN.run_files("majority", "metrics.parquet", JOB.runs),
+            vectors=PLAN.run_files("majority", "vectors.parquet", JOB.runs),
+            weights=PLAN.run_files("majority", "weights.safetensors", JOB.runs),
         log:
             f"{RUN}/logs/majority_train/{JOB.name}.log",
         benchmark:
@@ -97,7 +97,7 @@ for JOB in SHARED_JOBS:
 
 rule majority_tables:
     input:
-        lambda wildcards: PLAN.run_files("majority", f"{wildcards.kind}.parquet"),
+        lambda wildcards: PLAN.run_files("majority", f"{wildcards.kind}.parquet", PLAN.runs("majority")),
     output:
         f"{RUN}/parquet/majority_{{kind}}.parquet",
     log:
@@ -116,10 +116,9 @@ rule majority_tables:
 
 
 ALONE = [run.folder for run in PLAN.runs("majority") if PLAIN["majority"][run.group]["seeds_per_job"] == 1]
-BENCHMARKS += job_files(
-    "benchmarks",
+BENCHMARKS += benchmark_files(
     "majority_data",
     sorted({f"{run.group}/seed_{run.seed}" for run in PLAN.runs("majority")}),
 )
-BENCHMARKS += job_files("benchmarks", "majority_train", [*ALONE, *(job.name for job in SHARED_JOBS)])
-BENCHMARKS += job_files("benchmarks", "majority_tables", ["metrics", "vectors"])
+BENCHMARKS += benchmark_files("majority_train", [*ALONE, *(job.name for job in SHARED_JOBS)])
+BENCHMARKS += benchmark_files("majority_tables", ["metrics", "vectors"])

@@ -48,7 +48,5 @@ rule pretrained_tables:
         "../scripts/collect_tables.py"
 
 
-BENCHMARKS += (
-    job_files("benchmarks", "pretrained_measure", PLAIN["pretrained"]) if PLAIN["pretrained"] else []
-)
-BENCHMARKS += job_files("benchmarks", "pretrained_tables", PRETRAINED_TABLES) if PLAIN["pretrained"] else []
+BENCHMARKS += benchmark_files("pretrained_measure", PLAIN["pretrained"]) if PLAIN["pretrained"] else []
+BENCHMARKS += benchmark_files("pretrained_tables", PRETRAINED_TABLES) if PLAIN["pretrained"] else []

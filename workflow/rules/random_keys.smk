@@ -37,4 +37,4 @@ rule gaussian_law:
         "../scripts/measure_gaussian_law.py"
 
 
-BENCHMARKS += job_files("benchmarks", "random_keys_table") + job_files("benchmarks", "gaussian_law")
+BENCHMARKS += benchmark_files("random_keys_table") + benchmark_files("gaussian_law")

@@ -148,6 +148,6 @@ rule worked_numbers:
 
 
 for NAME in ("geometry", "fusion", "batch_dependence", "score_scale", "worked_numbers"):
-    BENCHMARKS += job_files("benchmarks", NAME)
-BENCHMARKS += job_files("benchmarks", "placement_train", PLAIN["statements"]["placement"]["placements"])
-BENCHMARKS += job_files("benchmarks", "placement_tables", PLACEMENT_TABLES)
+    BENCHMARKS += benchmark_files(NAME)
+BENCHMARKS += benchmark_files("placement_train", PLAIN["statements"]["placement"]["placements"])
+BENCHMARKS += benchmark_files("placement_tables", PLACEMENT_TABLES)

@@ -51,5 +51,5 @@ rule text:
         "../scripts/prepare_text.py"
 
 
-BENCHMARKS += job_files("benchmarks", "text", PLAN.texts())
-BENCHMARKS += job_files("benchmarks", "download", HUB_SOURCES) if HUB_SOURCES else []
+BENCHMARKS += benchmark_files("text", PLAN.texts())
+BENCHMARKS += benchmark_files("download", HUB_SOURCES) if HUB_SOURCES else []
