@@ -24,8 +24,5 @@ rule all:
     """The whole reproduction: every table, figure and verdict, and the page that shows them."""
     default_target: True
     input:
-        figure_files(RUN, PLAN.figures()),
-        readable(RUN, tables_registry.made_from(RESULT_TABLES)),
-        rules.durations.output,
-        rules.settings.output,
+        FINISHED,
         f"{RUN}/report.html",

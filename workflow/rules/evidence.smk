@@ -11,6 +11,14 @@ RESULT_TABLES = [
     *PRETRAINED_TABLES,
 ]
 
+# The files of a finished reproduction, but for its page.
+FINISHED = [
+    f"{RUN}/settings.json",
+    *parquet(RUN, ["claims", *RESULT_TABLES]).values(),
+    *figure_files(RUN, [*PLAN.figures(), "durations"]),
+    *readable(RUN, tables_registry.made_from(RESULT_TABLES) | {"durations": tables_registry.DURATIONS}),
+]
+
 # The settings that say which figures there are.
 FIGURE_SETTINGS = ["majority", "language_model", "random_keys", "pretrained"]
 
@@ -172,20 +180,7 @@ rule publish:
         settings=PLAIN,
         tables=["claims", *RESULT_TABLES],
         figures=[*PLAN.figures()],
-        files=[
-            "settings.json",
-            *expand("parquet/{table}.parquet", table=["claims", *RESULT_TABLES]),
-            *expand("figures/{name}.{kind}", name=[*PLAN.figures(), "durations"], kind=["png", "pdf"]),
-            *expand(
-                "tables/{file}",
-                file=[
-                    file
-                    for table in tables_registry.made_from(RESULT_TABLES).values()
-                    for file in tables_registry.files(table)
-                ],
-            ),
-            *multiext("tables/durations", ".csv", ".md"),
-        ],
+        files=[str(Path(file).relative_to(RUN)) for file in FINISHED],
     script:
         "../scripts/publish.py"
 
