@@ -183,7 +183,7 @@ class Reproductions:
     """Reproductions of configurations in `folder`, each from the results of the smallest one."""
 
     def __init__(self, folder: Path):
-        made = runpy.run_path(str(ROOT / "tests/workflow/conftest.py"))["Checkout"]
+        made = runpy.run_path(str(ROOT / "tests/workflow/checkouts.py"))["Checkout"]
         self.base = smallest()
         self.checkout, self.kept = made(folder / "checkout", self.base), folder / "kept"
         began = time.monotonic()

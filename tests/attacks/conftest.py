@@ -1,4 +1,3 @@
-import runpy
 import sys
 from pathlib import Path
 
@@ -13,5 +12,6 @@ for folder in ("selectability", "language_model", "workflow"):
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """A function that makes a checkout of the workflow with some settings, in which a test may break things."""
-    made = runpy.run_path(str(TESTS / "workflow/conftest.py"))["Checkout"]
-    return lambda settings: made(tmp_path_factory.mktemp("checkout"), settings)
+    from checkouts import Checkout
+
+    return lambda settings: Checkout(tmp_path_factory.mktemp("checkout"), settings)

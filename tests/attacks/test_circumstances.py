@@ -8,17 +8,18 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pandas as pd
 import pytest
+from checkouts import command, environment
 
 from layernorm_roles import files, store
 from layernorm_roles.provenance import provenance
 
 NAME = "results/tiny"
 MIDDLE, END = f"{NAME}/parquet/worked_numbers.parquet", f"{NAME}/tables/worked_numbers.csv"
+MAKE = command("--cores", "2", END)
 TINY = {"name": "tiny", "device": "cpu", "pretrained": {"minilm": None}}
 
 
@@ -28,10 +29,6 @@ def finished(checkout):
     made = checkout(TINY)
     made.run(END)
     return made, {name: (made.folder / name).read_bytes() for name in (MIDDLE, END)}
-
-
-def command(folder, *arguments, cores="2"):
-    return [sys.executable, "-m", "snakemake", "--cores", cores, *arguments, "--configfile", "tiny.yaml"]
 
 
 def same(finished):
@@ -91,9 +88,10 @@ def test_times_in_the_future_make_nothing_wrong(finished):
 def test_closed_standard_input_and_one_core(finished):
     made, _ = finished
     shutil.rmtree(made.folder / NAME)
-    environment = os.environ | {"PYTHONPATH": str(made.folder / "src")}
-    shell = ["sh", "-c", '"$@" <&-', "sh", *command(made.folder, END, cores="1")]
-    done = subprocess.run(shell, cwd=made.folder, env=environment, capture_output=True, text=True)
+    shell = ["sh", "-c", '"$@" <&-', "sh", *command("--cores", "1", END)]
+    done = subprocess.run(
+        shell, cwd=made.folder, env=environment(made.folder), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert same(finished)
 
@@ -101,12 +99,11 @@ def test_closed_standard_input_and_one_core(finished):
 @pytest.mark.long
 def test_ctrl_c_twice_and_unlocking_a_living_run(finished):
     made, _ = finished
-    environment = os.environ | {"PYTHONPATH": str(made.folder / "src")}
     shutil.rmtree(made.folder / NAME)
     process = subprocess.Popen(
-        command(made.folder, END),
+        MAKE,
         cwd=made.folder,
-        env=environment,
+        env=environment(made.folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -131,12 +128,11 @@ def test_ctrl_c_twice_and_unlocking_a_living_run(finished):
 def test_two_commands_for_one_reproduction(finished):
     made, _ = finished
     shutil.rmtree(made.folder / NAME)
-    environment = os.environ | {"PYTHONPATH": str(made.folder / "src")}
     both = [
         subprocess.Popen(
-            command(made.folder, END),
+            MAKE,
             cwd=made.folder,
-            env=environment,
+            env=environment(made.folder),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
@@ -159,8 +155,7 @@ def test_a_path_of_250_characters(finished, tmp_path):
         folder = folder / "a_folder_with_a_long_name"
     folder = folder / ("x" * (249 - len(str(folder))))
     shutil.copytree(made.folder, folder, ignore=shutil.ignore_patterns("results", ".snakemake"))
-    environment = os.environ | {"PYTHONPATH": str(folder / "src")}
-    done = subprocess.run(command(folder, END), cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(MAKE, cwd=folder, env=environment(folder), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert all((folder / name).read_bytes() == content for name, content in before.items())
 

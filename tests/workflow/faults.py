@@ -28,6 +28,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from checkouts import Checkout, command
 
 from layernorm_roles import checkpoint, files
 
@@ -61,12 +62,10 @@ class Run:
 
     def start(self, *arguments: str) -> None:
         """Start the command in a new session, so that no other process is ever signalled."""
-        command = [sys.executable, "-m", "snakemake", *(arguments or self.targets)]
-        command += ["--cores", "2", "--configfile", "tiny.yaml"]
         path = os.pathsep.join(str(self.folder / name) for name in ("site", "src"))
         with (self.folder / "output.txt").open("w") as output:
             self.process = subprocess.Popen(
-                command,
+                command("--cores", "2", *(arguments or self.targets)),
                 cwd=self.folder,
                 env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
                 stdout=output,
@@ -88,10 +87,10 @@ class Run:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 state, _, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-                command = (folder / "cmdline").read_text()
+                line = (folder / "cmdline").read_text()
             except OSError:  # gone meanwhile
                 continue
-            if int(session) == self.process.pid and state != "Z" and script in command:
+            if int(session) == self.process.pid and state != "Z" and script in line:
                 found.append(int(folder.name))
         return found
 
@@ -410,8 +409,6 @@ def tiny_configuration() -> dict:
 
 
 def main() -> None:
-    from conftest import Checkout
-
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--faults", type=int, default=26, help="how many; at first one of each kind")
     parser.add_argument("--seed", type=int, default=0)

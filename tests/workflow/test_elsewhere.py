@@ -1,11 +1,11 @@
 """The workflow runs from another folder, and as a module of somebody else's workflow."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from checkouts import environment
 
 ROOT = Path(__file__).parents[2]
 TINY = """
@@ -34,9 +34,13 @@ TABLE = "results/tiny/parquet/majority_metrics.parquet"
 
 def snakemake(folder, *arguments):
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        cwd=folder,
+        env=environment(ROOT),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout

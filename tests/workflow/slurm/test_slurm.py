@@ -1,11 +1,9 @@
 """The smoke reproduction, with fewer trainings, on a real SLURM of one node, through profiles/slurm as it is; parts of
 it again through profiles/cluster-generic. What SLURM recorded is compared with what the rules ask for."""
 
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,6 +12,7 @@ from types import SimpleNamespace
 import one_node
 import pytest
 import yaml
+from checkouts import command, environment
 
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
@@ -56,11 +55,13 @@ class Snakemake:
 
     def __init__(self, checkout, *arguments):
         self.output = checkout.folder / "snakemake.out"
-        command = [sys.executable, "-m", "snakemake", *arguments, "--configfile", "tiny.yaml"]
-        environment = os.environ | {"PYTHONPATH": str(checkout.folder / "src")}
         with self.output.open("w") as out:
             self.process = subprocess.Popen(
-                command, cwd=checkout.folder, env=environment, stdout=out, stderr=out
+                command(*arguments),
+                cwd=checkout.folder,
+                env=environment(checkout.folder),
+                stdout=out,
+                stderr=out,
             )
         self.end = time.monotonic() + SECONDS
 
@@ -149,8 +150,8 @@ def through_cluster_generic(checkout, results):
     (results / "parquet/worked_numbers.parquet").unlink()
     targets = [f"results/tiny/{REPEATED}/metrics.parquet", "results/tiny/parquet/worked_numbers.parquet"]
     little = "worked_numbers:mem_mb=50 * 4 ** (attempt - 1)"
-    command = ["--workflow-profile", "cluster-generic", "--seconds-between-status-checks", "1"]
-    with Snakemake(checkout, *targets, *command, *GPU_ON_PAPER, little) as run:
+    profile = ["--workflow-profile", "cluster-generic", "--seconds-between-status-checks", "1"]
+    with Snakemake(checkout, *targets, *profile, *GPU_ON_PAPER, little) as run:
         return run.finish()
 
 
