@@ -258,10 +258,7 @@ class Plan:
 
     def figures(self) -> dict[str, Figure]:
         """The figures of this reproduction by name."""
-        plain = self.plain
-        return figures.figures(
-            plain["majority"], plain["language_model"], plain["random_keys"], plain["pretrained"]
-        )
+        return figures.figures(self.plain)
 
 
 def _points(experiment: Mapping[str, Any]) -> list[tuple[tuple[str, int | float], ...]]:
@@ -297,10 +294,8 @@ class KeptReproduction:
         """The figures whose Parquet tables are all in the folder, by name."""
         if not self.plain:
             return {}
-        kept, plain = {*self.tables(), "claims"}, self.plain
-        found = figures.figures(
-            plain["majority"], plain["language_model"], plain["random_keys"], plain.get("pretrained")
-        )
+        kept = {*self.tables(), "claims"}
+        found = figures.figures(self.plain)
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
 
 

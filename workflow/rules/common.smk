@@ -7,6 +7,7 @@ from snakemake.logging import get_event, logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from layernorm_roles import ending, planning, provenance
+from layernorm_roles.evidence.figures import registry as figures_registry
 from layernorm_roles.evidence.tables import registry as tables_registry
 from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import hand_down

@@ -19,9 +19,6 @@ FINISHED = [
     *readable(RUN, tables_registry.made_from(RESULT_TABLES) | {"durations": tables_registry.DURATIONS}),
 ]
 
-# The settings that say which figures there are.
-FIGURE_SETTINGS = ["majority", "language_model", "random_keys", "pretrained"]
-
 # Modules that write_page.py imports by a name made at run time: the page sets the readable tables in HTML.
 TABLE_MODULES = [
     f"evidence/tables/{module}.py"
@@ -66,7 +63,7 @@ for FOLDER, PREFIX, FIGURES, TABLES, SETTINGS in REPRODUCTIONS:
             benchmark:
                 f"{FOLDER}/benchmarks/figures/{MODULE}.tsv"
             params:
-                settings={part: SETTINGS.get(part) for part in FIGURE_SETTINGS},
+                settings={part: SETTINGS.get(part) for part in figures_registry.SECTIONS},
                 code=code("draw_figures.py", f"evidence/figures/{MODULE.replace('.', '/')}.py"),
             script:
                 "../scripts/draw_figures.py"

@@ -2,35 +2,35 @@
 rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
-        of_category("Majority task"),
+        of_category(figures_registry.MAJORITY),
         of_module("majority"),
 
 
 rule random_keys:
     """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
     input:
-        of_category("Random keys"),
+        of_category(figures_registry.RANDOM_KEYS),
         of_module("random_keys"),
 
 
 rule language_model:
     """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
     input:
-        of_category("Language models"),
+        of_category(figures_registry.LANGUAGE_MODELS),
         of_module("language_model"),
 
 
 rule pretrained:
     """Pretrained models: which keys of their heads can win, and how much attention they can get."""
     input:
-        of_category("Pretrained models"),
+        of_category(figures_registry.PRETRAINED),
         of_module("pretrained"),
 
 
 rule statements:
     """What other documents say about LayerNorm: a figure for each statement that was measured."""
     input:
-        of_category("Statements"),
+        of_category(figures_registry.STATEMENTS),
         of_module("statements"),
 
 

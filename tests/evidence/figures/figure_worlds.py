@@ -355,7 +355,13 @@ def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame
 
 
 def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
-    return registry.figures(majority, MODELS, RANDOM_KEYS, PRETRAINED) | {"durations": registry.DURATIONS}
+    settings = {
+        "majority": majority,
+        "language_model": MODELS,
+        "random_keys": RANDOM_KEYS,
+        "pretrained": PRETRAINED,
+    }
+    return registry.figures(settings) | {"durations": registry.DURATIONS}
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):

@@ -25,9 +25,7 @@ def closed():
 
 
 def default(**changed):
-    settings = DEFAULT | changed
-    parts = ("majority", "language_model", "random_keys", "pretrained")
-    return registry.figures(*(settings[part] for part in parts))
+    return registry.figures(DEFAULT | changed)
 
 
 def without(part, name, variant):
@@ -73,7 +71,7 @@ def test_what_varies_over_runs_has_figures_by_it_and_no_curves_of_all_runs():
     names = {name for name in worlds.figures() if name.startswith(("majority_rates", "majority_widths"))}
     assert names == {"majority_rates_by_rate", "majority_rates_best_rates", "majority_widths_by_width"}
     both = {"many": worlds.MAJORITY["widths"] | {"learning_rate": [0.1, 0.2], "seeds": {worlds.OWN: 1}}}
-    names = {name for name in registry.figures(both) if name.startswith("majority")}
+    names = {name for name in registry.figures({"majority": both}) if name.startswith("majority")}
     assert names == {"majority_many_by_rate", "majority_many_best_rates", "majority_many_by_width"}
 
 
@@ -82,7 +80,7 @@ def test_a_list_of_one_width_and_rate_is_one_width_and_rate():
     for settings in lists.values():
         for key in ("d_model", "learning_rate"):
             settings[key] = registry.several(settings[key])
-    assert registry.figures(lists, worlds.MODELS) == registry.figures(worlds.MAJORITY, worlds.MODELS)
+    assert registry.figures({"majority": lists}) == registry.figures({"majority": worlds.MAJORITY})
 
 
 def test_the_cross_needs_its_four_variants():
@@ -99,7 +97,7 @@ def test_models_have_figures_by_their_architecture():
     } <= names
     assert {name for name in names if "bert" in name} == {"language_model_bert_loss"}
     assert not {"language_model_gpt_difference", "language_model_gpt_heads"} & names  # they are the paper's
-    assert "figure_4a" not in registry.figures({}, {"wide": worlds.MODELS["wide"]})
+    assert "figure_4a" not in registry.figures({"language_model": {"wide": worlds.MODELS["wide"]}})
 
 
 def test_a_registry_without_settings_of_other_parts_has_the_figures_that_need_none():
@@ -130,8 +128,8 @@ def test_three_dimensions_need_three_dimensions():
 
 def test_samplings_need_both_experiments():
     alone = {"d8": worlds.MAJORITY["d8"], "mine": worlds.MAJORITY["mine"]}
-    assert "majority_samplings" not in registry.figures(alone)
-    assert "majority_samplings" in registry.figures(worlds.MAJORITY)
+    assert "majority_samplings" not in registry.figures({"majority": alone})
+    assert "majority_samplings" in registry.figures({"majority": worlds.MAJORITY})
 
 
 def test_tables_exist_and_captions_are_sentences():

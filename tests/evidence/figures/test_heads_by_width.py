@@ -73,9 +73,9 @@ def test_reach_is_drawn_for_each_threshold_and_checkpoint(queries):
 
 def test_one_width_has_no_figure():
     models = copy.deepcopy(worlds.MODELS)
-    assert "heads_by_width" in registry.figures({}, models)
+    assert "heads_by_width" in registry.figures({"language_model": models})
     models["wide"]["heads"] = 32
-    assert "heads_by_width" not in registry.figures({}, models)
+    assert "heads_by_width" not in registry.figures({"language_model": models})
     models = copy.deepcopy(worlds.MODELS)
     models["wide"]["seeds"]["layernorm"] = 0
-    assert "heads_by_width" not in registry.figures({}, models)
+    assert "heads_by_width" not in registry.figures({"language_model": models})

@@ -31,6 +31,9 @@ MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS, PRETRAINED, STATEMENTS, VERDICTS = (
 )
 """The categories under which `snakemake --report` lists the figures."""
 
+SECTIONS = ("majority", "language_model", "random_keys", "pretrained")
+"""The sections of a reproduction's settings that say which figures it has."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -65,18 +68,15 @@ DURATIONS = Figure(
 jobs and not its results."""
 
 
-def figures(
-    majority: Mapping[str, Mapping[str, Any]],
-    language_model: Mapping[str, Mapping[str, Any]] | None = None,
-    random_keys: Mapping[str, Any] | None = None,
-    pretrained: Mapping[str, Mapping[str, Any]] | None = None,
-) -> dict[str, Figure]:
+def figures(settings: Mapping[str, Any]) -> dict[str, Figure]:
     """Return the figures of a reproduction by name, in the order in which a reader meets them.
 
-    `majority` maps the name of each experiment to its settings, `language_model` and `pretrained` the name of each
-    model, and `random_keys` holds the settings of that experiment, all as plain dictionaries. A figure whose variants
-    have no seeds in these settings is left out. Where `random_keys` is None, its figures are all there.
+    `settings` are those of the reproduction, as plain dictionaries; what is not in SECTIONS is not looked at. A figure
+    whose variants have no seeds in these settings is left out, and so are those of a section that is missing; but
+    without the section random_keys its figures are all there.
     """
+    majority, language_model, random_keys, pretrained = map(settings.get, SECTIONS)
+    majority = majority or {}
     found = [
         *_paper_majority(majority),
         *(figure for name, settings in majority.items() for figure in _majority(name, settings)),

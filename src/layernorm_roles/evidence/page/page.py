@@ -77,14 +77,10 @@ class _Evidence:
     def __init__(self, reproduction: Reproduction) -> None:
         self.reproduction = reproduction
         self.claims = {found.claim.name: found for found in judged(self._frame("claims"))}
-        settings = reproduction.settings
-        self.figures = figures.figures(
-            settings["majority"],
-            *(settings.get(part) for part in ("language_model", "random_keys", "pretrained")),
-        )
+        self.figures = figures.figures(reproduction.settings)
         self.shown: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
-        self.too_small = sections.too_small(settings)
+        self.too_small = sections.too_small(reproduction.settings)
 
     def context(self) -> dict[str, Any]:
         """The variables of report.html.j2."""
