@@ -299,8 +299,8 @@ class KeptReproduction:
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
 
 
-COMPARED = ("claims", "majority_metrics", "language_model_metrics")
-"""The Parquet tables that a comparison of two reproductions reads of each, beside the file settings.json."""
+COMPARED_FILES = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]
+"""The files of a reproduction that a comparison reads, as paths in its folder."""
 
 
 def other(name: Any, own: str) -> KeptReproduction:
@@ -314,8 +314,7 @@ def other(name: Any, own: str) -> KeptReproduction:
         known = ", ".join(each for each in finished if each != own) or "none is there"
         raise ValueError(f"against = {name!r}: expected another finished reproduction in results/: {known}")
     folder = Path("results") / name
-    tables = [f"parquet/{table}.parquet" for table in COMPARED]
-    if missing := [file for file in tables if not (folder / file).is_file()]:
+    if missing := [file for file in COMPARED_FILES if not (folder / file).is_file()]:
         raise ValueError(
             f"against = {name!r}: {folder} is not a finished reproduction, it lacks {', '.join(missing)}"
         )
@@ -324,8 +323,7 @@ def other(name: Any, own: str) -> KeptReproduction:
 
 def checksums(folder: str) -> dict[str, str | None]:
     """The recorded SHA-256 of every file that a comparison reads of the reproduction in `folder`, by its path there."""
-    names = ["settings.json", *(f"parquet/{table}.parquet" for table in COMPARED)]
-    return {name: files.recorded(Path(folder) / name) for name in names}
+    return {file: files.recorded(Path(folder) / file) for file in COMPARED_FILES}
 
 
 def command_options(name: str, presets: str | Path) -> str:

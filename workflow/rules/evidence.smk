@@ -144,7 +144,7 @@ if OTHER:
 
     rule comparison:
         input:
-            **parquet(RUN, planning.COMPARED),
+            **parquet(RUN, figures_registry.COMPARED),
             settings=rules.settings.output,
         output:
             page=f"{RUN}/compare_{Path(OTHER.folder).name}.html",

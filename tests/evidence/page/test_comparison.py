@@ -17,7 +17,7 @@ from two_reproductions import EXPECTED, HERE, SETTINGS, THERE, compare, majority
 from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.analysis import comparison
 from layernorm_roles.evidence.analysis.comparison import Difference, Numbers, Verdicts
-from layernorm_roles.evidence.page import comparison as page
+from layernorm_roles.evidence.figures.registry import COMPARED
 from layernorm_roles.evidence.page import page as report
 
 ROOT = Path(__file__).parents[3]
@@ -151,7 +151,7 @@ def test_the_kept_reproduction_against_itself_has_no_difference(tmp_path):
     assert set(table.verdicts) == {"same"} and set(table.numbers) <= {"identical", "not measured"}
     copy = tmp_path / "published"
     (copy / "parquet/.sha256").mkdir(parents=True)
-    for name in page.TABLES:
+    for name in COMPARED:
         for file in (f"{name}.parquet", f".sha256/{name}.parquet"):
             shutil.copy(KEPT / "parquet" / file, copy / "parquet" / file)
     files.write_text(copy / "settings.json", (KEPT / "settings.json").read_text(encoding="utf-8"))
@@ -162,7 +162,6 @@ def test_the_kept_reproduction_against_itself_has_no_difference(tmp_path):
 def test_the_reproduction_to_compare_with_must_be_a_finished_other_one(results, monkeypatch):
     monkeypatch.chdir(results.parent)
     assert planning.other("theirs", "mine").folder == "results/theirs"
-    assert planning.COMPARED == page.TABLES
     recorded = planning.checksums("results/theirs")
     assert recorded["settings.json"] == files.sha256_of("results/theirs/settings.json")
     for name in ("mine", "nowhere", "../results/theirs", "", ["theirs"], 7):

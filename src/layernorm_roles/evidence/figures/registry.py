@@ -67,6 +67,16 @@ DURATIONS = Figure(
 """The one figure that is drawn from a readable table, tables/durations.csv, because it describes the reproduction's
 jobs and not its results."""
 
+CURVES = {
+    "majority_metrics": ("experiment", ("test_loss", "query_angle_mean")),
+    "language_model_metrics": ("model", ("valid_loss",)),
+}
+"""What a comparison of two reproductions draws: for each table of runs the column that names what the runs belong to,
+and the columns that are drawn."""
+
+COMPARED = ("claims", *CURVES)
+"""The Parquet tables that a comparison reads of each reproduction, beside the file settings.json."""
+
 
 def figures(settings: Mapping[str, Any]) -> dict[str, Figure]:
     """Return the figures of a reproduction by name, in the order in which a reader meets them.

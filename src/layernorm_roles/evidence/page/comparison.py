@@ -19,20 +19,12 @@ from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import comparison as figures
 from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.figures.registry import COMPARED, CURVES
 from layernorm_roles.evidence.page import page, sections
 from layernorm_roles.evidence.page.text import command
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid
 from layernorm_roles.evidence.tables.typography import interval, number, typeset
 from layernorm_roles.provenance import joined
-
-CURVES = {
-    "majority_metrics": ("experiment", ("test_loss", "query_angle_mean")),
-    "language_model_metrics": ("model", ("valid_loss",)),
-}
-"""For each table of runs the column that names what the runs belong to, and the columns that are drawn."""
-
-TABLES = ("claims", *CURVES)
-"""The Parquet tables that are read of each reproduction, beside the file settings.json."""
 
 _UNITS = {claim.name: claim.unit for claim in CLAIMS}
 _PLACES = {claim.name: number for number, claim in enumerate(CLAIMS)}
@@ -55,8 +47,8 @@ class Side:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of TABLES. Raises ValueError if one is missing, damaged, or of another version's columns."""
-        return {table: store.read(self.path(table), table) for table in TABLES}
+        """The tables of COMPARED. Raises ValueError if one is missing, damaged, or of another version's columns."""
+        return {table: store.read(self.path(table), table) for table in COMPARED}
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -65,8 +57,8 @@ class Side:
 
     @cached_property
     def provenance(self) -> dict[str, dict[str, str]]:
-        """The provenance of each of TABLES."""
-        return {table: store.read_provenance(self.path(table)) for table in TABLES}
+        """The provenance of each of COMPARED."""
+        return {table: store.read_provenance(self.path(table)) for table in COMPARED}
 
     @cached_property
     def too_small(self) -> list[str]:
