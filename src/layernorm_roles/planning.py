@@ -18,14 +18,13 @@ from layernorm_roles.evidence.figures.registry import Figure
 from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.settings import Settings, load, yaml_files
 from layernorm_roles.settings.text import Source
-from layernorm_roles.variants import NO_ATTENTION_VARIANT
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 KEPT = "published"
 """Name of the kept reproduction, results/published/, which no rule trains or measures."""
 
-CEILING_SEEDS, CEILING_VARIANTS = 3, ("layernorm", "projection")
-"""The runs of a GPT whose ceilings of attention are computed: the first seeds of these variants, which are enough for
-an interval."""
+CEILING_SEEDS = 3
+"""Ceilings of attention are computed of this many seeds of a GPT, the first ones, which are enough for an interval."""
 
 
 def merged(base: Any, overlay: Any) -> Any:
@@ -214,7 +213,7 @@ class Plan:
             run
             for run in self.runs("language_model")
             if run.group in gpts
-            and run.variant in CEILING_VARIANTS
+            and run.variant in PAPER_SCALING
             and run.seed < self.settings.first_seed + CEILING_SEEDS
         ]
 

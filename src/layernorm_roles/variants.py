@@ -58,5 +58,11 @@ QUERY_KEY_VARIANT = "layernorm_qk"
 NO_ATTENTION_VARIANT = "no_attention"
 """A variant of the language model alone: every layer goes without attention and its norms."""
 
+PAPER_PROJECTION = ("layernorm", "scale_released")
+"""The variants of the paper's Figures 1a, 1b, 2a, 2b and 3: with projection, and without it as in the released code."""
+
+PAPER_SCALING = ("layernorm", "projection")
+"""The variants of the paper's Figure 4: with scaling, and without it."""
+
 BERT_VARIANTS: dict[str, bool] = {"none": False, "layernorm": True, NO_ATTENTION_VARIANT: True}
 """The variants of BERT, by the name that config.yaml and the tables use, and whether each has LayerNorms."""

@@ -9,10 +9,7 @@ from scipy import stats
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, t_interval
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.variants import NO_ATTENTION_VARIANT
-
-PAPER_VARIANTS = ("layernorm", "projection")
-"""The two models that the paper compares: with scaling, without scaling."""
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 CHECKPOINTS = ("initial", "final")
 """The weights whose keys are tested: before training and after."""
@@ -112,7 +109,7 @@ def pilot() -> pd.DataFrame:
     runs = pd.read_csv(Path(__file__).parent / "pilot_gpt_bytes.csv")
     setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
     means = runs.groupby([*setting, "variant"])[["valid_loss", "cpu_seconds"]].mean().unstack("variant")
-    losses = means["valid_loss"].reindex(columns=[*PAPER_VARIANTS, NO_ATTENTION_VARIANT, "unigram"])
+    losses = means["valid_loss"].reindex(columns=[*PAPER_SCALING, NO_ATTENTION_VARIANT, "unigram"])
     seeds = runs[runs.variant == "layernorm"].groupby(setting).seed.nunique()
     table = pd.DataFrame(
         {

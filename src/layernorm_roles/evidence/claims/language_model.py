@@ -18,7 +18,6 @@ import pandas as pd
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.heads import gaussian_percent
 from layernorm_roles.evidence.analysis.language_model import (
-    PAPER_VARIANTS,
     final_losses,
     gain_over_unigram,
     worth_of_attention,
@@ -45,7 +44,7 @@ from layernorm_roles.evidence.claims.rules import (
     statement,
 )
 from layernorm_roles.evidence.legends import LEGENDS
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, VARIANTS
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
 
@@ -160,7 +159,7 @@ def loss_gap(model: str, tables: Tables) -> Outcome:
 
     The control is the gap to a LayerNorm whose attention inputs are at first as small as those without scaling.
     """
-    gap, (train, valid) = gaps(tables, model, *PAPER_VARIANTS[::-1]), paper_gaps()
+    gap, (train, valid) = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
     own = all_of(effect(gap.train, train), effect(gap.valid, valid))
     passes = effect(gap.untrained, valid) == Finding.SEEN
     last = int(tables[LOSSES].query("model == @model").step.max())
@@ -201,12 +200,12 @@ def loss_gap(model: str, tables: Tables) -> Outcome:
         reported=valid,
         also_passed_by=UNTRAINED if passes else None,
     )
-    return gated(outcome, tables, model, *PAPER_VARIANTS, needed=any)
+    return gated(outcome, tables, model, *PAPER_SCALING, needed=any)
 
 
 def loss_gap_keys(model: str, tables: Tables) -> Outcome:
     """Whether scaling lowers the validation loss where, without it, as many keys are unselectable as in the paper."""
-    gap, valid = gaps(tables, model, *PAPER_VARIANTS[::-1]), paper_gaps()[1]
+    gap, valid = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()[1]
     where = {"model": model, "texts": "long", "site": "after_norm", "checkpoint": "final"}
     found = shares(tables[KEYS], "projection", **where)
     paper = float(np.mean(reported()["language_model"]["table_1"]["projection"]))
@@ -218,12 +217,12 @@ def loss_gap_keys(model: str, tables: Tables) -> Outcome:
     if isolated == Finding.ABSENT and gap.valid.low > 0:
         reason += " Unselectable keys cannot be what scaling removes here."
     outcome = paper_claim(effect(gap.valid, valid), isolated, gap.valid, gap.n_seeds, reason, reported=valid)
-    return gated(outcome, tables, model, *PAPER_VARIANTS, needed=any)
+    return gated(outcome, tables, model, *PAPER_SCALING, needed=any)
 
 
 def loss_gap_widths(tables: Tables) -> Outcome:
     """Whether scaling lowers the validation loss at the paper's width and in a model that uses its attention."""
-    found = {model: gaps(tables, model, *PAPER_VARIANTS[::-1]) for model in ("gpt", "gpt_bytes")}
+    found = {model: gaps(tables, model, *PAPER_SCALING[::-1]) for model in ("gpt", "gpt_bytes")}
     valid = paper_gaps()[1]
     parts = {model: effect(gap.valid, valid) for model, gap in found.items()}
     worth = {model: baselines(tables, model, "layernorm").attention for model in found}
@@ -240,7 +239,7 @@ def loss_gap_widths(tables: Tables) -> Outcome:
         [*parts.values()], wide.valid, wide.n_seeds, reason, found["gpt"].valid, reported=valid
     )
     for model in found:
-        outcome = gated(outcome, tables, model, *PAPER_VARIANTS, needed=any)
+        outcome = gated(outcome, tables, model, *PAPER_SCALING, needed=any)
     return outcome
 
 
@@ -495,7 +494,7 @@ def heads(model: str, tables: Tables, variant: str, control: str) -> Outcome:
         reason += f" Untrained: {before}." + " Untrained models pass the test too." * passes
     except Untestable:
         pass
-    judge = paper_claim if variant in PAPER_VARIANTS else _question
+    judge = paper_claim if variant in PAPER_SCALING else _question
     outcome = judge(
         zero,
         isolated,

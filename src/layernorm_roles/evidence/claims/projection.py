@@ -50,9 +50,10 @@ from layernorm_roles.evidence.claims.rules import (
     true,
 )
 from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.variants import PAPER_PROJECTION
 
 METRICS, VECTORS = "majority_metrics", "majority_vectors"
-COMPARED = ("layernorm", "scale_released", "scale")
+COMPARED = (*PAPER_PROJECTION, "scale")
 UNTRAINED = "untrained models"
 
 

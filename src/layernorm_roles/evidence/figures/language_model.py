@@ -8,12 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.language_model import PAPER_VARIANTS, final_losses, paired_difference
+from layernorm_roles.evidence.analysis.language_model import final_losses, paired_difference
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.evidence.figures.rows import runs_of
-from layernorm_roles.variants import NO_ATTENTION_VARIANT
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 PAPER_MODEL = "gpt"
 """The model of the paper's Figure 4."""
@@ -39,7 +39,7 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     metrics: table language_model_metrics. The step 0 of untrained models is left out.
     """
     trained = runs_of(metrics, "language_model_metrics", "model", PAPER_MODEL)
-    trained = trained[(trained.step > 0) & trained.variant.isin(PAPER_VARIANTS)]
+    trained = trained[(trained.step > 0) & trained.variant.isin(PAPER_SCALING)]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.7))
     handles = _curves(axes, trained, column)
     ends = {
@@ -122,7 +122,7 @@ def difference(metrics: pd.DataFrame, model: str, paper: bool) -> Figure:
     axis shows all of the second half of the training; what comes before may go on beyond it.
     """
     metrics = runs_of(metrics, "language_model_metrics", "model", model)
-    metrics = metrics[metrics.variant.isin(PAPER_VARIANTS)]
+    metrics = metrics[metrics.variant.isin(PAPER_SCALING)]
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.7), sharey=True)
     last = int(metrics.step.max())
     shown, pairs = [0.0], 0

@@ -16,9 +16,7 @@ from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.evidence.figures.rows import runs_of
-
-PAPER_VARIANTS = ("layernorm", "scale_released")
-"""The two variants of the paper's Figures 2a, 2b and 3."""
+from layernorm_roles.variants import PAPER_PROJECTION
 
 PAPER_LAST_STEP = 6000
 """The step where the paper's Figures 2a and 3 end, read off them."""
@@ -42,7 +40,7 @@ def paper_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any])
 
     `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
     """
-    runs = runs_of(metrics, "majority_metrics", "experiment", setting["experiment"], PAPER_VARIANTS)
+    runs = runs_of(metrics, "majority_metrics", "experiment", setting["experiment"], PAPER_PROJECTION)
     if column != "query_angle_mean":
         runs = runs[runs.step <= PAPER_LAST_STEP]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.9))
@@ -154,7 +152,7 @@ def _paper_values(
     last = 2 * runs.step.max()
     return [
         (variant, step, float(value))
-        for variant in PAPER_VARIANTS
+        for variant in PAPER_PROJECTION
         if variant in set(runs.variant)
         for step, value in reported()["majority"][variant].get(column, {}).items()
         if step <= last

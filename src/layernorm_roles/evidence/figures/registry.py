@@ -10,13 +10,10 @@ from importlib import import_module
 from typing import Any
 
 from layernorm_roles.evidence.legends import LEGENDS
-from layernorm_roles.variants import QUERY_KEY_VARIANT
+from layernorm_roles.variants import PAPER_PROJECTION, PAPER_SCALING, QUERY_KEY_VARIANT
 
-WITH_PROJECTION, WITHOUT_PROJECTION = "layernorm", "scale_released"
-"""The two variants of the paper's Figures 1a, 1b, 2a, 2b and 3."""
-
-WITH_SCALING, WITHOUT_SCALING = "layernorm", "projection"
-"""The two variants of the paper's Figure 4."""
+WITH_PROJECTION, WITHOUT_PROJECTION = PAPER_PROJECTION
+WITH_SCALING, WITHOUT_SCALING = PAPER_SCALING
 
 SIZE_AND_PROJECTION = ("layernorm", "layernorm_small", "scale", "scale_released")
 """The four variants that cross the size of the keys with their projection."""
