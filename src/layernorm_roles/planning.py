@@ -181,9 +181,9 @@ class Plan:
 
     def widest_experiment(self) -> str:
         """The majority experiment with the largest d_model, of those with one width and learning rate; else any."""
-        experiments = self.settings.majority
-        single = [name for name, e in experiments.items() if len(e.d_model) == len(e.learning_rate) == 1]
-        return max(single or experiments, key=lambda name: max(experiments[name].d_model))
+        experiments = self.plain["majority"]
+        single = [name for name, settings in experiments.items() if figures.is_single(settings)]
+        return max(single or experiments, key=lambda name: max(experiments[name]["d_model"]))
 
     def norm_class(self, variant: str) -> str:
         """What `norms.build_pair` takes for a variant: a built-in name, or "package.module:Class"."""

@@ -15,14 +15,14 @@ OWN = "tanh"
 RELEASED = {"sampling": "depth_first", "split": "rows"}
 UNIFORM = {"sampling": "uniform", "split": "partitions"}
 D8 = {
-    "d_model": 8,
-    "learning_rate": 0.001,
+    "d_model": [8],
+    "learning_rate": [0.001],
     "sequence_length": 50,
     "classes": 20,
     "steps": 6000,
     **RELEASED,
 }
-D3 = {**D8, "d_model": 3, "sequence_length": 30, "classes": 10, "steps": 60}
+D3 = {**D8, "d_model": [3], "sequence_length": 30, "classes": 10, "steps": 60}
 RATES, WIDTHS = [0.001, 0.01, 0.1], [3, 4, 8]
 SEEDS = {"layernorm": 6, "scale_released": 5, "scale": 2, "projection": 1, OWN: 2}
 
@@ -30,7 +30,7 @@ MAJORITY = {
     "d8": {**D8, "seeds": SEEDS},
     "d3": {**D3, "seeds": SEEDS},
     "d8_uniform": {**D8, **UNIFORM, "steps": 4000, "seeds": {"scale": 3, "layernorm": 2, "none": 0}},
-    "mine": {**D8, **UNIFORM, "d_model": 5, "steps": 50, "seeds": {OWN: 1}},
+    "mine": {**D8, **UNIFORM, "d_model": [5], "steps": 50, "seeds": {OWN: 1}},
     "crossed": {
         **D8,
         "seeds": {"layernorm": 4, "scale": 3, "scale_released": 3, "layernorm_small": 3},
@@ -82,7 +82,7 @@ def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
 
 def points(settings) -> list[tuple[int, float]]:
     """The widths and learning rates of an experiment."""
-    return list(product(registry.several(settings["d_model"]), registry.several(settings["learning_rate"])))
+    return list(product(settings["d_model"], settings["learning_rate"]))
 
 
 def majority_metrics(majority=MAJORITY) -> pd.DataFrame:

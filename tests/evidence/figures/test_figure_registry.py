@@ -75,14 +75,6 @@ def test_what_varies_over_runs_has_figures_by_it_and_no_curves_of_all_runs():
     assert names == {"majority_many_by_rate", "majority_many_best_rates", "majority_many_by_width"}
 
 
-def test_a_list_of_one_width_and_rate_is_one_width_and_rate():
-    lists = {name: dict(settings) for name, settings in worlds.MAJORITY.items()}
-    for settings in lists.values():
-        for key in ("d_model", "learning_rate"):
-            settings[key] = registry.several(settings[key])
-    assert registry.figures({"majority": lists}) == registry.figures({"majority": worlds.MAJORITY})
-
-
 def test_the_cross_needs_its_four_variants():
     assert "majority_crossed_size_and_projection" in worlds.figures()
     assert "majority_d8_size_and_projection" not in worlds.figures()
@@ -122,7 +114,7 @@ def test_figures_of_variants_without_seeds_are_left_out():
 
 
 def test_three_dimensions_need_three_dimensions():
-    majority = {"d3": worlds.D3 | {"d_model": 4, "seeds": {"layernorm": 1, "scale_released": 1}}}
+    majority = {"d3": worlds.D3 | {"d_model": [4], "seeds": {"layernorm": 1, "scale_released": 1}}}
     assert not {"figure_1a", "figure_1b", "majority_d3_vectors"} & set(default(majority=majority))
 
 

@@ -126,14 +126,9 @@ _RANDOM = " The dotted line is the mean for a random direction."
 _BEYOND = " A diamond right of the axis belongs to the step written below it, after our runs end."
 
 
-def several(value: Any) -> list[Any]:
-    """Return the values of a setting that is either a list of values or a single one."""
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
 def is_single(settings: Mapping[str, Any]) -> bool:
     """Return whether all runs of a majority experiment have one width and one learning rate."""
-    return len(several(settings["d_model"])) == len(several(settings["learning_rate"])) == 1
+    return len(settings["d_model"]) == len(settings["learning_rate"]) == 1
 
 
 def data_in_words(settings: Mapping[str, Any]) -> str:
@@ -149,7 +144,7 @@ def data_in_words(settings: Mapping[str, Any]) -> str:
 
 def _setting(experiment: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the drawing functions need to know of an experiment with one width and one rate, besides the tables."""
-    (d_model,) = several(settings["d_model"])
+    (d_model,) = settings["d_model"]
     paper = {"sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
     return {
         "experiment": experiment,
@@ -160,7 +155,7 @@ def _setting(experiment: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _experiment_in_words(experiment: str, settings: Mapping[str, Any]) -> str:
-    widths = ", ".join(str(width) for width in several(settings["d_model"]))
+    widths = ", ".join(str(width) for width in settings["d_model"])
     return (
         f"Experiment {experiment}: sequences of {settings['sequence_length']} tokens from {settings['classes']} "
         f"classes, d_model = {widths}, {settings['steps']:,} steps, {data_in_words(settings)}."
@@ -176,7 +171,7 @@ def _paper_majority(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figur
         "figure_1b": (WITH_PROJECTION, "with LayerNorm"),
     }
     for name, (variant, words) in panels.items():
-        if three and several(three["d_model"]) == [3] and variant in trained_variants(three):
+        if three and three["d_model"] == [3] and variant in trained_variants(three):
             caption = f"Figure {name[-2:]} of the paper. Keys and queries of all runs in three dimensions, {words}. "
             options = {"experiment": "d3", "variants": [variant]}
             yield _vectors(name, caption + _PLANE_AND_LENGTHS, options)
@@ -218,9 +213,9 @@ def _majority(experiment: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
     where = _experiment_in_words(experiment, settings)
     if is_single(settings):
         yield from _single(experiment, settings, variants, where)
-    if len(several(settings["learning_rate"])) > 1:
+    if len(settings["learning_rate"]) > 1:
         yield from _rates(experiment, where)
-    if len(several(settings["d_model"])) > 1:
+    if len(settings["d_model"]) > 1:
         yield from _widths(experiment, variants, where)
 
 
