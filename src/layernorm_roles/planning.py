@@ -17,11 +17,9 @@ from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
 from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.settings import Settings, load, yaml_files
+from layernorm_roles.settings.reproduction import KEPT
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
-
-KEPT = "published"
-"""Name of the kept reproduction, results/published/, which no rule trains or measures."""
 
 CEILING_SEEDS = 3
 """Ceilings of attention are computed of this many seeds of a GPT, the first ones, which are enough for an interval."""

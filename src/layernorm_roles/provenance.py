@@ -35,10 +35,8 @@ def provenance(
     python and device. `streams` are the random streams behind the file; `torch` says whether torch's own generator was
     used beside them.
     """
-    text = json.dumps(settings, sort_keys=True)
     return {
-        "config": text,
-        "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        **_config(settings),
         "version": __version__,
         "git_commit": _git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
@@ -55,12 +53,16 @@ def joined(sources: Iterable[Mapping[str, str]], settings: Mapping[str, Any]) ->
     `settings`.
     """
     sources = list(sources)
-    text = json.dumps(settings, sort_keys=True)
     entries = {
         key: ", ".join(sorted({source[key] for source in sources}))
         for key in ("version", "git_commit", "seed_rule", "torch", "python", "device")
     }
-    return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest(), **entries}
+    return {**_config(settings), **entries}
+
+
+def _config(settings: Mapping[str, Any]) -> dict[str, str]:
+    text = json.dumps(settings, sort_keys=True)
+    return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def run_identity(

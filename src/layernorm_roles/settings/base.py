@@ -21,6 +21,12 @@ def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
     )
 
 
+def refuse_indivisible(d_model: int, heads: int) -> None:
+    """Raise the error for a number of `heads` among which `d_model` dimensions cannot be divided equally."""
+    if d_model % heads:
+        raise refuse("heads", heads, f"a divisor of d_model = {d_model}")
+
+
 def _number(value: Any) -> Any:
     """The number that a text such as 1e-3 stands for, which YAML reads as a text because it has no dot."""
     try:

@@ -14,6 +14,7 @@ from layernorm_roles.settings.base import (
     Size,
     Steps,
     refuse,
+    refuse_indivisible,
 )
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import BERT_VARIANTS
@@ -54,8 +55,7 @@ class _LanguageModel(Section):
 
     @model_validator(mode="after")
     def _heads_divide_d_model(self):
-        if self.d_model % self.heads:
-            raise refuse("heads", self.heads, f"a divisor of d_model = {self.d_model}")
+        refuse_indivisible(self.d_model, self.heads)
         return self
 
 

@@ -14,6 +14,9 @@ from layernorm_roles.settings.statements import Statements
 from layernorm_roles.settings.text import Text
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
+KEPT = "published"
+"""Name of the kept reproduction, results/published/, which no rule trains or measures."""
+
 _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 _ONE_MAP = tuple(VARIANTS)
@@ -40,7 +43,7 @@ class Settings(Section):
     name: Annotated[
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"),
-        Field(description='a folder name of letters, digits, "_" and "-"; "published" is reserved'),
+        Field(description=f'a folder name of letters, digits, "_" and "-"; "{KEPT}" is reserved'),
     ]
     """Name of the reproduction, whose outputs go to results/<name>/."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -72,8 +75,8 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _name_is_free(self):
-        if self.name == "published":
-            raise refuse("name", self.name, 'another name: "published" is reserved for the kept reproduction')
+        if self.name == KEPT:
+            raise refuse("name", self.name, f'another name: "{KEPT}" is reserved for the kept reproduction')
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from layernorm_roles.settings.base import (
     Section,
     Size,
     refuse,
+    refuse_indivisible,
 )
 
 _Count = Annotated[Integer, Field(ge=1, le=100_000)]
@@ -116,8 +117,7 @@ class Placement(Section):
 
     @model_validator(mode="after")
     def _heads_divide_d_model(self):
-        if self.d_model % self.heads:
-            raise refuse("heads", self.heads, f"a divisor of d_model = {self.d_model}")
+        refuse_indivisible(self.d_model, self.heads)
         return self
 
 

@@ -13,14 +13,23 @@ from scipy import stats
 
 Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
 
+LEVEL = 0.95
+"""Confidence level of every interval."""
 
-def t_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
+
+def half_width(values: Values) -> float:
+    """Half the length of Student's interval for the mean of independent values, of which there are at least two."""
+    values = np.asarray(values, dtype=float)
+    return stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+
+
+def t_interval(values: Values) -> tuple[float, float]:
     """Ends of Student's interval for the mean of independent values; a single value is returned as both ends."""
     values = np.asarray(values, dtype=float)
     mean = values.mean()
     if len(values) < 2:
         return mean, mean
-    half = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    half = half_width(values)
     return mean - half, mean + half
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy import stats
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, t_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, t_interval
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
@@ -125,21 +124,14 @@ def pilot() -> pd.DataFrame:
     return table.sort_values(["worth_of_attention", "valid_loss"], ascending=[False, True], ignore_index=True)
 
 
-def contexts_and_seeds_interval(
-    shares: Float[np.ndarray, "seeds contexts"], level: float = 0.95
-) -> tuple[float, float]:
+def contexts_and_seeds_interval(shares: Float[np.ndarray, "seeds contexts"]) -> tuple[float, float]:
     """Ends of an interval for the mean over seeds and contexts, both taken as samples of more.
 
     Student's half-widths over the means of the seeds and over the means of the contexts are added in quadrature. One
     seed says nothing about others; the interval is then over contexts alone.
     """
-    halves = [0.0]
-    for means in (shares.mean(axis=1), shares.mean(axis=0)):
-        if len(means) > 1:
-            halves.append(
-                stats.t.ppf((1 + level) / 2, len(means) - 1) * means.std(ddof=1) / np.sqrt(len(means))
-            )
-    half = float(np.hypot.reduce(halves))
+    means_of_each = (shares.mean(axis=1), shares.mean(axis=0))
+    half = float(np.hypot.reduce([half_width(means) for means in means_of_each if len(means) > 1]))
     return shares.mean() - half, shares.mean() + half
 
 
