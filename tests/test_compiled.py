@@ -12,8 +12,9 @@ import pytest
 PROGRAMS = {
     "majority": """
 from layernorm_roles.majority import kernel
+from layernorm_roles.majority.parameters import Sizes
 counts = rng.multinomial(50, np.ones(20) / 20, size=600).astype(np.uint8)
-tables = [np.float32(rng.random(shape)) for shape in kernel.Sizes(20, 8, 8).shapes]
+tables = [np.float32(rng.random(shape)) for shape in Sizes(20, 8, 8).shapes]
 loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), tables)
 arrays = [np.array(loss), *gradients]
 """,

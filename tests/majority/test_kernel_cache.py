@@ -13,9 +13,10 @@ import layernorm_roles
 PROGRAM = """
 import numpy as np
 from layernorm_roles.majority import kernel
+from layernorm_roles.majority.parameters import Sizes
 rng = np.random.default_rng(0)
 counts = rng.multinomial(50, np.ones(20) / 20, size=600).astype(np.uint8)
-parameters = [rng.standard_normal(shape) for shape in kernel.Sizes(20, 8, 8).shapes]
+parameters = [rng.standard_normal(shape) for shape in Sizes(20, 8, 8).shapes]
 loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), parameters)
 print(loss.hex(), *(gradient.tobytes().hex() for gradient in gradients))
 """

@@ -72,7 +72,7 @@ def test_softmax_of_the_recorded_scores_is_the_attention_of_transformers(archite
 @pytest.mark.parametrize("architecture", KIN)
 def test_norm_and_projections_lead_from_the_stream_to_the_heads(architecture, recorded):
     for layer in recorded(architecture):
-        assert not layer.heads_only
+        assert layer.attention_input is not None
         np.testing.assert_allclose(layer.norm(layer.before_norm), layer.attention_input, rtol=0, atol=1e-13)
         np.testing.assert_allclose(layer.query_projection(layer.attention_input), layer.queries, atol=1e-11)
         np.testing.assert_allclose(layer.key_projection(layer.attention_input), layer.keys, atol=1e-11)
@@ -85,7 +85,7 @@ def test_norm_and_projections_lead_from_the_stream_to_the_heads(architecture, re
 @pytest.mark.parametrize("architecture", HEADS_ONLY)
 def test_of_an_unknown_architecture_the_heads_alone_are_known(architecture, recorded):
     for layer in recorded(architecture):
-        assert layer.heads_only
+        assert layer.attention_input is None
         assert layer.before_norm is layer.norm is layer.query_projection is layer.key_projection is None
         assert layer.queries.shape == (4, 10, 6)
 
@@ -97,8 +97,8 @@ def test_a_known_name_with_an_unknown_meaning_gives_heads_only(saved):
     plain = attention.key.forward
     attention.key.forward = lambda x: 2 * plain(x)
     first, second = model.record(TOKENS)
-    assert not first.heads_only
-    assert second.heads_only
+    assert first.attention_input is not None
+    assert second.attention_input is None
 
 
 def test_a_sliding_window_hides_keys_that_are_far(recorded):

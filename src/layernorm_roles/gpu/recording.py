@@ -5,27 +5,29 @@ from collections.abc import Callable
 from layernorm_roles.gpu import fallbacks
 
 STEPS, GRAPH, EAGER = "a training step", "as one CUDA graph", "kernel by kernel"
+PLAIN_CALLS = 3
+"""Ordinary calls of a training step before it is recorded."""
 
 
 class Recorded:
-    """A training step that is recorded after `plain_calls` ordinary calls and then replayed.
+    """A training step that is recorded after PLAIN_CALLS ordinary calls and then replayed.
 
     The ordinary calls run on a separate CUDA stream, so that libraries set up what cannot be recorded. The step must
     find its input at one address in every call, and must never wait for a number from the GPU. A step that cannot be
     recorded is taken kernel by kernel, with a warning.
     """
 
-    def __init__(self, step: Callable[[], None], plain_calls: int = 3):
+    def __init__(self, step: Callable[[], None]):
         import torch
 
-        self.step, self.plain_calls = step, plain_calls
+        self.step, self.plain_calls_left = step, PLAIN_CALLS
         self.cuda, self.stream, self.graph, self.eager = torch.cuda, torch.cuda.Stream(), None, False
         self.out_of_memory = torch.OutOfMemoryError
 
     def __call__(self) -> None:
         """Take one training step."""
-        if self.plain_calls:
-            self.plain_calls -= 1
+        if self.plain_calls_left:
+            self.plain_calls_left -= 1
             self.stream.wait_stream(self.cuda.current_stream())
             with self.cuda.stream(self.stream):
                 self.step()

@@ -72,11 +72,6 @@ class RecordedLayer:
         """Whether no query may attend to a key after its own position."""
         return not np.triu(self.visible, 1).any()
 
-    @property
-    def heads_only(self) -> bool:
-        """Whether nothing but queries and keys is known, because the model's attention is of no known form."""
-        return self.attention_input is None
-
     def attention(self) -> Float[np.ndarray, "heads n n"]:
         """The weight that each query (row) of each head gives each key (column), as the model computed it."""
         keys = np.repeat(self.keys, len(self.queries) // len(self.keys), axis=0)

@@ -230,17 +230,17 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
 # Widths
 
 
-def costs(metrics: pd.DataFrame, of: str = "scale") -> pd.DataFrame:
-    """By how much the last test accuracy of each variant lies below that of the variant `of`, at each setting.
+def costs(metrics: pd.DataFrame) -> pd.DataFrame:
+    """By how much the last test accuracy of each variant lies below that of the variant scale, at each setting.
 
     Columns SETTING, variant, pairs, test_accuracy (0..1), cost, cost_low, cost_high (percentage points, over the
-    `pairs` of runs with equal seeds). Settings without the variant `of` have no rows; its own cost is 0.
+    `pairs` of runs with equal seeds). Settings without scale have no rows; its own cost is 0.
     """
     rows = []
     for setting, runs in last_rows(metrics).groupby(SETTING):
         accuracy = runs.pivot(index="seed", columns="variant", values="test_accuracy")
-        for variant in accuracy if of in accuracy else []:
-            pairs = 100 * (accuracy[of] - accuracy[variant]).dropna()
+        for variant in accuracy if "scale" in accuracy else []:
+            pairs = 100 * (accuracy["scale"] - accuracy[variant]).dropna()
             rows.append((*setting, variant, len(pairs), accuracy[variant].mean(), *mean_and_interval(pairs)))
     columns = [*SETTING, "variant", "pairs", "test_accuracy", "cost", "cost_low", "cost_high"]
     return pd.DataFrame(rows, columns=columns)

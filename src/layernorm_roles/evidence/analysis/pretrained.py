@@ -80,8 +80,8 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_PLACE, "quantile", "ceiling", "low", "high"])
 
 
-def tokens_below(ceilings: pd.DataFrame, threshold: float = 0.5) -> pd.DataFrame:
-    """How often the keys of each token cannot reach the threshold, in the layer where most keys cannot.
+def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
+    """How often the keys of each token cannot get half of a query's attention, in the layer where most keys cannot.
 
     The queries are those behind the norm, the keys those in use. Columns model, layer, token, occurrences (positions
     in all contexts), contexts (in which it occurs), percent (of its pairs that are certified to be below; mean over
@@ -90,7 +90,7 @@ def tokens_below(ceilings: pd.DataFrame, threshold: float = 0.5) -> pd.DataFrame
     falling percent, then by rising median.
     """
     chosen = ceilings[(ceilings.queries == NORM) & (ceilings.normalised == AS_USED)]
-    chosen = chosen.assign(hit=100 * (chosen.upper < threshold))
+    chosen = chosen.assign(hit=100 * (chosen.upper < THRESHOLDS[0]))
     rows = []
     for model, of_model in chosen.groupby("model", sort=False):
         layer = of_model.groupby("layer").hit.mean().idxmax()

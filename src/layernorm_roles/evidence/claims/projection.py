@@ -150,19 +150,19 @@ Select = Callable[..., pd.DataFrame]
 """Which runs of an experiment are judged: `of_setting` or `of_best_rates`."""
 
 
-def steps_ratio(steps: pd.DataFrame, variant: str, to: str = "layernorm") -> Estimate:
-    """Logarithm of the steps of `variant` over those of `to` with equal seeds; Untestable with fewer than two pairs.
+def steps_ratio(steps: pd.DataFrame, variant: str) -> Estimate:
+    """Logarithm of the steps of `variant` over LayerNorm's with equal seeds; Untestable with fewer than two pairs.
 
     Untestable too if runs of one variant do not get there in some pairs and runs of the other in others, or none does
     in any pair, so that the ratio has no bound on either side.
     """
-    slow, fast = (steps[steps.variant == name] for name in (variant, to))
+    slow, fast = (steps[steps.variant == name] for name in (variant, "layernorm"))
     over_seeds(pd.Series(sorted(set(slow.seed) & set(fast.seed)), dtype=float), variant)
     ratio = log_ratio_of_steps(slow, fast)
     if np.isnan(ratio.mean):
         raise Untestable(
             f"{slow.steps.isna().sum()} of {len(slow)} runs of {variant} and {fast.steps.isna().sum()} of {len(fast)} "
-            f"of {to} do not get there in {int(steps.last_step.max()):,} steps."
+            f"of layernorm do not get there in {int(steps.last_step.max()):,} steps."
         )
     return ratio
 

@@ -32,6 +32,5 @@ The first call ever compiles (about 20 s); numba keeps the result on disk.
 """
 
 from layernorm_roles.majority.kernel.gradient import flat_gradient, loss_and_gradients, loss_only
-from layernorm_roles.majority.parameters import Sizes
 
-__all__ = ["Sizes", "flat_gradient", "loss_and_gradients", "loss_only"]
+__all__ = ["flat_gradient", "loss_and_gradients", "loss_only"]
