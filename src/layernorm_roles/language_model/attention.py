@@ -20,8 +20,7 @@ WIDEST_HEAD = 16
 """Largest head that the compiled kernel takes: from about here on torch's is faster."""
 ALIGNMENT = 8
 """Sizes of a head that torch's fused CUDA kernels take are multiples of this, because they load 16 bytes at a time: 4
-numbers of float32, 8 of half precision. Other heads get a kernel that writes the matrix of scores to memory. What the
-difference is has not been measured."""
+numbers of float32, 8 of half precision. Other heads get a kernel that writes the matrix of scores to memory."""
 
 
 def causal_attention(
