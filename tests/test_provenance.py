@@ -74,7 +74,6 @@ BESIDE_THE_WORKFLOW = {
     "gpu/choice.py",
     "job.py",
     "planning.py",
-    "selectability/arrays.py",
     "selectability/command_line.py",
     "selectability/heartbeat.py",
     "selectability/matrices.py",
