@@ -5,7 +5,8 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from recomputed_language_model import interval, more_than_one, of_parts
+from plain import interval
+from recomputed_language_model import more_than_one, of_parts
 
 HUGE = 1e9
 """Stands for an infinite loss, gradient or ratio, so that means and intervals can be taken as usual."""

@@ -3,24 +3,13 @@
 Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import.
 """
 
-from functools import cache
-
-import mpmath
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv, stdtrit
+from plain import gaussian, interval
+from scipy.special import betaincinv
 
 PAPER_TABLES = {"table_1": [51.0, 32.2, 34.7, 36.8], "table_2": [44.8, 28.5, 22.3, 26.1]}
 PAPER_GAPS = {"train_loss": 0.04, "valid_loss": 0.05}
-
-
-def interval(values) -> tuple[float, float, float]:
-    """Mean and ends of Student's 95 % interval; three NaN for fewer than two values."""
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2:
-        return np.nan, np.nan, np.nan
-    half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5
-    return values.mean(), values.mean() - half, values.mean() + half
 
 
 def word(*findings: str) -> str:
@@ -239,28 +228,6 @@ def heads_verdict(model, variant, control):
         )
 
     return verdict
-
-
-@cache
-def gaussian(n: int, d: int) -> float:
-    """Per cent of n Gaussian keys in d dimensions that are no vertices of their hull: 100 less those that are."""
-    ends = [mpmath.mpf(x) for x in (0, 1, 2, 4, 6, 8, 10, 12, 20, 60)]
-
-    def angle(k, r):
-        root = mpmath.sqrt(r / mpmath.mpf(2))
-        points = [-x for x in ends[:0:-1]] + ends
-        return mpmath.quad(
-            lambda x: mpmath.re(((1 + mpmath.erf(root * x)) / 2) ** k) * mpmath.npdf(x), points
-        )
-
-    with mpmath.workdps(30):
-        faces = [
-            mpmath.binomial(n - 1, m)
-            * angle(m, -mpmath.mpf(1) / (m + 1))
-            * angle(n - 1 - m, mpmath.mpf(1) / (m + 1))
-            for m in range(d - 1, -1, -2)
-        ]
-        return float(100 * (1 - 2 * sum(faces)))
 
 
 LADDER = ("bytes_heads_8", "bytes_heads_16", "bytes_heads_32")

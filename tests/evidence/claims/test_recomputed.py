@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import plain
 import pytest
 import recomputed_documents
 import recomputed_language_model
@@ -19,8 +20,8 @@ import recomputed_pretrained
 import recomputed_projection
 import worlds
 from judging import CLAIMS
+from kept import TABLES
 
-from layernorm_roles import store
 from layernorm_roles.evidence import claims
 from layernorm_roles.schemas import SCHEMAS
 
@@ -33,22 +34,6 @@ MODULES = (
 RECOMPUTED = {name: function for module in MODULES for name, function in module.RECOMPUTED.items()}
 VERDICTS = recomputed_language_model.VERDICTS | recomputed_documents.VERDICTS
 SITES = ("before_norm", "after_norm", "head")
-KEPT = Path(__file__).parents[3] / "results/published/parquet"
-
-
-class Tables(dict):
-    """The tables of the kept reproduction, read when they are asked for; a test that asks for one of old columns or
-    for one that is not there is skipped."""
-
-    def __missing__(self, name: str) -> pd.DataFrame:
-        try:
-            self[name] = store.read(KEPT / f"{name}.parquet", name)
-        except (OSError, ValueError) as lack:
-            pytest.skip(f"The kept reproduction has no such table {name}: {str(lack).splitlines()[0]}")
-        return self[name]
-
-
-TABLES = Tables()
 
 
 @cache
@@ -63,7 +48,7 @@ def test_every_claim_is_recomputed_once():
 
 
 def test_the_second_computation_shares_no_code_with_the_first():
-    for module in MODULES:
+    for module in (*MODULES, plain):
         for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -89,33 +74,7 @@ def test_the_published_verdict_is_reached_again(name):
 
 @cache
 def world() -> dict[str, pd.DataFrame]:
-    """The majority experiments with a truth of their own in each cell, so that no number is there twice."""
-    ratios = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.9, "layernorm_small": 2.5}
-    accuracies = {
-        "layernorm": 0.9,
-        "scale_released": 0.8,
-        "scale": 0.95,
-        "projected_v": 0.7,
-        "projected_qk": 0.94,
-    }
-    everything = {variant: ratios.get(variant, 2.0) for variant in accuracies | ratios}
-    metrics = [
-        worlds.metrics(everything, {"layernorm": 20.0}, accuracies, name, seeds, last, d_model=d, spread=0.1)
-        for name, seeds, last, d in (("d8", 5, 10_000, 8), ("d8_uniform", 4, 5000, 8), ("d3", 3, 10_000, 3))
-    ]
-    # LayerNorm's first seeds do not arrive: their ratios are bounds
-    stuck = metrics[2]
-    stuck.loc[(stuck.variant == "layernorm") & (stuck.seed < 2), "test_loss"] += 0.6
-    for i, rate in enumerate((0.001, 0.01, 0.1)):
-        faster = {variant: ratio * (1 + abs(i - 1)) for variant, ratio in ratios.items()}
-        metrics.append(worlds.metrics(faster, None, accuracies, "rates", 3, 4000, rate=rate, spread=0.4))
-    for d in (3, 8):
-        metrics.append(
-            worlds.metrics(everything, None, accuracies, "widths", 3, 2000, d_model=d, spread=0.1 / d)
-        )
-    flat = {"layernorm": True, "layernorm_affine": True, "scale": False}
-    vectors = [worlds.vectors(flat, flat, experiment=name, seeds=4) for name in ("d3", "d3_uniform")]
-    return {"majority_metrics": pd.concat(metrics), "majority_vectors": pd.concat(vectors)}
+    return worlds.majority_task()
 
 
 @pytest.mark.parametrize("name", sorted(recomputed_projection.RECOMPUTED))
@@ -168,7 +127,7 @@ def language_models(number: int) -> dict[str, pd.DataFrame]:
         for texts in ("long", "sentences"):
             keys.append(worlds.keys(shares, model, texts, 3, undecided, dimensions))
     for model, d in LADDER.items():
-        law = recomputed_language_model.gaussian(1000, d) / 100
+        law = plain.gaussian(1000, d) / 100
         head = ("layernorm", "final", "head")
         shares = {head: law * draw(0.95, 0.9, 0.8, 0.3), ("layernorm", "final", "after_norm"): 0.0}
         keys.append(worlds.keys(shares, model, "long", 3, {head: draw(0.0, 0.005)}, (64, d)))

@@ -1,0 +1,55 @@
+"""Student's interval, and how many Gaussian keys are unselectable, from formulas of their own.
+
+For computations that check those of layernorm_roles; nothing here comes from it.
+"""
+
+from functools import cache
+
+import mpmath
+import numpy as np
+from scipy.special import stdtrit
+
+DIGITS = 50
+"""Of the sums below; their terms are far larger than the result."""
+
+
+def interval(values) -> tuple[float, float, float]:
+    """Mean and ends of Student's 95 % interval; three NaN for fewer than two values."""
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return np.nan, np.nan, np.nan
+    half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5
+    return values.mean(), values.mean() - half, values.mean() + half
+
+
+@cache
+def gaussian(n: int, d: int) -> float:
+    """Per cent of n Gaussian keys in d dimensions that are no vertices of their hull: 100 less those that are."""
+    with mpmath.workdps(DIGITS):
+        faces = (
+            mpmath.binomial(n - 1, m) * _angle(m, -1, m) * _angle(n - 1 - m, 1, m)
+            for m in range(d - 1, -1, -2)
+        )
+        return float(100 * (1 - 2 * sum(faces)))
+
+
+@cache
+def _angle(k: int, sign: int, m: int) -> mpmath.mpf:
+    """The mean of Phi(sqrt(r) x)^k over a normal x, where r = sign / (m + 1), by the trapezoidal rule.
+
+    Off the real axis the integrand grows as exp((1 + max(k r, 0)) y^2 / 2), on it it falls as
+    exp(-(1 + min(k r, 0)) x^2 / 2); both say how close and how many the points must be.
+    """
+    with mpmath.workdps(DIGITS):
+        r, needed = mpmath.mpf(sign) / (m + 1), DIGITS * mpmath.log(10)
+        step = mpmath.pi * mpmath.sqrt(2 / (needed * (1 + max(k * r, 0))))
+        last = int(mpmath.sqrt(2 * needed / (1 + min(k * r, 0))) / step)
+        root = mpmath.sqrt(r / 2)
+
+        def value(x):
+            phi = mpmath.erf(root * x) / 2
+            # The points x and -x together; with an imaginary root the two are conjugate.
+            both = (0.5 + phi) ** k + (0.5 - phi) ** k
+            return both.real * mpmath.npdf(x)
+
+        return step * (value(0) / 2 + sum(value(i * step) for i in range(1, last + 1)))
