@@ -114,7 +114,9 @@ def test_convergence_pairs_seeds_and_counts_who_arrived():
     assert (one.runs, one.reached, one.pairs) == (1, 1, 1) and np.isnan(one.ratio_low)
     lost = table.loc["projection", 1.0]  # at least twice layernorm's steps: the run ends at 200
     assert (lost.runs, lost.reached, lost.median_steps) == (1, 0, np.inf)
-    assert lost.ratio_to_layernorm == pytest.approx(2)
+    assert (
+        lost.ratio_to_layernorm == pytest.approx(2) and lost.ratio_high == np.inf and np.isnan(lost.ratio_low)
+    )
     assert (table.loc["layernorm"].ratio_to_layernorm.dropna() == 1).all()
 
 

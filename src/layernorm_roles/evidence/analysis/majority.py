@@ -111,8 +111,8 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
                 pairs = len(set(own.seed) & set(by_variant["layernorm"].seed))
             if pairs:
                 ratio = log_ratio_of_steps(own, by_variant["layernorm"]).map(np.exp)
-            if pairs == 1:
-                ratio = Estimate(ratio.mean, np.nan, np.nan)
+            if pairs == 1:  # it has no interval, but may be a bound
+                ratio = Estimate(ratio.mean, *(end if end in (0, np.inf) else np.nan for end in ratio[1:]))
             median = own.steps.fillna(np.inf).median()
             rows.append(
                 {
@@ -141,7 +141,7 @@ def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     """The rows of the experiment's last step, a row a run; a run that ended before, or whose loss is not a number,
     has an infinite test loss and an accuracy of 0."""
     last = metrics.sort_values("step").groupby(RUN).tail(1)
-    lost = (last.step < metrics.step.max()) | ~np.isfinite(last.test_loss)
+    lost = (last.step < last.groupby("experiment").step.transform("max")) | ~np.isfinite(last.test_loss)
     return last.assign(
         test_loss=last.test_loss.mask(lost, np.inf), test_accuracy=last.test_accuracy.mask(lost, 0.0)
     )
