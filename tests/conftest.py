@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -29,6 +30,10 @@ install_import_hook([*checked_modules()], "beartype.beartype")
 # Triton's kernels run in its interpreter where there is no GPU. It reads this when it is imported.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
+
+# A busy machine is no mistake.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 # One thread: results do not depend on the machine's cores, and parallel test runs do not fight for them.
 torch.set_num_threads(1)

@@ -42,7 +42,7 @@ def test_autograd_sees_these_gradients():
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     tokens=st.integers(1, 20),

@@ -93,7 +93,7 @@ def test_one_or_at_most_a_half(make, n, d):
     assert (found.upper[verdict == "unselectable"] <= 0.5).all()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.integers(1, 3).flatmap(
         lambda d: st.lists(st.lists(st.integers(-2, 2), min_size=d, max_size=d), min_size=1, max_size=9)

@@ -44,7 +44,7 @@ def test_f_is_the_orthogonal_projection_on_the_complement_of_ones(n):
 
 
 @given(st.integers(2, 40), st.floats(1e-3, 1e6), st.floats(-10, 10), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_g_of_f_has_norm_sqrt_n_and_sum_0(n, length, offset, seed):
     x = geometry.inputs(np.random.default_rng(seed), 5, n, length, offset)
     y = scale(project(x))
@@ -94,7 +94,7 @@ def test_outputs_lie_on_the_ellipsoid_and_in_its_subspace():
 
 
 @given(st.floats(1e-6, 1e3), st.sampled_from([1e-5, 1e-12]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_radius_under_eps(size, eps):
     x = torch.tensor([3.0, -1.0, -2.0], dtype=torch.float64)
     x = x * size / x.square().mean().sqrt()
