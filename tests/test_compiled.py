@@ -76,11 +76,17 @@ with compilation_notice("it", 1):
 """
 
 
-def small(cache):
+def started(cache):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
-    return subprocess.run(
-        [sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True, check=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", SMALL], env=environment, text=True, **pipes)
+
+
+def small(cache):
+    process = started(cache)
+    output = subprocess.CompletedProcess(process.args, process.wait(), *process.communicate())
+    output.check_returncode()
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +107,13 @@ def test_what_is_compiled_lies_where_only_its_owner_may_write(small_cache):
     folder.chmod(0o700)
     assert done.stdout == small_cache[1]
     assert "compiling it" in done.stderr and "nothing compiled is kept" in done.stderr
+
+
+def test_of_several_processes_one_compiles_and_the_others_wait_for_it(tmp_path):
+    processes = [started(tmp_path) for _ in range(3)]
+    said = [process.communicate() for process in processes]
+    assert len({out for out, _ in said}) == 1 and not any(process.returncode for process in processes)
+    assert sum("compiling it" in error for _, error in said) == 1
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])

@@ -2,12 +2,14 @@
 
 numba keeps compiled functions as pickles, which run code when they are read. They lie in a folder that only its owner
 can enter, below $NUMBA_CACHE_DIR or ~/.cache/layernorm-roles, and each file ends with the SHA-256 of the rest: one that
-is damaged is deleted, and its function compiled again.
+is damaged is deleted, and its function compiled again. While one process compiles, others that lack something wait for
+it and load what it has compiled.
 
 Every kernel takes `njit` and `cached_njit` from here, because on some processors LLVM has to be told, before numba
 compiles anything, to use the widest vectors.
 """
 
+import fcntl
 import hashlib
 import io
 import os
@@ -161,6 +163,39 @@ class _Files(caching.IndexDataCacheFile):
         return False
 
 
+class _Turn:
+    """The right to compile, which one process of a user has at a time; it may be taken again while it is held.
+
+    The operating system gives it back when the process ends, however it ends.
+    """
+
+    def __init__(self):
+        self.held, self.lock = 0, None
+
+    def take(self) -> None:
+        """Wait until no other process compiles. Where files cannot be locked, several may at once."""
+        self.held += 1
+        if self.held > 1:
+            return
+        try:
+            _root().mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW  # what others put in its place is not followed
+            self.lock = os.open(_root() / f"compiling-{os.geteuid()}.lock", flags, 0o600)
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
+        except OSError:
+            pass
+
+    def give_back(self) -> None:
+        """Let the next process compile."""
+        self.held -= 1
+        if not self.held and self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+
+_turn = _Turn()
+
+
 class _Cache(caching.FunctionCache):
     _impl_class = _Implementation
 
@@ -170,7 +205,16 @@ class _Cache(caching.FunctionCache):
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, locator.get_source_stamp())
 
     def load_overload(self, sig, target_context):
-        """The compiled function for a signature; None if it must be compiled."""
+        """The compiled function for a signature; None if it must be compiled, for which it is this process' turn."""
+        found = self._load(sig, target_context)
+        if found is None:
+            _turn.take()
+            found = self._load(sig, target_context)  # another process may have compiled it meanwhile
+            if found is not None:
+                _turn.give_back()
+        return found
+
+    def _load(self, sig, target_context):
         return super().load_overload(sig, target_context) if _is_private(Path(self._cache_path)) else None
 
     def save_overload(self, sig, data) -> None:
@@ -179,6 +223,8 @@ class _Cache(caching.FunctionCache):
             super().save_overload(sig, data)
         except OSError as error:
             print(f"nothing compiled is kept: {error}", file=sys.stderr, flush=True)
+        finally:
+            _turn.give_back()
 
 
 _announced: set[str] = set()
