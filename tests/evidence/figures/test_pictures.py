@@ -47,6 +47,16 @@ def test_every_pixel_is_near_what_was_drawn_and_paper_stays_white(figure):
     assert (shown[(drawn == 255).all(axis=2)] == 255).all()
 
 
+def test_areas_keep_their_colours(figure):
+    """By these a reader tells a band of one variant from that of another."""
+    shown = np.asarray(Image.open(BytesIO(style.png(figure))).convert("RGB"), dtype=int)
+    drawn, _ = full_colour(figure)
+    colours, counts = np.unique(drawn.reshape(-1, 3), axis=0, return_counts=True)
+    areas = colours[np.argsort(-counts)[:100]]
+    for colour in areas:
+        assert (shown[(drawn == colour).all(axis=2)] == colour).all()
+
+
 def test_equal_figures_give_equal_bytes_without_a_date_or_a_version(figure):
     first = style.png(figure)
     assert first == style.png(figure)
