@@ -4,6 +4,7 @@ Nothing here imports matplotlib, so that a page or a table can use the same name
 """
 
 from collections.abc import Iterable
+from typing import SupportsInt
 
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.legends import LEGENDS
@@ -60,3 +61,9 @@ def stroke(variant: str) -> str | tuple:
 def label(variant: str) -> str:
     """Return the text that legends and tables use for a variant; one that is not built in goes by its name."""
     return LEGENDS.get(variant, variant)
+
+
+def counted(name: str, *seeds: SupportsInt) -> str:
+    """Return the text of a legend with the number of seeds, or with those of several panels where they differ."""
+    numbers = list(dict.fromkeys(map(int, seeds)))
+    return f"{name}, {' and '.join(map(str, numbers))} seed{'' if numbers == [1] else 's'}"
