@@ -60,6 +60,7 @@ def test_the_paper_s_figures_show_its_two_variants(name, column):
         "LayerNorm, 6 seeds",
         "scaling only, as released (÷ d), 5 seeds",
         "paper, read off its figure",
+        *(["random direction"] if name == "figure_2b" else []),
     ]
 
 
@@ -181,17 +182,24 @@ def test_samplings_are_labelled_and_hold_the_steps_and_variants_of_both():
             expected = means(experiment, variant, column)
             expected = expected[expected.index <= 4000]
             np.testing.assert_allclose(curve(axes, variant).get_ydata(), expected, rtol=1e-12)
-    assert [label.split(",")[0] for label in labels(figure)[:2]] == ["LayerNorm", "scaling only"]
+    assert labels(figure) == [
+        "LayerNorm, 6 and 2 seeds",
+        "scaling only, 2 and 3 seeds",
+        "single run, where fewer than 5 seeds",
+        "random direction",
+    ]
 
 
 def test_attention_shows_the_spread_of_scores_and_the_share_of_the_classes():
-    left, right = worlds.draw("majority_d8_attention").axes
+    figure = worlds.draw("majority_d8_attention")
+    left, right = figure.axes
     for axes, column in ((left, "score_std"), (right, "attention_share")):
         for variant in worlds.SEEDS:
             expected = means("d8", variant, column)
             np.testing.assert_allclose(curve(axes, variant).get_ydata(), expected, rtol=1e-12)
     assert "standard deviation" in left.get_ylabel() and "perplexity" in right.get_ylabel()
     assert left.get_ylim()[0] == 0
+    assert labels(figure)[-1] == "equal attention"
 
 
 def test_lines_that_may_coincide_have_different_strokes():
@@ -239,6 +247,18 @@ def test_the_strip_shows_every_length_on_a_logarithmic_axis():
         x, y = np.array(points.get_offsets()).T
         np.testing.assert_allclose(x, lengths)
         assert set(y) == {rows.index({"query": "queries", "key": "keys"}[kind])}
+
+
+@pytest.mark.parametrize("spread", [5, 1000])
+def test_the_strip_has_more_than_one_tick(spread):
+    table = worlds.majority_vectors()
+    table["vector"] = [
+        vector * (0.04 if kind == "key" else 0.04 * spread) / np.linalg.norm(vector)
+        for vector, kind in zip(table.vector, table.kind, strict=True)
+    ]
+    _, strip = worlds.draw("figure_1b", majority_vectors=table).axes
+    low, high = strip.get_xlim()
+    assert 1 < sum(low <= tick <= high for tick in strip.get_xticks()) < 8
 
 
 def test_what_is_outside_the_box_is_counted_or_shortened():

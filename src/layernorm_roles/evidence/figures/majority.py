@@ -34,6 +34,12 @@ AXES = {
 }
 """Label of the y axis for each column of majority_metrics that is drawn."""
 
+RANDOM = {"color": "#999999", "lw": 0.8, "ls": ":"}
+"""Look of the mean angle of a random direction."""
+
+EQUAL = {"color": style.GREY, "lw": 0.8, "ls": ":"}
+"""Look of what equal attention to all classes is."""
+
 
 def paper_curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> Figure:
     """Draw a column of majority_metrics for the paper's two variants, as far as the paper's figure goes.
@@ -75,10 +81,11 @@ def attention(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Figure:
     for axes, column in ((left, "score_std"), (right, "attention_share")):
         _draw_curves(axes, runs, column, setting | {"title": ""})
     left.set_ylim(bottom=0)
-    right.axhline(1, color=style.GREY, lw=0.8, ls=":", zorder=0)
+    right.axhline(1, zorder=0, **EQUAL)
     right.set_ylim(top=1.02)
     figure.suptitle(setting["title"].replace("\n", ", "), fontsize=7)
-    style.legend_below(figure, _legend(runs, "score_std", setting), columns=3)
+    handles = [*_legend(runs, "score_std", setting), style.mark("equal attention", **EQUAL)]
+    style.legend_below(figure, handles, columns=3)
     return figure
 
 
@@ -99,7 +106,8 @@ def samplings(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> F
     logarithmic(*grid[0])
     for axes in grid[:, 1]:
         axes.set_ylabel("")
-    style.legend_below(figure, _legend(pd.concat(parts), "test_loss", {"as_in_the_paper": False}), columns=3)
+    handles = _legend(pd.concat(parts), "query_angle_mean", {"as_in_the_paper": False})
+    style.legend_below(figure, handles, columns=3)
     return figure
 
 
@@ -161,10 +169,11 @@ def _paper_values(
 
 def _legend(runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> list:
     """Return the entries of the legend: variants with their number of seeds, and only the marks that are drawn."""
-    palette, seeds = colours.palette(runs.variant), runs.groupby("variant").seed.nunique()
+    palette = colours.palette(runs.variant)
+    seeds = runs.groupby(["variant", "experiment"], sort=False).seed.nunique()
     handles = [
         style.mark(
-            f"{colours.label(variant)}, {seeds[variant]} seed{'s' if seeds[variant] > 1 else ''}",
+            colours.counted(colours.label(variant), *seeds[variant]),
             color=palette[variant],
             ls=colours.stroke(variant),
         )
@@ -174,6 +183,8 @@ def _legend(runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> list
         handles.append(style.single_run())
     if _paper_values(runs, column, setting):
         handles.append(style.mark("paper, read off its figure", mec=style.GREY, **style.PAPER_MARK))
+    if column == "query_angle_mean":
+        handles.append(style.mark("random direction", **RANDOM))
     return handles
 
 
@@ -194,6 +205,4 @@ def logarithmic(*axes: Axes) -> None:
 def _mark_random(axes: Axes, d_model: int) -> None:
     """Draw the mean angle between a random direction and a fixed one in d_model dimensions as a dotted line."""
     angle = random_angle(d_model)
-    axes.axhline(angle, color="#999999", lw=0.8, ls=":", zorder=0)
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "top"}
-    axes.annotate("random direction", (0.99, angle - 1), fontsize=6, color="#777777", **place)
+    axes.axhline(angle, zorder=0, **RANDOM)

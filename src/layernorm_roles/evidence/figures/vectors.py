@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 from layernorm_roles.evidence.analysis.order import legend_order
@@ -91,6 +91,8 @@ def _lengths(axes: Axes, vectors: pd.DataFrame, colour: str) -> None:
     axes.set(xscale="log", xlabel="length", ylim=(-0.6, 1.6), yticks=[0, 1], yticklabels=["queries", "keys"])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
