@@ -136,7 +136,10 @@ def test_the_curves_at_the_best_rates_are_of_these_runs_alone():
             line for line in axes.lines if line.get_color() == PALETTE[variant] and line.get_linewidth() > 1
         ]
         np.testing.assert_allclose(thick[0].get_ydata(), part.groupby("step").test_loss.mean())
-        assert any(f"{colours.label(variant)}, at {best_of(variant):g}" == text for text in labels(figure))
+        seeds = worlds.MAJORITY["rates"]["seeds"][variant]
+        name = f"{colours.label(variant)} at rate {best_of(variant):g}, {seeds} seeds"
+        assert name in labels(figure)
+    assert labels(figure)[-1] == "single run, where fewer than 5 seeds"
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert "nats" in axes.get_ylabel()
 
@@ -177,11 +180,11 @@ def test_what_projection_adds_is_paired_with_scaling_alone(variant):
 def test_the_ladder_s_legend_says_where_projection_is():
     figure = worlds.draw("majority_widths_by_width")
     assert labels(figure) == [
-        "projection in Q, K and V (LayerNorm)",
-        "projection in Q, K and V, gain and bias",
-        "projection in Q and K",
-        "projection in V",
-        "no projection (scaling only)",
+        "projection in Q, K and V (LayerNorm), 3 seeds",
+        "projection in Q, K and V, gain and bias, 3 seeds",
+        "projection in Q and K, 3 seeds",
+        "projection in V, 2 seeds",
+        "no projection (scaling only), 4 seeds",
     ]
     assert "points" in figure.axes[1].get_ylabel()
 
@@ -203,7 +206,9 @@ def cells(step):
 
 
 def test_the_cross_shows_the_seeds_of_all_four_cells_early_and_late():
-    early, late, _ = worlds.draw("majority_crossed_size_and_projection").axes
+    figure = worlds.draw("majority_crossed_size_and_projection")
+    assert labels(figure)[:2] == ["with projection, 3 seeds", "without projection, 3 seeds"]
+    early, late, _ = figure.axes
     for axes, step in ((early, 1200), (late, 6000)):
         assert axes.get_title() == f"step {step:,}"
         assert len(cells(step)) == 3  # layernorm has four

@@ -52,9 +52,10 @@ def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Fi
     effects = {name: two_by_two(100 * accuracies(runs, step))._asdict() for name, step in moments.items()}
     _effects(panels[2], effects, moments)
     figure.suptitle(setting["title"].replace("\n", ", "), fontsize=7)
+    seeds = len(accuracies(runs, moments["end"]))
     handles = [
         *(
-            style.mark(name, color=colours.COLOURS[large], marker="o", ms=4)
+            style.mark(colours.counted(name, seeds), color=colours.COLOURS[large], marker="o", ms=4)
             for name, (_, large) in CELLS.items()
         ),
         *(

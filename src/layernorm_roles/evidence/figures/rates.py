@@ -128,7 +128,7 @@ def best_rates(metrics: pd.DataFrame, experiment: str) -> Figure:
     figure, grid = plt.subplots(
         1, len(widths), figsize=(style.PAGE, 3.4), sharex=True, sharey=True, squeeze=False
     )
-    palette, handles = colours.palette(runs.variant), []
+    palette, handles, seeds = colours.palette(runs.variant), [], []
     for axes, width in zip(grid.flat, widths, strict=True):
         for variant in legend_order(runs.variant):
             part = runs[(runs.d_model == width) & (runs.variant == variant) & (runs.step > 0)]
@@ -136,8 +136,10 @@ def best_rates(metrics: pd.DataFrame, experiment: str) -> Figure:
             part = part[part.base_learning_rate == best]
             look = {"color": palette[variant], "ls": colours.stroke(variant)}
             style.seeds_line(axes, part, "test_loss", **look)
+            seeds.append(part.seed.nunique())
             where = f"d = {width}: " if len(widths) > 1 else ""
-            handles.append(style.mark(f"{where}{colours.label(variant)}, at {best:g}", **look))
+            name = f"{where}{colours.label(variant)} at rate {best:g}"
+            handles.append(style.mark(colours.counted(name, seeds[-1]), **look))
         first = FIRST if runs.step.max() > 10 * FIRST else 1
         axes.set(xlabel="optimiser steps", xscale="log", xlim=(first, runs.step.max()))
         style.ticks_at(axes, [tick for tick in TICKS if first <= tick <= runs.step.max()])
@@ -146,6 +148,8 @@ def best_rates(metrics: pd.DataFrame, experiment: str) -> Figure:
             axes.set_title(f"d_model = {width}")
     logarithmic(*grid.flat)
     grid[0, 0].set_ylabel("test loss (nats per token)")
+    if min(seeds) < style.ENOUGH_SEEDS:
+        handles.append(style.single_run())
     style.legend_below(figure, handles, columns=3)
     return figure
 
@@ -178,7 +182,7 @@ def _legend(runs: pd.DataFrame) -> list:
     palette, seeds = colours.palette(runs.variant), runs.groupby("variant").seed.nunique()
     return [
         style.mark(
-            f"{colours.label(variant)}, {seeds[variant]} seed{'s' if seeds[variant] > 1 else ''}",
+            colours.counted(colours.label(variant), seeds[variant]),
             color=palette[variant],
             ls=colours.stroke(variant),
             marker="o",

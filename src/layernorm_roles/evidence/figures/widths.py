@@ -56,10 +56,12 @@ def by_width(metrics: pd.DataFrame, experiment: str) -> Figure:
     for axes in grid[-1]:
         style.ticks_at(axes, widths)
         axes.set_xlabel("width d")
-    handles = [
-        style.mark(LEGENDS.get(variant, colours.label(variant)), color=palette[variant], **look(variant))
+    seeds = runs.groupby("variant").seed.nunique()
+    names = {
+        variant: colours.counted(LEGENDS.get(variant, colours.label(variant)), seeds[variant])
         for variant in present
-    ]
+    }
+    handles = [style.mark(name, color=palette[variant], **look(variant)) for variant, name in names.items()]
     style.legend_below(figure, handles, columns=3)
     return figure
 
