@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures import colours
+from layernorm_roles.evidence.figures import colours, registry
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 PALETTE = colours.palette([worlds.OWN])
@@ -145,6 +145,18 @@ def test_a_model_without_layernorm_shows_its_losses():
     assert right.get_xlabel() == "validation loss (nats per token)"
 
 
+def test_layernorm_alone_has_nothing_beside_it():
+    table = worlds.language_model_metrics()
+    table = table[(table.model != "wide") | (table.variant == "layernorm")]
+    figure = worlds.draw("language_model_wide_loss", language_model_metrics=table)
+    (axes,) = figure.axes
+    assert axes.get_title() == "wide"
+    assert labels(figure)[0] == "LayerNorm, 3 seeds"
+    models = {"wide": worlds.MODELS["wide"] | {"seeds": {"layernorm": 3}}}
+    caption = registry.figures({"language_model": models})["language_model_wide_loss"].caption
+    assert "with LayerNorm, by the steps" in caption and "Right" not in caption
+
+
 def test_labelled_sentences_have_no_token_frequencies():
     table = worlds.language_model_metrics()
     table.loc[table.model == "bert", "unigram_loss"] = np.nan
@@ -230,6 +242,7 @@ def test_the_heads_figure_says_dimensions_and_the_number_of_keys():
     figure = worlds.draw("figure_heads")
     assert figure.get_suptitle() == "gpt: d_model = 8, d_head = 2, n = 900 to 910 keys in a context"
     assert "in a head, QK-norm with eps = 0" in labels(figure)
+    assert labels(figure)[:2] == ["LayerNorm, 3 seeds", "projection only, 3 seeds"]
     keys = worlds.key_selectability()
     figure = worlds.draw("figure_heads", key_selectability=keys[keys.site != "head_exact"])
     assert "in a head, QK-norm with eps = 0" not in labels(figure)
@@ -264,3 +277,12 @@ def test_small_shares_are_not_drawn_at_the_foot_of_an_empty_panel():
     keys["n_unselectable"] = keys.n_unselectable // 100
     axes = worlds.draw("figure_heads", key_selectability=keys).axes[0]
     assert axes.get_ylim()[1] < 12
+
+
+def test_a_reference_that_is_not_far_above_the_points_is_within_the_axes():
+    keys = worlds.key_selectability()
+    expected = 100 * expected_unselectable(905, 11) / 905
+    keys["n_unselectable"] = (keys.n_keys * 0.007 * expected).astype(int)
+    assert expected < 40, "the axes do not reach 100 %"
+    axes = worlds.draw("language_model_wide_heads", key_selectability=keys.assign(dimensions=12)).axes[0]
+    assert expected < axes.get_ylim()[1] < 1.1 * expected

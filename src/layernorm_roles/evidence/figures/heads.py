@@ -49,16 +49,17 @@ def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
         raise ValueError(f"key_selectability: none of the variants {list(variants)} of {model} to draw")
     palette = colours.palette(present)
     figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 3.0), sharey=True)
-    gaussian = _references(chosen)
+    gaussian, room = _references(chosen), 0.78 / len(present)
     for axes, checkpoint in zip(panels, CHECKPOINTS, strict=True):
         for _, share, look in gaussian:
             axes.axhline(share, zorder=0, **look)
         for i, variant in enumerate(present):
             part = chosen[(chosen.checkpoint == checkpoint) & (chosen.variant == variant)]
-            shift = 0.78 / len(present) * (i - (len(present) - 1) / 2)
-            _layers(axes, part, shift, palette[variant])
+            shift = room * (i - (len(present) - 1) / 2)
+            _layers(axes, part, shift, room, palette[variant])
         axes.set(title=f"{checkpoint} weights", xlabel="layer", xticks=sorted(chosen.layer.unique()))
     top = max(chosen.groupby([*HEAD, "variant", "checkpoint"], dropna=False).share.mean().max(), 1.0)
+    top = max([top, *(share for _, share, _ in gaussian if share < 2 * top)])
     panels[0].set_ylim(-0.04 * top, 1.04 * top if top < 50 else 104)
     panels[0].set_ylabel("unselectable keys (%)")
     few, most = chosen.n_keys.min(), chosen.n_keys.max()
@@ -68,7 +69,11 @@ def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
         for site, name in (("after_norm", "d_model"), ("head", "d_head"))
     ]
     figure.suptitle(f"{model}: {', '.join(sizes)}, {n} in a context", fontsize=8)
-    handles = [style.mark(colours.label(name), color=palette[name], lw=4) for name in present]
+    seeds = chosen.groupby("variant").seed.nunique()
+    handles = [
+        style.mark(colours.counted(colours.label(name), seeds[name]), color=palette[name], lw=4)
+        for name in present
+    ]
     handles.append(style.mark("attention input", color=style.GREY, lw=2))
     look = {"marker": "o", "markersize": 4, "ls": "", "markeredgecolor": style.GREY}
     handles.append(style.mark("in a head, among all keys", color=style.GREY, **look))
@@ -98,12 +103,12 @@ def _references(keys: pd.DataFrame) -> list[tuple[str, float, dict]]:
     return found
 
 
-def _layers(axes: Axes, part: pd.DataFrame, shift: float, colour: str) -> None:
-    """Draw one variant's mean shares beside every layer, `shift` to the right of the layer's number."""
+def _layers(axes: Axes, part: pd.DataFrame, shift: float, room: float, colour: str) -> None:
+    """Draw one variant's mean shares in the `room` around every layer's number, `shift` to the right of it."""
     for layer, here in part.groupby("layer"):
         x = layer + shift
         bar = here.share[here.site == "after_norm"].mean()
-        axes.hlines(bar, x - 0.12, x + 0.12, color=colour, linewidth=2)
+        axes.hlines(bar, x - 0.45 * room, x + 0.45 * room, color=colour, linewidth=2)
         for site, causal, marker, face in (
             ("head", False, "o", colour),
             ("head", True, "v", colour),
@@ -111,7 +116,7 @@ def _layers(axes: Axes, part: pd.DataFrame, shift: float, colour: str) -> None:
         ):
             points = here[(here.site == site) & (here.causal == causal)].groupby("head").share.mean()
             # Side by side, because the two shares of a head may differ by less than a mark's height.
-            places = x + (0.065 if causal else -0.065) + np.linspace(-0.05, 0.05, len(points))
+            places = x + room * ((0.25 if causal else -0.25) + np.linspace(-0.19, 0.19, len(points)))
             look = {"s": 13, "marker": marker, "color": face, "edgecolor": colour, "linewidth": 0.8}
             axes.scatter(places, points, **look, zorder=3)
 
@@ -148,7 +153,7 @@ def by_width(keys: pd.DataFrame) -> Figure:
     handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
     names = {True: "a layer's heads, trained", False: "untrained"}
     handles += [style.mark(name, color=style.GREY, **_look(trained)) for trained, name in names.items()]
-    style.legend_below(figure, handles, columns=len(handles))
+    style.legend_below(figure, handles, columns=len(handles), **style.seeds_title(shares.seeds))
     return figure
 
 
@@ -185,7 +190,7 @@ def reach_by_width(ceilings: pd.DataFrame) -> Figure:
     handles += [style.mark(f"{n:,} keys", **grey, marker=marker, ms=3.4) for n, marker in markers.items()]
     untrained = {**_look(False), "color": style.GREY, "ls": ":", "lw": 0.9}
     handles.append(style.mark("untrained", **untrained))
-    style.legend_below(figure, handles, columns=len(handles))
+    style.legend_below(figure, handles, columns=len(handles), **style.seeds_title(shares.seeds))
     return figure
 
 

@@ -58,11 +58,13 @@ def all_losses(metrics: pd.DataFrame, model: str) -> Figure:
     """Draw the validation loss of all variants of a model by the steps, and how they end beside LayerNorm.
 
     metrics: table language_model_metrics. The axes of both panels are chosen for the variants: a baseline that lies
-    beyond is named at the edge, with its number.
+    beyond is named at the edge, with its number. LayerNorm alone has nothing beside it and no second panel.
     """
     trained = runs_of(metrics, "language_model_metrics", "model", model)
     trained = trained[trained.step > 0]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 3.1), width_ratios=[1.15, 1])
+    alone = set(trained.variant) == {BASE}
+    size, widths = ((style.COLUMN, 3.3), [1]) if alone else ((style.PAGE, 3.1), [1.15, 1])
+    figure, ((left, *rest),) = plt.subplots(1, len(widths), figsize=size, width_ratios=widths, squeeze=False)
     handles = _curves(left, trained, "valid_loss")
     unigram = trained.unigram_loss.mean()
     if np.isfinite(unigram):
@@ -72,8 +74,9 @@ def all_losses(metrics: pd.DataFrame, model: str) -> Figure:
     left.set(xlabel="optimiser steps", ylabel="validation loss (nats per token)", xlim=(0, last))
     left.set_title(model)
     style.thousands(left)
-    _endings(right, metrics, model)
-    right.set_title(f"at step {last:,}")
+    for right in rest:
+        _endings(right, metrics, model)
+        right.set_title(f"at step {last:,}")
     style.legend_below(figure, handles, columns=3)
     return figure
 
@@ -162,9 +165,7 @@ def _curves(axes: Axes, metrics: pd.DataFrame, column: str) -> list:
         part = metrics[metrics.variant == variant]
         look = {"color": palette[variant], "ls": colours.stroke(variant)}
         style.seeds_line(axes, part, column, **look)
-        seeds = part.seed.nunique()
-        name = f"{colours.label(variant)}, {seeds} seed{'s' if seeds > 1 else ''}"
-        handles.append(style.mark(name, **look))
+        handles.append(style.mark(colours.counted(colours.label(variant), part.seed.nunique()), **look))
     if (metrics.groupby("variant").seed.nunique() < style.ENOUGH_SEEDS).any():
         handles.append(style.single_run())
     return handles
