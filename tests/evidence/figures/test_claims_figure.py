@@ -48,7 +48,11 @@ def test_effects_are_relative_to_the_reported_ones_and_ratios_by_their_logarithm
 
 
 def test_what_lies_beyond_the_axis_is_an_arrow_at_its_edge():
-    above, _ = worlds.draw("claims_forest").axes
+    figure = worlds.draw("claims_forest")
+    figure.draw_without_rendering()
+    above, _ = figure.axes
+    places = [line.get_window_extent() for line in above.lines if line.get_marker() == ">"]
+    assert all(place.x0 > above.bbox.x1 for place in places), "no mark at the edge hides an arrow"
     arrows = {
         (line.get_marker(), float(line.get_xdata()[0]), round(float(line.get_ydata()[0])))
         for line in above.lines

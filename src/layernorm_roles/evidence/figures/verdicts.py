@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import offset_copy
 
 from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
@@ -26,6 +27,9 @@ LOOKS = {
 
 ENDS = (-1.0, 2.0)
 """Ends of the axis, in reported effects; what lies beyond is an arrow at the edge."""
+
+OUTSIDE = 5
+"""How far from the edge an arrow stands, in points, so that no mark at the edge hides it."""
 
 COLUMNS = 3
 """Columns of the list of claims without a number."""
@@ -87,7 +91,7 @@ def _effects(axes: Axes, drawn: pd.DataFrame) -> None:
     axes.set(xlim=ENDS, ylim=(len(drawn) - 0.4, -0.6), yticks=range(len(drawn)))
     axes.set_yticklabels([words(row) for row in drawn.itertuples()])
     axes.set_xticks([-1, -0.5, 0, 0.5, 1, 1.5, 2])
-    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="y", length=0, pad=2 * OUTSIDE)
     axes.set_xlabel("measured effect / reported effect")
     for x, name in ((0, "no effect"), (1, "as reported")):
         axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
@@ -99,9 +103,11 @@ def _one(axes: Axes, y: float, estimate: tuple[float, float, float], colour: str
     first, last = (float(np.clip(end, *ENDS)) for end in (low, high))
     if np.isfinite([mean]).all() and not np.isnan([low, high]).any():
         axes.plot([first, last], [y, y], color=colour, lw=1.1, solid_capstyle="butt")
-    for end, edge, arrow in ((low, ENDS[0], "<"), (high, ENDS[1], ">")):
-        if (end < edge) if arrow == "<" else (end > edge):
-            axes.plot(edge, y, marker=arrow, ms=3.5, color=colour, ls="", clip_on=False)
+    for end, edge, arrow, side in ((low, ENDS[0], "<", -1), (high, ENDS[1], ">", 1)):
+        if side * end > side * edge:
+            outside = offset_copy(axes.transData, axes.figure, x=side * OUTSIDE, units="points")
+            arrow_look = {"ms": 3.5, "color": colour, "ls": "", "clip_on": False}
+            axes.plot(edge, y, marker=arrow, transform=outside, **arrow_look)
     axes.plot(np.clip(mean, *ENDS), y, ls="", zorder=3, clip_on=False, **look)
 
 
