@@ -89,8 +89,9 @@ def test_precision_shows_every_setting_and_titles_every_panel():
         )
         for axes, values in zip(figure.axes, expected, strict=True):
             np.testing.assert_allclose(axes.lines[number].get_ydata(), values)
+    power = {0.0: r"$\mathdefault{0}$", 1e-5: r"$\mathdefault{10^{-5}}$"}
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        f"{dtype}, ε = {eps:g}" for eps, dtype in SETTINGS
+        f"{dtype}, ε = {power[eps]}" for eps, dtype in SETTINGS
     ]
 
 

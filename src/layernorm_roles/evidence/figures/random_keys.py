@@ -23,6 +23,9 @@ SHARE_COLOURS = ("#56B4E9", "#0072B2", "#002F5F")
 CONTEXTS = (1e3, 1e6)
 """Numbers of keys in the contexts of today's models, about; drawn as a band."""
 
+RARE = {"facecolor": "0.95", "edgecolor": "0.8", "hatch": "//", "linewidth": 0}
+"""Look of the cells that lead to expect too few keys for a z-score."""
+
 HEADS = (2, 16, 32, 64)
 """Dimensions of heads that readers know; they have a tick."""
 
@@ -70,7 +73,7 @@ def exact(cells: pd.DataFrame) -> Figure:
         above.set_title(f"{colours.label(norm)}: simulated, lines exact", loc="left")
         scores = _z_panel(below, part)
     figure.colorbar(mesh, ax=grid[0], label="share of keys\nunselectable")
-    figure.colorbar(scores, ax=grid[1], label="z, simulated − exact\n(standard errors)")
+    figure.colorbar(scores, ax=grid[1], extend="both", label="z, simulated − exact\n(standard errors)")
     return figure
 
 
@@ -81,14 +84,15 @@ def _z_panel(axes: Axes, part: pd.DataFrame) -> ScalarMappable:
         (rare[c] * rare.matrices).sum() for c in ("mean_unselectable", "expected_unselectable")
     )
     part = part.assign(z=part.z.where(part.comparable))
-    axes.set_facecolor("0.88")
+    axes.patch.set(**RARE)
     scores = _heat(axes, part, "z", cmap="vlag", vmin=-4, vmax=4)
     z = part.z.dropna()
-    facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, max {z.abs().max():.1f}" if len(z) > 1 else "-"
-    axes.set_title(f"z of {len(z)} cells: {facts}", loc="left")
+    facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, max |z| {z.abs().max():.1f}" if len(z) > 1 else "–"
+    axes.set_title(f"z of {len(z)} cells: {facts.replace('-', '−')}", loc="left", fontsize=7.5)
     label = f"under {EXPECTED_KEYS:.0f} keys expected in a cell;\n"
     label += f"together {expected:.0f} expected, {observed:.0f} seen"
-    axes.legend(handles=[Patch(color="0.88", label=label)], loc="upper left", borderaxespad=0.2)
+    look = {"frameon": True, "framealpha": 1, "edgecolor": "white", "borderaxespad": 0.2}
+    axes.legend(handles=[Patch(label=label, **RARE)], loc="upper left", **look)
     return scores
 
 
@@ -130,7 +134,11 @@ def finite_precision(cells: pd.DataFrame) -> Figure:
             axes.set_xticks(places)
     handles = [
         style.mark(
-            f"{dtype}, ε = {eps:g}", lw=0.7, color=colour[eps], mec=colour[eps], **_PRECISIONS.get(dtype, {})
+            f"{dtype}, ε = {style.power(eps)}",
+            lw=0.7,
+            color=colour[eps],
+            mec=colour[eps],
+            **_PRECISIONS.get(dtype, {}),
         )
         for eps, dtype in settings
     ]
