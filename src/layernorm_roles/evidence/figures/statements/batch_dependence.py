@@ -36,5 +36,5 @@ def batch_dependence(table: pd.DataFrame) -> Figure:
             axes.set_xticks(sorted(part.padding.unique()))
     grid[0].set_ylabel("change of a token's output\n(size of the output is 1)")
     handles = [style.mark(label, color=colour, marker="o", ms=3) for label, colour in NORMS.values()]
-    style.legend_below(figure, handles, columns=2)
+    style.legend_below(figure, handles, columns=2, **style.seeds_title([table.seed.nunique()]))
     return figure

@@ -53,7 +53,8 @@ def fusion(table: pd.DataFrame) -> Figure:
     if (table.source != "random").any():
         look = {"ls": "", "marker": "o", "mfc": "none", "mec": style.GREY, "ms": 3.5}
         handles.append(style.mark("trained, one layer and seed", **look))
-    style.legend_below(figure, handles, columns=5)
+    random = table[table.source == "random"].seed.nunique()
+    style.legend_below(figure, handles, columns=5, **style.seeds_title([random], "lines are means"))
     return figure
 
 

@@ -97,7 +97,7 @@ def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
             part = centred[(centred.eps_placement == placement) & (centred.eps == eps)]
             part = part[part.quantity == "radius_mean"]
             axes.plot(part["size"], part.value, "o", color=colour, ms=2.5)
-            handles.append(style.mark(f"{placement}, ε = {eps:.0e}", color=colour, ls=line))
+            handles.append(style.mark(f"{placement}, ε = {style.power(eps)}", color=colour, ls=line))
     axes.set(xscale="log", xlabel="root mean square of f(x)", ylim=(0, 1.05), xlim=(grid[0], 1))
     axes.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$")
     return handles
@@ -111,7 +111,7 @@ def _difference_of_placements(axes: Axes, centred: pd.DataFrame) -> Sequence[Art
         part = part[part.quantity == "difference_from_torch"]
         look = {"ls": line, "marker": "o", "ms": 2.5, "color": PLACEMENTS["outside"]}
         axes.plot(part["size"], part.value, **look)
-        handles.append(style.mark(f"ε = {eps:.0e}", **look))
+        handles.append(style.mark(f"ε = {style.power(eps)}", **look))
     axes.set(xscale="log", yscale="log", xlabel="root mean square of f(x)")
     axes.set(title="ε outside against inside", ylabel="largest difference")
     return handles

@@ -60,7 +60,7 @@ def placement(table: pd.DataFrame) -> Figure:
     handles = [style.mark(label, color=colour) for label, colour in PLACEMENTS.values()]
     handles += [style.mark(in_words(warmup), color=style.GREY, ls=line) for warmup, line in warmups.items()]
     handles.append(style.mark("token frequencies alone", color="#999999", lw=0.7))
-    style.legend_below(figure, handles, columns=5)
+    style.legend_below(figure, handles, columns=5, **style.seeds_title([table.seed.nunique()]))
     return figure
 
 
@@ -79,7 +79,7 @@ def _final_losses(axes: Axes, ends: pd.DataFrame, warmups: dict[float, object]) 
     rates = sorted(ends.learning_rate.unique())
     axes.xaxis.set_major_locator(FixedLocator(rates))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(rates, [f"{rate:g}" for rate in rates], fontsize=5.5, rotation=30)
+    axes.set_xticks(rates, [f"{rate:g}".replace("0.", ".", 1) for rate in rates], fontsize=6.5)
 
 
 def _count_failures(axes: Axes, ends: pd.DataFrame) -> None:
@@ -237,5 +237,6 @@ def untrained_gradients(table: pd.DataFrame) -> Figure:
         style.mark("with residual connections", color=style.GREY, ls="-", marker="o", ms=2.5),
         style.mark("without", color=style.GREY, ls="--", marker="o", ms=2.5),
     ]
-    style.legend_below(figure, handles, columns=2)
+    title = style.seeds_title([first.seed.nunique()], "geometric means")
+    style.legend_below(figure, handles, columns=2, **title)
     return figure

@@ -50,7 +50,8 @@ def score_scale(table: pd.DataFrame) -> Figure:
     handles += [
         style.mark(SOURCES.get(name, name), marker=marker, **look) for name, marker in markers.items()
     ]
-    style.legend_below(figure, handles, columns=5)
+    title = style.seeds_title([normal.seed.nunique()], "lines are means")
+    style.legend_below(figure, handles, columns=5, **title)
     return figure
 
 
