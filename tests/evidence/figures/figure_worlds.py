@@ -58,7 +58,12 @@ MODELS = {
     "bert": {**GPT, "architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
 }
 PRETRAINED = {"minilm": {"contexts": 4, "context_length": 200}}
-RANDOM_KEYS = {"keys": [4, 30], "dimensions": [3, 7], "norms": ["none", "layernorm", "projection", OWN]}
+RANDOM_KEYS = {
+    "keys": [4, 30],
+    "dimensions": [3, 7],
+    "matrices": 100,
+    "norms": ["none", "layernorm", "projection", OWN],
+}
 
 
 def attention_ceilings() -> pd.DataFrame:

@@ -226,7 +226,11 @@ def _single(
     marks = f" {_DIAMONDS}" if setting["as_in_the_paper"] else ""
     angle = _BEYOND + _RANDOM if marks else _RANDOM
     curves = {
-        "loss": ("train_loss", "Training loss of all variants, on a logarithmic axis.", ""),
+        "loss": (
+            "train_loss",
+            "Training loss of all variants, on a logarithmic axis, beyond which a band may go on.",
+            "",
+        ),
         "angle": (
             "query_angle_mean",
             "Mean angle between the queries and the ones vector for all variants.",
@@ -240,7 +244,7 @@ def _single(
     caption = (
         "How equally the queries attend to the classes, for all variants. Left, the standard deviation of a query's "
         "scores over the classes: 0 is equal attention. Right, the perplexity of its attention weights over the "
-        f"number of classes: 1 is equal attention. {where} {_FEW_SEEDS}"
+        f"number of classes: 1, the dotted line, is equal attention. {where} {_FEW_SEEDS}"
     )
     yield _curves(f"majority_{experiment}_attention", "attention", caption, setting=setting)
     if setting["d_model"] == 3:
@@ -267,8 +271,8 @@ def _rates(experiment: str, where: str) -> Iterator[Figure]:
         "Each variant by the learning rate. Left, test accuracy at the last step, on an axis that is logarithmic in "
         "the errors. Right, optimiser steps to a test loss of 0.5, geometric means; an open triangle is a lower bound, "
         "because runs ended before they were there. Bars are 95 % intervals over seeds, where there are at least "
-        f"three; they may go on beyond the axis. A ring marks the rate with the lowest test loss at the last "
-        f"step. {where}"
+        "three; they may go on beyond the axis. A ring marks the rate with the lowest test loss at the last step, a "
+        f"cross a rate at which runs diverged. {where}"
     )
     yield _curves(f"majority_{experiment}_by_rate", "by_rate", caption, "rates", experiment=experiment)
     caption = (
@@ -306,14 +310,16 @@ def _samplings(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
         left, right = (data_in_words(settings) for settings in pair)
         caption = (
             "Test loss and query angle of the variants that two experiments share, to see whether the data decide. "
-            f"Left, {first}: {left}. Right, {second}: {right}. {_FEW_SEEDS} The dotted lines are the mean angle of a "
-            "random direction."
+            f"Left, {first}: {left}. Right, {second}: {right}. {_FEW_SEEDS} Where the two have different numbers of "
+            "seeds, the first one is that of the left. The dotted lines are the mean angle of a random direction."
         )
         settings = [_setting(each, majority[each]) for each in (first, second)]
         yield _curves(name, "samplings", caption, settings=settings)
 
 
 # Random keys
+
+_BORDERLINE = "Rounding leaves open whether a borderline key is selectable."
 
 
 def _random_keys(settings: Mapping[str, Any] | None) -> Iterator[Figure]:
@@ -323,14 +329,17 @@ def _random_keys(settings: Mapping[str, Any] | None) -> Iterator[Figure]:
     def figure(name: str, function: str, table: str, caption: str, **options) -> Figure:
         return Figure(name, "random_keys", function, (table,), caption, RANDOM_KEYS, options)
 
-    share = "Share of matrices of n Gaussian keys in d dimensions that have an unselectable key"
+    number = "" if settings is None else f"the {settings['matrices']:,} "
+    share = f"Share of {number}matrices of n Gaussian keys in d dimensions that have an unselectable key"
     if norms is None or "none" in norms:
         caption = f"Figure 1c of the paper. {share}."
         yield figure("figure_1c", "share", "random_keys", caption, norms=["none"])
     if norms is None or "layernorm" in norms:
-        caption = f"Figure 1d of the paper. {share} after LayerNorm, in float64 and without eps."
+        caption = (
+            f"Figure 1d of the paper. {share} after LayerNorm, in float64 and without eps. {_BORDERLINE}"
+        )
         yield figure("figure_1d", "share", "random_keys", caption, norms=["layernorm"])
-    caption = f"{share}, after every norm of the configuration; all norms get equal matrices."
+    caption = f"{share}, after every norm of the configuration; all norms get equal matrices. {_BORDERLINE}"
     yield figure("figure_random_keys_norms", "share", "random_keys", caption)
     # Inside the hull of others lies one of d + 2 keys at the earliest, of d + 1 after projection.
     needed = {"none": 2, "projection": 1}
@@ -340,13 +349,14 @@ def _random_keys(settings: Mapping[str, Any] | None) -> Iterator[Figure]:
         caption = (
             "Above, the share of unselectable keys: simulated in colour, the exact expectation as contour lines. "
             "Below, the difference between the two in standard errors of the simulation, z, for every cell that "
-            "leads to expect enough keys."
+            "leads to expect enough keys; the others are hatched."
         )
         yield figure("figure_random_keys_exact", "exact", "random_keys", caption)
     caption = (
         "What eps and float32 leave of the result that LayerNorm makes every key selectable. Left and right, by the "
         "number of keys in the smallest dimension, neighbouring numbers pooled; middle, by dimension. The settings "
-        "stand side by side around their number or dimension, so that equal values hide none of them."
+        "stand side by side around their number or dimension, so that equal values hide none of them. Undecided are "
+        "borderline keys, whose verdict rounding leaves open."
     )
     yield figure("figure_random_keys_precision", "finite_precision", "random_keys_precision", caption)
     caption = (
@@ -358,6 +368,11 @@ def _random_keys(settings: Mapping[str, Any] | None) -> Iterator[Figure]:
 
 
 # The language models
+
+_ENDINGS = (
+    "Right, at the last step, minus that of LayerNorm with equal seeds: mean and 95 % interval, small points single "
+    "seeds; a baseline beyond the axis is an arrow with its number. "
+)
 
 
 def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
@@ -379,11 +394,12 @@ def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]
         if is_paper:
             caption += " Diamonds at the right edge are the paper's differences after 50,000 steps."
         yield _losses(name, "difference", caption, model=model, paper=is_paper)
+    norms, right = "every variant of the norm (left)", _ENDINGS
+    if variants == [WITH_SCALING]:
+        norms, right = "LayerNorm", ""
     caption = (
-        f"Validation loss of the language model {model} with every variant of the norm. Left, by the steps; the "
-        "dotted line is the loss of the training tokens' frequencies on the same tokens. Right, at the last step, "
-        "minus that of LayerNorm with equal seeds: mean and 95 % interval, small points single seeds; a baseline "
-        f"beyond the axis is an arrow with its number. {_FEW_SEEDS}"
+        f"Validation loss of the language model {model} with {norms}, by the steps; the dotted line is the loss of the "
+        f"training tokens' frequencies on the same tokens. {right}{_FEW_SEEDS}"
     )
     yield _losses(f"language_model_{model}_loss", "all_losses", caption, model=model)
     in_heads = [v for v in variants if v in {*pair, QUERY_KEY_VARIANT} or v not in LEGENDS]
@@ -497,7 +513,7 @@ def _statement(table: str, caption: str, module: str = "") -> Figure:
 _STATEMENTS = [
     _statement(
         "geometry",
-        "LayerNorm as projection, scaling, gain and bias. Left, the largest difference from torch's layer_norm by "
+        "LayerNorm as projection f, scaling, gain and bias. Left, the largest difference from torch's layer_norm by "
         "the length of the inputs. Middle, the radius of the scaled vectors, measured (points) and as the formula "
         "gives it (lines), with eps inside the root as in torch or outside it. Right, the largest difference between "
         "the outputs of the two.",
@@ -517,9 +533,10 @@ _STATEMENTS = [
     _statement(
         "placement",
         "Pre-norm and post-norm networks of several depths. Above, the training loss at the end by learning rate, "
-        "with and without warm-up; runs that diverged are counted, not drawn. Below, the training at the learning "
-        "rate that is best for each placement and warm-up. Losses are those above the loss of token frequencies on "
-        "equal tokens. Lines are means over seeds, bands their range.",
+        "with and without warm-up; runs that were stuck at the loss of token frequencies and runs that diverged are "
+        "counted, and those that diverged are not drawn. Below, the training at the learning rate that is best for "
+        "each placement and warm-up. Losses are those above the loss of token frequencies on equal tokens. Lines are "
+        "means over seeds, bands their range.",
     ),
     _statement(
         "placement_gradients",
@@ -571,7 +588,8 @@ _CLAIMS = Figure(
     "All claims. Above, those whose source gives a number: the measured effect in units of the reported one, with its "
     "95 % interval, so that 0 is no effect and 1 the reported effect; for ratios the logarithms are divided. Full "
     "marks are the source's own comparison, hollow marks the one that isolates the claimed cause. Below, the claims "
-    "without such a number. Colour and shape of a mark are the verdict. A dagger marks claims whose test is passed too "
-    "by models that lack what the claim is about, such as untrained ones.",
+    "without such a number. Colour and shape of a mark are the verdict; what lies beyond the axis stands at its edge, "
+    "beside an arrow. A dagger marks claims whose test is passed too by models that lack what the claim is about, such "
+    "as untrained ones.",
     VERDICTS,
 )
