@@ -3,16 +3,18 @@ import subprocess
 import sys
 from itertools import combinations
 
+import default_settings
 import figure_worlds as worlds
 import matplotlib.pyplot as plt
 import pytest
-from default_settings import DEFAULT
 from matplotlib.text import Text
 
 from layernorm_roles import schemas
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import registry, style
+from layernorm_roles.settings import load
 
+DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
 CONTRACT = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
 ROWS_HAVE_NAMES = {"durations", "statement_worked_numbers", "claims_forest"}
 """Figures of rows with a name each instead of a label of the y axis."""
