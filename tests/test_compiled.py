@@ -9,6 +9,8 @@ import sys
 import llvmlite.binding
 import pytest
 
+from layernorm_roles import compiling
+
 PROGRAMS = {
     "majority": """
 from layernorm_roles.majority import kernel
@@ -162,3 +164,12 @@ print("zmm" in add.inspect_asm()[add.signatures[0]])
     environment |= {"NUMBA_CPU_FEATURES": features} if features else {}
     said = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
     assert said.strip() == str(wide)
+
+
+def test_each_version_of_a_source_has_a_folder_of_its_own(tmp_path):
+    source = tmp_path / "kernel.py"
+    folders = []
+    for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
+        source.write_text(text)
+        folders.append(compiling.cache_folder(source))
+    assert folders[0] == folders[2] != folders[1]

@@ -157,3 +157,15 @@ def test_jobs_on_other_machines_train_on_the_cpu_unless_the_configuration_says_c
     device, why = choice.choose("auto", elsewhere=True)
     assert device == "cpu"
     assert "device: cuda asks for them" in why
+
+
+def test_a_driver_serves_builds_for_newer_minor_versions_of_its_cuda(fake_driver, build_of_torch):
+    fake_driver(version=13000)
+    build_of_torch("2.13.0+cu132", "13.2")
+    assert choice.choose("auto").device == "cuda"
+
+
+def test_the_reason_for_the_gpu_counts_cards_and_names_each_kind_once(fake_driver, build_of_torch):
+    fake_driver([90, 61, 80])
+    build_of_torch()
+    assert choice.choose("auto") == ("cuda", "2 can be used: Fake H100")

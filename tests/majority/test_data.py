@@ -143,3 +143,15 @@ def test_the_settings_of_a_run_do_not_say_how_many_runs_there_are():
     assert one.of_training() != task(steps=one.steps - 1).of_training()
     longer = task(steps=one.steps - 1, d_ff=None, batch_size=7)
     assert one.of_data() == longer.of_data() != task(sampling="uniform").of_data()
+
+
+@pytest.mark.parametrize(("partitions", "share", "expected"), [(501, 0.2, 100), (7, 0.5, 4), (9, 0.4, 4)])
+def test_the_number_of_test_partitions_is_the_nearest(partitions, share, expected):
+    test = data.choose_test_partitions(partitions, 3, share, np.random.default_rng(0))
+    assert test.sum() == 3 * expected and (test.reshape(-1, 3).sum(axis=1) % 3 == 0).all()
+
+
+@pytest.mark.parametrize(("rows", "share", "expected"), [(10, 0.17, 2), (10, 0.13, 1), (5010, 0.3333, 1670)])
+def test_the_number_of_test_rows_is_the_nearest(rows, share, expected):
+    rng = np.random.default_rng(0)
+    assert data.choose_test_rows(rng.integers(4, size=rows), share, rng).sum() == expected

@@ -14,6 +14,7 @@ CONFIGURATIONS = {
     "mistral": {**_LLAMA, "sliding_window": 5},
     "qwen3": {**_LLAMA, "head_dim": 8},
     "gemma": {**_LLAMA, "head_dim": 6},
+    "gemma2": {**_LLAMA, "head_dim": 6},
     "phi3": {**_LLAMA, **_SPECIAL},
     "gpt_neox": {**_SIZES, **_SPECIAL},
     "cohere": {**_LLAMA, **_SPECIAL},

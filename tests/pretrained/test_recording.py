@@ -159,3 +159,18 @@ def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
     assert len(files.weights) > 2
     for ours, expected in zip(recording.load(files).record(TOKENS), recorded("llama"), strict=True):
         assert (ours.keys == expected.keys).all()
+
+
+def test_scores_that_are_capped_are_refused(saved):
+    with pytest.raises(ValueError, match="Gemma2Attention has softcap"):
+        recording.load(files_at(saved("gemma2"), "path")).record(TOKENS)
+
+
+def test_a_mask_may_hide_keys_and_not_add_numbers_to_scores():
+    mask = torch.zeros(1, 1, 3, 3, dtype=torch.float64)
+    mask[..., 0, 1] = torch.finfo(torch.float64).min
+    hidden = recording._visible(torch.nn.Identity(), mask, 3, None)
+    assert np.argwhere(~hidden).tolist() == [[0, 1]]
+    mask[..., 2, 0] = -1.0
+    with pytest.raises(ValueError, match="Identity adds numbers to scores"):
+        recording._visible(torch.nn.Identity(), mask, 3, None)

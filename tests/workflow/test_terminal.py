@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,53 @@ class TestPlugin(TestLogHandlerBase):
         assert said[0] == "2 jobs" and said[1].startswith("running   train/seed_1, since ")
         assert said[2].startswith("finished  train/seed_1, 0 s (1 of 2 jobs in 0 s")
         assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
+
+
+def listening(monkeypatch):
+    """A handler, its clock, and a function that tells it of an event."""
+    common = MockOutputSettings()
+    common.printshellcmds = common.show_failed_logs = False
+    now = [0.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
+
+    def tell(event, **facts):
+        handler.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
+
+    return handler, now, tell
+
+
+def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
+    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
+    handler, now, tell = listening(monkeypatch)
+    tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
+    for job in (1, 2):
+        handler._announced.add(job)
+        tell(LogEvent.JOB_INFO, jobid=job)
+    tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
+    capsys.readouterr()
+    for now[0] in (3600.0, 3640.0, 3690.0, 3700.0):
+        handler._watch_once()
+    handler.close()
+    said = [line[10:] for line in capsys.readouterr().err.splitlines()]
+    assert said == [f"0 of 4 jobs in {minutes} min, 1 failed; running: train" for minutes in (60, 62)]
+
+
+def test_the_last_job_ends_the_run(monkeypatch, capsys):
+    handler, now, tell = listening(monkeypatch)
+    tell(LogEvent.RUN_INFO, stats={"train": 2, "total": 2})
+    for job in (1, 2):
+        tell(LogEvent.JOB_INFO, jobid=job)
+        now[0] += 5.0
+        tell(LogEvent.JOB_FINISHED, job_id=job)
+    handler.close()
+    assert [line[10:] for line in capsys.readouterr().err.splitlines()] == [
+        "2 jobs",
+        "all 2 jobs done in 10 s",
+    ]
+
+
+def test_durations_are_those_of_one_job(tmp_path):
+    text = "rule,jobs,wall_minutes\ntrain,4,2\ndata,1,0.1\n"
+    (tmp_path / "durations.csv").write_text(text, encoding="utf-8")
+    assert seconds_by_rule(tmp_path / "durations.csv") == pytest.approx({"train": 30, "data": 6})

@@ -96,3 +96,10 @@ def test_cut_heads_stand_beside_as_many_gaussian_keys():
     assert found.percent[1, 2] == pytest.approx(100 * np.mean([160, 163, 166, 170]) / 200)
     assert found.gaussian_percent[1, 2] == pytest.approx(100 * expected_unselectable(200, 2) / 200)
     assert found.undecided_percent[1, 32] == pytest.approx(100 * np.mean([10, 10, 10, 11]) / 200)
+
+
+def test_the_interval_of_a_token_is_over_the_means_of_contexts():
+    token = pretrained.tokens_below(ceilings()).set_index("token").loc["of"]
+    contexts = 100 * np.array([40, 42, 45, 47]) / 130
+    half = stats.t.ppf(0.975, 3) * contexts.std(ddof=1) / 2
+    assert (token.low, token.high) == pytest.approx((contexts.mean() - half, contexts.mean() + half))

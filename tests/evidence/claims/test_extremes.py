@@ -109,3 +109,10 @@ def test_a_key_whose_bounds_enclose_a_half_is_not_known_to_be_able():
     table = worlds.attention_ceilings(below, received=0.05, unknown=0.05)
     _, row = verdict_on("ceilings_not_used", attention_ceilings=table)
     assert row.measured == 100
+
+
+def test_scaling_leaves_the_plane_only_if_all_its_runs_do():
+    turned = {"layernorm": True, "scale": False}
+    table, flat = (worlds.vectors({"layernorm": True, "scale": on}, turned, seeds=20) for on in (False, True))
+    mixed = pd.concat([table[table.seed != 3], flat[flat.seed == 3]], ignore_index=True)
+    assert verdict_on("plane", majority_vectors=mixed)[0] == CONFOUNDED

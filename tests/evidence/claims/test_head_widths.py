@@ -115,3 +115,14 @@ def test_gaussian_keys_have_the_number_dimensions_and_rivals_of_each_row():
     assert gaussian_percent(eight.assign(causal=True)) == pytest.approx(100 * before)
     assert gaussian_percent(eight, fewer=4) == pytest.approx(100 * LAW[4])
     assert gaussian_percent(eight.assign(n_keys=8)) == 0 and pd.isna(gaussian_percent(rows.iloc[:0]))
+
+
+def test_among_the_keys_before_them_the_trained_heads_are_told():
+    world = tables({4: 0.5, 8: 0.4})
+    keys = world["key_selectability"]
+    causal = keys[keys.site == "head"].assign(causal=True)
+    causal["n_unselectable"] = 150 + 100 * (causal.checkpoint == "final")
+    _, row = verdict_on("head_widths", **{**world, "key_selectability": pd.concat([keys, causal])})
+    law = {d: 100 * expected_unselectable(N, d, causal=True) / N for d in (4, 8)}
+    words = "; ".join(f"{d}: 25 % ({percent:.3g} %)" for d, percent in law.items())
+    assert f"Among the keys before them alone: {words}." in row.reason

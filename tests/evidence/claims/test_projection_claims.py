@@ -493,3 +493,9 @@ def test_claims_again_say_what_is_other():
     assert CLAIMS["faster_uniform"].statement.startswith(CLAIMS["faster"].statement + " Again, ")
     assert CLAIMS["faster_d3"].source == CLAIMS["faster"].source + "; in three dimensions"
     assert "three dimensions" in CLAIMS["accurate_d3"].statement
+
+
+def test_a_seed_without_a_partner_is_no_pair():
+    table = worlds.metrics(dict.fromkeys(("layernorm", "scale", "scale_released"), 1.0))
+    alone = table[(table.variant != "scale_released") | (table.seed < 7)]
+    assert verdict_on("accurate", majority_metrics=alone)[1].n_seeds == 7

@@ -95,3 +95,11 @@ def test_a_reported_number_of_no_effect_has_no_scale():
     assert verdicts.on_common_scale(table).effect.isna().all()
     above, below = worlds.draw("claims_forest", claims=table).axes
     assert rows(above) == [] and len(below.texts) == 5
+
+
+def test_a_negative_reported_number_has_a_scale():
+    table = worlds.claims()
+    table["reported"] = [9.0, -8.0, np.nan, np.nan, np.nan]
+    above, _ = worlds.draw("claims_forest", claims=table).axes
+    assert rows(above) == ["faster", "accurate"]
+    assert marks(above, 1)["own"] == [pytest.approx(-0.5)]

@@ -268,3 +268,12 @@ def test_runs_of_a_few_steps_and_one_seed_are_drawn(name):
     figure = worlds.draw(name, tiny, majority_metrics=table)
     figure.draw_without_rendering()
     assert all(np.isfinite(axes.get_ylim()).all() for axes in figure.axes)
+
+
+def test_each_row_of_widths_shows_the_runs_of_its_learning_rate():
+    many = {"rates": worlds.MAJORITY["rates"] | {"d_model": [4, 8]}}
+    drawn = worlds.draw("majority_rates_by_width", many).axes
+    table = worlds.majority_metrics(many)
+    for axes, rate in zip(drawn[::2], worlds.RATES, strict=True):
+        at = table[(table.variant == "scale") & (table.base_learning_rate == rate) & (table.step == 3000)]
+        np.testing.assert_allclose(points(axes, "scale")[:, 1], at.groupby("d_model").test_accuracy.mean())

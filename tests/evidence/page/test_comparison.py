@@ -4,9 +4,11 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import html5lib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,9 @@ from two_reproductions import EXPECTED, HERE, SETTINGS, THERE, compare, majority
 
 from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.analysis import comparison
-from layernorm_roles.evidence.analysis.comparison import Difference, Numbers, Verdicts
+from layernorm_roles.evidence.analysis.comparison import Difference, Numbers, Shared, Verdicts
+from layernorm_roles.evidence.figures import colours
+from layernorm_roles.evidence.figures import comparison as figures
 from layernorm_roles.evidence.figures.registry import COMPARED
 from layernorm_roles.evidence.page import page as report
 
@@ -195,3 +199,33 @@ def test_the_printed_command_plans_a_run_and_a_wrong_one_is_refused():
         done = snakemake(*arguments)
         assert done.returncode == 1 and message in done.stderr, done.stderr[-2000:]
         assert "Traceback" not in done.stderr
+
+
+def test_curves_are_means_over_seeds_thin_for_here_and_wide_for_there():
+    """Three seeds, the last of which is far from the others, so that a mean is no median."""
+
+    def side(**levels):
+        rows = [
+            (variant, seed, step, level + seed**2 + step / 10, 10 * level + step)
+            for variant, level in levels.items()
+            for seed, step in product((0, 1, 5), (0, 40))
+        ]
+        return pd.DataFrame(rows, columns=["variant", "seed", "step", "test_loss", "query_angle_mean"])
+
+    shared = Shared("d8", side(layernorm=1.0, scale=2.0), side(layernorm=3.0, none=4.0))
+    figure = figures.overlay(shared, ("test_loss", "query_angle_mean"), ("ours", "theirs"))
+    loss, angle = figure.axes
+    drawn = sorted((line.get_linewidth(), *map(float, line.get_ydata())) for line in loss.lines)
+    mean = 26 / 3
+    expected = [
+        (thick, level + mean, level + mean + 4) for thick, level in ((1.1, 1), (1.1, 2), (4, 3), (4, 4))
+    ]
+    np.testing.assert_allclose(drawn, expected)
+    assert sorted(float(line.get_ydata()[0]) for line in angle.lines) == [10, 20, 30, 40]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    plt.close(figure)
+    assert names[:2] == ["ours", "theirs"]
+    assert {name.partition(", ")[2] for name in names[2:]} == {"", "only ours", "only theirs"}
+    assert (
+        f"{colours.label('scale')}, only ours" in names and f"{colours.label('none')}, only theirs" in names
+    )

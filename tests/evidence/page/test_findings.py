@@ -15,6 +15,8 @@ YES, NO = {"reproduced", "holds"}, {"not reproduced", "does not hold"}
 def test_an_answer_is_yes_or_no_only_where_the_verdict_is(verdict):
     assert (ANSWERS[verdict] == "Yes.") == (verdict in YES)
     assert (ANSWERS[verdict] == "No.") == (verdict in NO)
+    assert ("opposite" in ANSWERS[verdict]) == (verdict == Verdict.REVERSED)
+    assert ("part" in ANSWERS[verdict]) == (verdict == Verdict.PARTIAL)
 
 
 def test_each_question_is_answered_by_the_claim_that_asks_it():

@@ -27,6 +27,9 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
     kept = tmp_path / "published"
     (kept / "figures").mkdir(parents=True)
     (kept / "figures/figure_of_last_year.png").write_bytes(b"old")
+    interrupted = tmp_path / ".published.partial"
+    interrupted.mkdir()
+    (interrupted / "figure_of_an_interrupted_publication.png").write_bytes(b"old")
     publish.publish(world.folder, kept, names, world.reproduction)
     found = contents(kept)
     assert {name for name in found if ".sha256" not in name} == {*names, "report.html"}

@@ -93,3 +93,28 @@ def test_tables_are_made_of_what_a_reproduction_has():
     names = set(registry.made_from(["random_keys", "gaussian_law"]))
     assert names == {"gaussian_law", "claims", "pilot"}
     assert {"ceilings", "ceilings_by_token"} <= set(registry.made_from(["attention_ceilings"]))
+
+
+def test_tokens_in_three_contexts_are_listed():
+    table = worlds.attention_ceilings(BELOW)
+    table.loc[(table.context < 3) & (table.position < 10), "token"] = "thrice"
+    readable = made("ceilings_by_token", attention_ceilings=table)
+    assert "thrice" in [row[0] for row in grids(readable)[0].rows]
+
+
+def test_the_tokens_that_get_most_are_the_last():
+    many = worlds.attention_ceilings(BELOW)
+    many["token"] = "t" + (many.position // 5).astype(str)
+    _, most = grids(made("ceilings_by_token", attention_ceilings=many))
+    frame = made("ceilings_by_token", attention_ceilings=many).frame
+    assert [row[0] for row in most.rows] == frame.token.iloc[-10:].tolist()
+
+
+def test_any_query_on_keys_without_the_norm_has_a_row_of_its_own():
+    table = worlds.attention_ceilings(BELOW)
+    without = (table.queries == "any") & (table.normalised == "without norm")
+    table.loc[without, ["lower", "upper"]] = 0.3
+    shares, _ = grids(made("ceilings", attention_ceilings=table))
+    rows = {tuple(row[:3]): row[3:] for row in shares.rows}
+    assert rows["½", "any query", "as used"] == ["0", "0"]
+    assert rows["½", "any query", "without the norm"] == ["100.0", "100.0"]

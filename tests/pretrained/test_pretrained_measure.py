@@ -1,0 +1,58 @@
+"""What is measured of a tiny model in a folder: from the files of a prepared text to those of the tables."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from layernorm_roles import files, store
+from layernorm_roles.pretrained.measure import measure, measure_files
+from layernorm_roles.provenance import provenance
+from layernorm_roles.settings.pretrained import PretrainedModel
+from layernorm_roles.text.prepared import PreparedText
+
+
+def words() -> Tokenizer:
+    """A tokenizer that knows w0, w1, ... and gives each its number."""
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(60)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A random BERT that reads 64 tokens, and its tokenizer."""
+    copy = shutil.copytree(saved("bert"), tmp_path / "model")
+    words().save(str(copy / "tokenizer.json"))
+    return copy
+
+
+def settings(folder, length):
+    return PretrainedModel(path=str(folder), text="words", contexts=1, context_length=length)
+
+
+def test_a_context_may_be_as_long_as_the_model_reads(folder):
+    text = " ".join(f"w{i % 60}" for i in range(70))
+    assert set(measure("tiny", settings(folder, 64), [text]).keys.n_keys) == {64}
+    with pytest.raises(ValueError, match="^pretrained.tiny.context_length = 65: expected at most 64"):
+        measure("tiny", settings(folder, 65), [text])
+
+
+def test_the_files_say_of_which_model_and_text_they_are(folder, tmp_path):
+    text = PreparedText(tmp_path / "text")
+    rows = [("sentences", 0, 0, range(9)), ("long", 0, 1, range(5)), ("long", 1, 2, range(20, 30))]
+    frame = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
+    store.write(frame.assign(tokens=frame.tokens.map(list)), "contexts", text.contexts, provenance({}, "cpu"))
+    with files.atomic_write(text.tokenizer) as partial:
+        words().save(str(partial))
+    files.write_text(text.manifest, json.dumps({"content_hash": "made by hand", "sha256": {}}))
+    out = {name: tmp_path / f"{name}.parquet" for name in ("pretrained_keys", "attention_ceilings")}
+    measure_files("tiny", settings(folder, 8).model_dump(mode="json"), text.manifest, out)
+    tables = {
+        name: store.read(path, name, {"model": "tiny", "text": "made by hand"}) for name, path in out.items()
+    }
+    assert all(set(table.model) == {"tiny"} and set(table.context) == {1} for table in tables.values())
+    spelt = tables["attention_ceilings"].groupby("position").token.agg(set)
+    assert list(spelt) == [{f"w{i}"} for i in range(20, 28)]
