@@ -36,7 +36,7 @@ def settings(folder, length):
 def test_a_context_may_be_as_long_as_the_model_reads(folder):
     text = " ".join(f"w{i % 60}" for i in range(70))
     assert set(measure("tiny", settings(folder, 64), [text]).keys.n_keys) == {64}
-    with pytest.raises(ValueError, match="^pretrained.tiny.context_length = 65: expected at most 64"):
+    with pytest.raises(ValueError, match=r"^pretrained\.tiny\.context_length = 65: expected at most 64"):
         measure("tiny", settings(folder, 65), [text])
 
 
