@@ -55,3 +55,11 @@ def test_of_each_document_the_first_long_context_is_read():
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected tokenizer_config.json or tokenizer.json"):
         tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
+
+
+def test_tokens_that_the_tokenizer_calls_special_are_spelt_too(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[CLS]"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tokens = tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
+    assert [tokens.spell(token) for token in (0, 4)] == ["[CLS]", "a"]
