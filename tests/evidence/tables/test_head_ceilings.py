@@ -99,3 +99,8 @@ def test_the_table_has_a_row_for_each_set_of_queries():
 def test_a_reproduction_without_gpts_says_so():
     readable = registry.make(registry.TABLES["head_ceilings"], {"language_model_ceilings": WORLD.iloc[:0]})
     assert readable.parts[0] == "This reproduction has no such model."
+
+
+def test_what_keys_get_is_the_most_that_a_query_of_the_context_gives():
+    frame = reach(head([1.0, 0.7], received=[0.6, 0.2]).assign(received_mean=0.001))
+    assert row(frame, "own", 0.5).percent == 50 and row(frame, "own", 0.1).percent == 100
