@@ -49,7 +49,7 @@ _BITS = _widest_vectors()
 
 def processor() -> str:
     """The processor that compiled kernels run on, by LLVM's name of it, and the vectors that they may use."""
-    return f"{llvmlite.binding.get_host_cpu_name()}, vectors of {_BITS} bits"
+    return f"{llvmlite.binding.get_host_cpu_name()} with {_BITS}-bit vectors"
 
 
 def cached_njit(**options) -> Callable:

@@ -74,7 +74,7 @@ def test_every_output_is_there_with_its_provenance(finished):
     assert set(runs.size()) == {2 * 10, 2 * 20} and runs.ngroups == 2 * (4 + 2 + 1 + 4 * 3)
     origin = store.read_provenance(results(finished) / "parquet/majority_metrics.parquet")
     assert json.loads(origin["config"])["d8"]["steps"] == 4
-    assert re.fullmatch(r"cpu \(.+, vectors of \d+ bits\)", origin["device"])
+    assert re.fullmatch(r"cpu \([^,]+ with \d+-bit vectors\)", origin["device"])
     each = [
         f"majority_{e}_{kind}" for e in ("d8", "d3", "d8_uniform") for kind in ("loss", "angle", "accuracy")
     ]

@@ -68,6 +68,18 @@ def test_the_origin_of_a_file_stands_below_its_headings():
     }
 
 
+@pytest.mark.parametrize(
+    ("devices", "shown"),
+    [
+        (("cpu",), ["cpu"]),
+        (("cpu", "cpu (znver5 with 512-bit vectors)"), ["cpu (znver5 with 512-bit vectors)"]),
+        (("cpu", "cuda (a card), cpu"), ["cpu", "cuda (a card)"]),
+    ],
+)
+def test_a_processor_that_is_named_stands_for_the_plain_word(devices, shown):
+    assert sections.devices({str(i): {"device": device} for i, device in enumerate(devices)}) == shown
+
+
 def test_the_view_has_the_trained_keys_and_queries_of_each_run():
     table = table_of_vectors()
     for view in vectors.views(table):

@@ -91,7 +91,7 @@ class _Evidence:
             "title": TITLE,
             "name": reproduction.name,
             "command": command("", reproduction.options),
-            "device": ", ".join(sections.values(provenance, "device")),
+            "device": ", ".join(sections.devices(provenance)),
             "commits": sections.values(provenance, "git_commit"),
             "repository": sections.repository(),
             "paper": PAPER,

@@ -161,6 +161,13 @@ def values(sources: Sources, key: str) -> list[str]:
     )
 
 
+def devices(sources: Sources) -> list[str]:
+    """What computed the files; beside a processor that is named a plain cpu goes without saying."""
+    found = values(sources, "device")
+    named = any(device.startswith("cpu (") for device in found)
+    return [device for device in found if device != "cpu" or not named]
+
+
 def pretty(config: str) -> str:
     """The configuration that a file carries as indented JSON; any other text as it is."""
     try:
