@@ -158,6 +158,12 @@ def test_a_text_is_read_where_a_run_reads_it():
     assert planned(more, idle).texts() == ["words"]
 
 
+def test_the_text_of_a_pretrained_model_is_read():
+    model = {"path": "a_model", "text": "lone", "contexts": 1, "context_length": 8}
+    overlay = {"text": {"lone": {"like": "bytes"}}, "pretrained": {"mine": model}}
+    assert "lone" in Plan(planning.configured(ROOT / "config.yaml", overlay)).texts()
+
+
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     nothing = KeptReproduction(str(tmp_path))
     assert nothing.figures() == {} and nothing.tables() == []
