@@ -223,9 +223,3 @@ def test_the_last_job_ends_the_run(monkeypatch, capsys):
         "2 jobs",
         "all 2 jobs done in 10 s",
     ]
-
-
-def test_durations_are_those_of_one_job(tmp_path):
-    text = "rule,jobs,wall_minutes\ntrain,4,2\ndata,1,0.1\n"
-    (tmp_path / "durations.csv").write_text(text, encoding="utf-8")
-    assert seconds_by_rule(tmp_path / "durations.csv") == pytest.approx({"train": 30, "data": 6})

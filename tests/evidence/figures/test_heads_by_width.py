@@ -7,7 +7,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from layernorm_roles.evidence.analysis import heads
 from layernorm_roles.evidence.figures import registry
 from layernorm_roles.gaussian_keys import expected_unselectable
 
@@ -80,18 +79,3 @@ def test_one_width_has_no_figure():
     models = copy.deepcopy(worlds.MODELS)
     models["wide"]["seeds"]["layernorm"] = 0
     assert "heads_by_width" not in registry.figures({"language_model": models})
-
-
-def test_the_interval_of_a_layer_is_over_seeds():
-    """Contexts and heads of one run are no units of their own."""
-    found = heads.by_width(worlds.key_selectability()).set_index(["model", "causal", "checkpoint", "layer"])
-    keys = worlds.key_selectability()
-    keys = keys[(keys.variant == "layernorm") & (keys.texts == "long") & (keys.site == "head") & ~keys.causal]
-    keys = keys[(keys.model == "wide") & (keys.checkpoint == "final") & (keys.layer == 2)]
-    seeds = [100 * np.mean(part.n_unselectable / part.n_keys) for _, part in keys.groupby("seed")]
-    half = 4.3027 * np.std(seeds, ddof=1) / 3**0.5  # Student's factor for two degrees of freedom
-    row = found.loc["wide", False, "final", 2]
-    assert (row.percent, row.low, row.high) == pytest.approx(
-        (np.mean(seeds), np.mean(seeds) - half, np.mean(seeds) + half), rel=1e-4
-    )
-    assert row.seeds == 3
