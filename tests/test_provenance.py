@@ -150,3 +150,23 @@ def test_relative_imports_lead_to_the_folder_of_their_file(package, monkeypatch)
     files, packages = provenance.reached(package / "start.py")
     assert {file.name for file in files} == {"start.py", "deep.py", "other.py", "helper.py", "lazy.py"}
     assert packages == {"numpy"}
+
+
+def test_relative_imports_are_followed_in_packages_within_packages(tmp_path, monkeypatch):
+    inner = tmp_path / "own/inner"
+    inner.mkdir(parents=True)
+    for name, text in {
+        "start": "from own.inner.deep import Norm\n",
+        "own/__init__": "",
+        "own/side": "from numpy import array as a\n",
+        "own/inner/__init__": "from .shown import g\n",
+        "own/inner/deep": "from ..side import a\nfrom . import near, g\n",
+        "own/inner/near": "",
+        "own/inner/shown": "",
+        "inner": "",  # the sibling of the package's name is not meant
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    files, packages = provenance.reached(tmp_path / "start.py")
+    assert {"side.py", "deep.py", "near.py", "shown.py"} <= {file.name for file in files}
+    assert "inner.py" not in {file.name for file in files} and packages == {"numpy"}

@@ -172,41 +172,45 @@ class _Direct(NamedTuple):
 @cache
 def _direct(file: Path) -> _Direct:
     files, packages = [], set()
-    for module, name in _imports(_tree(file), file):
+    for module, name in _imports(_tree(file)):
         place = _place(module, file)
         if place is None:
-            packages |= {module.partition(".")[0]} - sys.stdlib_module_names
+            packages |= {module.partition(".")[0]} - {""} - sys.stdlib_module_names
         else:
             files += _definers(place, name)
     return _Direct((*files, *_data_files(file)), frozenset(packages))
 
 
-def _imports(tree: ast.Module, file: Path) -> Iterator[tuple[str, str | None]]:
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
     """(module, imported name or None) of every import, also within functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:  # relative: from the folder of the file
-                base = ".".join(file.parts[-1 - node.level : -1])
-                module = f"{base}.{module}".rstrip(".")
-            yield from ((module, alias.name) for alias in node.names)
+            yield from ((_source(node), alias.name) for alias in node.names)
+
+
+def _source(node: ast.ImportFrom) -> str:
+    """The module that names are imported from, with a dot for each level of a relative import."""
+    return "." * node.level + (node.module or "")
 
 
 def _place(module: str, importer: Path) -> Path | None:
     """The folder or file of a module in this package, the working directory or the importer's folder; else None."""
-    parts = module.split(".")
-    roots = (
-        (PACKAGE.parent,) if PACKAGE in importer.parents else (PACKAGE.parent, Path.cwd(), importer.parent)
-    )
+    parts = [part for part in module.split(".") if part]
+    if level := len(module) - len(module.lstrip(".")):
+        roots = (importer.parents[level - 1],)
+    elif PACKAGE in importer.parents:
+        roots = (PACKAGE.parent,)
+    else:
+        roots = (PACKAGE.parent, Path.cwd(), importer.parent)
     for root in roots:
         path = root.joinpath(*parts)
-        if path.with_suffix(".py").is_file():
+        if parts and path.with_suffix(".py").is_file():
             return path.with_suffix(".py")
         if path.is_dir() and any(path.glob("*.py")):
             return path
-    if parts[0] == PACKAGE.name:
+    if module.partition(".")[0] == PACKAGE.name:
         raise ValueError(f"{importer}: imports {module}, which is not there")
     return None
 
@@ -224,7 +228,7 @@ def _definers(place: Path, name: str | None) -> Iterator[Path]:
     elif init.is_file():
         for node in _tree(init).body:
             if isinstance(node, ast.ImportFrom) and name in {a.asname or a.name for a in node.names}:
-                source = _place(node.module or "", init)
+                source = _place(_source(node), init)
                 yield from _definers(source, name) if source else ()
                 return
         yield init
