@@ -5,6 +5,8 @@ comes with torch and which torch's compiler calls for linear layers, uses 512: 2
 Zen 5, for the matrices of a model of width 64.
 """
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -34,14 +36,18 @@ def linear(
     return F.linear(x, weight, bias)
 
 
+@cache
 def has_onednn() -> bool:
     """Whether this build of torch can call oneDNN for a linear layer."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class _Linear(torch.autograd.Function):
+    """x weight' + bias for autograd; three products by oneDNN."""
+
     @staticmethod
     def forward(ctx, x, weight, bias):
+        """x weight' + bias."""
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
         return _product(x, weight, bias)
@@ -49,6 +55,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        """The gradients with respect to x, weight and bias, for the one with respect to the result."""
         x, weight = ctx.saved_tensors
         rows, grad_rows = x.flatten(0, -2), grad.flatten(0, -2)
         grad_bias = grad_rows.sum(dim=0) if ctx.has_bias else None
