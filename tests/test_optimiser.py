@@ -1,22 +1,45 @@
-"""Adam on one vector of parameters against torch's class, and the schedule of the learning rate."""
+"""AdamW against torch's class, and the schedule of the learning rate."""
 
 import pytest
 import torch
 
-from layernorm_roles.optimiser import FlatAdam, linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
 
 
-def test_flat_adam_takes_the_steps_of_torchs_adam():
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_steps_and_state_are_those_of_torchs_adamw(decay):
+    """To the bit, also where a parameter gets its first gradient late."""
+    values = [torch.randn(shape) for shape in ((3, 5), (1,), (64, 33))]
+    ours, theirs = ([torch.nn.Parameter(value.clone()) for value in values] for _ in range(2))
+    optimisers = (
+        AdamW(ours, 0.0, decay),
+        torch.optim.AdamW(theirs, weight_decay=decay, fused=True),
+    )
+    for step in range(30):
+        for number, pair in enumerate(zip(ours, theirs, strict=True)):
+            gradient = torch.randn_like(pair[0]) ** 3
+            for parameter in pair:
+                parameter.grad = gradient.clone() if number != 1 or step > 10 else None
+        for optimiser in optimisers:
+            set_learning_rate(optimiser, 0.1 / (1 + step))
+            optimiser.step()
+        assert all(map(torch.equal, ours, theirs))
+    found, expected = (optimiser.state_dict()["state"] for optimiser in optimisers)
+    assert found.keys() == expected.keys()
+    for number, state in expected.items():
+        assert all(torch.equal(found[number][name], value) for name, value in state.items())
+
+
+def test_a_flat_vector_without_decay_takes_the_steps_of_torchs_adam():
     parts = [torch.randn(shape, dtype=torch.float64) for shape in ((3, 5), (1,), (7, 2))]
     theirs = [torch.nn.Parameter(part.clone()) for part in parts]
     flat = torch.nn.Parameter(torch.nn.utils.parameters_to_vector(parts))
-    flat.grad = torch.zeros_like(flat)
-    ours, optimiser = FlatAdam(flat, 0.0), torch.optim.Adam(theirs)
+    ours, optimiser = AdamW([flat], 0.0), torch.optim.Adam(theirs)
     for step in range(30):
         optimiser.param_groups[0]["lr"] = learning_rate = 0.1 / (1 + step)
         for parameter in theirs:
             parameter.grad = torch.randn_like(parameter) ** 3
-        flat.grad.copy_(torch.cat([parameter.grad.flatten() for parameter in theirs]))
+        flat.grad = torch.cat([parameter.grad.flatten() for parameter in theirs])
         optimiser.step()
         set_learning_rate(ours, learning_rate)
         ours.step()

@@ -1,4 +1,6 @@
-"""Adam on a flat vector of parameters, and a learning rate that falls linearly to 0."""
+"""AdamW, and a learning rate that falls linearly to 0."""
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ def linear_decay(learning_rate: float, step: int, last: int) -> float:
     return learning_rate * max(0.0, 1 - step / last)
 
 
-def set_learning_rate(optimiser: "torch.optim.Optimizer | FlatAdam", rate: float) -> None:
+def set_learning_rate(optimiser: "torch.optim.Optimizer | AdamW", rate: float) -> None:
     """Let an optimiser take its next steps with the learning rate `rate`, also where a CUDA graph takes them."""
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
@@ -19,40 +21,45 @@ def set_learning_rate(optimiser: "torch.optim.Optimizer | FlatAdam", rate: float
             group["lr"] = rate
 
 
-class FlatAdam:
-    """torch's Adam on one vector of parameters; `torch.optim.Adam` itself would take a second to import.
+class AdamW:
+    """torch's AdamW, without the second that `torch.optim.AdamW` takes to import torch's compiler.
 
-    It calls the function behind `torch.optim.Adam(fused=True)`, with torch's default betas and eps, so that its state
-    and its results are those of that class. `param_groups` has of that class' what changes: the learning rate, and
-    whether a CUDA graph may hold the steps.
+    It calls the function behind `torch.optim.AdamW(fused=True)`, with torch's default betas and eps, so that its state
+    and its results are those of that class; without weight decay they are those of Adam. A step leaves parameters
+    without a gradient as they are. `param_groups` has of that class' what changes: the learning rate, and whether a
+    CUDA graph may hold the steps.
     """
 
-    def __init__(self, parameter: nn.Parameter, lr: float):
-        self.parameter = parameter
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
+        self.parameters, self.weight_decay = list(parameters), weight_decay
         self.param_groups = [{"lr": lr, "capturable": False}]
-        zero = torch.zeros_like(parameter.detach())
-        self.state: dict[str, Tensor] = {
-            "step": zero.new_zeros(()),
-            "exp_avg": zero,
-            "exp_avg_sq": zero.clone(),
-        }
+        self.state: list[dict[str, Tensor]] = []
+        for parameter in self.parameters:
+            zero = torch.zeros_like(parameter.detach())
+            self.state.append({"step": zero.new_zeros(()), "exp_avg": zero, "exp_avg_sq": zero.clone()})
 
     @torch.no_grad()
     def step(self) -> None:
-        """Change the parameters once, by the gradient that autograd left in them."""
+        """Change the parameters once, by the gradients that autograd left in them."""
+        moved = [
+            (parameter, state)
+            for parameter, state in zip(self.parameters, self.state, strict=True)
+            if parameter.grad is not None
+        ]
         adam(
-            [self.parameter],
-            [self.parameter.grad],
-            [self.state["exp_avg"]],
-            [self.state["exp_avg_sq"]],
+            [parameter for parameter, _ in moved],
+            [parameter.grad for parameter, _ in moved],
+            [state["exp_avg"] for _, state in moved],
+            [state["exp_avg_sq"] for _, state in moved],
             [],
-            [self.state["step"]],
+            [state["step"] for _, state in moved],
             fused=True,
             foreach=False,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            weight_decay=0.0,
+            weight_decay=self.weight_decay,
+            decoupled_weight_decay=True,
             eps=1e-8,
             maximize=False,
             **self.param_groups[0],
@@ -60,8 +67,11 @@ class FlatAdam:
 
     def state_dict(self) -> dict:
         """The step, and the running means of the gradient and its square, in the form of torch.optim's `state_dict`."""
-        return {"state": {0: self.state}, "param_groups": []}
+        return {"state": dict(enumerate(self.state)), "param_groups": []}
 
     def load_state_dict(self, kept: dict) -> None:
         """Go on from the state `kept`, a `state_dict`, which is moved to the device of the parameters."""
-        self.state = {name: value.to(self.parameter.device) for name, value in kept["state"][0].items()}
+        self.state = [
+            {name: value.to(parameter.device) for name, value in kept["state"][number].items()}
+            for number, parameter in enumerate(self.parameters)
+        ]

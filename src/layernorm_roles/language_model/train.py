@@ -24,7 +24,7 @@ from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
-from layernorm_roles.optimiser import linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -158,9 +158,7 @@ class _Training:
         }
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        optimiser = torch.optim.AdamW(
-            model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-        )
+        optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
         self.optimiser = place.recordable(optimiser)
         # Every step reads its batch from this memory, as a CUDA graph demands.
         self.batch = _on_device(task.batch(0), device)
@@ -203,7 +201,7 @@ class _Training:
 
     def _update(self) -> None:
         loss = self.model.loss(*self.batch)
-        self.optimiser.zero_grad()
+        self.model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
         self.optimiser.step()

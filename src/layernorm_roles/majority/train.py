@@ -26,7 +26,7 @@ from layernorm_roles.majority.evaluation import (
 )
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.optimiser import FlatAdam, linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
 from layernorm_roles.provenance import provenance, run_identity
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
@@ -140,7 +140,7 @@ def train(
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device)
     set_gradient = gradient_on(device)(model, parameters)
-    optimiser = place.recordable(FlatAdam(parameters, run.learning_rate))
+    optimiser = place.recordable(AdamW([parameters], run.learning_rate))
     training, test = (DeviceSequences.of(data[name], device) for name in ("train", "test"))
 
     reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
