@@ -20,7 +20,7 @@ import torch.nn.functional as F
 import yaml
 
 from layernorm_roles.language_model import attention, cross_entropy, model
-from layernorm_roles.settings import GPTSettings
+from layernorm_roles.settings.language_model import GPTSettings
 
 ROOT = Path(__file__).parents[1]
 CONFIGURED = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["language_model"]

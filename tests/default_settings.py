@@ -4,20 +4,12 @@ from pathlib import Path
 
 import yaml
 
-from layernorm_roles.settings import (
-    BatchDependence,
-    BERTSettings,
-    Fusion,
-    Geometry,
-    GPTSettings,
-    MajorityExperiment,
-    MajorityTraining,
-    Placement,
-    RandomKeys,
-    ScoreScale,
-    Text,
-    resolve,
-)
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.settings.loading import resolve
+from layernorm_roles.settings.majority import MajorityExperiment, MajorityTraining
+from layernorm_roles.settings.random_keys import RandomKeys
+from layernorm_roles.settings.statements import BatchDependence, Fusion, Geometry, Placement, ScoreScale
+from layernorm_roles.settings.text import Text
 
 ROOT = Path(__file__).parents[1]
 DEFAULT = resolve(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from layernorm_roles.planning import merged
-from layernorm_roles.settings import load, resolve
 from layernorm_roles.settings.json_schema import NAMED, for_editors, json_schema
+from layernorm_roles.settings.loading import load, resolve
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = json_schema()

@@ -16,8 +16,9 @@ from layernorm_roles import files, provenance
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
 from layernorm_roles.gpu.choice import Choice, choose
-from layernorm_roles.settings import Settings, load, yaml_files
-from layernorm_roles.settings.reproduction import KEPT
+from layernorm_roles.settings import yaml_files
+from layernorm_roles.settings.loading import load
+from layernorm_roles.settings.reproduction import KEPT, Settings
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 

@@ -19,7 +19,8 @@ from layernorm_roles.language_model.train import Outputs, TrainingResult
 from layernorm_roles.language_model.train import write as write_run
 from layernorm_roles.majority import data, train
 from layernorm_roles.provenance import provenance
-from layernorm_roles.settings import MajorityTraining, Text
+from layernorm_roles.settings.majority import MajorityTraining
+from layernorm_roles.settings.text import Text
 from layernorm_roles.statements import trained
 from layernorm_roles.text.prepare import prepare
 from layernorm_roles.text.prepared import PreparedText

@@ -13,7 +13,7 @@ from tokenizers.models import WordLevel
 from layernorm_roles import files, store
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.provenance import provenance
-from layernorm_roles.settings import BERTSettings, GPTSettings
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.text.prepared import PreparedText
 
 VOCABULARY = 300

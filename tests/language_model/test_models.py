@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model
-from layernorm_roles.settings import BERTSettings
+from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
 
 ALL_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, "layernorm_qk", "no_attention"]

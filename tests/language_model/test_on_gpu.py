@@ -15,7 +15,7 @@ from layernorm_roles.language_model import tasks, train
 from layernorm_roles.majority import data, gradients
 from layernorm_roles.majority import train as majority
 from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.settings import MajorityTraining
+from layernorm_roles.settings.majority import MajorityTraining
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,7 +13,7 @@ from scipy import stats
 from layernorm_roles import partitions, store
 from layernorm_roles.majority import data, sampling
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings import MajorityData, MajorityExperiment
+from layernorm_roles.settings.majority import MajorityData, MajorityExperiment
 
 PAPER = {"sequence_length": 50, "classes": 20, "majority_gap": 6, "labellings": 10, "test_share": 0.2}
 RELEASED = {"sampling": "depth_first", "split": "rows"}

@@ -12,7 +12,7 @@ from layernorm_roles import norms
 from layernorm_roles.majority import data
 from layernorm_roles.majority.gradients import autograd_gradient, compiled_gradient, compiled_loss, flatten
 from layernorm_roles.majority.model import MajorityTransformer, attention_and_values, pair_loss
-from layernorm_roles.settings import MajorityExperiment
+from layernorm_roles.settings.majority import MajorityExperiment
 
 BUILT_IN = [*norms.VARIANTS, *norms.SPLIT_VARIANTS]
 TASK = example(MajorityExperiment, sequences=300, labellings=10, sampling="uniform", split="rows")

@@ -20,7 +20,7 @@ from layernorm_roles.majority.gradients import autograd_gradient, gradient_on
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.train import MajorityRun, RunFiles
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.settings import MajorityTraining
+from layernorm_roles.settings.majority import MajorityTraining
 
 
 def task(**changes):

@@ -9,7 +9,7 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.random_keys import measure
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.selectability import certify, certify_many, expected_unselectable
-from layernorm_roles.settings import RandomKeys
+from layernorm_roles.settings.random_keys import RandomKeys
 
 SIZES = {
     "keys": [3, 12],

@@ -3,7 +3,7 @@ import pytest
 import torch
 from default_settings import example
 
-from layernorm_roles.settings import BatchDependence
+from layernorm_roles.settings.statements import BatchDependence
 from layernorm_roles.statements import batch_dependence
 
 SETTINGS = example(

@@ -3,7 +3,7 @@ import pytest
 from default_settings import example
 from scipy.special import gammaln
 
-from layernorm_roles.settings import Fusion
+from layernorm_roles.settings.statements import Fusion
 from layernorm_roles.statements import fusion
 
 SETTINGS = example(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from layernorm_roles.norms import affine, project, scale, scale_outside
-from layernorm_roles.settings import Geometry
+from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
 
 SETTINGS = example(

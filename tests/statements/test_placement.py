@@ -5,7 +5,7 @@ from default_settings import example
 from torch import nn
 
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.settings import Placement
+from layernorm_roles.settings.statements import Placement
 from layernorm_roles.statements import placement as P
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from default_settings import example
 
-from layernorm_roles.settings import ScoreScale
+from layernorm_roles.settings.statements import ScoreScale
 from layernorm_roles.statements import score_scale, trained
 
 SETTINGS = example(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layernorm_roles.settings import Split
+from layernorm_roles.settings.text import Split
 from layernorm_roles.text import contexts
 from layernorm_roles.text.split import part_of
 

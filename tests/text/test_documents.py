@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from layernorm_roles.settings import Source
+from layernorm_roles.settings.text import Source
 from layernorm_roles.text import documents, downloads
 
 

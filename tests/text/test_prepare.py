@@ -15,7 +15,7 @@ from default_settings import ROOT, example
 
 from layernorm_roles import random_streams, store
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings import Text
+from layernorm_roles.settings.text import Text
 from layernorm_roles.text import tokenizer
 from layernorm_roles.text.prepare import prepare
 from layernorm_roles.text.prepared import PreparedText, read_manifest

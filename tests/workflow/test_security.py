@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from layernorm_roles.settings import load, resolve
+from layernorm_roles.settings.loading import load, resolve
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = resolve(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))

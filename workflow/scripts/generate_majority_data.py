@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 from layernorm_roles.majority import data
-from layernorm_roles.settings import MajorityData
+from layernorm_roles.settings.majority import MajorityData
 
 with job(snakemake.log[0]):
     settings = MajorityData.model_validate(snakemake.params.settings)

@@ -2,7 +2,7 @@ from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
     from layernorm_roles.majority.train import MajorityRun, RunFiles, train_runs
-    from layernorm_roles.settings import MajorityTraining
+    from layernorm_roles.settings.majority import MajorityTraining
 
     params, out = snakemake.params, snakemake.output
     files = map(RunFiles, snakemake.input.data, out.metrics, out.vectors, out.weights)

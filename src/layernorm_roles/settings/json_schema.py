@@ -26,7 +26,7 @@ def json_schema() -> dict[str, Any]:
 def for_editors() -> dict[str, Any]:
     """The JSON schema of config.yaml and its overlays: `json_schema` with `like`, `only` and null, and no required key.
 
-    An overlay names a few keys only, and `settings.resolve` carries out `like`, `only` and null.
+    An overlay names a few keys only, and `loading.resolve` carries out `like`, `only` and null.
     """
     schema = json_schema()
     parts = {name: {**part, "required": []} for name, part in schema["$defs"].items()}

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from layernorm_roles import schemas
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import registry, style
-from layernorm_roles.settings import load
+from layernorm_roles.settings.loading import load
 
 DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
 CONTRACT = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
