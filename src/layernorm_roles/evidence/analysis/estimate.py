@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
-from scipy import stats
+from scipy.special import stdtrit
 
 Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
 
@@ -20,7 +20,7 @@ LEVEL = 0.95
 def half_width(values: Values) -> float:
     """Half the length of Student's interval for the mean of independent values, of which there are at least two."""
     values = np.asarray(values, dtype=float)
-    return stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return stdtrit(len(values) - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values))
 
 
 def t_interval(values: Values) -> tuple[float, float]:
@@ -102,5 +102,5 @@ def power_law(x: str, y: str, table: pd.DataFrame) -> Estimate:
 
     `x` and `y` are columns of `table`, with positive values.
     """
-    slopes = [stats.linregress(np.log(part[x]), np.log(part[y])).slope for _, part in table.groupby("seed")]
-    return Estimate.of(slopes)
+    by_seed = (np.cov(np.log(part[x]), np.log(part[y]), bias=True) for _, part in table.groupby("seed"))
+    return Estimate.of([covariance[0, 1] / covariance[0, 0] for covariance in by_seed])

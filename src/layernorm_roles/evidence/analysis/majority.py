@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.integrate import quad
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio
 from layernorm_roles.evidence.analysis.order import legend_order
@@ -26,6 +25,8 @@ def random_angle(dim: int) -> float:
 
     The angle's density on the sphere is proportional to sin(angle) ** (dim - 2).
     """
+    from scipy.integrate import quad  # here, because most figures of these tables need no such angle
+
     whole = quad(lambda angle: np.sin(angle) ** (dim - 2), 0, np.pi / 2)[0]
     first = quad(lambda angle: angle * np.sin(angle) ** (dim - 2), 0, np.pi / 2)[0]
     return float(np.degrees(first / whole))
