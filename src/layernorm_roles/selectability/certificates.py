@@ -10,6 +10,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 from scipy.sparse import csr_array
 
+from layernorm_roles.selectability.leads import leads
+from layernorm_roles.selectability.threads import one_thread_a_product
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,8 +22,6 @@ BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 
 # The distance below which data of a precision cannot tell keys apart, relative to the largest magnitude in a column.
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
-
-_SCORES = 1 << 17  # scores held at once while verifying: 1 MiB, which stays in a core's cache
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,7 +139,8 @@ class Certificates:
         if keys.shape[:-1] != self.code.shape or keys.shape[-1] != self.queries.shape[-1]:
             raise ValueError(f"keys have shape {keys.shape}: these certificates are for {self.queries.shape}")
         bias = None if bias is None else np.asarray(bias, dtype=np.float64).reshape(self.code.shape)
-        margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights, self.causal)
+        with one_thread_a_product():
+            margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights, self.causal)
         own = np.arange(keys.shape[-2])[:, None]
         no_rival = self.support >= own if self.causal else self.support == own
         improper = (self.weights < 0) | ((self.weights > 0) & no_rival)
@@ -190,12 +192,13 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)
     bias = np.zeros((len(keys), n)) if bias is None else bias.reshape(-1, n)
-    s, s_b = abs(keys).max(axis=1), abs(bias).max(axis=1)
+    s = np.maximum(keys.max(axis=1), -keys.min(axis=1))
+    s_b = abs(bias).max(axis=1)
     if n == 1:
         margin = np.full((len(keys), 1), np.inf)  # nobody to beat
     else:
         size = (abs(queries) @ s[:, :, None])[:, :, 0] + s_b[:, None]
-        lead = _leads(keys, bias, queries, causal)
+        lead, _ = leads(keys, queries, causal, bias)
         margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=size > 0)
         if causal:
             margin[:, 0] = np.inf
@@ -219,25 +222,3 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
         short = np.maximum(bias.ravel()[given] - mixing @ bias.ravel(), 0) / np.where(s_b > 0, s_b, 1)[matrix]
         residual[given] = np.maximum(distance, short)
     return margin.reshape(*stack, n), residual.reshape(*stack, n)
-
-
-def _leads(keys, bias, queries, causal) -> np.ndarray:
-    """q_i . k_i + b_i minus the best of the key's rivals, for each matrix and query; NaN where the query is 0."""
-    n = keys.shape[1]
-    lead = np.full(keys.shape[:2], np.nan)
-    given = queries.any(axis=2)
-    at_once = max(1, _SCORES // n**2)
-    for a in range(0, len(keys), at_once):
-        part = slice(a, a + at_once)
-        wanted = np.flatnonzero(given[part].any(axis=0))
-        for b in range(0, len(wanted), max(1, _SCORES // n)):
-            rows = wanted[b : b + max(1, _SCORES // n)]
-            scores = queries[part, rows] @ keys[part].swapaxes(1, 2)
-            scores += bias[part, None]
-            own = np.arange(len(rows)), rows
-            lead[part, rows] = scores[:, *own]
-            scores[:, *own] = -np.inf
-            if causal:
-                scores[:, np.arange(n) > rows[:, None]] = -np.inf
-            lead[part, rows] -= scores.max(axis=2)
-    return np.where(given, lead, np.nan)

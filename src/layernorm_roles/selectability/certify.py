@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Int8
 from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.selectability import coordinates, duplicates, search
+from layernorm_roles.selectability import coordinates, directions, duplicates, search
 from layernorm_roles.selectability.arrays import checked
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
@@ -24,6 +24,7 @@ from layernorm_roles.selectability.certificates import (
     evaluate,
 )
 from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
+from layernorm_roles.selectability.threads import one_thread_a_product
 
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
@@ -55,7 +56,8 @@ def certify(
         if bias.shape != keys.shape[:1]:
             raise ValueError(f"bias has {len(bias)} entries: expected {len(keys)}, one for each key")
         bias = bias[None]
-    many = _certify(keys[None], bias, causal, flat)
+    with one_thread_a_product():
+        many = _certify(keys[None], bias, causal, flat)
     shared = {"tolerance": many.tolerance, "causal": many.causal}
     arrays = {name: value[0] for name, value in vars(many).items() if name not in shared}
     return Certificates(**arrays, **shared)
@@ -66,7 +68,12 @@ def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> 
 
     For small matrices this is many times faster than a loop.
     """
-    return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
+    with one_thread_a_product():
+        return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
+
+
+def _double(values: np.ndarray) -> Float[np.ndarray, "..."]:
+    return values.astype(np.float64, copy=False)
 
 
 class _Searched(NamedTuple):
@@ -81,17 +88,21 @@ class _Searched(NamedTuple):
 
 
 def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
-    """Certificates for keys (m, n, d) and bias (m, n), as `checked` returns them."""
+    """Certificates for keys (m, n, d) and bias (m, n), as `checked` returns them.
+
+    Keys in float32 are converted wherever they are needed. While no key has to be searched for, at most five arrays of
+    their shape in float64 exist at once, and the last of them is filled when another is gone.
+    """
     tolerance, null = TOLERANCE[keys.dtype], coordinates.NULL[keys.dtype]
-    keys = keys.astype(np.float64, copy=False)
-    at, data = coordinates.whiten(keys, null, tolerance, causal), keys
+    at, data = coordinates.whiten(_double(keys), null, tolerance, causal), keys
     if bias is not None:
-        bias = bias.astype(np.float64, copy=False)
+        bias = _double(bias)
         at = coordinates.append_bias(at, bias, null, tolerance)
         data = np.concatenate([keys, bias[:, :, None]], axis=2)
-    found = _search(at, data, bias is not None, causal, tolerance)
-    margin, residual = evaluate(keys, bias, found.queries, found.support, found.weights, causal)
+    found = _search(at, keys, data, bias is not None, causal, tolerance)
     whole = np.ones(len(keys), bool) if flat else _whole(at, data, bias is not None)
+    del at  # as large as the keys
+    margin, residual = evaluate(_double(keys), bias, found.queries, found.support, found.weights, causal)
     code = _judge(found, data, margin, residual, bias is not None, tolerance, whole)
     return Certificates(
         code,
@@ -108,6 +119,7 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool
 
 def _search(
     at: coordinates.Coordinates,
+    keys: Float[np.ndarray, "m n d"],
     data: Float[np.ndarray, "m n columns"],
     biased: bool,
     causal: bool,
@@ -115,11 +127,23 @@ def _search(
 ) -> _Searched:
     with compilation_notice("the search for certificates", seconds=20):
         # + 0.0, because minus zero equals zero.
-        twin = duplicates.equal_rows(np.ascontiguousarray(data + 0.0).view(np.uint64), causal)
-        arrays = (np.ascontiguousarray(part) for part in (at.W, at.B, at.outward, at.directions))
-        state, queries, support, weights = search.find_certificates(
-            *arrays, twin, biased, causal, _ENOUGH * tolerance
-        )
+        twin = duplicates.equal_rows(np.add(data, 0.0, dtype=np.float64, order="C").view(np.uint64), causal)
+        state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
+        if causal:
+            state[:, 0] = search.SELECTABLE  # it has no rival
+        queries = np.zeros(at.W.shape)
+        first = coordinates.own_directions(at, _double(keys), biased)
+        directions.try_directions(at, first, biased, causal, _ENOUGH * tolerance, state, queries)
+        del first
+        support, weights = np.zeros((*twin.shape, 1), np.int32), np.zeros((*twin.shape, 1))
+        if (state == search.OPEN).any():
+            arrays = (np.ascontiguousarray(part) for part in (at.W, at.B, at.push, at.raised))
+            support, weights = search.find_certificates(
+                *arrays, state, queries, biased, causal, _ENOUGH * tolerance
+            )
+    support[twin >= 0, 0], weights[twin >= 0, 0] = twin[twin >= 0], 1.0
+    used = max(1, int((weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
+    support, weights = support[:, :, :used].copy(), weights[:, :, :used].copy()
     total = weights.sum(axis=2, keepdims=True)
     weights = np.divide(weights, total, out=weights, where=total > 0)
     queries = coordinates.queries_for_data(queries, at, biased)

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
 
+_ROWS = 4096  # rows for which intermediate results are held at once
+
 
 class Coordinates(NamedTuple):
     """A stack of m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last."""
@@ -22,10 +24,14 @@ class Coordinates(NamedTuple):
     B: Float[np.ndarray, "m r d"]
     """Query q of the whitened keys is q B for the columns of the data, each divided by 2**exponent."""
     exponent: Int[np.ndarray, "m d"]
-    outward: Float[np.ndarray, "m n r"]
-    """The keys, moved away from their mean (and up in bias) by the tolerance."""
-    directions: Float[np.ndarray, "k m n r"]
-    """For every key k queries worth trying first."""
+    push: Float[np.ndarray, "m n"]
+    """How far a key has to go from the mean to move by the tolerance, in units of its distance from the mean."""
+    raised: Float[np.ndarray, "m n"]
+    """The last coordinate of a key pushed so, whose bias is raised by the tolerance; 0 where there is no bias."""
+    axes: Float[np.ndarray, "m d r"]
+    """The directions of the coordinates in the space of the keys, without a bias."""
+    spread: Float[np.ndarray, "m 1 r"]
+    """The standard deviation of the keys along each."""
     rank: Int[np.ndarray, " m"]
     """Coordinates in which the keys of a matrix vary, a bias not counted."""
 
@@ -35,36 +41,57 @@ def whiten(
 ) -> Coordinates:
     """The whitened coordinates of float64 keys; directions with a standard deviation below `null` are dropped.
 
-    If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys.
+    If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys. No more
+    than three arrays of the shape of the keys exist at once.
     """
     _, n, d = keys.shape
-    exponent = np.frexp(abs(keys).max(axis=1, keepdims=True))[1]
-    scaled = np.ldexp(keys, -exponent)  # exact
-    centred = scaled - scaled.mean(axis=1, keepdims=True)
+    largest = np.maximum(keys.max(axis=1, keepdims=True), -keys.min(axis=1, keepdims=True))
+    exponent = np.frexp(largest)[1]
+    centred = np.ldexp(keys, -exponent)  # exact
+    centred -= centred.mean(axis=1, keepdims=True)
     if n > d:
         # Eigenvectors of the covariance are accurate where its small eigenvalues are not: measure along them.
         axes = np.linalg.eigh(centred.swapaxes(1, 2) @ centred)[1][:, :, ::-1]
     else:
         axes = np.linalg.svd(centred, full_matrices=False)[2].swapaxes(1, 2)
-    along = centred @ axes
-    spread = np.sqrt((along**2).mean(axis=1, keepdims=True))
+    W = centred @ axes
+    if causal:
+        centred = _minus_mean_before(centred)
+    reach = np.maximum(centred.max(axis=2), -centred.min(axis=2))
+    del centred
+    spread = np.sqrt((W**2).mean(axis=1, keepdims=True))
     kept = spread > null
     rank = kept.sum(axis=(1, 2))
     used = np.argsort(~kept, axis=2, kind="stable")[:, :, : max(1, rank.max())]
-    axes, along, spread, kept = (np.take_along_axis(part, used, 2) for part in (axes, along, spread, kept))
+    axes, W, spread, kept = (np.take_along_axis(part, used, 2) for part in (axes, W, spread, kept))
     inverse = np.where(kept, 1 / np.where(kept, spread, 1), 0)
-    W = along * inverse
-    from_mean, away = (_minus_mean_before(part) if causal else part for part in (centred, W))
-    reach = abs(from_mean).max(axis=2, keepdims=True)
-    raw = (scaled * np.exp2(2.0 * (exponent - exponent.max()))) @ axes * np.where(kept, spread, 0)
+    W *= inverse
     return Coordinates(
         W=W,
         B=(axes * inverse).swapaxes(1, 2),
         exponent=exponent[:, 0],
-        outward=W + away * np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0),
-        directions=np.stack([raw, W]),
+        push=np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0),
+        raised=np.zeros_like(reach),
+        axes=axes,
+        spread=np.where(kept, spread, 0),
         rank=rank,
     )
+
+
+def own_directions(
+    at: Coordinates, keys: Float[np.ndarray, "m n d"], biased: bool
+) -> Float[np.ndarray, "m n r"]:
+    """For every key the query worth trying first: itself, as it is in the data."""
+    if biased:
+        W = at.W.copy()
+        W[:, :, -1] = np.maximum(W[:, :, -1], 0.3)
+        return W
+    exponent = at.exponent[:, None]
+    scaled = np.ldexp(keys, -exponent)
+    scaled *= np.exp2(2.0 * (exponent - exponent.max()))
+    scaled = scaled @ at.axes
+    scaled *= at.spread
+    return scaled
 
 
 def _minus_mean_before(rows: Float[np.ndarray, "m n c"]) -> Float[np.ndarray, "m n c"]:
@@ -86,12 +113,13 @@ def append_bias(
     scaled = np.ldexp(bias, -exponent)
     scaled = scaled - scaled.mean(axis=1, keepdims=True)
     slope = at.W.swapaxes(1, 2) @ scaled[:, :, None] / bias.shape[1]  # W has covariance 1, or 0 where dropped
-    rest = scaled[:, :, None] - at.W @ slope
+    linear = at.W @ slope
+    rest = scaled[:, :, None] - linear
     spread = np.sqrt((rest**2).mean(axis=1, keepdims=True))
     inverse = np.where(spread > null, 1 / np.where(spread > null, spread, 1), 0)
     unit = np.where(spread > null, inverse, 1)
     last = rest * inverse
-    raised = (rest - (at.outward - at.W) @ slope + tolerance) * inverse
+    raised = (rest - at.push[:, :, None] * linear + tolerance) * inverse
     r, d = at.B.shape[1:]
     B = np.zeros((len(bias), r + 1, d + 1))
     B[:, :r, :d] = at.B
@@ -101,8 +129,10 @@ def append_bias(
         W=np.concatenate([at.W, last], axis=2),
         B=B,
         exponent=np.concatenate([at.exponent, exponent], axis=1),
-        outward=np.concatenate([at.outward, raised], axis=2),
-        directions=np.concatenate([at.W, np.maximum(last, 0.3)], axis=2)[None],
+        push=at.push,
+        raised=raised[:, :, 0],
+        axes=at.axes,
+        spread=at.spread,
         rank=at.rank,
     )
 
@@ -120,5 +150,9 @@ def queries_for_data(
         last = queries[:, :, -1:]
         fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
-    size = abs(queries).sum(axis=2, keepdims=True)
-    return np.ldexp(np.divide(queries, size, out=np.zeros_like(queries), where=size > 0), -exponent[:, None])
+    for start in range(0, queries.shape[1], _ROWS):
+        part = queries[:, start : start + _ROWS]
+        size = abs(part).sum(axis=2, keepdims=True)
+        part /= np.where(size > 0, size, 1)
+        np.ldexp(part, -exponent[:, None], out=part)
+    return queries

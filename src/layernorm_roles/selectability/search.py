@@ -4,15 +4,14 @@ Everything here happens in whitened coordinates (see `coordinates`), where each 
 
 A query q puts key i strictly first iff w_i lies outside the convex hull of the other keys, so one looks for the
 point of that hull nearest to w_i. If it is w_i itself, the convex weights are the proof that no query exists; if
-not, w_i minus the point is a query. Three well-known parts make this fast:
+not, w_i minus the point is a query. Three parts make this fast:
 
 * Wolfe's algorithm (1976) finds the nearest point by walking from one small set of keys, the corral, to the next.
   It asks only "which key is furthest in this direction?", and may stop as soon as a query separates.
 * Clarkson's observation (1994): only keys that are vertices of the hull matter. The question is put to the vertices
   known so far, the pool, and to all keys only when the pool is beaten; each such time a new vertex turns up.
-* Most vertices need no search: their own direction puts them first. In many dimensions, repeatedly reflecting the
-  query over the bisector with the key that beats it (braid reflect; Demeter et al. 2020, Grivas et al. 2022) finds
-  a query for most of the rest.
+* The same once more: of a large pool, the vertices that were furthest when it was last asked are asked first, and the
+  pool only when they are beaten.
 
 A bias b_i per key (score q.k_i + b_i) is one more coordinate with the query's component fixed to 1. Any positive
 component may be rescaled to 1, so what is new is its sign: key i is unselectable iff it lies in the hull of the
@@ -42,8 +41,8 @@ ON_EDGE = 3
 
 _RAY = -2  # name of the atom that stands for the direction in which the bias decreases
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
-_BLOCK = 64  # queries scored at once
-_REFLECT = 32  # dimensions from which braid reflect saves more searches than it costs
+_MANY = 2048  # vertices from which on the nearest of them are asked first
+_PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension
 
 
 class Problem(NamedTuple):
@@ -51,7 +50,10 @@ class Problem(NamedTuple):
 
     W: np.ndarray  # (n, r) the keys
     B: np.ndarray  # (r, d) query q of the whitened keys is q B for the keys of the data
-    outward: np.ndarray  # (n, r) the keys, pushed outwards by the tolerance
+    push: (
+        np.ndarray
+    )  # (n,) and raised (n,): where a key goes that is moved by the tolerance, see `Coordinates`
+    raised: np.ndarray
     biased: bool
     causal: bool  # only the keys before a key are its rivals
     enough: float  # a query with a margin above this is taken at once
@@ -61,9 +63,8 @@ class Found(NamedTuple):
     """What is known of every key; the search fills it in."""
 
     state: np.ndarray  # (n,) OPEN, SELECTABLE, INSIDE or ON_EDGE
-    queries: (
-        np.ndarray
-    )  # (n, r) of a selectable key the query that puts it first, of an open one the best so far
+    # (n, r) of a selectable key the query that puts it first, of an open one the best so far
+    queries: np.ndarray
     support: np.ndarray  # (n, r + 1) the other keys of which a key in the hull is the weighted mean
     weights: np.ndarray  # (n, r + 1) their weights; 0 where the support is not used
 
@@ -115,86 +116,6 @@ def _lowest(columns, count, y, skip, scores):
         if scores[j] < low:
             at, low = j, scores[j]
     return at, low
-
-
-# Queries that need no search
-
-
-@njit
-def _lead_over_best_rival(W, causal, Q, names, rival, lead):
-    """Of each query Q[k], meant for key names[k], fill in the best of its rivals, `rival`, and the lead over it."""
-    n = len(W)
-    for start in range(0, len(names), _BLOCK):
-        stop = min(start + _BLOCK, len(names))
-        # (n, block), so that the loop over keys runs along a row.
-        scores = np.dot(W, np.ascontiguousarray(Q[start:stop].T))
-        own = np.empty(stop - start)
-        best = np.full(stop - start, -np.inf)
-        at = np.zeros(stop - start, np.int64)
-        for k in range(stop - start):
-            own[k] = scores[names[start + k], k]
-            scores[names[start + k], k] = -np.inf
-            if causal:
-                scores[names[start + k] :, k] = -np.inf
-        for j in range(n):
-            for k in range(stop - start):
-                if scores[j, k] > best[k]:
-                    best[k] = scores[j, k]
-                    at[k] = j
-        for k in range(stop - start):
-            lead[start + k] = own[k] - best[k]
-            rival[start + k] = at[k]
-
-
-@njit
-def _accept(problem, Q, names, lead, found):
-    """Enter the queries Q[k] that put key names[k] first by more than enough. Returns how many there are."""
-    accepted = 0
-    for k in range(len(names)):
-        i = names[k]
-        if found.state[i] == OPEN and lead[k] > 0 and (not problem.biased or Q[k, -1] > 0):
-            if lead[k] > problem.enough * _size(Q[k], problem.B):
-                found.state[i] = SELECTABLE
-                found.queries[i] = Q[k]
-                accepted += 1
-    return accepted
-
-
-@njit
-def _try_directions(problem, Q, found):
-    """Try query Q[i] for every open key i."""
-    names = np.flatnonzero(found.state == OPEN)
-    rival, lead = np.empty(len(names), np.int64), np.empty(len(names))
-    chosen = Q[names]
-    _lead_over_best_rival(problem.W, problem.causal, chosen, names, rival, lead)
-    _accept(problem, chosen, names, lead, found)
-
-
-@njit
-def _try_reflections(problem, found):
-    """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
-    W = problem.W
-    r = W.shape[1]
-    names = np.flatnonzero(found.state == OPEN)
-    Q = W[names]
-    poor_rounds = 0
-    for _ in range(r):
-        m = len(names)
-        if m == 0:
-            return
-        rival, lead = np.empty(m, np.int64), np.empty(m)
-        _lead_over_best_rival(W, problem.causal, Q, names, rival, lead)
-        accepted = _accept(problem, Q, names, lead, found)
-        poor_rounds += 2 * r * accepted < m  # a search costs about as much as 2 r tries
-        if poor_rounds > 5:
-            return
-        left = np.flatnonzero(found.state[names] == OPEN)
-        names, rival, lead, Q = names[left], rival[left], lead[left], Q[left]
-        for k in range(len(names)):
-            bisector = W[names[k]] - W[rival[k]]
-            length = np.dot(bisector, bisector)
-            if length > 0:
-                Q[k] -= (2 * lead[k] / length) * bisector
 
 
 # Wolfe's corral
@@ -393,6 +314,62 @@ def _lowest_vertex(pool, y, i):
     return pool.names[at] if at >= 0 else -1, low
 
 
+class Near(NamedTuple):
+    """Some vertices of a large pool, found in the directions in which a key was last searched.
+
+    Whoever is lowest in a part of the pool joins them; where there is no more room, they begin anew.
+    """
+
+    vertices: np.ndarray  # (r + 1, capacity), columns as in the pool
+    names: np.ndarray  # (capacity,)
+    size: np.ndarray  # (1,)
+    scores: np.ndarray  # (capacity,) work space
+
+
+@njit
+def _new_near(r):
+    capacity = 8 * _PARTS * (r + 1)
+    return Near(
+        np.empty((r + 1, capacity)),
+        np.empty(capacity, np.int64),
+        np.zeros(1, np.int64),
+        np.empty(capacity),
+    )
+
+
+@njit
+def _ask(pool, near, y, i, level):
+    """`_lowest_vertex`, but of a large pool any vertex below `level` will do, as the nearest ones may know."""
+    if pool.size[0] < _MANY:
+        return _lowest_vertex(pool, y, i)
+    at, low = _lowest(near.vertices, near.size[0], y, -1, near.scores)
+    if low < level:
+        return near.names[at], low
+    name, low = _lowest_vertex(pool, y, i)
+    _gather(pool, near, level)
+    return name, low
+
+
+@njit
+def _gather(pool, near, level):
+    """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
+    parts = _PARTS * len(pool.everything)
+    if near.size[0] + parts > len(near.names):
+        near.size[0] = 0
+    n = pool.size[0]
+    for part in range(parts):
+        first, stop = part * n // parts, (part + 1) * n // parts
+        at = first
+        for j in range(first + 1, stop):
+            if pool.scores[j] < pool.scores[at]:
+                at = j
+        if stop > first and pool.scores[at] < level:
+            k = near.size[0]
+            near.vertices[:, k] = pool.vertices[:, at]
+            near.names[k] = pool.names[at]
+            near.size[0] = k + 1
+
+
 @njit
 def _lowest_key(pool, y, i, rivals):
     """The key with the smallest y . w, of those with a number below `rivals` but for key i, and that value.
@@ -415,7 +392,7 @@ def _search(problem, found):
     """
     W, state = problem.W, found.state
     n, r = W.shape
-    pool = _new_pool(W, state, problem.causal)
+    pool, near = _new_pool(W, state, problem.causal), _new_near(r)
     corral = _new_corral(r)
     x, y = np.empty(r), np.empty(r)  # the target, and the corral's nearest point as seen from it
     for i in range(n):
@@ -425,6 +402,7 @@ def _search(problem, found):
             continue
         rivals = i if problem.causal else n
         x[:] = W[i]
+        near.size[0] = 0
         zero = (_ZERO * max(1.0, np.sqrt(_dot(x, x)))) ** 2
         best_margin, shift = -np.inf, 1.0
         m = 0  # atoms in the corral
@@ -446,13 +424,13 @@ def _search(problem, found):
                     break
                 else:
                     _enter_mean(i, corral, m, found)
-                    x[:] = problem.outward[i]
+                    _push_outwards(problem, i, x)
                     m = _rebuild(corral, m, W, x, shift)
                 continue
             level = _dot(y, x)
             # A smaller component of the wrong sign is mended in _try_query, at less than the lead.
             ray_helps = problem.biased and y[-1] > 0.1 * norm / pool.spread
-            name, low = _lowest_vertex(pool, y, i)
+            name, low = _ask(pool, near, y, i, level)
             if low > level and not ray_helps:
                 name, low, best_margin = _try_query(i, rivals, x, y, level, best_margin, problem, pool, found)
                 if state[i] == SELECTABLE:
@@ -484,6 +462,17 @@ def _begin(corral, x, i, rivals, W, pool):
     _add(corral, 0, name, W, x, shift)
     corral.weights[0] = 1.0
     return shift
+
+
+@njit
+def _push_outwards(problem, i, x):
+    """Move target x, which is key i, away from the mean of the keys by the tolerance."""
+    if problem.causal:
+        x -= problem.push[i] * (problem.W[:i].sum(axis=0) / i - problem.W[i])
+    else:
+        x += problem.push[i] * problem.W[i]
+    if problem.biased:
+        x[-1] = problem.raised[i]
 
 
 @njit
@@ -529,29 +518,18 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
 
 
 @cached_njit()
-def find_certificates(W, B, outward, directions, twin, biased, causal, enough):
-    """Look for a query or a weighted mean for every key of m matrices.
+def find_certificates(W, B, push, raised, state, queries, biased, causal, enough):
+    """Look for a query or a weighted mean for every open key of m matrices.
 
-    W and outward (m, n, r), B (m, r, d): see `Problem`. directions (k, m, n, r): queries to try first. twin (m, n): a
-    rival equal to this key, or -1. Returns state (m, n), queries (m, n, r), support and weights (m, n, r + 1): see
-    `Found`.
+    W (m, n, r), B (m, r, d), push, raised (m, n): see `Coordinates`. Fills in state (m, n) and queries (m, n, r), and
+    returns support and weights (m, n, r + 1): see `Found`.
     """
     matrices, n, r = W.shape
-    state = np.zeros((matrices, n), np.int8)
-    queries = np.zeros((matrices, n, r))
     support = np.zeros((matrices, n, r + 1), np.int32)
     weights = np.zeros((matrices, n, r + 1))
     for a in range(matrices):
-        problem = Problem(W[a], B[a], outward[a], biased, causal, enough)
+        problem = Problem(W[a], B[a], push[a], raised[a], biased, causal, enough)
         found = Found(state[a], queries[a], support[a], weights[a])
-        for i in range(n):
-            if twin[a, i] >= 0:
-                state[a, i], support[a, i, 0], weights[a, i, 0] = INSIDE, twin[a, i], 1.0
-        if causal and state[a, 0] == OPEN:
-            state[a, 0] = SELECTABLE  # it has no rival
-        for k in range(len(directions)):
-            _try_directions(problem, directions[k, a], found)
-        if r >= _REFLECT:
-            _try_reflections(problem, found)
-        _search(problem, found)
-    return state, queries, support, weights
+        if np.any(found.state == OPEN):
+            _search(problem, found)
+    return support, weights

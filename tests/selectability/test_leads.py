@@ -1,0 +1,124 @@
+"""The leads of large matrices, where float32 rules most rivals out, against float64 alone; and certificates of such."""
+
+import os
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import second_methods as second
+
+from layernorm_roles.selectability import certify
+from layernorm_roles.selectability.leads import LARGE, leads
+
+
+def in_float64(keys, queries, causal, bias):
+    """Leads and best rivals of one matrix by all scores in float64."""
+    n = len(keys)
+    scores = queries @ keys.T + bias
+    own = scores[np.arange(n), np.arange(n)].copy()
+    scores[np.triu_indices(n) if causal else np.diag_indices(n)] = -np.inf
+    return own - scores.max(axis=1), scores.argmax(axis=1)
+
+
+def of_all_sizes(n, c, rng):
+    """Keys and queries whose entries differ by a hundred orders of magnitude, and a bias."""
+    column = 10.0 ** rng.integers(-150, 100, c)
+    keys = rng.standard_normal((n, c)) * rng.lognormal(size=(n, 1)) * column
+    return keys, rng.standard_normal((n, c)) / column, 3 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("c", [1, 7, 64])
+def test_leads_are_those_in_float64(c, causal):
+    rng = np.random.default_rng([c, causal])
+    keys, queries, bias = of_all_sizes(LARGE + 500, c, rng)
+    queries[rng.random(len(queries)) < 0.1] = 0  # nothing is asked for these
+    expected, best = in_float64(keys, queries, causal, bias)
+    lead, rival = (found[0] for found in leads(keys[None], queries[None], causal, bias[None]))
+
+    asked = queries.any(axis=1)
+    np.testing.assert_array_equal(np.isnan(lead), ~asked)
+    assert (rival[~asked] == -1).all()
+    if causal and asked[0]:
+        assert lead[0] == np.inf
+    asked[0] &= not causal
+    np.testing.assert_allclose(lead[asked], expected[asked], rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(rival[asked], best[asked])
+
+
+def test_rivals_that_float32_cannot_tell_apart():
+    """Every key has a neighbour that differs by less than float32 resolves; the better one is still found."""
+    rng = np.random.default_rng(0)
+    some = rng.standard_normal((LARGE, 16))
+    keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1)))])
+    queries = rng.standard_normal(keys.shape)
+    _, best = in_float64(keys, queries, False, 0.0)
+    _, rival = leads(keys[None], queries[None], False)
+    np.testing.assert_array_equal(rival[0], best)
+    scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
+    np.fill_diagonal(scores, -np.inf)
+    assert (scores.argmax(axis=1) != best).mean() > 0.2, (
+        "float32 alone is right, too, so that nothing is tested"
+    )
+
+
+def hardly_inside_a_sphere(n, d, rng):
+    """Keys of which thousands are vertices, and hundreds lie inside."""
+    keys = rng.standard_normal((n, d))
+    return keys / np.linalg.norm(keys, axis=1, keepdims=True) * (1 - 0.02 * rng.random((n, 1)))
+
+
+def test_a_pool_of_thousands_of_vertices_against_qhull(compare):
+    keys = hardly_inside_a_sphere(6000, 4, np.random.default_rng(0))
+    certificates = certify(keys)
+    certificates.verify(keys)
+    numbers = certificates.counts()
+    assert numbers["selectable"] > LARGE and numbers["unselectable"] > 500
+    compare("Qhull", certificates.verdict, second.qhull(keys))
+
+
+def test_a_large_causal_matrix_is_its_prefixes():
+    keys = hardly_inside_a_sphere(3000, 6, np.random.default_rng(1))
+    causal = certify(keys, causal=True)
+    causal.verify(keys)
+    undecided_by_theorem = np.flatnonzero(
+        (causal.verdict == "selectable") & (certify(keys).verdict != "selectable")
+    )
+    for i in undecided_by_theorem[-5:]:
+        assert certify(keys[: i + 1]).verdict[i] == "selectable"
+    for i in np.flatnonzero(causal.verdict == "unselectable")[-5:]:
+        assert certify(keys[: i + 1]).verdict[i] == "unselectable"
+
+
+def test_the_number_of_cores_changes_no_byte():
+    script = """
+import hashlib, numpy as np
+from layernorm_roles.selectability import certify
+rng = np.random.default_rng(0)
+keys = rng.standard_normal((2500, 40)) * rng.lognormal(sigma=0.5, size=(2500, 1))
+found = certify(keys)
+assert found.counts()["unselectable"] > 20
+arrays = (found.code, found.queries, found.margin, found.residual, found.support, found.weights)
+print(*(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays))
+"""
+    said = set()
+    for cores in ("1", "2", "5"):
+        environment = os.environ | {"OMP_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": cores}
+        said.add(subprocess.check_output([sys.executable, "-c", script], env=environment))
+    assert len(said) == 1
+
+
+def test_memory_grows_with_the_keys_and_not_with_their_pairs():
+    """Five arrays of the shape of the keys, which are half as large themselves as each of these in float64."""
+    keys = np.random.default_rng(0).standard_normal((20_000, 64), np.float32)
+    certify(keys[:50])  # compiled
+    tracemalloc.start()
+    try:
+        certificates = certify(keys)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert certificates.counts()["selectable"] == len(keys)
+    assert most < 10.5 * keys.nbytes
