@@ -200,6 +200,7 @@ def test_a_card_without_kernels_in_the_build_is_named(opened):
 
     with pytest.raises(
         driver.NoGPU,
-        match=r"Fake H100 \(compute capability 9\.0\) runs no kernel of torch \S+: CUDA error: no kernel .*device$",
+        match=r"Fake H100 \(compute capability 9\.0\) runs no kernel of torch \S+: CUDA error: no kernel .*device; "
+        "if that is no accident, install a build of torch with kernels for it",
     ):
         opened(kernel)

@@ -99,7 +99,8 @@ class GPU(Device):
         except RuntimeError as error:
             raise driver.NoGPU(
                 f"{self.card.name} (compute capability {'.'.join(map(str, self.card.capability))}) runs no kernel of "
-                f"torch {torch.__version__}: {str(error).strip().splitlines()[0]}"
+                f"torch {torch.__version__}: {str(error).strip().splitlines()[0]}; if that is no accident, install a "
+                "build of torch with kernels for it: https://pytorch.org/get-started/locally"
             ) from error
         log.info("GPU %d, %s", self.card.index, self.card.name)
 
