@@ -1,5 +1,6 @@
 """What every rule's script does around its one call: a log, progress with a remaining time, a clear error."""
 
+import gc
 import logging
 import os
 import signal
@@ -12,6 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 log = logging.getLogger("layernorm_roles")
+
+OBJECTS = 1_000_000
+"""New objects after which a job looks for garbage. Torch and pandas make half as many while they are imported, hardly
+one of them garbage; to look for some after every 700, as Python does, takes a quarter of the time of their import."""
 
 
 class Progress:
@@ -78,6 +83,7 @@ def job(log_file: str | Path) -> Iterator[None]:
     raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the Snakemake that started
     it is gone, it ends and leaves nothing half-written.
     """
+    gc.set_threshold(OBJECTS)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     Path(log_file).parent.mkdir(parents=True, exist_ok=True)

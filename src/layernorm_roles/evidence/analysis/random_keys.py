@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 
@@ -29,6 +28,8 @@ def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
     Counted are certified keys. With `undecided` the share is an upper bound: every key that the data's precision
     cannot decide counts as the unselectable key of one more matrix.
     """
+    from scipy import stats  # here, because what shows verdicts imports the claims and needs no interval
+
     matrices = int(cells.matrices.sum())
     hits = round(float((cells.any_unselectable * cells.matrices).sum()))
     if undecided:
