@@ -37,16 +37,38 @@ def matrix(rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
     return keys.astype(np.float32) if rng.random() < 0.2 else keys
 
 
-def wrong(number: int, seed: int = 0) -> tuple[int, dict[str, int], list[str]]:
-    """Judge at least `number` keys: how many there were, their verdicts, and a line for each that is exactly wrong."""
+def bias(rng: np.random.Generator, keys: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    """A bias that is constant, on a lattice, or all but a linear function of the keys, perturbed."""
+    n, d = keys.shape
+    match rng.integers(3):
+        case 0:
+            values = np.full(n, 0.1)
+        case 1:
+            values = rng.integers(0, 3, n) / 2
+        case _:
+            values = (
+                (keys / abs(keys).max()).astype(float) @ rng.integers(-2, 3, d) if keys.any() else np.zeros(n)
+            )
+    moved = rng.random(n) < 0.3
+    return values + moved * rng.choice(SMALL) * rng.standard_normal(n)
+
+
+def wrong(number: int, kind: str, seed: int = 0) -> tuple[int, dict[str, int], list[str]]:
+    """Judge at least `number` keys: how many there were, their verdicts, and a line for each that is exactly wrong.
+
+    kind: "plain", "causal" or "biased".
+    """
     from second_methods import rational
 
     tried, verdicts, found = 0, {}, []
     for draw in range(number):
-        keys = matrix(np.random.default_rng([seed, draw]))
-        certificates = certify(keys)
-        certificates.verify(keys)
-        inside = rational(keys)
+        rng = np.random.default_rng([seed, draw])
+        keys = matrix(rng)
+        added = bias(rng, keys) if kind == "biased" else None
+        certificates = certify(keys, added, causal=kind == "causal")
+        certificates.verify(keys, added)
+        points = keys if added is None else np.column_stack([keys, added])
+        inside = rational(points, biased=kind == "biased", causal=kind == "causal")
         for i, verdict in enumerate(certificates.verdict):
             verdicts[str(verdict)] = verdicts.get(str(verdict), 0) + 1
             if verdict == ("selectable" if inside[i] else "unselectable"):

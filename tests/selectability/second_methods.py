@@ -63,10 +63,14 @@ def highs_distances(keys, bias=None):
     return distances
 
 
-def rational(points, biased=False):
-    """Exactly: is there w >= 0 with sum w = 1 and sum w_j k_j = k_i? Phase one of the simplex method in fractions."""
+def rational(points, biased=False, causal=False):
+    """Exactly: is there w >= 0 with sum w = 1 and sum w_j k_j = k_i? Phase one of the simplex method in fractions.
+
+    With `causal`, only the rows before a row count.
+    """
     exact = [[Fraction(float(value)) for value in row] for row in points]
-    return np.array([_feasible(exact[:i] + exact[i + 1 :], exact[i], biased) for i in range(len(exact))])
+    after = [[] if causal else exact[i + 1 :] for i in range(len(exact))]
+    return np.array([_feasible(exact[:i] + after[i], exact[i], biased) for i in range(len(exact))])
 
 
 def _feasible(others, point, biased):

@@ -42,9 +42,11 @@ class Certificates:
 
     * selectable: a query with margin > tolerance;
     * unselectable: weights with residual <= tolerance, with room to spare: even the key moved by the tolerance (in
-      units of s) straight away from the mean of all keys is in the hull of the others. The rule is strict, a tie is
-      no win, so a key exactly on the boundary is unselectable too where that can be proved: an exact duplicate,
-      or, up to 16 dimensions, a weighted mean in rational arithmetic of the keys on one face;
+      units of s) straight away from the mean of all keys is in the hull of the others. Where rounding could use up
+      that room, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in
+      the interior of a simplex of its rivals, with bounds on all rounding. The rule is strict, a tie is no win, so a
+      key exactly on the boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16
+      dimensions, a weighted mean in rational arithmetic of the keys on one face;
     * borderline: neither was shown. Changing the entries in their last digits could turn the verdict.
 
     In causal certificates the rivals of key i are the keys before it alone, and the mean is that of those keys; s is

@@ -24,6 +24,7 @@ from layernorm_roles.selectability.certificates import (
     evaluate,
 )
 from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
+from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
 
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
@@ -100,10 +101,12 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool
         at = coordinates.append_bias(at, bias, null, tolerance)
         data = np.concatenate([keys, bias[:, :, None]], axis=2)
     found = _search(at, keys, data, bias is not None, causal, tolerance)
-    whole = np.ones(len(keys), bool) if flat else _whole(at, data, bias is not None)
+    whole = _whole(at, data, bias is not None)
+    # The push outwards leaves room for rounding, but not in a prefix that is flatter than all keys together.
+    believed = at.sharp & np.where(whole, not causal, flat)
     del at  # as large as the keys
     margin, residual = evaluate(_double(keys), bias, found.queries, found.support, found.weights, causal)
-    code = _judge(found, data, margin, residual, bias is not None, tolerance, whole)
+    code = _judge(found, data, margin, residual, bias is not None, tolerance, whole, believed)
     return Certificates(
         code,
         margin,
@@ -170,15 +173,19 @@ def _judge(
     biased: bool,
     tolerance: float,
     whole: Bool[np.ndarray, " m"],
+    believed: Bool[np.ndarray, " m"],
 ) -> Int8[np.ndarray, "m n"]:
     """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`.
 
-    `whole` says of which matrices the search saw all, so that a key inside by what it saw is inside.
+    `whole` says of which matrices the search saw all, and `believed` in which a key that it calls inside is inside.
     """
     inside = (found.state == search.INSIDE) & (found.rank > 0)[:, None] & (residual <= tolerance)
     code = np.full(found.state.shape, BORDERLINE, np.int8)
-    code[inside & whole[:, None] | found.duplicate] = UNSELECTABLE
+    code[inside & believed[:, None] | found.duplicate] = UNSELECTABLE
     code[margin > tolerance] = SELECTABLE
+    if not biased:
+        for a in np.flatnonzero(whole & ~believed).tolist():
+            code[a, _in_a_simplex(found, data, a, inside[a] & (code[a] == BORDERLINE))] = UNSELECTABLE
     # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by rounding.
     on_face = (found.weights > NO_WEIGHT).sum(axis=2) <= found.rank[:, None] + biased
     to_prove = on_face | inside  # where rounding was left out of the search, exactly as well
@@ -186,3 +193,21 @@ def _judge(
         if in_hull_exactly(data[a], i, found.support[a, i], found.weights[a, i], biased=biased):
             code[a, i] = UNSELECTABLE
     return code
+
+
+def _in_a_simplex(
+    found: _Searched, data: Float[np.ndarray, "m n columns"], a: int, asked: Bool[np.ndarray, " n"]
+) -> Int[np.ndarray, " k"]:
+    """Of the keys `asked` of matrix a, those that lie for sure in a simplex which the search found around them."""
+    d = int(found.rank[a])
+    (i,) = np.nonzero(asked & ((found.weights[a] > 0).sum(axis=1) == d + 1))
+    if not len(i):
+        return i
+    rows = _double(data[a][:, (data[a] != data[a, :1]).any(axis=0)])
+    if rows.shape[1] != d:  # the keys are too few to vary in all columns
+        return i[:0]
+    inside = [
+        surely_inside(rows[part], rows[found.support[a, part][found.weights[a, part] > 0].reshape(-1, d + 1)])
+        for part in np.array_split(i, -(-len(i) // 1024))
+    ]
+    return i[np.concatenate(inside)]

@@ -8,11 +8,12 @@ dropped, and the rest whitened. A bias becomes one more coordinate.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
 
+_TINY = np.finfo(np.float64).tiny
 _ROWS = 4096  # rows for which intermediate results are held at once
 
 
@@ -34,6 +35,8 @@ class Coordinates(NamedTuple):
     """The standard deviation of the keys along each."""
     rank: Int[np.ndarray, " m"]
     """Coordinates in which the keys of a matrix vary, a bias not counted."""
+    sharp: Bool[np.ndarray, " m"]
+    """Whether rounding moves no key of a matrix as far as the tolerance does, in any of its directions."""
 
 
 def whiten(
@@ -58,6 +61,7 @@ def whiten(
     if causal:
         centred = _minus_mean_before(centred)
     reach = np.maximum(centred.max(axis=2), -centred.min(axis=2))
+    longest = np.sqrt(np.einsum("mnd,mnd->mn", centred, centred).max(axis=1))
     del centred
     spread = np.sqrt((W**2).mean(axis=1, keepdims=True))
     kept = spread > null
@@ -66,6 +70,7 @@ def whiten(
     axes, W, spread, kept = (np.take_along_axis(part, used, 2) for part in (axes, W, spread, kept))
     inverse = np.where(kept, 1 / np.where(kept, spread, 1), 0)
     W *= inverse
+    thinnest = np.where(kept, spread, 1).min(axis=(1, 2))
     return Coordinates(
         W=W,
         B=(axes * inverse).swapaxes(1, 2),
@@ -75,7 +80,28 @@ def whiten(
         axes=axes,
         spread=np.where(kept, spread, 0),
         rank=rank,
+        sharp=_is_sharp(
+            W, thinnest, longest * (2 + d**0.5), tolerance / np.maximum(reach.max(axis=1), _TINY)
+        ),
     )
+
+
+def _is_sharp(
+    W: Float[np.ndarray, "m n r"],
+    thinnest: Float[np.ndarray, " m"],
+    terms: Float[np.ndarray, " m"],
+    push: Float[np.ndarray, " m"],
+) -> Bool[np.ndarray, " m"]:
+    """Whether the pushed keys lie deeper in the hull, if they do at all, than rounding can tell.
+
+    A coordinate of a key is wrong by about `terms` units in the last place, in units of its standard deviation, which
+    is at least `thinnest`. A key whose image, pushed by `push` times its distance from the mean, is in the hull lies
+    below the hull's surface by that part of the hull's inner radius. And that radius is at least 1 / R in whitened
+    coordinates, R the length of the longest key: a variable of mean 0 and variance 1 that is never below -R exceeds
+    1 / R (Bhatia and Davis 2000).
+    """
+    R = np.sqrt(np.einsum("mnr,mnr->mn", W, W).max(axis=1))
+    return push * thinnest > 2.0**-53 * terms * R
 
 
 def own_directions(
@@ -134,6 +160,7 @@ def append_bias(
         axes=at.axes,
         spread=at.spread,
         rank=at.rank,
+        sharp=at.sharp,  # a bias is raised by the tolerance in its own units, which rounding does not come near
     )
 
 
