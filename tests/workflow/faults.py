@@ -383,7 +383,8 @@ def configuration() -> dict:
     majority["d3"]["seeds"] |= {"none": 1}
     model["gpt"] |= {"context_length": 256, "steps": 60, "checkpoint_every": 5}
     model["gpt"]["seeds"] = dict.fromkeys(model["gpt"]["seeds"]) | {"layernorm": 1, "projection": 1}
-    model["gpt_bytes"] = None
+    for name in [name for name in model if "bytes" in name]:
+        model[name] = None
     model["bert"] |= {"checkpoint_every": 5, "seeds": {"none": 1, "layernorm": 0}}
     smoke["text"]["words"]["long"] |= {"shortest": 192, "longest": 256}
     return smoke | {"name": "faults", "device": "cpu"}

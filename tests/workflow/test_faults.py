@@ -5,10 +5,19 @@ import random
 import faults
 import pytest
 
+from layernorm_roles import planning
+
 
 @pytest.fixture(scope="module")
 def trials(checkout):
     return faults.Trials(checkout(faults.tiny_configuration()).folder, "tiny", (faults.TINY_TARGET,))
+
+
+@pytest.mark.parametrize(
+    "overlay", [faults.configuration(), faults.tiny_configuration()], ids=["all", "tiny"]
+)
+def test_the_configurations_of_the_long_test_are_usable(overlay):
+    planning.configured(faults.ROOT / "config.yaml", overlay)
 
 
 def test_an_undisturbed_run_does_not_use_the_network(trials):

@@ -32,6 +32,7 @@ SLOW = {
 TABLES = {"numpy", "pandas", "pyarrow"}
 """What reads and writes tables."""
 EVIDENCE = TABLES | {"scipy.special"}
+DRAWING = {"matplotlib", "seaborn", "scipy.stats", "scipy.sparse", "scipy.optimize"}
 STATEMENT = TABLES | {"torch", "pydantic"}
 MODEL = STATEMENT | {"numba", "tokenizers"}
 CERTIFIED = {"numba", "scipy.special", "scipy.sparse"}
@@ -60,11 +61,11 @@ NEEDED = {
     "write_tables": TABLES,
     "judge_claims": EVIDENCE,
     "update_readme": EVIDENCE,
-    "draw_figures": EVIDENCE | {"matplotlib"},
-    "write_durations": EVIDENCE | {"matplotlib"},
-    "write_page": EVIDENCE | {"matplotlib"},
-    "publish": EVIDENCE | {"matplotlib"},
-    "compare": EVIDENCE | {"matplotlib"},
+    "draw_figures": EVIDENCE | DRAWING,
+    "write_durations": EVIDENCE | DRAWING,
+    "write_page": EVIDENCE | DRAWING,
+    "publish": EVIDENCE | DRAWING,
+    "compare": EVIDENCE | DRAWING,
 }
 """The slow modules that each script may import before its call."""
 

@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,55 +38,37 @@ GREY = "#555555"
 ENOUGH_SEEDS = 5
 """Number of seeds from which on the interval of a mean is drawn; the interval of fewer would cover the figure."""
 
-THEME = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "text.color": ".15",
-    "axes.labelcolor": ".15",
-    "axes.edgecolor": ".15",
-    "xtick.color": ".15",
-    "ytick.color": ".15",
-    "axes.labelsize": 8,
-    "axes.titlesize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.title_fontsize": 9.6,
-    "legend.frameon": False,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.8,
-    "ytick.minor.width": 0.8,
-    "xtick.major.size": 4.8,
-    "ytick.major.size": 4.8,
-    "xtick.minor.size": 3.2,
-    "ytick.minor.size": 3.2,
-    "grid.color": ".8",
-    "lines.linewidth": 1.4,
-    "lines.markersize": 4.8,
-    "lines.solid_capstyle": "round",
-    "patch.linewidth": 0.8,
-    "patch.edgecolor": "w",
-    "patch.force_edgecolor": True,
-    "figure.constrained_layout.use": True,
-    "figure.dpi": 100,
-    "savefig.dpi": 220,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "layernorm-roles",
-}
-"""matplotlib's parameters; as in seaborn's theme "ticks" for papers, with smaller texts and thinner lines."""
-
 PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
 """Look of a value that the paper reports; its edge has the colour of what it belongs to."""
 
 
 def theme() -> None:
     """Set matplotlib's parameters for all figures that are drawn afterwards."""
-    matplotlib.rcParams.update(THEME)
+    sns.set_theme(
+        context="paper",
+        style="ticks",
+        font="DejaVu Sans",
+        rc={
+            "font.size": 8,
+            "axes.labelsize": 8,
+            "axes.titlesize": 8,
+            "xtick.labelsize": 7,
+            "ytick.labelsize": 7,
+            "legend.fontsize": 7,
+            "legend.frameon": False,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.linewidth": 0.6,
+            "xtick.major.width": 0.6,
+            "ytick.major.width": 0.6,
+            "lines.linewidth": 1.4,
+            "figure.constrained_layout.use": True,
+            "figure.dpi": 100,
+            "savefig.dpi": 220,
+            "pdf.fonttype": 42,
+            "svg.hashsalt": "layernorm-roles",
+        },
+    )
 
 
 def mean_line(axes: Axes, table: pd.DataFrame, x: str, y: str, **look) -> pd.DataFrame:
