@@ -36,7 +36,7 @@ def test_leads_are_those_in_float64(c, causal):
     keys, queries, bias = of_all_sizes(LARGE + 500, c, rng)
     queries[rng.random(len(queries)) < 0.1] = 0  # nothing is asked for these
     expected, best = in_float64(keys, queries, causal, bias)
-    lead, rival = (found[0] for found in leads(keys[None], queries[None], causal, bias[None]))
+    lead, rival = (found[0] for found in leads(keys[None], queries[None], causal, bias[None], True))
 
     asked = queries.any(axis=1)
     np.testing.assert_array_equal(np.isnan(lead), ~asked)
@@ -55,7 +55,7 @@ def test_rivals_that_float32_cannot_tell_apart():
     keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1)))])
     queries = rng.standard_normal(keys.shape)
     _, best = in_float64(keys, queries, False, 0.0)
-    _, rival = leads(keys[None], queries[None], False)
+    _, rival = leads(keys[None], queries[None], False, name_rivals=True)
     np.testing.assert_array_equal(rival[0], best)
     scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
     np.fill_diagonal(scores, -np.inf)

@@ -27,6 +27,7 @@ from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
 from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
 
+_SIMPLICES = 1024  # simplices looked at together
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
@@ -184,8 +185,8 @@ def _judge(
     code[inside & believed[:, None] | found.duplicate] = UNSELECTABLE
     code[margin > tolerance] = SELECTABLE
     if not biased:
-        for a in np.flatnonzero(whole & ~believed).tolist():
-            code[a, _in_a_simplex(found, data, a, inside[a] & (code[a] == BORDERLINE))] = UNSELECTABLE
+        asked = inside & (whole & ~believed)[:, None] & (code == BORDERLINE)
+        code[_in_a_simplex(found, data, asked)] = UNSELECTABLE
     # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by rounding.
     on_face = (found.weights > NO_WEIGHT).sum(axis=2) <= found.rank[:, None] + biased
     to_prove = on_face | inside  # where rounding was left out of the search, exactly as well
@@ -196,18 +197,22 @@ def _judge(
 
 
 def _in_a_simplex(
-    found: _Searched, data: Float[np.ndarray, "m n columns"], a: int, asked: Bool[np.ndarray, " n"]
-) -> Int[np.ndarray, " k"]:
-    """Of the keys `asked` of matrix a, those that lie for sure in a simplex which the search found around them."""
-    d = int(found.rank[a])
-    (i,) = np.nonzero(asked & ((found.weights[a] > 0).sum(axis=1) == d + 1))
-    if not len(i):
-        return i
-    rows = _double(data[a][:, (data[a] != data[a, :1]).any(axis=0)])
-    if rows.shape[1] != d:  # the keys are too few to vary in all columns
-        return i[:0]
-    inside = [
-        surely_inside(rows[part], rows[found.support[a, part][found.weights[a, part] > 0].reshape(-1, d + 1)])
-        for part in np.array_split(i, -(-len(i) // 1024))
-    ]
-    return i[np.concatenate(inside)]
+    found: _Searched, data: Float[np.ndarray, "m n columns"], asked: Bool[np.ndarray, "m n"]
+) -> Bool[np.ndarray, "m n"]:
+    """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
+    inside = np.zeros_like(asked)
+    differs = (data != data[:, :1]).any(axis=1)
+    full = asked & ((found.weights > 0).sum(axis=2) == found.rank[:, None] + 1)
+    full &= (differs.sum(axis=1) == found.rank)[:, None]  # else the keys are too few to vary in all columns
+    for d in np.unique(found.rank[full.any(axis=1)]).tolist():
+        a, i = np.nonzero(full & (found.rank == d)[:, None])
+        columns = np.argsort(~differs, axis=1, kind="stable")[:, None, :d]
+        for part in np.array_split(np.arange(len(a)), -(-len(a) // _SIMPLICES)):
+            b, j = a[part, None], i[part]
+            weights = found.weights[a[part], j]
+            corners = found.support[a[part], j][weights > 0].reshape(-1, d + 1, 1)
+            inside[a[part], j] = surely_inside(
+                _double(data[b, j[:, None], columns[a[part], 0]]),
+                _double(data[b[:, :, None], corners, columns[a[part]]]),
+            )
+    return inside

@@ -30,8 +30,8 @@ def try_directions(
     Q: the queries to be tried first, which are overwritten.
     """
 
-    def accept() -> tuple[np.ndarray, np.ndarray]:
-        lead, rival = leads(at.W, Q, causal)
+    def accept(name_rivals: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        lead, rival = leads(at.W, Q, causal, name_rivals=name_rivals)
         wins = lead > 0
         if biased:
             wins &= Q[:, :, -1] > 0
@@ -71,7 +71,7 @@ def _try_reflections(
         tried = Q.any(axis=2)
         if not tried.any():
             return
-        lead, rival = accept()
+        lead, rival = accept(name_rivals=True)
         found = (tried & (state != OPEN)).sum(axis=1)
         poor_rounds += 2 * r * found < tried.sum(axis=1)  # a search costs about as much as 2 r tries
         Q[(state != OPEN) | (poor_rounds > 5)[:, None]] = 0

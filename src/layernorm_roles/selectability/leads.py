@@ -15,7 +15,7 @@ from layernorm_roles.selectability.threads import on_all_cores
 LARGE = 2048
 """From so many keys on a matrix is large."""
 
-_SCORES = 1 << 17  # scores of small matrices held at once: 1 MiB, which stays in a core's cache
+_SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
 _ROWS = 4096  # rows converted at once
 
@@ -27,15 +27,18 @@ def leads(
     queries: Float[np.ndarray, "m n c"],
     causal: bool,
     bias: Float[np.ndarray, "m n"] | None = None,
-) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"]]:
+    name_rivals: bool = False,
+) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"] | None]:
     """The lead q_i.k_i + b_i - max_j (q_j.k_j + b_j) of every key over its rivals, and the number of the best rival.
 
     keys, queries, bias: finite, float64; query i is meant for key i. The rivals are all other keys, or, if `causal`,
-    those with smaller numbers; a key without rivals has an infinite lead. NaN and -1 where the query is 0.
+    those with smaller numbers; a key without rivals has an infinite lead. NaN and -1 where the query is 0. None instead
+    of the numbers unless they are asked for by `name_rivals`.
     """
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
-    lead, rival = np.full(keys.shape[:2], np.nan), np.full(keys.shape[:2], -1)
-    of_matrices(keys, np.zeros(keys.shape[:2]) if bias is None else bias, queries, causal, lead, rival)
+    lead = np.full(keys.shape[:2], np.nan)
+    rival = np.full(keys.shape[:2], -1) if name_rivals else None
+    of_matrices(keys, bias, queries, causal, lead, rival)
     return lead, rival
 
 
@@ -49,24 +52,28 @@ def _of_small(keys, bias, queries, causal, lead, rival) -> None:
         wanted = np.flatnonzero(given[part].any(axis=0))
         for b in range(0, len(wanted), max(1, _SCORES // n)):
             rows = wanted[b : b + max(1, _SCORES // n)]
-            scores = queries[part, rows] @ keys[part].swapaxes(1, 2)
-            scores += bias[part, None]
-            own = np.arange(len(rows)), rows
-            ahead = scores[:, *own]
-            _leave_rivals(scores, rows, slice(0, n), causal)
-            best = scores.argmax(axis=2)
-            lead[part, rows] = ahead - np.take_along_axis(scores, best[:, :, None], 2)[:, :, 0]
-            rival[part, rows] = best
-    lead[~given], rival[~given] = np.nan, -1
+            rivals = slice(0, rows[-1] + 1 if causal else n)
+            scores = queries[part, rows] @ keys[part, rivals].swapaxes(1, 2)
+            if bias is not None:
+                scores += bias[part, None, rivals]
+            own = scores[:, np.arange(len(rows)), rows]
+            _leave_rivals(scores, rows, rivals, causal)
+            lead[part, rows] = own - scores.max(axis=2)
+            if rival is not None:
+                rival[part, rows] = scores.argmax(axis=2)
+    lead[~given] = np.nan
+    if rival is not None:
+        rival[~given] = -1
 
 
 def _leave_rivals(
     scores: Float[np.ndarray, "... k n"], rows: Int[np.ndarray, " k"], keys: slice, causal: bool
 ) -> None:
     """Set the scores of the queries for keys `rows` to minus infinity where `keys` are none of their rivals."""
-    among = np.arange(keys.start, keys.stop)
-    if causal and keys.stop > rows.min():
-        scores[..., among >= rows[:, None]] = -np.inf
+    if causal:
+        first = max(rows.min(), keys.start)
+        later = scores[..., first - keys.start :]
+        np.copyto(later, -np.inf, where=np.arange(first, keys.stop) >= rows[:, None])
     else:
         inside = np.flatnonzero((rows >= keys.start) & (rows < keys.stop))
         scores[..., inside, rows[inside] - keys.start] = -np.inf
@@ -80,10 +87,14 @@ def _of_large(keys, bias, queries, causal, lead, rival) -> None:
             lead[a, asked[asked == 0]] = np.inf
             asked = asked[asked > 0]
         if len(asked):
-            compare = _Comparison(keys[a], bias[a], queries[a], causal)
+            compare = _Comparison(
+                keys[a], np.zeros(keys.shape[1]) if bias is None else bias[a], queries[a], causal
+            )
             blocks = [asked[part] for part in _slices(len(asked), _QUERIES)]
             for rows, found in zip(blocks, on_all_cores(compare, blocks), strict=True):
-                lead[a, rows], rival[a, rows] = found
+                lead[a, rows] = found[0]
+                if rival is not None:
+                    rival[a, rows] = found[1]
 
 
 class _Comparison:
@@ -119,7 +130,7 @@ class _Comparison:
     def __call__(self, rows: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
         """The leads of the keys `rows`, which have at least one rival each, by their queries, and their best rivals."""
         own = self.queries[rows]
-        tiles = list(_slices(len(self.keys), _KEYS))
+        tiles = list(_slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS))
         best = self._best_in_float32(own, rows, tiles)
         close = best >= best.max(axis=1, keepdims=True) - self.slack
         lowest, rival = np.full(len(rows), -np.inf), np.zeros(len(rows), np.int64)

@@ -22,9 +22,12 @@ def surely_inside(
     system[:, :d] = np.swapaxes(corners - point[:, None], 1, 2)
     largest = abs(system[:, :d]).max(axis=2, keepdims=True)
     system[:, :d] = np.ldexp(system[:, :d], -np.frexp(largest)[1])  # exact: the solution stays the same
-    usable = np.flatnonzero((largest > 0).all(axis=(1, 2)) & (np.linalg.cond(system) < 1e14))
+    try:
+        usable, C = np.arange(k), np.linalg.inv(system)
+    except np.linalg.LinAlgError:  # one of them is singular
+        usable = np.flatnonzero((largest > 0).all(axis=(1, 2)) & (np.linalg.cond(system) < 1e14))
+        C = np.linalg.inv(system[usable])
     A = system[usable]
-    C = np.linalg.inv(A)
     found = C[:, :, -1:]
     size, terms = abs(C) @ abs(A), (d + 4) * _UNIT
     rest = abs(A @ found - np.eye(d + 1)[:, -1:]) + terms * (abs(A) @ abs(found) + 1)
