@@ -237,7 +237,8 @@ class Reproductions:
 
 
 def _in_one_process() -> None:
-    """Let Snakemake run the scripts of Python in its own process."""
+    """Let Snakemake run the scripts of Python in its own process, without a check of every call's shapes and types."""
+    from jaxtyping import config
     from snakemake import script
     from snakemake.benchmark import benchmarked
 
@@ -253,6 +254,7 @@ def _in_one_process() -> None:
                 traceback.print_exc()
                 raise
 
+    config.update("jaxtyping_disable", True)
     script.PythonScript.execute_script = execute
     job._end_with = lambda parent: None
     job.signal.signal = lambda number, handler: None  # only the main thread may set one
