@@ -1,7 +1,7 @@
 """All benchmarks, one after the other; their tables with the hardware.
 
-    python benchmarks [--authors CLONE] [--write]        half an hour on two cores
-    python benchmarks --gpu [--write]                    on a GPU instead of the CPU
+    python benchmarks [--authors CLONE] [--grivas CLONE] [--write]        half an hour on two cores
+    python benchmarks --gpu [--write]                                     on a GPU instead of the CPU
 
 --write keeps them in benchmarks/README.md, where each of the two has a place of its own: what the other measured last
 stays. An otherwise idle machine is needed.
@@ -49,7 +49,11 @@ RUN = Run(
     },
 )
 ON_GPU = Run("--gpu", {"The paper's preset on a GPU": ("gpu.py",)})
-TAKE_AUTHORS = ("majority.py", "selectability.py")
+TAKE = {
+    "authors": ("majority.py", "selectability.py", "large.py"),
+    "grivas": ("selectability.py", "large.py"),
+}
+"""The scripts that take a clone of others' repositories."""
 
 
 def hardware() -> str:
@@ -58,11 +62,12 @@ def hardware() -> str:
     return f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def tables(run: Run, machine: str, authors: Path | None) -> str:
-    """Measure all of a run: Markdown, with the hardware above it."""
+def tables(run: Run, machine: str, clones: dict[str, Path]) -> str:
+    """Measure all of a run: Markdown, with the hardware above it. `clones` of others' repositories are timed, too."""
     measured = [f"Measured on: {machine}, Python {platform.python_version()}."]
     for title, (script, *options) in run.parts.items():
-        options += ["--authors", str(authors)] if authors and script in TAKE_AUTHORS else []
+        for name, clone in clones.items():
+            options += [f"--{name}", str(clone)] if script in TAKE[name] else []
         print(f"{script} ...", file=sys.stderr, flush=True)
         done = subprocess.run([sys.executable, HERE / script, *options], stdout=subprocess.PIPE, text=True)
         if done.returncode:
@@ -85,6 +90,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
+    parser.add_argument(
+        "--grivas", type=Path, metavar="CLONE", help="clone of unargmaxable, of Grivas et al."
+    )
     parser.add_argument("--gpu", action="store_true", help="measure on a GPU")
     parser.add_argument("--write", action="store_true", help="keep the tables in benchmarks/README.md")
     options = parser.parse_args()
@@ -94,7 +102,7 @@ def main() -> None:
             machine = f"{driver.usable_cards()[0].name}; {machine}"
         except driver.NoGPU as fault:
             sys.exit(f"--gpu: {fault}")
-    text = tables(run, machine, options.authors)
+    text = tables(run, machine, {name: clone for name in TAKE if (clone := getattr(options, name))})
     print(text)
     if options.write:
         page = HERE / "README.md"

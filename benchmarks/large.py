@@ -1,6 +1,6 @@
 """How does `certify` grow? Vocabularies and the keys of a long context: time, memory, and the time for half the keys.
 
-    python benchmarks/large.py [--scale 1/64]
+    python benchmarks/large.py [--scale 1/64] [--authors CLONE] [--grivas CLONE]
 
 Prints a Markdown table: the share of unselectable keys; the time for all verdicts on all cores, and how many times as
 long that is as for every other key alone; the processor time on one core; the time for verifying all certificates on
@@ -132,14 +132,15 @@ def judged(keys: np.ndarray, cores: int) -> tuple[Judged, np.ndarray]:
         return Judged(*json.loads(found.stdout)), np.load(file)
 
 
-def row(case: Case, n: int) -> str:
+def row(case: Case, n: int, clones: methods.Clones) -> str:
     """One row of the table, for n keys of a case."""
     keys, cores = case.make(n), len(os.sched_getaffinity(0))
     half, _ = judged(keys[::2], cores)
     whole, verdict = judged(keys, cores)
     alone, again = judged(keys, 1)
     assert (verdict == again).all(), "the verdicts depend on the number of cores"
-    cells = methods.others(keys, verdict, alone.processor) if case.beside else ["–", "–"]
+    beside = len(methods.methods(clones))
+    cells = methods.others(keys, verdict, alone.processor, clones) if case.beside else ["–"] * beside
     return " | ".join(
         [
             case.name,
@@ -164,17 +165,20 @@ def main() -> None:
         "--scale", type=Fraction, metavar="PART", default=Fraction(1), help="such as 1/64: a part of the keys"
     )
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    methods.Clones.add_options(parser)
     options = parser.parse_args()
     if options.judge:
         judge(options.judge)
         return
+    clones = methods.Clones.asked(options, parser)
+    titles = list(methods.methods(clones))
     print(
         f"| keys | n x d | unselectable | certify, {len(os.sched_getaffinity(0))} cores | times that for half "
-        "| one core | verify | matrix, MiB | adds, MiB | HiGHS | Clarkson + nnls |"
+        f"| one core | verify | matrix, MiB | adds, MiB | {' | '.join(titles)} |"
     )
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|" + "---|" * len(titles))
     for case in CASES:
-        print(f"| {row(case, int(case.keys * options.scale))} |", flush=True)
+        print(f"| {row(case, int(case.keys * options.scale), clones)} |", flush=True)
 
 
 if __name__ == "__main__":

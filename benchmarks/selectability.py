@@ -1,13 +1,15 @@
 """How long do verdicts take? `certify` against linear programmes, non-negative least squares and the published code.
 
-    python benchmarks/selectability.py [--quick] [--authors CLONE]
+    python benchmarks/selectability.py [--quick] [--authors CLONE] [--grivas CLONE]
 
 One process, one thread, processor time. Prints a Markdown table: the time for all verdicts of a matrix, and for
 verifying all certificates. A method that takes longer than 20 s is timed on a random sample with the matrix' share of
 unselectable keys, and the total estimated (≈); where it gives some keys no verdict, that is a lower bound (>). "8
 inside": the other methods judge these 8 keys only, certify all. CLONE is a clone of
-github.com/tech-srl/layer_norm_expressivity_role. Its method needs gurobipy, whose built-in licence solves programmes of
-up to 2,000 constraints.
+github.com/tech-srl/layer_norm_expressivity_role, and with --grivas one of github.com/andreasgrv/unargmaxable. Both need
+gurobipy, whose built-in licence solves programmes of up to 2,000 constraints. The first method is the exact one of the
+second repository; of that, the approximate algorithm is timed, which verifies the queries that it finds and leaves the
+other keys without a verdict.
 """
 
 # ruff: noqa: E402 (the number of threads has to be set before numpy is imported)
@@ -19,6 +21,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ[variable] = "1"
 
 import contextlib
+import functools
 import importlib
 import io
 import platform
@@ -28,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog, nnls
@@ -107,6 +111,29 @@ def by_nnls(keys: np.ndarray) -> Callable[[int], bool]:
     return inside
 
 
+class Clones(NamedTuple):
+    """The user's own clones of others' repositories; None where their method is left out."""
+
+    authors: Path | None
+    grivas: Path | None
+
+    @classmethod
+    def asked(cls, options: argparse.Namespace, parser: argparse.ArgumentParser) -> "Clones":
+        """Those that the options of `add_options` name. Ends the command if one is no such clone."""
+        needed = {"authors": "unselectable/stollen_prob_search.py", "grivas": "stollen/__init__.py"}
+        for name, file in needed.items():
+            clone = getattr(options, name)
+            if clone and not (clone / file).is_file():
+                parser.error(f"--{name} {clone}: expected a clone with {file}")
+        return cls(options.authors, options.grivas)
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        """Let a command take both."""
+        parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
+        parser.add_argument("--grivas", type=Path, metavar="CLONE", help="clone of unargmaxable")
+
+
 def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
     """The published method, braid reflect and then Gurobi, called key by key without its process pool."""
     sys.path.insert(0, str(clone / "unselectable"))
@@ -130,6 +157,33 @@ def by_authors(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
     return inside
 
 
+def by_grivas(clone: Path, keys: np.ndarray) -> Callable[[int], bool]:
+    """Braid reflect with verification, called key by key without its process pool; it proves no key unselectable."""
+    sys.path.insert(0, str(clone))
+    published = importlib.import_module("stollen")
+    published.W, published.b = keys, None
+
+    def inside(i: int) -> bool:
+        if published.class_is_bounded(i, keys.shape, keys.dtype, approx_algorithm="braid_swap")["is_bounded"]:
+            raise Undecided("without a verdict")
+        return False
+
+    return inside
+
+
+METHODS = ("HiGHS", "Clarkson + nnls", "authors", "Grivas et al., approximate")
+"""Titles of the columns of the other methods; the last two for clones that are given."""
+
+
+def methods(clones: Clones) -> dict[str, Callable[[np.ndarray], Callable[[int], bool]]]:
+    """From titles to functions that make a method for a matrix of keys."""
+    found = dict(zip(METHODS, (by_highs, by_nnls), strict=False))
+    for title, by, clone in zip(METHODS[2:], (by_authors, by_grivas), clones, strict=True):
+        if clone:
+            found[title] = functools.partial(by, clone)
+    return found
+
+
 def seconds(call: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(repeats):
@@ -139,7 +193,7 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
     return statistics.median(times)
 
 
-def compare(name: str, keys: np.ndarray, authors: Path | None, only_inside: bool = False) -> str:
+def compare(name: str, keys: np.ndarray, clones: Clones, only_inside: bool = False) -> str:
     """One row of the table."""
     n, d = keys.shape
     began = time.process_time()
@@ -150,13 +204,13 @@ def compare(name: str, keys: np.ndarray, authors: Path | None, only_inside: bool
         own = seconds(lambda: certify(keys), repeats)
     verification = seconds(lambda: certificates.verify(keys), repeats)
     verdict = certificates.verdict
-    cells = others(keys, verdict, own, authors, only_inside)
+    cells = others(keys, verdict, own, clones, only_inside)
     share = f"{(verdict == 'unselectable').mean():.0%}"
     return " | ".join([name, f"{n} x {d}", share, spoken(own), spoken(verification), *cells])
 
 
 def others(
-    keys: np.ndarray, verdict: np.ndarray, own: float, authors: Path | None = None, only_inside: bool = False
+    keys: np.ndarray, verdict: np.ndarray, own: float, clones: Clones, only_inside: bool = False
 ) -> list[str]:
     """The cells of the other methods: the time for the verdicts on all keys, and how many times `own` that is.
 
@@ -169,11 +223,8 @@ def others(
     # Unselectable and selectable keys in the matrix' own proportion, from the first key on.
     turn = np.r_[np.arange(len(inner)) / max(len(inner), 1), np.arange(len(outer)) / max(len(outer), 1)]
     sample = inner if only_inside else np.r_[inner, outer][np.argsort(turn)]
-    methods = {"HiGHS": by_highs, "Clarkson + nnls": by_nnls}
-    if authors:
-        methods["authors"] = lambda keys: by_authors(authors, keys)
     cells = []
-    for method, make in methods.items():
+    for method, make in methods(clones).items():
         try:
             inside, began, done, wrong, undecided = make(keys), time.process_time(), 0, 0, Counter()
             for i in sample:
@@ -206,10 +257,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="the small matrices only, about a minute")
-    parser.add_argument("--authors", type=Path, metavar="CLONE", help="clone of the authors' repository")
+    Clones.add_options(parser)
     options = parser.parse_args()
-    if options.authors and not (options.authors / "unselectable" / "stollen_prob_search.py").is_file():
-        parser.error(f"{options.authors} has no unselectable/stollen_prob_search.py")
+    clones = Clones.asked(options, parser)
 
     certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
     cases = [
@@ -225,14 +275,14 @@ def main() -> None:
             ("Gaussian, 8 inside", interior, 1024, 256),
             ("Gaussian, 8 inside", interior, 1024, 768),
         ]
-    methods = ["HiGHS", "Clarkson + nnls", *(["authors"] if options.authors else [])]
-    print("| keys | n x d | unselectable | certify | verify | " + " | ".join(methods) + " |")
-    print("|---|---|---|---|---|" + "---|" * len(methods))
+    titles = list(methods(clones))
+    print("| keys | n x d | unselectable | certify | verify | " + " | ".join(titles) + " |")
+    print("|---|---|---|---|---|" + "---|" * len(titles))
     for name, make, n, d in cases:
         keys = make(n, d, np.random.default_rng([n, d]))
-        print("| " + compare(name, keys, options.authors, make is interior) + " |", flush=True)
+        print("| " + compare(name, keys, clones, make is interior) + " |", flush=True)
         if make is stream_like:
-            print("| " + compare(f"{name}, LayerNorm", layer_norm(keys), options.authors) + " |", flush=True)
+            print("| " + compare(f"{name}, LayerNorm", layer_norm(keys), clones) + " |", flush=True)
     print(
         f"\n{platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     )
