@@ -51,3 +51,10 @@ def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():
     assert linear_decay(0.4, 0, 8) == 0.4
     assert linear_decay(0.4, 6, 8) == pytest.approx(0.1)
     assert linear_decay(0.4, 8, 8) == linear_decay(0.4, 9, 8) == 0
+
+
+def test_a_learning_rate_that_a_cuda_graph_reads_is_changed_where_it_lies():
+    optimiser, kept = AdamW([torch.nn.Parameter(torch.zeros(3))], 0.1), torch.tensor(0.1)
+    optimiser.param_groups[0]["lr"] = kept
+    set_learning_rate(optimiser, 0.25)
+    assert kept == 0.25 and optimiser.param_groups[0]["lr"] is kept

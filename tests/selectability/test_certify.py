@@ -141,6 +141,36 @@ def test_awkward_input_against_rational_arithmetic(keys):
     assert unselectable[duplicate].all()
 
 
+@pytest.mark.parametrize("thin", [1e-7, 1e-9, 1e-11])
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_thin_hull_against_rational_arithmetic(d, thin):
+    """Means of two keys of a hull that rounding moves in its thin direction, which lies along no column."""
+    decided = 0
+    for seed in range(20):
+        corners = gaussian(6, d, seed) * np.r_[np.ones(d - 1), thin] @ np.linalg.qr(gaussian(d, d, seed))[0]
+        keys = np.r_[corners, (corners[:-1] + corners[1:]) / 2, corners.mean(axis=0, keepdims=True)]
+        verdict, inside = checked(keys).verdict, second.rational(keys)
+        assert not ((verdict == "selectable") & inside).any()
+        assert not ((verdict == "unselectable") & ~inside).any()
+        decided += (verdict != "borderline").sum()
+    assert decided > 5 * 20
+
+
+@pytest.mark.parametrize("thin", [1e-7, 1e-9, 1e-11])
+def test_a_thin_prefix_against_rational_arithmetic(thin):
+    """Keys of which the first ones are such a hull, and the others are all around it."""
+    decided = 0
+    for seed in range(20):
+        corners = gaussian(6, 2, seed) * np.r_[1, thin] @ np.linalg.qr(gaussian(2, 2, seed))[0]
+        keys = np.r_[corners, (corners[:-1] + corners[1:]) / 2, corners.mean(axis=0, keepdims=True)]
+        verdict = certify(np.r_[keys, gaussian(20, 2, seed)], causal=True).verdict
+        for i in range(len(corners), len(keys)):
+            inside = second.rational(keys[: i + 1])[i]
+            assert verdict[i] != ("selectable" if inside else "unselectable"), (seed, i)
+            decided += verdict[i] != "borderline"
+    assert decided
+
+
 def test_awkward_input_is_judged_alike(compare):
     """The same, counted, for full-rank keys, where nothing but the borderline band excuses a difference."""
     for seed in range(60):
@@ -185,6 +215,19 @@ def test_causal_verdicts_are_those_of_each_prefix(keys):
     assert set(causal.verdict[whole == "selectable"]) <= {"selectable"}
 
 
+def test_causal_keys_inside_have_room_among_the_keys_before_them():
+    """Two keys above the lower edge of a triangle: the tolerance moves only the first of them out of it.
+
+    The later keys are far away, so that the mean of all keys is, too.
+    """
+    triangle = np.array([[-0.9, -0.9], [-0.5, -0.9], [-0.7, -0.5]])
+    later = 0.99 - 0.05 * abs(gaussian(30, 2))
+    for height, expected in ((0.5e-9, "borderline"), (3e-9, "unselectable")):
+        keys = np.r_[triangle, [[-0.7, -0.9 + height]], later]
+        assert certify(keys, causal=True).verdict[3] == expected
+        assert certify(keys[:4]).verdict[3] == expected
+
+
 def test_of_causal_duplicates_the_first_can_win():
     keys = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])
     causal = certify(keys, causal=True)
@@ -216,6 +259,14 @@ def test_lattice_by_hand():
     assert (verdict[corner] == "selectable").all() and (verdict[~corner] == "unselectable").all()
 
 
+def test_an_exact_plane_is_judged_by_rational_arithmetic():
+    """Whole numbers that fill a plane: the third column is the sum of the others, to the last digit."""
+    flat = np.random.default_rng(0).integers(-9, 10, (60, 2)).astype(float)
+    verdict = checked(flat).verdict
+    assert set(verdict) == {"selectable", "unselectable"}
+    np.testing.assert_array_equal(checked(np.c_[flat, flat.sum(axis=1)]).verdict, verdict)
+
+
 @pytest.mark.parametrize("make,d", [(gaussian, 2), (gaussian, 5), (stream_like, 33)])
 def test_a_bias_leaves_no_key_undecided(make, d):
     """A query whose component for the bias is not positive proves nothing, and is not to be taken for a proof."""
@@ -225,14 +276,18 @@ def test_a_bias_leaves_no_key_undecided(make, d):
             assert not (checked(make(200, d, seed), scale * bias).verdict == "borderline").any()
 
 
-@pytest.mark.parametrize("gap", [1e-3, 1e-4])
-def test_close_neighbours_on_a_sphere_get_queries_with_room_to_spare(gap):
-    """Each key can lead by more than 1000 tolerances: a query that wins by less is not enough to stop at."""
+@pytest.mark.parametrize("gap,in_the_middle", [(1e-3, 0), (1e-4, 0), (1e-4, 5000)])
+def test_close_neighbours_on_a_sphere_get_queries_with_room_to_spare(gap, in_the_middle):
+    """Each key can lead by more than 1000 tolerances: a query that wins by less is not enough to stop at.
+
+    Neither behind thousands of keys that are in nobody's way.
+    """
     for seed in range(6):
         keys = gaussian(60, 3, seed)
         pairs = np.r_[keys, keys + gap * gaussian(60, 3, seed + 100) * np.linalg.norm(keys, axis=1)[:, None]]
-        certificates = checked(pairs / np.linalg.norm(pairs, axis=1)[:, None])
-        assert certificates.margin.min() > 1000 * certificates.tolerance
+        pairs /= np.linalg.norm(pairs, axis=1)[:, None]
+        certificates = checked(np.r_[np.zeros((in_the_middle, 3)), pairs])
+        assert certificates.margin[in_the_middle:].min() > 1000 * certificates.tolerance
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -250,14 +305,28 @@ def test_missing_dimension_leaves_the_verdicts(dtype):
     np.testing.assert_array_equal(checked(turned.astype(dtype), flat=True).verdict, checked(flat).verdict)
 
 
+def test_a_key_that_stands_out_of_a_plane_is_not_judged_in_it():
+    """It is inside the others' hull as seen from above, and further from their plane than float32 is wrong."""
+    frame = np.linalg.qr(gaussian(3, 3))[0]
+    flat = np.c_[gaussian(400, 2), np.zeros(400)]
+    inner = int(np.argmin(np.linalg.norm(flat, axis=1)))
+    for height, expected in ((1e-8, "unselectable"), (1e-5, "borderline")):
+        flat[inner, 2] = height
+        assert checked((flat @ frame).astype(np.float32), flat=True).verdict[inner] == expected
+
+
 @pytest.mark.parametrize("factor", [1e-300, 1e-30, 1e30, 1e300])
-def test_scale_and_shift_leave_the_verdicts(factor):
+@pytest.mark.parametrize("copies", [0, 5000])
+def test_scale_and_shift_leave_the_verdicts(factor, copies):
+    """Also behind thousands of copies of one key."""
     keys = gaussian(100, 5)
+    keys = np.r_[np.repeat(keys[:1] / 9, copies, axis=0), keys]
     expected = checked(keys).verdict
     np.testing.assert_array_equal(checked(keys * factor).verdict, expected)
     np.testing.assert_array_equal(checked(keys * factor ** np.linspace(-1, 1, 5)).verdict, expected)
     np.testing.assert_array_equal(checked(keys + 100).verdict, expected)
-    np.testing.assert_array_equal(checked(np.c_[keys, np.full(100, factor)]).verdict, expected)
+    np.testing.assert_array_equal(checked((keys - keys.max(axis=0)) * factor).verdict, expected)
+    np.testing.assert_array_equal(checked(np.c_[keys, np.full(len(keys), factor)]).verdict, expected)
 
 
 @pytest.mark.parametrize("n,d", [(1, 1), (1, 5), (2, 5), (6, 5), (5, 50)])
@@ -299,6 +368,26 @@ def test_a_constant_bias_changes_nothing_and_a_large_one_decides():
     assert checked(keys, 100.0 * np.eye(200)[inner]).query(inner) is not None
 
 
+@pytest.mark.parametrize("short,expected", [(5e-10, "borderline"), (1e-7, "unselectable")])
+def test_a_key_whose_bias_is_hardly_too_low_is_borderline(short, expected):
+    """The tolerance raises its bias above the mean of the two keys whose bias is highest.
+
+    In more dimensions than rational arithmetic is asked about.
+    """
+    keys = np.r_[np.eye(18), -np.eye(18), np.zeros((1, 18))]
+    bias = np.r_[np.tile(np.linspace(1, -1, 18), 2), 1 - short]
+    assert checked(keys, bias).verdict[-1] == expected
+
+
+def test_the_last_digit_of_a_bias_can_decide():
+    """A query of 0 puts the key with the highest bias first, however little it is above the others."""
+    keys, bias = gaussian(60, 3), np.ones(60)
+    inner = int(np.argmin(np.linalg.norm(keys, axis=1)))
+    assert checked(keys, bias).verdict[inner] == "unselectable"
+    bias[inner] = np.nextafter(1.0, 2.0)
+    assert checked(keys, bias).verdict[inner] != "unselectable"
+
+
 def test_equal_keys_of_unequal_bias():
     keys = np.repeat(gaussian(5, 3), 2, axis=0)
     verdict = checked(keys, np.tile([0.0, 1.0], 5)).verdict
@@ -307,12 +396,24 @@ def test_equal_keys_of_unequal_bias():
 
 def test_a_stack_is_its_matrices():
     stack = np.stack([gaussian(20, 4), layer_norm(gaussian(20, 4)), np.repeat(gaussian(10, 4), 2, axis=0)])
-    many = certify_many(stack)
-    margin, residual = many.verify(stack)
-    for a, keys in enumerate(stack):
-        np.testing.assert_array_equal(many.verdict[a], certify(keys).verdict)
-    assert margin.shape == residual.shape == (3, 20)
-    assert many.count("unselectable").tolist()[1:] == [0, 20]
+    for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):  # the first may need more or less room than the others
+        many = certify_many(stack[order])
+        margin, residual = many.verify(stack[order])
+        for a, keys in enumerate(stack[order]):
+            np.testing.assert_array_equal(many.verdict[a], certify(keys).verdict)
+        assert margin.shape == residual.shape == (3, 20)
+        assert many.count("unselectable")[order.index(1)] == 0
+        assert many.count("unselectable")[order.index(2)] == 20
+
+
+def test_a_causal_stack_is_its_matrices():
+    """In more dimensions than rational arithmetic is asked about, so that simplices alone prove what is inside."""
+    stack = np.stack([np.r_[gaussian(90, 17, seed), gaussian(10, 17, seed) / 99] for seed in range(3)])
+    many = certify_many(stack, causal=True)
+    many.verify(stack)
+    for keys, verdict in zip(stack, many.verdict, strict=True):
+        assert (verdict[90:] == "unselectable").all()
+        np.testing.assert_array_equal(verdict, certify(keys, causal=True).verdict)
 
 
 def test_same_keys_same_bytes():

@@ -30,13 +30,17 @@ def of_all_sizes(n, c, rng):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("c", [1, 7, 64])
-def test_leads_are_those_in_float64(c, causal):
+@pytest.mark.parametrize("n,c", [(100, 3), (LARGE + 500, 1), (LARGE + 500, 7), (LARGE + 500, 64)])
+def test_leads_are_those_in_float64(n, c, causal):
     rng = np.random.default_rng([c, causal])
-    keys, queries, bias = of_all_sizes(LARGE + 500, c, rng)
+    keys, queries, bias = of_all_sizes(n, c, rng)
     queries[rng.random(len(queries)) < 0.1] = 0  # nothing is asked for these
     expected, best = in_float64(keys, queries, causal, bias)
-    lead, rival = (found[0] for found in leads(keys[None], queries[None], causal, bias[None], True))
+    # Beside a matrix with all queries.
+    stack = (np.stack([part, beside]) for part, beside in ((keys, keys), (queries, keys), (bias, bias)))
+    keys, queries, bias = stack
+    lead, rival = (found[0] for found in leads(keys, queries, causal, bias, name_rivals=True))
+    queries = queries[0]
 
     asked = queries.any(axis=1)
     np.testing.assert_array_equal(np.isnan(lead), ~asked)
@@ -49,10 +53,13 @@ def test_leads_are_those_in_float64(c, causal):
 
 
 def test_rivals_that_float32_cannot_tell_apart():
-    """Every key has a neighbour that differs by less than float32 resolves; the better one is still found."""
+    """Every key has a neighbour that differs by less than float32 resolves; the better one is still found.
+
+    Also where the last keys are so short that of them float32 knows more.
+    """
     rng = np.random.default_rng(0)
     some = rng.standard_normal((LARGE, 16))
-    keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1)))])
+    keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
     queries = rng.standard_normal(keys.shape)
     _, best = in_float64(keys, queries, False, 0.0)
     _, rival = leads(keys[None], queries[None], False, name_rivals=True)
@@ -77,6 +84,22 @@ def test_a_pool_of_thousands_of_vertices_against_qhull(compare):
     numbers = certificates.counts()
     assert numbers["selectable"] > LARGE and numbers["unselectable"] > 500
     compare("Qhull", certificates.verdict, second.qhull(keys))
+
+
+@pytest.mark.parametrize("d", [12, 20])
+def test_close_neighbours_beside_thousands_of_vertices(d):
+    """A key that turned up as a vertex in the search for its neighbour is no rival of itself in its own."""
+    rng = np.random.default_rng(0)
+    some = rng.standard_normal((150, d))
+    pairs = np.stack([some, some + 2e-6 * rng.standard_normal(some.shape)], axis=1).reshape(-1, d)
+    keys = np.concatenate([rng.standard_normal((3000, d)), pairs])
+    keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+    certificates = certify(keys)
+    assert certificates.counts()["selectable"] == len(keys)
+    own = 1 - np.einsum("ij,ij->i", keys[3000::2], keys[3001::2])
+    assert (own < 1000 * certificates.tolerance).all(), (
+        "a key's own direction is enough, so that none is searched"
+    )
 
 
 def test_a_large_causal_matrix_is_its_prefixes():
