@@ -54,7 +54,7 @@ def test_an_unexpected_error_fails_with_its_traceback(tmp_path):
     assert "KeyError: 'lost'" in log and not log.endswith(" done\n")
 
 
-WAITS = script("print('ready', flush=True)\ntime.sleep(600)")
+WAITS = script("print('ready', flush=True)\ntime.sleep(100)")
 
 
 def test_sigterm_ends_a_job_that_leaves_nothing_half_written(tmp_path):
