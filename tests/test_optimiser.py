@@ -6,16 +6,17 @@ import torch
 from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_steps_and_state_are_those_of_torchs_adamw(decay):
-    """To the bit, also where a parameter gets its first gradient late."""
-    values = [torch.randn(shape) for shape in ((3, 5), (1,), (64, 33))]
+def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
+    """To the bit, also where a parameter gets its first gradient late, or cannot count the steps itself."""
+    values = [torch.randn(shape, dtype=dtype) for shape in ((3, 5), (1,), (64, 33))]
     ours, theirs = ([torch.nn.Parameter(value.clone()) for value in values] for _ in range(2))
     optimisers = (
         AdamW(ours, 0.0, decay),
         torch.optim.AdamW(theirs, weight_decay=decay, fused=True),
     )
-    for step in range(30):
+    for step in range(300):
         for number, pair in enumerate(zip(ours, theirs, strict=True)):
             gradient = torch.randn_like(pair[0]) ** 3
             for parameter in pair:
@@ -27,7 +28,8 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay):
     found, expected = (optimiser.state_dict()["state"] for optimiser in optimisers)
     assert found.keys() == expected.keys()
     for number, state in expected.items():
-        assert all(torch.equal(found[number][name], value) for name, value in state.items())
+        for name, value in state.items():
+            assert found[number][name].dtype == value.dtype and torch.equal(found[number][name], value)
 
 
 def test_a_flat_vector_without_decay_takes_the_steps_of_torchs_adam():

@@ -36,7 +36,8 @@ class AdamW:
         self.state: list[dict[str, Tensor]] = []
         for parameter in self.parameters:
             zero = torch.zeros_like(parameter.detach())
-            self.state.append({"step": zero.new_zeros(()), "exp_avg": zero, "exp_avg_sq": zero.clone()})
+            step = zero.new_zeros((), dtype=torch.float32)
+            self.state.append({"step": step, "exp_avg": zero, "exp_avg_sq": zero.clone()})
 
     @torch.no_grad()
     def step(self) -> None:

@@ -394,6 +394,21 @@ def test_equal_keys_of_unequal_bias():
     assert (verdict[0::2] == "unselectable").all() and (verdict[1::2] == "selectable").all()
 
 
+@pytest.mark.parametrize(
+    "keys,bias",
+    [
+        ([[1.0], [1.0]], [0.0, 1.0]),
+        ([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.0]], [0.0, 0.0, 0.0, 0.0, 1.0]),
+        ([[3e100, 0.0], [-3e100, 0.0], [0.0, 0.0]], [0.0, 0.0, 1e-100]),
+    ],
+)
+def test_a_key_that_its_bias_alone_puts_first(keys, bias):
+    """Its query is 0, or as good as: no query but with a bias."""
+    certificates = checked(np.array(keys), np.array(bias))
+    assert certificates.verdict[-1] == "selectable"
+    assert certificates.query(len(keys) - 1).any()
+
+
 def test_a_stack_is_its_matrices():
     stack = np.stack([gaussian(20, 4), layer_norm(gaussian(20, 4)), np.repeat(gaussian(10, 4), 2, axis=0)])
     for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):  # the first may need more or less room than the others

@@ -27,7 +27,7 @@ from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
 from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
 
-_SIMPLICES = 1024  # simplices looked at together
+_ENTRIES = 1 << 20  # entries of matrices looked at together
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
@@ -207,7 +207,7 @@ def _in_a_simplex(
     for d in np.unique(found.rank[full.any(axis=1)]).tolist():
         a, i = np.nonzero(full & (found.rank == d)[:, None])
         columns = np.argsort(~differs, axis=1, kind="stable")[:, None, :d]
-        for part in np.array_split(np.arange(len(a)), -(-len(a) // _SIMPLICES)):
+        for part in np.array_split(np.arange(len(a)), -(-len(a) * (d + 1) ** 2 // _ENTRIES)):
             b, j = a[part, None], i[part]
             weights = found.weights[a[part], j]
             corners = found.support[a[part], j][weights > 0].reshape(-1, d + 1, 1)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
 
-_TINY = np.finfo(np.float64).tiny
+_TINY = 2.0**-200
 _ROWS = 4096  # rows for which intermediate results are held at once
 
 
@@ -176,6 +176,8 @@ def queries_for_data(
     if biased:
         last = queries[:, :, -1:]
         fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
+        # A query of 0 stands for none, but where the bias decides it is one: another that nobody can tell from it.
+        fixed[..., 0][(last[..., 0] > 0) & ~fixed.any(axis=2)] = _TINY
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
     for start in range(0, queries.shape[1], _ROWS):
         part = queries[:, start : start + _ROWS]
