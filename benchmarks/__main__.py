@@ -4,12 +4,13 @@
     python benchmarks --gpu [--write]                                     on a GPU instead of the CPU
 
 --write keeps them in benchmarks/README.md, where each of the two has a place of its own: what the other measured last
-stays. An otherwise idle machine is needed.
+stays, and with --only the tables of other scripts. An otherwise idle machine is needed.
 """
 
 import argparse
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,8 @@ class Run(NamedTuple):
 
     options: str
     """Options of the command that measures it."""
-    parts: dict[str, tuple[str, ...]]
-    """From titles to scripts with their options."""
+    parts: dict[str, str]
+    """From titles to scripts."""
 
     @property
     def mark(self) -> str:
@@ -40,15 +41,15 @@ MARKED = "<!-- measured:"
 RUN = Run(
     "",
     {
-        "The majority step": ("majority.py",),
-        "The language model's step": ("language_model.py",),
-        "Verdicts": ("selectability.py",),
-        "Vocabularies and long contexts": ("large.py",),
-        "Ceilings": ("ceilings.py",),
-        "Many short jobs": ("overhead.py",),
+        "The majority step": "majority.py",
+        "The language model's step": "language_model.py",
+        "Verdicts": "selectability.py",
+        "Vocabularies and long contexts": "large.py",
+        "Ceilings": "ceilings.py",
+        "Many short jobs": "overhead.py",
     },
 )
-ON_GPU = Run("--gpu", {"The paper's preset on a GPU": ("gpu.py",)})
+ON_GPU = Run("--gpu", {"The paper's preset on a GPU": "gpu.py"})
 TAKE = {
     "authors": ("majority.py", "selectability.py", "large.py"),
     "grivas": ("selectability.py", "large.py"),
@@ -62,27 +63,42 @@ def hardware() -> str:
     return f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def tables(run: Run, machine: str, clones: dict[str, Path]) -> str:
-    """Measure all of a run: Markdown, with the hardware above it. `clones` of others' repositories are timed, too."""
-    measured = [f"Measured on: {machine}, Python {platform.python_version()}."]
-    for title, (script, *options) in run.parts.items():
-        for name, clone in clones.items():
-            options += [f"--{name}", str(clone)] if script in TAKE[name] else []
+def measured(run: Run, machine: str, clones: dict[str, Path], only: list[str]) -> dict[str, str]:
+    """Measure a run, or the scripts `only` of it: from titles to tables, with the hardware above each.
+
+    `clones` of others' repositories are timed beside ours.
+    """
+    found = {}
+    for title, script in run.parts.items():
+        if only and script not in only:
+            continue
+        named = [(f"--{name}", str(clone)) for name, clone in clones.items() if script in TAKE[name]]
         print(f"{script} ...", file=sys.stderr, flush=True)
-        done = subprocess.run([sys.executable, HERE / script, *options], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, HERE / script, *(word for pair in named for word in pair)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             sys.exit(f"{script} failed")
-        measured.append(f"## {title}\n\n{done.stdout.strip()}")
-    return "\n\n".join(measured)
+        found[title] = f"{machine}, Python {platform.python_version()}.\n\n{done.stdout.strip()}"
+    return found
 
 
-def replaced(page: str, run: Run, text: str) -> str:
-    """The page with the tables of a run in the place of those that it had. Raises ValueError without the run's mark."""
+def written(found: dict[str, str]) -> str:
+    """The tables under their titles."""
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in found.items())
+
+
+def replaced(page: str, run: Run, found: dict[str, str]) -> str:
+    """The page with these tables of a run in the place of those that it had. Raises ValueError if it lacks the mark."""
     before, mark, after = page.partition(run.mark)
     if not mark:
         raise ValueError(f"the page has no line {run.mark}")
-    rest = after[after.index(MARKED) :] if MARKED in after else ""
-    return f"{before}{mark}\n\n{text}\n" + (f"\n{rest}" if rest else "")
+    last, begins, rest = after.partition(MARKED)
+    had = {
+        title: text.strip()
+        for title, text in re.findall(r"^## (.+)\n((?:(?!^## ).*\n?)*)", last, re.MULTILINE)
+    }
+    text = written({title: (had | found)[title] for title in run.parts if title in had | found})
+    return f"{before}{mark}\n\n{text}\n" + (f"\n{begins}{rest}" if begins else "")
 
 
 def main() -> None:
@@ -94,6 +110,13 @@ def main() -> None:
         "--grivas", type=Path, metavar="CLONE", help="clone of unargmaxable, of Grivas et al."
     )
     parser.add_argument("--gpu", action="store_true", help="measure on a GPU")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="SCRIPT",
+        help="measure these scripts alone, such as large.py",
+    )
     parser.add_argument("--write", action="store_true", help="keep the tables in benchmarks/README.md")
     options = parser.parse_args()
     run, machine = ON_GPU if options.gpu else RUN, hardware()
@@ -102,11 +125,15 @@ def main() -> None:
             machine = f"{driver.usable_cards()[0].name}; {machine}"
         except driver.NoGPU as fault:
             sys.exit(f"--gpu: {fault}")
-    text = tables(run, machine, {name: clone for name in TAKE if (clone := getattr(options, name))})
-    print(text)
+    unknown = set(options.only) - set(run.parts.values())
+    if unknown:
+        parser.error(f"--only {' '.join(sorted(unknown))}: expected some of {' '.join(run.parts.values())}")
+    clones = {name: clone for name in TAKE if (clone := getattr(options, name))}
+    found = measured(run, machine, clones, options.only)
+    print(written(found))
     if options.write:
         page = HERE / "README.md"
-        page.write_text(replaced(page.read_text(encoding="utf-8"), run, text), encoding="utf-8")
+        page.write_text(replaced(page.read_text(encoding="utf-8"), run, found), encoding="utf-8")
 
 
 if __name__ == "__main__":

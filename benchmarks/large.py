@@ -100,8 +100,9 @@ class Judged(NamedTuple):
     """What certify adds to the memory of the process, KiB."""
 
 
-def judge(file: Path) -> None:
+def judge(file: Path, cores: str) -> None:
     """Certify the matrix in a .npy file, print its `Judged` as JSON, and write the verdicts over the matrix."""
+    os.environ["OMP_NUM_THREADS"] = cores  # certify reads it when it is called
     keys = np.load(file)
     certify(np.random.default_rng(0).standard_normal((50, 3)))  # compiled before any clock starts
     before, began, processor = peak(), time.monotonic(), time.process_time()
@@ -123,12 +124,8 @@ def judged(keys: np.ndarray, cores: int) -> tuple[Judged, np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "keys.npy")
         np.save(file, keys)
-        found = subprocess.run(
-            [sys.executable, __file__, "--judge", file],
-            env=os.environ | {"OMP_NUM_THREADS": str(cores)},
-            stdout=subprocess.PIPE,
-            check=True,
-        )
+        command = [sys.executable, __file__, "--judge", file, str(cores)]
+        found = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         return Judged(*json.loads(found.stdout)), np.load(file)
 
 
@@ -164,11 +161,11 @@ def main() -> None:
     parser.add_argument(
         "--scale", type=Fraction, metavar="PART", default=Fraction(1), help="such as 1/64: a part of the keys"
     )
-    parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--judge", nargs=2, help=argparse.SUPPRESS)
     methods.Clones.add_options(parser)
     options = parser.parse_args()
     if options.judge:
-        judge(options.judge)
+        judge(Path(options.judge[0]), options.judge[1])
         return
     clones = methods.Clones.asked(options, parser)
     titles = list(methods.methods(clones))
