@@ -1,4 +1,5 @@
 # Shared by all stages: the checked settings, the plan made of them, and the versions of the code behind a result.
+import gc
 import sys
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,10 @@ from layernorm_roles.evidence.figures import registry as figures_registry
 from layernorm_roles.evidence.tables import registry as tables_registry
 from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import hand_down
+from layernorm_roles.job import OBJECTS
+
+# As in jobs: a quarter of a dry run was the search for garbage among the syntax trees and the graph, where there is none.
+gc.set_threshold(OBJECTS)
 
 # The folder workflow/ of this repository. It is not below the working directory with `snakemake -s .../Snakefile
 # -d elsewhere`, or when another workflow uses this one as a module.
