@@ -201,6 +201,8 @@ def _in_a_simplex(
 ) -> Bool[np.ndarray, "m n"]:
     """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
     inside = np.zeros_like(asked)
+    if not asked.any():
+        return inside
     differs = (data != data[:, :1]).any(axis=1)
     full = asked & ((found.weights > 0).sum(axis=2) == found.rank[:, None] + 1)
     full &= (differs.sum(axis=1) == found.rank)[:, None]  # else the keys are too few to vary in all columns
