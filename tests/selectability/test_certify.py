@@ -478,15 +478,36 @@ def test_verify_refuses_a_mean_that_is_none_of_other_keys(weights, causal):
 
 
 def test_a_summary_adds_up_the_verdicts_of_each_matrix():
-    """Of keys of every kind: the margin of a selectable key alone counts, the residual of an unselectable one."""
-    none = np.nan
-    certificates = replace(
-        certify_many(np.zeros((2, 5, 1))),
-        code=np.array([[1, 2, 0, 1, 2], [0, 2, 0, 0, 2]], np.int8),
-        margin=np.array([[0.5, -0.25, 1e-10, 0.125, none], [1e-11, none, none, none, none]]),
-        residual=np.array([[none, 1e-13, 1e-6, none, 1e-12], [none, none, 1e-7, none, none]]),
+    """On a line: the margin of a selectable key alone counts, and the residual of an unselectable one alone.
+
+    Scores of the first matrix are 4 at most. Key -4 leads by 4, and key 4, which is taken for borderline, by 2 only. A
+    weight too large by 2e-12 moves key 0 by 8e-12, and key 2, taken for borderline too, by twice as much.
+    """
+    stack = np.array([[[-4.0], [4.0], [2.0], [0.0], [2.0]], [[-1.0], [1.0], [-1.0], [1.0], [3.0]]])
+    found = certify_many(stack)
+    code, support, weights = found.code.copy(), np.zeros((2, 5, 2), int), np.zeros((2, 5, 2))
+    code[0, [1, 2]] = code[1, 4] = 0
+    support[0, 2:], weights[0, 2:] = (
+        [0, 1],
+        [[0.25 - 4e-12, 0.75 + 4e-12], [0.5 - 1e-12, 0.5 + 1e-12], [0.25, 0.75]],
     )
-    assert list(summaries(certificates)) == [(5, 2, 1, 0.125, 1e-12), (5, 2, 3, None, None)]
+    claimed = replace(found, code=code, support=support, weights=weights)
+    code[1, :4] = 0
+    first, second = summaries(claimed, stack)
+    assert first == (5, 2, 2, 1.0, pytest.approx(2e-12, rel=1e-3))
+    assert second == (5, 0, 5, None, None)
+
+
+def test_a_summary_is_of_certificates_that_hold():
+    """One query for another key turned round, one mean of other keys: neither is summed up."""
+    stack = np.random.default_rng(0).standard_normal((2, 9, 2))
+    found = certify_many(stack)
+    for verdict, name in (("selectable", "queries"), ("unselectable", "support")):
+        matrix, key = np.argwhere(found.verdict == verdict)[-1].tolist()
+        array = getattr(found, name).copy()
+        array[matrix, key] = -array[matrix, key] if name == "queries" else (array[matrix, key] + 1) % 9
+        with pytest.raises(ValueError, match=rf"key \({matrix}, {key}\) does not hold: {verdict}"):
+            list(summaries(replace(found, **{name: array}), stack))
 
 
 @pytest.mark.parametrize(

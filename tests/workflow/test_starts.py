@@ -116,7 +116,10 @@ task = SimpleNamespace(
 settings = SimpleNamespace(
     steps=3, evaluate_every=1, checkpoint_every=9, learning_rate=0.1, weight_decay=0.1, gradient_clip=1.0
 )
-assert train(Model(2, 2), task, settings, seed=0).metrics.train_loss.is_monotonic_decreasing
+model = Model(2, 2)
+nn.init.ones_(model.weight)
+nn.init.zeros_(model.bias)
+assert train(model, task, settings, seed=0).metrics.train_loss.is_monotonic_decreasing
 """
 
 

@@ -87,7 +87,7 @@ def collect(
 
     `scaled` names the sites whose keys come out of a scaling, `prefix` holds tokens that stand before each text. With
     `causal` the keys of the heads are judged once more among the keys before them, as a causal query meets them. The
-    frames lack the columns that name the model.
+    frames lack the columns that name the model. Raises ValueError if a certificate does not prove its verdict.
     """
     model = model.double().eval()
     progress = Progress("key verdicts", len(contexts), "contexts")
@@ -98,7 +98,7 @@ def collect(
             for site, stack in _sites(keys, scaled):
                 for among_earlier in (False, True) if causal and site == "head" else (False,):
                     certificates = certify_many(stack, causal=among_earlier, flat=True)
-                    for i, summary in enumerate(summaries(certificates)):
+                    for i, summary in enumerate(summaries(certificates, stack)):
                         head = i if site.startswith("head") else None
                         where = (context.texts, context.context, layer, site, head)
                         rows.append((*where, among_earlier, stack.shape[-1], *summary))

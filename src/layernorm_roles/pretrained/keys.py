@@ -24,7 +24,8 @@ def table(model: RecordingModel, chosen: Mapping[int, Sequence[int]], name: str)
 
     `chosen` has the token ids of each context by its number, which goes to the column context; `name` goes to the
     column model. A layer whose norm or projections are not known has fewer sites. The keys of the heads of a causal
-    model are judged once more among the keys before them; those cut to principal components are not.
+    model are judged once more among the keys before them; those cut to principal components are not. Raises ValueError
+    if a certificate does not prove its verdict.
     """
     progress = Progress(f"keys of {name}", len(chosen), "contexts")
     rows = []
@@ -32,7 +33,8 @@ def table(model: RecordingModel, chosen: Mapping[int, Sequence[int]], name: str)
         for layer in model.record(tokens):
             for site, stack in _sites(layer):
                 for causal in (False, True) if layer.causal and site == "head" else (False,):
-                    for head, summary in enumerate(summaries(certify_many(stack, causal, flat=True))):
+                    certificates = certify_many(stack, causal, flat=True)
+                    for head, summary in enumerate(summaries(certificates, stack)):
                         of_head = head if site.startswith("head") else None
                         where = (name, number, layer.layer, site, of_head)
                         rows.append((*where, causal, stack.shape[2], *summary))

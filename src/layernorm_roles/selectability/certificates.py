@@ -170,19 +170,20 @@ class Summary(NamedTuple):
     min_margin: float | None
     """Smallest margin of a selectable key; None if there is none."""
     max_residual: float | None
-    """Largest finite residual of an unselectable key; None if there is none."""
+    """Largest residual of an unselectable key; None if there is none."""
 
 
-def summaries(certificates: Certificates) -> Iterator[Summary]:
-    """The summary of each matrix in a stack of certificates, as `certify_many` returns them."""
-    for verdict, margin, residual in zip(
-        certificates.verdict, certificates.margin, certificates.residual, strict=True
-    ):
-        unselectable = verdict == "unselectable"
-        margins, residuals = margin[verdict == "selectable"], residual[unselectable & np.isfinite(residual)]
+def summaries(certificates: Certificates, keys: Float[np.ndarray, "matrices n d"]) -> Iterator[Summary]:
+    """The summary of each matrix in a stack of keys, whose certificates are verified first.
+
+    The certificates are those that `certify_many` returns for `keys`; margins and residuals are those that `verify`
+    computes again. Raises ValueError, naming the first key, if a certificate does not prove its verdict.
+    """
+    for verdict, margin, residual in zip(certificates.verdict, *certificates.verify(keys), strict=True):
+        margins, residuals = margin[verdict == "selectable"], residual[verdict == "unselectable"]
         yield Summary(
             len(verdict),
-            int(unselectable.sum()),
+            len(residuals),
             int((verdict == "borderline").sum()),
             float(margins.min()) if len(margins) else None,
             float(residuals.max()) if len(residuals) else None,
