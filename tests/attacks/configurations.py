@@ -7,11 +7,13 @@ Its jobs run in its own process, because most of the time of so small a job woul
 """
 
 import copy
+import gc
 import os
 import random
 import re
 import runpy
 import shutil
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -245,6 +247,7 @@ def _in_one_process() -> None:
     from layernorm_roles import job
 
     def execute(self, fname, edit=False):
+        path = list(sys.path)
         with benchmarked(os.getpid(), self.bench_record):
             try:
                 runpy.run_path(fname)
@@ -253,6 +256,9 @@ def _in_one_process() -> None:
             except Exception:
                 traceback.print_exc()
                 raise
+            finally:
+                sys.path[:] = path  # which every script makes longer by its own whole length
+                gc.collect()  # a job leaves its garbage to the end of its process
 
     config.update("jaxtyping_disable", True)
     script.PythonScript.execute_script = execute

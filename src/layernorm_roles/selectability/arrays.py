@@ -1,6 +1,7 @@
 """Matrices as people have them, tensors of torch above all, as arrays that `certify` and `ceilings` take."""
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
@@ -54,6 +55,11 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
             "since smaller numbers lose their digits"
         )
     return array
+
+
+def largest_magnitude(values: Float[np.ndarray, "..."], axis: int, keepdims: bool = False) -> np.ndarray:
+    """The largest magnitude along an axis, without a copy of the values."""
+    return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 
 
 def refuse_large_integers(values: np.ndarray, name: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 from scipy.sparse import csr_array
 
+from layernorm_roles.selectability.arrays import largest_magnitude
 from layernorm_roles.selectability.leads import leads
 from layernorm_roles.selectability.threads import one_thread_a_product
 
@@ -195,8 +196,8 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)
     bias = np.zeros((len(keys), n)) if bias is None else bias.reshape(-1, n)
-    s = np.maximum(keys.max(axis=1), -keys.min(axis=1))
-    s_b = abs(bias).max(axis=1)
+    s = largest_magnitude(keys, axis=1)
+    s_b = largest_magnitude(bias, axis=1)
     if n == 1:
         margin = np.full((len(keys), 1), np.inf)  # nobody to beat
     else:

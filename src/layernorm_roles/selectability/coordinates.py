@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from layernorm_roles.selectability.arrays import largest_magnitude
+
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
 
@@ -48,7 +50,7 @@ def whiten(
     than three arrays of the shape of the keys exist at once.
     """
     _, n, d = keys.shape
-    largest = np.maximum(keys.max(axis=1, keepdims=True), -keys.min(axis=1, keepdims=True))
+    largest = largest_magnitude(keys, axis=1, keepdims=True)
     exponent = np.frexp(largest)[1]
     centred = np.ldexp(keys, -exponent)  # exact
     centred -= centred.mean(axis=1, keepdims=True)
@@ -60,7 +62,7 @@ def whiten(
     W = centred @ axes
     if causal:
         centred = _minus_mean_before(centred)
-    reach = np.maximum(centred.max(axis=2), -centred.min(axis=2))
+    reach = largest_magnitude(centred, axis=2)
     longest = np.sqrt(np.einsum("mnd,mnd->mn", centred, centred).max(axis=1))
     del centred
     spread = np.sqrt((W**2).mean(axis=1, keepdims=True))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
+from layernorm_roles.selectability.arrays import largest_magnitude
 from layernorm_roles.selectability.threads import on_all_cores
 
 LARGE = 2048
@@ -117,7 +118,8 @@ class _Comparison:
     ):
         self.keys, self.bias, self.queries, self.causal = keys, bias, queries, causal
         n, c = keys.shape
-        self.exponent = np.frexp(np.append(_largest(keys), _largest(bias[:, None])))[1]
+        largest = np.append(largest_magnitude(keys, axis=0), largest_magnitude(bias[:, None], axis=0))
+        self.exponent = np.frexp(largest)[1]
         self.low = np.empty((n, c + 1), np.float32)
         longest = 0.0
         for rows in _slices(n, _ROWS):
@@ -159,11 +161,6 @@ class _Comparison:
             _leave_rivals(scores, rows, tile, self.causal)
             best[:, t] = scores.max(axis=1)
         return best
-
-
-def _largest(values: Float[np.ndarray, "n c"]) -> Float[np.ndarray, " c"]:
-    """The largest magnitude in every column, without a copy of the values."""
-    return np.maximum(values.max(axis=0), -values.min(axis=0))
 
 
 def _slices(n: int, size: int) -> Iterator[slice]:

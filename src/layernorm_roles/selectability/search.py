@@ -50,10 +50,8 @@ class Problem(NamedTuple):
 
     W: np.ndarray  # (n, r) the keys
     B: np.ndarray  # (r, d) query q of the whitened keys is q B for the keys of the data
-    push: (
-        np.ndarray
-    )  # (n,) and raised (n,): where a key goes that is moved by the tolerance, see `Coordinates`
-    raised: np.ndarray
+    push: np.ndarray  # (n,) how far the tolerance moves a key away from the mean, see `Coordinates`
+    raised: np.ndarray  # (n,) and by how much it lifts the bias
     biased: bool
     causal: bool  # only the keys before a key are its rivals
     enough: float  # a query with a margin above this is taken at once
