@@ -477,6 +477,30 @@ def test_verify_refuses_a_mean_that_is_none_of_other_keys(weights, causal):
             claimed.verify(keys)
 
 
+@pytest.mark.parametrize("causal,bias", [(False, None), (True, None), (False, [3.0])])
+def test_a_key_without_rivals_wins_and_is_no_mean(causal, bias):
+    certificates = certify([[1.0, 2.0, 3.0]], bias, causal)
+    assert certificates.margin == np.inf
+    assert np.isnan(certificates.residual)
+    assert not certificates.weights.any()
+    assert not certificates.support.any()
+    assert certificates.query(0) is not None
+    assert certificates.combination(0) is None
+    certificates.verify([[1.0, 2.0, 3.0]], bias)
+
+
+@pytest.mark.parametrize("nowhere", [-2, 4, 10**6])
+def test_verify_refuses_a_mean_of_keys_that_are_not_there(nowhere):
+    """-2, too, which counted from the end would be key 2 itself: the mean of key 2 alone is key 2."""
+    keys = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [2.0, 2.0]])
+    certificates = certify(keys)
+    certificates.verify(keys)
+    support = certificates.support.copy()
+    support[3] = nowhere
+    with pytest.raises(ValueError, match="key 3 does not hold: unselectable"):
+        replace(certificates, support=support).verify(keys)
+
+
 def test_a_summary_adds_up_the_verdicts_of_each_matrix():
     """On a line: the margin of a selectable key alone counts, and the residual of an unselectable one alone.
 

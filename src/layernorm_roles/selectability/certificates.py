@@ -142,10 +142,12 @@ class Certificates:
         if keys.shape[:-1] != self.code.shape or keys.shape[-1] != self.queries.shape[-1]:
             raise ValueError(f"keys have shape {keys.shape}: these certificates are for {self.queries.shape}")
         bias = None if bias is None else np.asarray(bias, dtype=np.float64).reshape(self.code.shape)
+        n = keys.shape[-2]
+        own, support = np.arange(n)[:, None], self.support.clip(0, n - 1)
         with one_thread_a_product():
-            margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights, self.causal)
-        own = np.arange(keys.shape[-2])[:, None]
+            margin, residual = evaluate(keys, bias, self.queries, support, self.weights, self.causal)
         no_rival = self.support >= own if self.causal else self.support == own
+        no_rival |= self.support != support  # there is no such key
         improper = (self.weights < 0) | ((self.weights > 0) & no_rival)
         convex = ~improper.any(axis=-1) & (abs(self.weights.sum(axis=-1) - 1) < 1e-12)
         selectable, unselectable = self.code == SELECTABLE, self.code == UNSELECTABLE

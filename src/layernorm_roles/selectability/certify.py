@@ -133,7 +133,7 @@ def _search(
         # + 0.0, because minus zero equals zero.
         twin = duplicates.equal_rows(np.add(data, 0.0, dtype=np.float64, order="C").view(np.uint64), causal)
         state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
-        if causal:
+        if causal or keys.shape[1] == 1:
             state[:, 0] = search.SELECTABLE  # it has no rival
         queries = np.zeros(at.W.shape)
         first = coordinates.own_directions(at, _double(keys), biased)
