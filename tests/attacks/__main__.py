@@ -1,9 +1,9 @@
 """The attacks on a reproduction as a table: what was tried, how often, and how often it held.
 
-    python tests/attacks [--faults 300] [--keys 100000] [--configurations 300] [--seed 0]
+    python tests/attacks [--faults 300] [--keys 100000] [--configurations 300] [--seed 0] [--jobs 3]
 
-The default numbers take minutes; those above take hours on two cores, most of them for the faults. What does not
-hold is told by pytest above the table.
+The default numbers take minutes; those above take hours on two cores, most of them for the configurations. What does
+not hold is told by pytest above the table.
 """
 
 import argparse
@@ -63,9 +63,10 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=2_000, help="keys that are judged exactly as well")
     parser.add_argument("--configurations", type=int, default=3, help="accepted configurations that are run")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="reproductions that faults strike side by side")
     parser.add_argument("--only", help="only attacks whose name contains this text")
     options = parser.parse_args()
-    for name in ("faults", "keys", "configurations", "seed"):
+    for name in ("faults", "keys", "configurations", "seed", "jobs"):
         os.environ[f"ATTACK_{name.upper()}"] = str(getattr(options, name))
     chosen = {name: places for name, places in ATTACKS.items() if (options.only or "") in name}
     places = [str(TESTS / place) for places in chosen.values() for place in places]

@@ -1,14 +1,11 @@
 """Runs that are killed, damaged and starved of disk at seeded random moments, then started again by the same command.
 
-    python tests/workflow/faults.py [--faults 26] [--seed 0] [--folder DIR]
-
 Whatever happened, the run must end with the results of an undisturbed one: equal data in every Parquet file (but for
 the wall time in column `seconds`), equal bytes in every file of weights, tokens, tables and figures. A damaged file
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
-About a minute a fault on two cores.
+`python tests/attacks --faults 300 --only "process and disk"` does many.
 """
 
-import argparse
 import json
 import os
 import random
@@ -16,10 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +22,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from checkouts import Checkout, command
+from checkouts import command
 
 from layernorm_roles import checkpoint, files
 
@@ -407,44 +401,3 @@ def tiny_configuration() -> dict:
         "seeds": dict.fromkeys(default["seeds"], 0) | {"layernorm": 2},
     }
     return {"name": "tiny", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--faults", type=int, default=26, help="how many; at first one of each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="a new folder for the runs; a temporary one if not given")
-    arguments = parser.parse_args()
-    folder = arguments.folder or Path(tempfile.mkdtemp()) / "checkout"
-    folder.mkdir(parents=True)
-    Checkout(folder, configuration())
-    trials = Trials(folder, "faults")
-    print(
-        f"undisturbed: {trials.seconds:.0f} s, {len(trials.network)} attempts to reach the network",
-        flush=True,
-    )
-
-    rng = random.Random(arguments.seed)
-    kinds: Counter[str] = Counter()
-    wrong = 0
-    for number, fault in enumerate(chosen(arguments.faults, rng), start=1):
-        try:
-            outcome = trials.trial(fault, rng)
-        except PermissionError as error:
-            print(f"{number:3}  {fault.kind:24}  left out: {error}", flush=True)
-            continue
-        kinds[fault.kind] += 1
-        wrong += bool(outcome.different)
-        result = "equal" if not outcome.different else f"DIFFERENT {outcome.different}"
-        did = ", ".join(outcome.did) or "started again"
-        print(f"{number:3}  {fault.kind:24}  {outcome.done.what:64}  {did}: {result}", flush=True)
-    trials.run.clear()
-    print()
-    for kind, number in sorted(kinds.items()):
-        print(f"{number:3}  {kind}")
-    print(f"{kinds.total()} faults of {len(kinds)} kinds, {wrong} with differing results")
-    sys.exit(1 if wrong or trials.network else 0)
-
-
-if __name__ == "__main__":
-    main()
