@@ -116,31 +116,49 @@ def test_marked_sentences_have_the_most_first_and_leave_out_those_without():
 def test_z_scores_follow_from_the_cell_alone():
     cells = pd.DataFrame(
         {
-            "matrices": [100, 100, 100, 100],
-            "mean_unselectable": [2.3, 2.3, 0.05, 1.0],
-            "expected_unselectable": [2.0, 2.0, 0.05, np.nan],
-            "std_unselectable": [1.0, 0.0, 0.2, 1.0],
+            "matrices": [100, 100, 100, 100, 400],
+            "mean_unselectable": [2.25, 2.3, 0.05, 1.0, 0.0],
+            "expected_unselectable": [2.0, 2.0, 0.05, np.nan, 0.04],
+            "std_unselectable": [1.5, 0.0, 0.2, 1.0, 0.0],
         }
     )
     scored = random_keys.z_scores(cells)
-    assert scored.z[0] == pytest.approx(3.0) and scored.z[2] == 0
+    assert scored.z[0] == pytest.approx(0.25 / (2**0.5 / 10))  # a count whose variance is its mean
+    assert scored.z[2] == 0
+    assert scored.z[4] == pytest.approx(-4)  # 16 keys expected, none seen
     assert scored.z[[1, 3]].isna().all()  # nothing varied; no formula
-    assert list(scored.comparable) == [True, True, False, False]
+    assert list(scored.comparable) == [True, True, False, False, True]
 
 
-def test_z_scores_of_true_expectations_are_standard_normal():
-    rng = np.random.default_rng(0)
-    counts = rng.poisson(2.0, size=(400, 100))
+@pytest.mark.parametrize("expected,matrices", [(2.0, 100), (0.04, 300)])
+def test_z_scores_of_true_expectations_are_standard_normal(expected, matrices):
+    """Of rare counts as well, 12 keys in all, none is an outlier because it happened to see few."""
+    counts = np.random.default_rng(0).poisson(expected, size=(2000, matrices))
+    cells = pd.DataFrame(
+        {
+            "matrices": matrices,
+            "mean_unselectable": counts.mean(axis=1),
+            "std_unselectable": counts.std(axis=1, ddof=1),
+            "expected_unselectable": expected,
+        }
+    )
+    z = random_keys.z_scores(cells).z
+    assert abs(z.mean()) < 0.1 and z.std() == pytest.approx(1, abs=0.05)
+    assert z.abs().max() < 4.5
+
+
+def test_z_scores_of_regular_counts_are_standard_normal():
+    """Counts of which each matrix has nearly the same number, as a hull of few keys: far less than Poisson's."""
+    counts = np.random.default_rng(0).binomial(10, 0.9, size=(2000, 100))
     cells = pd.DataFrame(
         {
             "matrices": 100,
             "mean_unselectable": counts.mean(axis=1),
             "std_unselectable": counts.std(axis=1, ddof=1),
-            "expected_unselectable": 2.0,
+            "expected_unselectable": 9.0,
         }
     )
-    z = random_keys.z_scores(cells).z
-    assert abs(z.mean()) < 0.2 and z.std() == pytest.approx(1, abs=0.1)
+    assert random_keys.z_scores(cells).z.std() == pytest.approx(1, abs=0.06)
 
 
 def test_share_of_matrices_weighs_cells_by_their_matrices():

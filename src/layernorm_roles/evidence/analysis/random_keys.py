@@ -12,14 +12,19 @@ EXPECTED_KEYS = 10.0
 def z_scores(norms: pd.DataFrame) -> pd.DataFrame:
     """Table random_keys with columns z and comparable: the simulation against the exact expectation.
 
-    z = (mean_unselectable - expected_unselectable) / (std_unselectable / sqrt(matrices)); NaN where the standard
-    deviation is 0 or no formula is known. `comparable` are cells (norm, n, d) that expect at least EXPECTED_KEYS
-    unselectable keys in all matrices together: below, a count of rare events is skewed, and its own standard
-    deviation a poor yardstick.
+    z = (mean_unselectable - expected_unselectable) / standard error. A rare count of few keys has few values, and the
+    fewer it happened to see, the smaller is its own standard deviation. The standard error is therefore that at the
+    expected mean: sqrt(expected_unselectable * dispersion / matrices), where the dispersion is the variance of the
+    count divided by its mean, and 1, as of Poisson's distribution, where no key was seen. z is NaN where the counts
+    are all equal and not 0, or no formula is known. `comparable` are cells (norm, n, d) that expect at least
+    EXPECTED_KEYS unselectable keys in all matrices together: below, a count is too skewed.
     """
-    error = norms.std_unselectable / np.sqrt(norms.matrices)
-    z = (norms.mean_unselectable - norms.expected_unselectable) / error.where(error > 0)
-    return norms.assign(z=z, comparable=norms.expected_unselectable * norms.matrices >= EXPECTED_KEYS)
+    mean, expected = norms.mean_unselectable, norms.expected_unselectable
+    dispersion = (norms.std_unselectable**2 / mean.where(mean > 0)).where(mean > 0, 1.0)
+    error = np.sqrt(expected * dispersion / norms.matrices)
+    return norms.assign(
+        z=(mean - expected) / error.where(error > 0), comparable=expected * norms.matrices >= EXPECTED_KEYS
+    )
 
 
 def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:

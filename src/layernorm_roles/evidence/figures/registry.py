@@ -348,8 +348,8 @@ def _random_keys(settings: Mapping[str, Any] | None) -> Iterator[Figure]:
     ):
         caption = (
             "Above, the share of unselectable keys: simulated in colour, the exact expectation as contour lines. "
-            "Below, the difference between the two in standard errors of the simulation, z, for every cell that "
-            "leads to expect enough keys; the others are hatched."
+            "Below, the difference between the two in standard errors, z, for every cell that leads to expect enough "
+            "keys; the others are hatched."
         )
         yield figure("figure_random_keys_exact", "exact", "random_keys", caption)
     caption = (
