@@ -248,6 +248,7 @@ def _in_one_process() -> None:
 
     def execute(self, fname, edit=False):
         path = list(sys.path)
+        gc.freeze()  # so that only what the job leaves is looked at, as if its process ended
         with benchmarked(os.getpid(), self.bench_record):
             try:
                 runpy.run_path(fname)
@@ -258,7 +259,7 @@ def _in_one_process() -> None:
                 raise
             finally:
                 sys.path[:] = path  # which every script makes longer by its own whole length
-                gc.collect()  # a job leaves its garbage to the end of its process
+                gc.collect()
 
     config.update("jaxtyping_disable", True)
     script.PythonScript.execute_script = execute

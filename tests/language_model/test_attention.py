@@ -40,6 +40,15 @@ def test_no_query_sees_what_comes_later():
     assert not torch.equal(before[..., 12:, :], after[..., 12:, :])
 
 
+@pytest.mark.parametrize("heads,n", [(1, 16), (4, 8)])
+def test_keys_of_another_shape_are_refused(heads, n):
+    """torch would repeat one head for all queries; the compiled loop would read beyond it."""
+    q, other = torch.randn(1, 4, 16, 2), torch.randn(1, heads, n, 2)
+    for k, v in ((other, other), (q, other), (other, q)):
+        with pytest.raises(ValueError, match="expected equal shapes"):
+            attention._CausalAttention.apply(q, k, v)
+
+
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
 @pytest.mark.parametrize("kind", ["causal", "padded", "all"])
 def test_widened_heads_have_the_same_values_and_gradients(d, kind):

@@ -76,6 +76,15 @@ def test_a_diverged_model_shows(kernel):
     assert kernel(hidden, weight, targets)[0].isnan()
 
 
+@pytest.mark.parametrize("target", [-100, -1, 211, 10**7])
+def test_a_target_that_is_no_entry_is_refused(target):
+    """The compiled loop would add its gradient to memory beyond the weight's."""
+    hidden, weight, targets = draw(3, dtype=torch.float32)
+    targets[5] = target
+    with pytest.raises(ValueError, match=r"expected 37 entries of a weight \(211, 8\)"):
+        cross_entropy.fused(hidden, weight, targets)
+
+
 def test_exponential_to_the_last_places():
     @kernels.jit
     def all_of(x, out):

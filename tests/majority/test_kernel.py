@@ -164,6 +164,14 @@ def test_nan_stays_nan(name, dtype):
     assert np.isnan(gradients.embedding).any()
 
 
+@pytest.mark.parametrize("sizes", [Sizes(5, 4, 0), Sizes(5, 0, 3), Sizes(0, 4, 3)])
+def test_a_model_without_features_is_refused(sizes):
+    """Its matrices have no first column, which the compiled loop would read."""
+    counts, label = batch_of(30, 5, 50)
+    with pytest.raises(ValueError, match="expected sizes of at least 1"):
+        kernel.flat_gradient(counts, label, np.zeros(sizes.total), sizes)
+
+
 def test_a_vector_of_parameters_of_another_length_is_refused():
     counts, label = batch_of(30, 5, 50)
     sizes = Sizes(5, 4, 3)

@@ -501,6 +501,46 @@ def test_verify_refuses_a_mean_of_keys_that_are_not_there(nowhere):
         replace(certificates, support=support).verify(keys)
 
 
+@pytest.mark.parametrize("n", [4, 2500])
+@pytest.mark.parametrize("size", [5e-324, 1e-305, 1e307, 1e308])
+def test_verify_refuses_a_query_whose_scores_rounding_makes(n, size):
+    """Key 3 is inside, but (q, q) puts it first where products are rounded to denormals, or overflow."""
+    keys = np.array([[0.0, 0.0], [1.0, 0.4], [0.4, 1.0], [0.6, 0.6]])[np.arange(n).clip(max=3)]
+    keys[4:] = gaussian(n, 2)[4:] / 1e3
+    certificates = certify(keys)
+    assert certificates.verdict[3] == "unselectable"
+    code, queries = certificates.code.copy(), certificates.queries.copy()
+    code[3], queries[3] = 1, size
+    with pytest.raises(ValueError, match="key 3 does not hold: selectable"), np.errstate(all="ignore"):
+        replace(certificates, code=code, queries=queries).verify(keys)
+
+
+@pytest.mark.parametrize("near", [0.0, 1e-320, 1e-200, 1e-60])
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_key_next_to_the_mean_is_inside(d, near):
+    """However near: to move it by the tolerance means to multiply a distance that hardly is one."""
+    corners = np.r_[np.eye(d), -np.eye(d)]
+    for causal in (False, True):
+        certificates = certify(np.r_[corners, [[near] + [0.0] * (d - 1)]], causal=causal)
+        assert certificates.verdict[-1] == "unselectable"
+        certificates.verify(np.r_[corners, [[near] + [0.0] * (d - 1)]])
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">i4"])
+def test_the_order_of_bytes_makes_no_difference(dtype):
+    keys = (100 * gaussian(50, 3)).astype(dtype)
+    other, native = certify(keys), certify(keys.astype(keys.dtype.newbyteorder("=")))
+    assert other.tolerance == native.tolerance
+    np.testing.assert_array_equal(other.queries, native.queries)
+
+
+def test_a_matrix_of_a_stack_is_searched_as_it_is_alone_whatever_the_size_of_its_neighbour():
+    keys = gaussian(40, 3)
+    alone, beside = certify(keys), certify_many(np.stack([keys, keys * 2.0**600]))
+    np.testing.assert_array_equal(beside.queries[0], alone.queries)
+    np.testing.assert_array_equal(beside.margin, np.stack([alone.margin, alone.margin]))
+
+
 def test_a_summary_adds_up_the_verdicts_of_each_matrix():
     """On a line: the margin of a selectable key alone counts, and the residual of an unselectable one alone.
 

@@ -66,6 +66,10 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v):
+        if not q.shape == k.shape == v.shape:
+            raise ValueError(
+                f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: expected equal shapes"
+            )
         shape, d = q.shape, q.shape[-1]
         q, k, v = (kernels.columns(t).flatten(0, 1) for t in (q / d**0.5, k, v))
         out = torch.empty_like(q)

@@ -135,8 +135,22 @@ def fused(
     weight: Float[Tensor, "entries d"],
     targets: Integer[Tensor, " tokens"],
 ) -> LossAndGradients:
-    """The loss and its gradients on the CPU in float32, by one compiled loop."""
+    """The loss and its gradients on the CPU in float32, by one compiled loop.
+
+    Raises ValueError for shapes that do not fit, and for a target that is no entry, which the loop would look up all
+    the same.
+    """
     tokens, d = hidden.shape
+    if (
+        weight.shape[1] != d
+        or targets.shape != (tokens,)
+        or targets.min() < 0
+        or targets.max() >= len(weight)
+    ):
+        raise ValueError(
+            f"targets {tuple(targets.shape)} from {targets.min()} to {targets.max()}: expected {tokens} entries of "
+            f"a weight {tuple(weight.shape)} that fits hidden states {tuple(hidden.shape)}"
+        )
     bound = hidden.norm(dim=1) * weight.norm(dim=1).max()
     if not bound.isfinite().all():
         # The compiled loop assumes finite numbers; the loss of a diverged model must not look like one.

@@ -43,7 +43,8 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     if given.size == 0:
         raise ValueError(f"{name} is empty: shape {given.shape}")
     refuse_large_integers(given, name)
-    array = given.astype(np.float32 if given.dtype in (np.float16, np.float32) else np.float64, copy=False)
+    single = given.dtype.kind == "f" and given.dtype.itemsize <= 4  # in either byte order
+    array = given.astype(np.float32 if single else np.float64, copy=False)
     if not np.isfinite(array).all():
         where = _first(~np.isfinite(array))
         raise ValueError(f"{name} has {array[where]} at {where}: expected finite numbers")

@@ -24,6 +24,9 @@ BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 # The distance below which data of a precision cannot tell keys apart, relative to the largest magnitude in a column.
 TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
+# Of the largest score that a query can make. Beyond, products lose digits or overflow, and a lead would mean nothing.
+_SMALLEST_SIZE, _LARGEST_SIZE = 2.0**-1000, 2.0**1020
+
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
@@ -205,7 +208,8 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
     else:
         size = (abs(queries) @ s[:, :, None])[:, :, 0] + s_b[:, None]
         lead, _ = leads(keys, queries, causal, bias)
-        margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=size > 0)
+        precise = (size > _SMALLEST_SIZE) & (size < _LARGEST_SIZE)
+        margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=precise)
         if causal:
             margin[:, 0] = np.inf
 

@@ -73,11 +73,12 @@ def whiten(
     inverse = np.where(kept, 1 / np.where(kept, spread, 1), 0)
     W *= inverse
     thinnest = np.where(kept, spread, 1).min(axis=(1, 2))
+    away = reach > _TINY  # the others have no direction to be pushed in
     return Coordinates(
         W=W,
         B=(axes * inverse).swapaxes(1, 2),
         exponent=exponent[:, 0],
-        push=np.where(reach > 0, tolerance / np.where(reach > 0, reach, 1), 0),
+        push=np.where(away, tolerance / np.where(away, reach, 1), 0),
         raised=np.zeros_like(reach),
         axes=axes,
         spread=np.where(kept, spread, 0),
@@ -116,7 +117,7 @@ def own_directions(
         return W
     exponent = at.exponent[:, None]
     scaled = np.ldexp(keys, -exponent)
-    scaled *= np.exp2(2.0 * (exponent - exponent.max()))
+    scaled *= np.exp2(2.0 * (exponent - exponent.max(axis=2, keepdims=True)))
     scaled = scaled @ at.axes
     scaled *= at.spread
     return scaled

@@ -53,6 +53,8 @@ def flat_gradient(
     `backward`. Raises ValueError if a shape or dtype does not fit.
     """
     classes, dtype = sizes.classes, flat.dtype
+    if min(sizes) < 1:
+        raise ValueError(f"{sizes}: expected sizes of at least 1")
     if len(flat) != sizes.total:
         raise ValueError(f"parameters of {len(flat)} entries together: expected {sizes.total} for {sizes}")
     counts, label = _plain(counts), _plain(label, np.int64)
