@@ -103,3 +103,21 @@ def test_the_interval_of_a_token_is_over_the_means_of_contexts():
     contexts = 100 * np.array([40, 42, 45, 47]) / 130
     half = stats.t.ppf(0.975, 3) * contexts.std(ddof=1) / 2
     assert (token.low, token.high) == pytest.approx((contexts.mean() - half, contexts.mean() + half))
+
+
+def test_the_share_of_a_token_lies_in_its_interval_however_often_a_context_has_it():
+    """Where it is low most often it stands ten times as often as elsewhere."""
+    table = ceilings()
+    of_ = (table.token == "of") & (table.layer == 2)
+    rare = of_ & (table.context != 0)
+    table = table[~rare | (table.groupby("context").cumcount() % 10 == 0)]
+    contexts = [100 * (part.upper < 0.5).mean() for _, part in _used(table, "of").groupby("context")]
+    token = pretrained.tokens_below(table).set_index("token").loc["of"]
+    assert token.percent == pytest.approx(np.mean(contexts))
+    assert token.low < token.percent < token.high
+
+
+def _used(table, token):
+    return table[
+        (table.token == token) & (table.layer == 2) & (table.queries == NORM) & (table.normalised == AS_USED)
+    ]

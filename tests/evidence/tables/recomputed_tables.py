@@ -329,7 +329,7 @@ def ceilings_by_token(t):
         found = {
             "occurrences": tokens.obj.groupby(["token", "context"]).position.nunique().groupby("token").sum(),
             "contexts": by_context.groupby("token").size(),
-            "percent": tokens.hit.mean(),
+            "percent": by_context.groupby("token").mean(),
             "ceiling": tokens.upper.median(),
             "received": tokens.received_max.max(),
         }

@@ -118,7 +118,7 @@ def test_every_share_is_the_mean_over_seeds_and_contexts_with_the_interval_over_
 def test_table_1_has_the_weights_before_training_and_after_and_the_papers_by_layer():
     keys = world_of_keys()
     title, main, _, exact, _ = made("table_1", key_selectability=keys).parts
-    assert title.startswith("gpt: ") and "100000 to 100000 tokens" in title
+    assert title.startswith("gpt: ") and "Contexts of 100000 tokens." in title
     assert [column.name for column in main.columns] == [
         "norm",
         "weights",
@@ -155,6 +155,15 @@ def test_table_2_is_of_the_model_with_layernorm_before_it_and_after():
     ]
     assert grid.rows[1][3:5] == cells(keys, "layernorm", "before_norm", "final")
     assert grid.rows[2][3:] == ["44.8", "28.5", "22.3", "26.1", "–"]
+
+
+def test_the_paper_stands_beside_the_model_of_its_size_alone():
+    """Two models of the same keys: the paper's numbers are of the first."""
+    keys = pd.concat([world_of_keys(), world_of_keys().assign(model="gpt_bytes")])
+    for table in ("table_1", "table_2"):
+        grids = [part for part in made(table, key_selectability=keys).parts if hasattr(part, "rows")]
+        rows = [[row[1] for row in grid.rows].count("paper, trained") for grid in grids]
+        assert sum(rows) == rows[0] == 2
 
 
 @pytest.mark.parametrize("table", ["table_1", "table_2"])
@@ -470,7 +479,7 @@ def test_size_and_projection_have_main_effects_and_interaction():
     )
     steps, accuracy = readable.parts[0].rows
     assert accuracy[:3] == ["d8", "0.001", "test accuracy at step 100 (points)"]
-    assert [cell.split()[0] for cell in accuracy[3:]] == ["+21.5", "+5.5", "-9.0", "2"]
+    assert [cell.split()[0] for cell in accuracy[3:]] == ["+21.5", "+5.5", "−9.0", "2"]
     assert steps[2:] == ["steps to test loss 0.5 (×)", "–", "–", "–", "0"]  # the smaller ones do not arrive
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, t_interval
 from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.paper import PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 CHECKPOINTS = ("initial", "final")
@@ -160,7 +161,7 @@ def unselectable_shares(keys: pd.DataFrame, causal: bool = False, **where: str) 
 
 def without_scaling(tokens: pd.DataFrame) -> pd.DataFrame:
     """The rows of table sentence_tokens of Table 3's model (gpt, projection), with a column `unselectable`."""
-    chosen = tokens[(tokens.model == "gpt") & (tokens.variant == "projection")]
+    chosen = tokens[(tokens.model == PAPER_MODEL) & (tokens.variant == "projection")]
     return chosen.assign(unselectable=chosen.verdict == "unselectable")
 
 

@@ -85,9 +85,8 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
 
     The queries are those behind the norm, the keys those in use. Columns model, layer, token, occurrences (positions
     in all contexts), contexts (in which it occurs), percent (of its pairs that are certified to be below; mean over
-    its occurrences), low, high (95 % interval over contexts, each by the mean of its occurrences; NaN for a single
-    one), ceiling (median), received (largest attention that a query of the contexts gives it). Tokens come by
-    falling percent, then by rising median.
+    these contexts), low, high (95 % interval over them; NaN for a single one), ceiling (median), received (largest
+    attention that a query of the contexts gives it). Tokens come by falling percent, then by rising median.
     """
     chosen = ceilings[(ceilings.queries == NORM) & (ceilings.normalised == AS_USED)]
     chosen = chosen.assign(hit=100 * (chosen.upper < THRESHOLDS[0]))
@@ -97,8 +96,7 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
         for token, part in of_model[of_model.layer == layer].groupby("token"):
             contexts = part.groupby("context").hit.mean()
             occurrences = len(part[["context", "position"]].drop_duplicates())
-            _, low, high = _over_contexts(contexts)
-            numbers = (occurrences, len(contexts), part.hit.mean(), low, high)
+            numbers = (occurrences, len(contexts), *_over_contexts(contexts))
             rows.append((model, layer, token, *numbers, part.upper.median(), part.received_max.max()))
     columns = ["occurrences", "contexts", "percent", "low", "high", "ceiling", "received"]
     found = pd.DataFrame(rows, columns=["model", "layer", "token", *columns])

@@ -113,7 +113,7 @@ def attention_worth(model: str, tables: Tables, least: float) -> Outcome:
         f"Without attention the validation loss is {bare:.3f} nats per token, with it {gain.attention:.3f} lower. "
         f"The loss with attention lies below that of the tokens' frequencies by {gain.unigram:.2f}."
     )
-    return statement([part], gain.attention, len(seeds), reason, gain.unigram, reported=least)
+    return statement([part], gain.attention, len(seeds), reason, gain.unigram)
 
 
 # What scaling is worth (Figure 4), and what projection costs

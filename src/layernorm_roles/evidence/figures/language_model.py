@@ -10,13 +10,10 @@ from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis.language_model import final_losses, paired_difference
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.analysis.paper import PAPER_MODEL, reported
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.evidence.figures.rows import runs_of
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
-
-PAPER_MODEL = "gpt"
-"""The model of the paper's Figure 4."""
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
 """What each column is called in labels and titles."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from layernorm_roles.evidence.analysis.paper import PAPER_MODEL
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION, PAPER_SCALING, QUERY_KEY_VARIANT
 
@@ -381,7 +382,7 @@ def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]
     if not variants:
         return
     pair = {WITH_SCALING, WITHOUT_SCALING}
-    is_gpt, is_paper = settings["architecture"] == "gpt", model == "gpt"
+    is_gpt, is_paper = settings["architecture"] == "gpt", model == PAPER_MODEL
     if is_paper and pair & set(variants):
         yield from _figure_4()
     if is_gpt and pair <= set(variants):

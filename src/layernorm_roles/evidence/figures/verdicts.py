@@ -41,8 +41,8 @@ DAGGER = "†"
 def forest(claims: pd.DataFrame) -> Figure:
     """Draw every claim: its effect relative to the reported one with its interval, and its verdict.
 
-    claims: table claims. Those whose source gives no number, or that were not tested, are listed below with their
-    verdicts.
+    claims: table claims. Those whose source gives no number, or of which no effect was measured, are listed below with
+    their verdicts.
     """
     scaled = on_common_scale(claims)
     drawn, listed = scaled[scaled.effect.notna()], scaled[scaled.effect.isna()]
@@ -121,7 +121,7 @@ def _list(axes: Axes, listed: pd.DataFrame, rows: int) -> None:
         axes.plot(column + 0.04, y, marker=marker, ms=5, color=colour, ls="", clip_on=False)
         axes.annotate(words(row), (column + 0.09, y), va="center", fontsize=7, annotation_clip=False)
     if len(listed):
-        title = f"without a reported number to compare with, or not tested ({len(listed)} of the claims)"
+        title = f"without a reported number to compare with, or without a measured effect ({len(listed)} of the claims)"
         axes.set_title(title, loc="left", fontsize=7.5)
 
 

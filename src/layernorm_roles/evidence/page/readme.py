@@ -23,7 +23,9 @@ CARRYING = (
     "table_1",
     "loss_gap",
     "loss_gap_bytes",
+    "loss_gap_keys_bytes",
     "heads",
+    "heads_of_practical_width",
 )
 """The claims that the README shows: those that carry its section "What it finds". The page shows all."""
 

@@ -7,7 +7,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.evidence.analysis.heads import reach
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.analysis.paper import PAPER_MODEL, reported
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.evidence.tables.pretrained import FRACTIONS, SETS
@@ -48,7 +48,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
         main, exact = (shown[shown.site == site] for site in sites)
         parts += [
             f"{model}: keys at the attention input, by the norm before it. {_contexts(keys, model, 'long')}",
-            shares_by_layer(main, "variant", LEGENDS, paper),
+            shares_by_layer(main, "variant", LEGENDS, paper if model == PAPER_MODEL else None),
         ]
         if len(exact):
             parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
@@ -64,7 +64,7 @@ def table_2(keys: pd.DataFrame) -> Readable:
     for model, shown in _models(frame):
         parts += [
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
-            shares_by_layer(shown, "site", SITES, paper),
+            shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else None),
         ]
     return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
 
@@ -194,7 +194,8 @@ def baselines(metrics: pd.DataFrame) -> Readable:
         "Nats per token at the last step, mean over seeds, with the 95 % interval over seeds. Unigram: the loss of the "
         "frequencies of the training tokens on the validation tokens. No attention: the model whose layers have their "
         "feed-forward parts alone. The last two columns are differences of equal seeds. Where one of their intervals "
-        "does not lie above 0, the claims about trained models get no verdict."
+        "does not lie above 0, the claims about trained models get no verdict; those that compare losses need only one "
+        "variant for which they do."
     )
     return Readable(frame, [grid(frame.itertuples(), columns), note])
 
@@ -281,7 +282,9 @@ def _models(shares: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:
     lengths = keys.n_keys[(keys.model == model) & (keys.texts == texts)]
     words = {"long": "Contexts", "sentences": "Sentences"}[texts]
-    return f"{words} of {lengths.min()} to {lengths.max()} tokens." if len(lengths) else ""
+    least, most = lengths.min(), lengths.max()
+    number = f"{least}" if least == most else f"{least} to {most}"
+    return f"{words} of {number} tokens." if len(lengths) else ""
 
 
 def _by_legend(shares: pd.DataFrame) -> pd.DataFrame:

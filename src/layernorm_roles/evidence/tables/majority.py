@@ -42,8 +42,9 @@ def convergence(metrics: pd.DataFrame) -> Readable:
         "Optimiser steps until the test loss, in nats per token, is first reached: median over the runs, where one "
         "that does not reach it counts as slower than all. The ratio is the geometric mean over pairs of runs with "
         "equal seeds, with Student's 95 % interval on its logarithm. A run that does not reach the loss counts with "
-        f"its last step, which makes the ratio a bound (≥ or ≤); {MISSING} stands where runs of both norms do not "
-        "reach it. Experiments with several learning rates or widths have tables of their own."
+        "its last step, which makes the ratio a bound (≥ or ≤, without its interval), and a pair of which neither "
+        f"reaches it counts as equally fast; {MISSING} stands where the interval has no end on either side. "
+        "Experiments with several learning rates or widths have tables of their own."
     )
     settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
     single = frame[(settings == 1).all(axis=1)]
@@ -174,4 +175,5 @@ def _estimate(mean: float, low: float, high: float, form: str) -> str:
         return MISSING
     if np.isinf(high) or np.isinf(low):
         return f"{'≥' if np.isinf(high) else '≤'} {mean:{form}}"
-    return f"{mean:{form}}" if np.isnan(low) else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
+    text = f"{mean:{form}}" if np.isnan(low) else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
+    return text.replace("-", "−")
