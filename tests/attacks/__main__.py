@@ -16,7 +16,10 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 ATTACKS = {
-    "process and disk faults at random moments": ["attacks/test_many_faults.py"],
+    "a process or disk fault of each kind, in a run of all stages": [
+        "attacks/test_many_faults.py::test_of_all_stages"
+    ],
+    "process and disk faults at random moments": ["attacks/test_many_faults.py::test_of_one_experiment"],
     "working folder, links, rights, clocks, signals": ["attacks/test_circumstances.py"],
     "valid files of another run": ["attacks/test_swapped.py"],
     "settings that the check accepts, run": ["attacks/test_configurations.py"],
@@ -59,11 +62,13 @@ class Tally:
 def main() -> int:
     """Run the attacks and print the table; the exit status is 1 where something did not hold."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--faults", type=int, default=20, help="faults of processes and disks")
+    parser.add_argument(
+        "--faults", type=int, default=20, help="faults of processes and disks in a run of one experiment"
+    )
     parser.add_argument("--keys", type=int, default=2_000, help="keys that are judged exactly as well")
     parser.add_argument("--configurations", type=int, default=3, help="accepted configurations that are run")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="reproductions that faults strike side by side")
+    parser.add_argument("--jobs", type=int, default=1, help="such runs side by side")
     parser.add_argument("--only", help="only attacks whose name contains this text")
     options = parser.parse_args()
     for name in ("faults", "keys", "configurations", "seed", "jobs"):

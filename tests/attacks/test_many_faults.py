@@ -1,7 +1,4 @@
-"""Kills, damage and full disks at seeded random moments: the command, started again, ends with equal bytes.
-
-One fault of each kind strikes a reproduction of all stages, the others one of a single experiment, which takes seconds.
-"""
+"""Kills, damage and full disks at seeded random moments: the command, started again, ends with equal bytes."""
 
 import os
 import random
@@ -11,34 +8,36 @@ import faults
 import pytest
 
 FAULTS = int(os.environ.get("ATTACK_FAULTS", "20"))
-"""How many faults the long form does; 300 for the table."""
+"""How many faults strike the short reproduction in the long form, at first one of each kind; 300 for the table."""
 SEED = int(os.environ.get("ATTACK_SEED", "0"))
 JOBS = int(os.environ.get("ATTACK_JOBS", "1"))
-"""Reproductions that are struck side by side, in folders of their own."""
+"""Short reproductions that are struck side by side, in folders of their own."""
+
+pytestmark = pytest.mark.long
 
 
-@pytest.mark.long
-def test_a_reproduction_ends_with_equal_bytes_whatever_happened(checkout, record_property):
+def test_of_all_stages(checkout, record_property):
+    """A fault of each kind strikes a reproduction of all stages, which takes minutes."""
+    kinds = faults.chosen(len(faults.FAULTS), random.Random(SEED))
+    _judge(
+        [_strike(checkout(faults.configuration()).folder, "faults", (), enumerate(kinds))], record_property
+    )
+
+
+def test_of_one_experiment(checkout, record_property):
+    """Many strike a reproduction of one experiment, which takes seconds."""
     numbered = list(enumerate(faults.chosen(FAULTS, random.Random(SEED))))
-    whole, tiny = numbered[: len(faults.FAULTS)], numbered[len(faults.FAULTS) :]
-    shares = [("faults", faults.configuration(), (), whole)]
-    for job in range(others := max(1, JOBS - 1)):
-        shares.append(("tiny", faults.tiny_configuration(), (faults.TINY_TARGET,), tiny[job::others]))
-    prepared = [(checkout(settings).folder, name, targets, part) for name, settings, targets, part in shares]
+    folders = [checkout(faults.tiny_configuration()).folder for _ in range(JOBS)]
     with ThreadPoolExecutor(JOBS) as pool:
-        struck = list(pool.map(lambda share: _strike(*share), prepared))
-    outcomes = [each for _, part in struck for each in part]
-    wrong = [(kind, what) for kind, what in outcomes if what]
-    record_property("tried", len(outcomes))
-    record_property("held", len(outcomes) - len(wrong))
-    assert not wrong
-    assert not any(network for network, _ in struck)
+        strikes = [
+            pool.submit(_strike, folder, "tiny", (faults.TINY_TARGET,), numbered[job::JOBS])
+            for job, folder in enumerate(folders)
+        ]
+        _judge([strike.result() for strike in strikes], record_property)
 
 
 def _strike(folder, name, targets, numbered):
     """What an undisturbed reproduction wanted from the network; and of each fault its kind and what differed then."""
-    if not numbered:
-        return [], []
     trials, found = faults.Trials(folder, name, targets), []
     for number, fault in numbered:
         try:
@@ -52,3 +51,12 @@ def _strike(folder, name, targets, numbered):
         found.append((fault.kind, outcome.different))
     trials.run.clear()
     return trials.network, found
+
+
+def _judge(struck, record_property):
+    outcomes = [each for _, found in struck for each in found]
+    wrong = [(kind, what) for kind, what in outcomes if what]
+    record_property("tried", len(outcomes))
+    record_property("held", len(outcomes) - len(wrong))
+    assert not wrong
+    assert not any(network for network, _ in struck)
