@@ -81,11 +81,11 @@ def test_the_table_has_a_row_for_each_set_of_queries():
     assert {len(line) for line in grid.rows} == {len(grid.columns)}
     assert [column.name for column in grid.columns[4:]] == [
         "queries",
-        "½",
-        "1/10",
-        "1/100",
-        "1/10, of those under ½",
-        "1/100, of those under ½",
+        "at least ½ (%)",
+        "at least 1/10 (%)",
+        "at least 1/100 (%)",
+        "at least 1/10, of those under ½ (%)",
+        "at least 1/100, of those under ½ (%)",
         "median ceiling",
     ]
     words = {(line[1], line[2], line[4]): line for line in grid.rows}

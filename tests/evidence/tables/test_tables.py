@@ -555,7 +555,7 @@ def test_worked_numbers_are_shown_by_example_and_as_stated_and_recomputed():
     )
     assert "tolerance" not in readable.frame and readable.frame.recomputed.tolist() == [-1.0, 5.0, 0.123456]
     assert readable.frame.example_verdict.tolist() == ["wrong", "wrong", "hedged"]
-    examples, numbers = readable.parts
+    examples, numbers, _ = readable.parts
     assert [column.name for column in examples.columns[2:]] == [
         "right", "rounding", "hedged", "carried", "wrong", "verdict on the example"
     ]  # fmt: skip

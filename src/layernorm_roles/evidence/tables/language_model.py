@@ -161,9 +161,9 @@ def head_ceilings(ceilings: pd.DataFrame) -> Readable:
         *map(Column, ("model", "norm", "weights")),
         Column("seeds", right=True),
         Column("queries"),
-        *(Column(f"{FRACTIONS[threshold]}", right=True) for threshold in THRESHOLDS),
+        *(Column(f"at least {FRACTIONS[threshold]} (%)", right=True) for threshold in THRESHOLDS),
         *(
-            Column(f"{FRACTIONS[threshold]}, of those under {FRACTIONS[half]}", right=True)
+            Column(f"at least {FRACTIONS[threshold]}, of those under {FRACTIONS[half]} (%)", right=True)
             for threshold in lower
         ),
         Column("median ceiling", right=True),

@@ -39,7 +39,13 @@ def worked_numbers(numbers: pd.DataFrame) -> Readable:
         Column("from what was stated before", right=True): lambda row: four_digits(row.from_stated),
         Column("verdict"): lambda row: row.verdict,
     }
+    note = (
+        "The worked examples of the notes on transformers that the report names, by the line of the notes where each "
+        "stands, computed again. Rounding: off in the last digit that is written, by the rounding alone; hedged: off, "
+        "but the notes say that it is only what might come out; carried: it follows from the numbers before it, of "
+        "which one is wrong or hedged. An example is wrong if one of its numbers is, else hedged, else rounding."
+    )
+    by_line = examples.sort_values("line")
     return Readable(
-        frame,
-        [grid(examples.sort_values("line").itertuples(), example_columns), grid(frame.itertuples(), columns)],
+        frame, [grid(by_line.itertuples(), example_columns), grid(frame.itertuples(), columns), note]
     )
