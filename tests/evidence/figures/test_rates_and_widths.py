@@ -244,8 +244,8 @@ def test_a_diverged_run_counts_as_no_accuracy_and_hides_no_other():
     left, right = figure.axes
     crosses = points(left, "layernorm", "X")
     assert nearest(crosses[:, 0], worlds.RATES) == [0.1] and crosses[0, 1] == 0.0
-    assert "runs diverged (accuracy 0)" in labels(figure)
-    assert "runs diverged (accuracy 0)" not in labels(worlds.draw("majority_rates_by_rate"))
+    assert "mean with diverged runs, each 0" in labels(figure)
+    assert "mean with diverged runs, each 0" not in labels(worlds.draw("majority_rates_by_rate"))
     assert np.isfinite([*left.get_ylim(), *right.get_ylim()]).all()
     for variant in worlds.MAJORITY["rates"]["seeds"]:
         assert nearest(rings(left, variant)[:, 0], worlds.RATES) != [0.1]

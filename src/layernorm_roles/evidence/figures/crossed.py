@@ -47,7 +47,7 @@ def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Fi
         axes.set_title(f"step {step:,}")
     drawn = [accuracy for axes in panels[:2] for line in axes.lines for accuracy in line.get_ydata()]
     style.accuracies(*panels[:2], means=drawn)
-    panels[0].set_ylabel("test accuracy (%)")
+    panels[0].set_ylabel(style.ACCURACY)
     panels[1].tick_params(labelleft=False)
     effects = {name: two_by_two(100 * accuracies(runs, step))._asdict() for name, step in moments.items()}
     _effects(panels[2], effects, moments)

@@ -68,7 +68,7 @@ def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
             look = {"ls": colours.stroke(variant), "marker": "o", "ms": 3, "lw": 1.1}
             _accuracy(left, rates, shift, palette[variant], **look)
             _steps(right, rates, shift, palette[variant], **look)
-        left.set_ylabel("test accuracy (%)")
+        left.set_ylabel(style.ACCURACY)
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
         left.set_xscale("log")
         style.accuracies(left, means=_drawn(left))
@@ -87,7 +87,7 @@ def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
     if any(line.get_marker() == "^" for axes in grid[:, 1] for line in axes.lines):
         handles.append(style.mark("lower bound", mec=style.GREY, **BOUND))
     if any(line.get_marker() == "X" for axes in grid[:, 0] for line in axes.lines):
-        handles.append(style.mark("runs diverged (accuracy 0)", mec=style.GREY, **DIVERGED))
+        handles.append(style.mark("mean with diverged runs, each 0", mec=style.GREY, **DIVERGED))
     style.legend_below(figure, handles, columns=3)
     return figure
 

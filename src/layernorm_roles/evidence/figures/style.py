@@ -124,6 +124,10 @@ def of_three(values: Values) -> Estimate:
     return estimate if len(values) >= FEWEST else Estimate(estimate.mean, np.nan, np.nan)
 
 
+ACCURACY = "test accuracy (%),\nlogarithmic in the errors"
+"""The label of an axis that `accuracies` has made."""
+
+
 def accuracies(*panels: Axes, means: Iterable[float]) -> None:
     """Let the y axis of `panels` show accuracies in per cent, with limits around `means`.
 

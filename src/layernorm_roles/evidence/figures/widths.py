@@ -43,7 +43,7 @@ def by_width(metrics: pd.DataFrame, experiment: str) -> Figure:
         of_rate = ends[ends.base_learning_rate == rate]
         accuracy = of_rate.pivot(index=["d_model", "seed"], columns="variant", values="test_accuracy")
         _curves(row[0], accuracy, present, palette)
-        row[0].set(ylabel="test accuracy (%)", xscale="log")
+        row[0].set(ylabel=style.ACCURACY, xscale="log")
         style.accuracies(
             row[0], means=[float(height) for line in row[0].lines for height in line.get_ydata()]
         )
