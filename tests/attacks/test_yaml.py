@@ -106,6 +106,8 @@ def test_a_whole_number_may_be_written_in_any_way(steps):
         ),
         ({"statements": {"geometry": {"dtypes": ["float32"]}}}, "statements.geometry.dtypes = ['float32']"),
         ({"random_keys": {"keys": [9, 3]}}, "random_keys.keys = [9, 3]"),
+        ({"random_keys": {"dimensions": [1, 3]}}, "random_keys.dimensions.0 = 1"),
+        ({"random_keys": {"precision": {"dimensions": [1, 3]}}}, "random_keys.precision.dimensions.0 = 1"),
     ],
 )
 def test_settings_that_would_fail_in_a_job_are_refused_with_their_key(overlay, says):

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from layernorm_roles.settings.base import Distinct, Identifier, Integer, Real, Section
 
 _Bound = Annotated[Integer, Field(ge=1, le=1000)]
+_Dimension = Annotated[Integer, Field(ge=2, le=1000)]
 
 
 def _ordered(bounds: tuple[int, int]) -> tuple[int, int]:
@@ -19,11 +20,16 @@ def _ordered(bounds: tuple[int, int]) -> tuple[int, int]:
 Range = Annotated[tuple[_Bound, _Bound], AfterValidator(_ordered), Field(description="[first, last]")]
 """The first and the last of consecutive whole numbers."""
 
+Dimensions = Annotated[
+    tuple[_Dimension, _Dimension], AfterValidator(_ordered), Field(description="[first, last]")
+]
+"""The same of dimensions: in a single one LayerNorm divides 0 by 0."""
+
 
 class Precision(Section):
     """LayerNorm as it is used in practice, with eps and in float32, on the Gaussian matrices of `RandomKeys`."""
 
-    dimensions: Range
+    dimensions: Dimensions
     """Dimensions of a key, d, first and last."""
     eps: Annotated[Distinct[Annotated[Real, Field(ge=0, le=1)]], Field(max_length=4)]
     """Values of LayerNorm's eps; 1e-5 is torch's default."""
@@ -36,7 +42,7 @@ class RandomKeys(Section):
 
     keys: Range
     """Keys in a matrix, n, first and last."""
-    dimensions: Range
+    dimensions: Dimensions
     """Dimensions of a key, d, first and last."""
     matrices: Annotated[Integer, Field(ge=2, le=1_000_000)]
     """Matrices for each n and d; every norm gets equal matrices."""
