@@ -17,3 +17,6 @@ LEGENDS: dict[str, str] = {
     NO_ATTENTION_VARIANT: "no attention",
 }
 """The text of each variant in the legends of figures and the rows of tables, in the order of the legends."""
+
+PAPER_MODEL = "gpt"
+"""The language model of config.yaml that has the paper's sizes, and its numbers beside its own."""

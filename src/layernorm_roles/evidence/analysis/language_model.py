@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, t_interval
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.paper import PAPER_MODEL
+from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 CHECKPOINTS = ("initial", "final")

@@ -6,9 +6,6 @@ from typing import Any
 
 import yaml
 
-PAPER_MODEL = "gpt"
-"""The language model of config.yaml that has the paper's sizes, and its numbers beside its own."""
-
 
 @cache
 def reported() -> dict[str, Any]:

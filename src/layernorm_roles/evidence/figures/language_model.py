@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis.language_model import final_losses, paired_difference
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.paper import PAPER_MODEL, reported
+from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import colours, style
 from layernorm_roles.evidence.figures.rows import runs_of
+from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from layernorm_roles.evidence.analysis.paper import PAPER_MODEL
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
 from layernorm_roles.variants import PAPER_PROJECTION, PAPER_SCALING, QUERY_KEY_VARIANT
 
 WITH_PROJECTION, WITHOUT_PROJECTION = PAPER_PROJECTION
