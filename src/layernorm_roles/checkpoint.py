@@ -56,7 +56,7 @@ def load(
             facts = json.loads((file.metadata() or {})["layernorm_roles"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise ValueError(f"{path}: no weights of this project ({error!r}); delete it and run again") from None
+        raise files.Unusable.because(path, f"no weights of this project ({error!r})") from None
     if identity is not None:
         provenance.refuse_other(path, facts.get("identity", {}), identity)
     return tensors, facts

@@ -16,6 +16,15 @@ CHECKSUMS = ".sha256"
 """Name of the hidden folder that holds the checksums of the files beside it."""
 
 
+class Unusable(ValueError):
+    """A file of the results is missing, damaged or not what its reader expects; the message begins with its path."""
+
+    @classmethod
+    def because(cls, path: str | Path, reason: str) -> "Unusable":
+        """The error of an existing file, which says what to do."""
+        return cls(f"{path}: {reason}; delete it and run again")
+
+
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; when the block ends without an error, it becomes `path`.
@@ -42,12 +51,12 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of `path`. Raises ValueError if it is missing, has no checksum or differs from it."""
+    """Return the content of `path`. Raises Unusable if it is missing, has no checksum or differs from it."""
     return _checked(Path(path), lambda file: (content := file.read_bytes(), hashlib.sha256(content)))
 
 
 def verify(path: str | Path) -> None:
-    """Raise ValueError if `path` is missing, has no checksum or differs from it; read it piece by piece."""
+    """Raise Unusable if `path` is missing, has no checksum or differs from it; read it piece by piece."""
     _checked(Path(path), lambda file: (None, _digest(file)))
 
 
@@ -64,7 +73,7 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
             continue
         try:
             verify(path)
-        except ValueError as fault:
+        except Unusable as fault:
             found.append(str(fault))
     return found
 
@@ -88,12 +97,12 @@ def _checked(path: Path, read):
         line = checksum_file(path).read_text(encoding="ascii")
     except FileNotFoundError as missing:
         if Path(missing.filename or path) == path:
-            raise ValueError(f"{path}: no such file") from None
-        raise ValueError(f"{path}: no checksum in {CHECKSUMS}/; delete the file and run again") from None
+            raise Unusable(f"{path}: no such file") from None
+        raise Unusable.because(path, f"no checksum in {CHECKSUMS}/") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not readable ({error}); delete it and run again") from None
+        raise Unusable.because(path, f"not readable ({error})") from None
     if line != _line(path, digest.hexdigest()):
-        raise ValueError(f"{path}: damaged, its SHA-256 is not the one recorded; delete it and run again")
+        raise Unusable.because(path, "damaged, its SHA-256 is not the one recorded")
     return content
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from layernorm_roles.files import Unusable
+
 log = logging.getLogger("layernorm_roles")
 
 OBJECTS = 1_000_000
@@ -55,9 +57,14 @@ class Progress:
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """Put `key` of config.yaml, such as text.words, before the message of a ValueError that the block raises."""
+    """Put `key` of config.yaml, such as text.words, before the message of a ValueError that the block raises.
+
+    An error about a file of the results is left as it is: its message begins with the file's path, not with a setting.
+    """
     try:
         yield
+    except Unusable:
+        raise
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from error
 

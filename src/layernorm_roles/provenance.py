@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from layernorm_roles import __version__, random_streams
+from layernorm_roles.files import Unusable
 from layernorm_roles.random_streams import Stream
 
 PACKAGE = Path(__file__).parent
@@ -90,9 +91,7 @@ def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[s
     ]
     if different:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-        raise ValueError(
-            f"{path}: a file of another run ({'; '.join(different[:3])}{more}); delete it and run again"
-        )
+        raise Unusable.because(path, f"a file of another run ({'; '.join(different[:3])}{more})")
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

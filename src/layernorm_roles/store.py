@@ -54,7 +54,7 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         difference = _difference(arrow.schema, SCHEMAS[table])
-        raise ValueError(f"{path}: no table {table} of this version, {difference}; delete it and run again")
+        raise files.Unusable.because(path, f"no table {table} of this version, {difference}")
     return arrow
 
 
@@ -101,4 +101,4 @@ def _parquet(path: str | Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: no Parquet file ({error})") from error
+        raise files.Unusable.because(path, f"no Parquet file ({error})") from error

@@ -6,15 +6,17 @@ starts from the results of the unchanged configuration, so that only what depend
 Its jobs run in its own process, because most of the time of so small a job would be the start of another.
 """
 
+import contextlib
 import copy
 import gc
+import importlib
 import os
+import queue
 import random
 import re
 import runpy
 import shutil
 import sys
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -68,6 +70,8 @@ def smallest() -> dict[str, Any]:
         if model is not None and "steps" in model:
             model |= SMALL_RUN
             model["seeds"] = {name: min(number, 1) for name, number in model["seeds"].items()}
+    overlay["language_model"]["gpt"] |= {"context_length": 64}
+    overlay["text"]["words"]["long"] |= {"shortest": 48, "longest": 64}
     overlay["random_keys"] |= {"keys": [3, 5], "dimensions": [3, 4], "matrices": 2}
     overlay["statements"]["placement"] |= {"steps": 4, "gradients_every": 2, "seeds": 1, "untrained_seeds": 1}
     overlay["statements"]["placement"] |= {"depths": [1, 2], "untrained_depths": [1, 2]}
@@ -182,65 +186,76 @@ class Outcome(NamedTuple):
 
 
 class Reproductions:
-    """Reproductions of configurations in `folder`, each from the results of the smallest one."""
+    """Reproductions of configurations in `folder`, some side by side, each from the results of the smallest one."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, side_by_side: int = 1):
         made = runpy.run_path(str(ROOT / "tests/workflow/checkouts.py"))["Checkout"]
-        self.base = smallest()
-        self.checkout, self.kept = made(folder / "checkout", self.base), folder / "kept"
-        began = time.monotonic()
-        outcome = self._run(self.base)
+        self.base, self.kept = smallest(), folder / "kept"
+        first, *others = (made(folder / f"checkout_{number}", self.base) for number in range(side_by_side))
+        outcome = _run(first, self.base, modules=folder / "modules.txt")
         assert outcome.kind == "done", outcome
-        self.seconds = time.monotonic() - began
-        shutil.copytree(self.checkout.folder, self.kept, symlinks=True)
+        shutil.copytree(first.folder, self.kept, symlinks=True)
+        for name in (folder / "modules.txt").read_text(encoding="utf-8").split():
+            with contextlib.suppress(ImportError):  # what is imported here, no later child needs to import
+                importlib.import_module(name)
+        self.free: queue.SimpleQueue = queue.SimpleQueue()
+        for checkout in (first, *others):
+            self.free.put(checkout)
 
-    def trial(self, rng: random.Random) -> Outcome:
-        """Draw a configuration and, if the check accepts it, run it."""
-        overlay, keys = configuration(rng, self.base)
+    def trial(self, overlay: dict[str, Any], keys: list[str]) -> Outcome:
+        """Run an overlay that the check accepts, whose changed keys are `keys`."""
+        checkout = self.free.get()
         try:
-            planning.configured(ROOT / "config.yaml", overlay)
-        except ValueError as refusal:
-            return Outcome("refused", keys, str(refusal))
-        shutil.rmtree(self.checkout.folder)
-        shutil.copytree(self.kept, self.checkout.folder, symlinks=True)
-        return self._run(overlay)._replace(keys=keys)
+            shutil.rmtree(checkout.folder)
+            shutil.copytree(self.kept, checkout.folder, symlinks=True)
+            return _run(checkout, overlay)._replace(keys=keys)
+        finally:
+            self.free.put(checkout)
 
-    def _run(self, overlay: dict[str, Any]) -> Outcome:
-        """`snakemake all` of the overlay in a child of this process, which has imported everything already."""
-        self.checkout.configure(overlay)
-        output = self.checkout.folder / "output.txt"
-        if child := os.fork():
-            _, status = os.waitpid(child, 0)
-            text = output.read_text(encoding="utf-8", errors="replace")
-            if status == 0:
-                return Outcome("done", [])
-            said = (
-                re.findall(r"^error: .*", text, re.M)
-                or re.findall(r"^\w*Error\w*: .*", text, re.M)
-                or [text[-800:]]
-            )
-            return Outcome("failed" if "Traceback" in text else "refused late", [], said[-1])
-        try:
-            with output.open("w") as file:
-                os.dup2(file.fileno(), 1)
-                os.dup2(file.fileno(), 2)
-            os.chdir(self.checkout.folder)
-            _in_one_process()
-            from snakemake import cli
 
-            cli.main(
-                ["all", "--cores", "1", "--configfile", "tiny.yaml", "--nolock", "--scheduler", "greedy"]
+def _run(checkout, overlay: dict[str, Any], modules: Path | None = None) -> Outcome:
+    """`snakemake all` of the overlay in a child of this process, which writes what it imported to `modules`."""
+    checkout.configure(overlay)
+    output = checkout.folder / "output.txt"
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        text = output.read_text(encoding="utf-8", errors="replace")
+        if status == 0:
+            return Outcome("done", [])
+        said = (
+            re.findall(r"^error: .*", text, re.M)
+            or re.findall(r"^\w*Error\w*: .*", text, re.M)
+            or [text[-800:]]
+        )
+        return Outcome("failed" if "Traceback" in text else "refused late", [], said[-1])
+    try:
+        with output.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.chdir(checkout.folder)
+        _in_one_process()
+        from snakemake import cli
+
+        cli.main(["all", "--cores", "1", "--configfile", "tiny.yaml", "--nolock", "--scheduler", "greedy"])
+    except SystemExit as end:
+        if modules:
+            modules.write_text(
+                "\n".join(name for name in sys.modules if name != "__main__"), encoding="utf-8"
             )
-        except SystemExit as end:
-            os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
-        except BaseException:
-            traceback.print_exc()
-        os._exit(1)
+        os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
 
 
 def _in_one_process() -> None:
-    """Let Snakemake run the scripts of Python in its own process, without a check of every call's shapes and types."""
+    """Let Snakemake run the scripts of Python in its own process, without a check of every call's shapes and types.
+
+    Figures are laid out once, drawn at a tenth of their resolution, and embed no fonts, which is most of their time.
+    """
     from jaxtyping import config
+    from matplotlib.backends.backend_pdf import PdfFile
+    from matplotlib.figure import Figure
     from snakemake import script
     from snakemake.benchmark import benchmarked
 
@@ -261,6 +276,14 @@ def _in_one_process() -> None:
                 sys.path[:] = path  # which every script makes longer by its own whole length
                 gc.collect()
 
+    drawn = Figure.savefig
+
+    def savefig(figure, target, **options):
+        drawn(figure, target, **options | {"dpi": 22})
+        figure.set_layout_engine("none")
+
+    Figure.savefig = savefig
+    PdfFile.writeFonts = lambda file: file.writeObject(file.fontObject, {})
     config.update("jaxtyping_disable", True)
     script.PythonScript.execute_script = execute
     job._end_with = lambda parent: None

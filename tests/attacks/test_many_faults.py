@@ -45,6 +45,7 @@ def _strike(folder, name, targets, numbered):
         except PermissionError:  # a small disk cannot be mounted here
             continue
         except AssertionError as refusal:  # it was not done, or said what it should not
+            print(number, fault.kind, refusal, flush=True)
             found.append((fault.kind, str(refusal)))
             continue
         print(number, fault.kind, outcome, flush=True)

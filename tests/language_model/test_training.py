@@ -1,7 +1,9 @@
 """Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
 import os
+import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.keys import collect_run
 from layernorm_roles.language_model.train import Outputs, train_run
 from layernorm_roles.text import downloads
+from layernorm_roles.text.prepared import PreparedText
 
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
@@ -199,6 +202,18 @@ def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, m
     assert "checkpoint: damaged" in capsys.readouterr().err
     assert everything(out) == whole
     assert not out.checkpoint.exists()
+
+
+@pytest.mark.parametrize("name", ["contexts.parquet", "manifest.json", "training.npy", "validation.npy"])
+def test_a_damaged_file_of_the_text_is_named_before_any_setting(text, tmp_path, name):
+    copy = PreparedText(shutil.copytree(text.folder, tmp_path / "text"))
+    content = bytearray((copy.folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy.folder / name).write_bytes(content)
+    with pytest.raises(
+        ValueError, match=f"^{re.escape(str(copy.folder / name))}: damaged.*delete it and run"
+    ):
+        train_run(run_of(copy), outputs(tmp_path), "cpu", 1)
 
 
 def test_the_number_of_seeds_does_not_make_a_run_another_one(text):

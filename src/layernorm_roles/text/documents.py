@@ -75,19 +75,30 @@ def clean(wikitext: str) -> str:
     import mwparserfromhell
 
     code = mwparserfromhell.parse(wikitext)
-    unwanted = [tag for tag in code.ifilter_tags() if str(tag.tag).lower() in ("ref", "table", "gallery")]
-    unwanted += [
-        link for link in code.ifilter_wikilinks() if re.match(r"(?i)(file|image|category):", str(link.title))
-    ]
-    for node in unwanted:
-        try:
-            code.remove(node)
-        except ValueError:  # the node stood inside another one that is already gone
-            pass
+    _prune(code)
     # The parser leaves what is not well formed as text: unclosed tags and tables, quotes of half-open emphasis.
     text = re.sub(r"(?s)<ref[^>]*?/>|<ref.*?</ref>|</?[a-zA-Z][^<>]*>|'{2,}", "", code.strip_code())
     lines = (line.strip() for line in text.splitlines() if not re.match(r"\s*(\||!|\{\|)", line))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _prune(code) -> None:
+    """Remove tables, references, galleries, files and categories from the nodes of `code` and from those inside them.
+
+    In one pass: the parser's own `remove` searches the whole article for each node.
+    """
+    code.nodes = [node for node in code.nodes if not _is_unwanted(node)]
+    for node in code.nodes:
+        for inner in node.__children__():
+            _prune(inner)
+
+
+def _is_unwanted(node) -> bool:
+    from mwparserfromhell.nodes import Tag, Wikilink
+
+    if isinstance(node, Tag):
+        return str(node.tag).lower() in ("ref", "table", "gallery")
+    return isinstance(node, Wikilink) and bool(re.match(r"(?i)(file|image|category):", str(node.title)))
 
 
 def _files(source: Source) -> Iterator[str]:

@@ -41,9 +41,9 @@ class PreparedText:
         manifest = read_manifest(self.manifest)
         for name, digest in manifest["sha256"].items():
             if (recorded := files.recorded(self.folder / name)) != digest:
-                raise ValueError(
-                    f"{self.folder / name}: a file of another text (SHA-256 {recorded}, expected {digest} by "
-                    f"{self.manifest}); delete it and run again"
+                raise files.Unusable.because(
+                    self.folder / name,
+                    f"a file of another text (SHA-256 {recorded}, expected {digest} by {self.manifest})",
                 )
         return manifest["content_hash"]
 

@@ -77,7 +77,7 @@ def read_stream(path: str | Path, vocabulary: int, window: int) -> Integer[np.nd
     try:
         tokens = np.load(path, mmap_mode="r")
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path}: no token stream ({error}); delete it and run again") from None
+        raise files.Unusable.because(path, f"no token stream ({error})") from None
     if len(tokens) <= window:
         raise ValueError(f"{path}: {len(tokens)} tokens; expected more than one window of {window}")
     if int(tokens.max()) >= vocabulary:

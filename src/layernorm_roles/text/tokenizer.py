@@ -54,4 +54,4 @@ def load(path: str | Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:
-        raise ValueError(f"{path}: no readable tokenizer ({error}); delete it and run again") from None
+        raise files.Unusable.because(path, f"no readable tokenizer ({error})") from None
