@@ -72,6 +72,7 @@ def smallest() -> dict[str, Any]:
             model["seeds"] = {name: min(number, 1) for name, number in model["seeds"].items()}
     overlay["language_model"]["gpt"] |= {"context_length": 64}
     overlay["text"]["words"]["long"] |= {"shortest": 48, "longest": 64}
+    overlay["text"]["words"]["sentences"] |= {"longest": 64}
     overlay["random_keys"] |= {"keys": [3, 5], "dimensions": [3, 4], "matrices": 2}
     overlay["statements"]["placement"] |= {"steps": 4, "gradients_every": 2, "seeds": 1, "untrained_seeds": 1}
     overlay["statements"]["placement"] |= {"depths": [1, 2], "untrained_depths": [1, 2]}
