@@ -4,6 +4,7 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,20 @@ def configured(
     for file in files:
         yaml_files.check(file)
     return load(merged(yaml_files.read(defaults), overlay))
+
+
+def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
+    """Raise ValueError unless Snakemake's notes and the reproduction at `folder` can be written.
+
+    Both are relative to the working folder. `snakefile` is the one to start from another working folder.
+    """
+    for wanted in (Path(".snakemake"), Path(folder)):
+        there = next(place for place in (wanted, *wanted.parents) if place.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise ValueError(
+                f"{there.absolute()}: no file can be written there; run in a folder of your own: "
+                f"snakemake --snakefile {snakefile} --directory FOLDER"
+            )
 
 
 class Run(NamedTuple):

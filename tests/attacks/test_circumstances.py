@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from checkouts import command, environment
 
-from layernorm_roles import files, store
+from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
 
 NAME = "results/tiny"
@@ -194,7 +194,7 @@ def test_a_file_without_any_rights_is_named(tmp_path):
     store.write(FRAME, "majority_data", path, provenance({}, "cpu"))
     path.chmod(0)
     said = as_nobody(lambda: store.read(path, "majority_data"))
-    assert said.startswith(f"ValueError: {path}: not readable (") and said.endswith("delete it and run again")
+    assert said.startswith(f"Unusable: {path}: not readable (") and said.endswith("delete it and run again")
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_and_keeps_what_it_has(tmp_path):
@@ -210,6 +210,56 @@ def test_a_folder_that_cannot_be_written_to_is_named_and_keeps_what_it_has(tmp_p
         ".sha256",
         "d.parquet",
     ]
+
+
+def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(tmp_path, monkeypatch):
+    """Nobody may write to the checkout, then nobody may write to results/ alone; in a folder of their own they may."""
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+        folder.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    said = as_nobody(lambda: planning.refuse_read_only(NAME, "/theirs/Snakefile"))
+    assert said == (
+        f"ValueError: {tmp_path}: no file can be written there; run in a folder of your own: "
+        "snakemake --snakefile /theirs/Snakefile --directory FOLDER"
+    )
+    (tmp_path / "results").mkdir()
+    tmp_path.chmod(0o777)
+    said = as_nobody(lambda: planning.refuse_read_only(NAME, "/theirs/Snakefile"))
+    assert said.startswith(f"ValueError: {tmp_path}/results: no file can be written there; ")
+    (tmp_path / "results").chmod(0o777)
+    assert as_nobody(lambda: planning.refuse_read_only(NAME, "/theirs/Snakefile")) == "nothing"
+
+
+@pytest.mark.long
+def test_a_read_only_checkout_runs_from_another_folder(finished, tmp_path):
+    """Root cannot write there either: the checkout is mounted once more, read-only."""
+    made, before = finished
+    checkout, own = tmp_path / "theirs", tmp_path / "mine"
+    shutil.copytree(made.folder, checkout, ignore=shutil.ignore_patterns("results", ".snakemake"))
+    own.mkdir()
+    mounts = [["--bind", str(checkout), str(checkout)], ["-o", "remount,bind,ro", str(checkout)]]
+    try:
+        if any(subprocess.run(["mount", *mount], capture_output=True).returncode for mount in mounts):
+            pytest.skip("a folder cannot be mounted here")
+        refused = subprocess.run(
+            MAKE, cwd=checkout, env=environment(checkout), capture_output=True, encoding="utf-8"
+        )
+        said = refused.stdout + refused.stderr
+        assert refused.returncode and "Traceback" not in said
+        assert f"error: {checkout}: no file can be written there; run in a folder of your own" in said
+        there = ["--snakefile", str(checkout / "Snakefile"), "--directory", str(own)]
+        done = subprocess.run(
+            command("--cores", "2", END, *there),
+            cwd=checkout,
+            env=environment(checkout),
+            capture_output=True,
+            encoding="utf-8",
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert all((own / name).read_bytes() == content for name, content in before.items())
+    finally:
+        while checkout.is_mount():
+            subprocess.run(["umount", str(checkout)], check=True)
 
 
 @pytest.mark.parametrize("what", ["directory", "dangling link", "link to itself"])

@@ -41,6 +41,7 @@ try:
         planning.configured(WORKFLOW.parent / "config.yaml", SET, OVERLAYS),
         elsewhere=workflow.remote_exec or SUBMITTED,
     )
+    planning.refuse_read_only(PLAN.folder, WORKFLOW.parent / "Snakefile")
     OTHER = None if AGAINST is None else planning.other(AGAINST, PLAN.settings.name)
     KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
     KEPT.plain  # a damaged file is named here, as a wrong setting is

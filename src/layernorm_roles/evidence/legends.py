@@ -1,4 +1,4 @@
-"""How figures and tables name the variants of the norm before attention."""
+"""How figures and tables name variants of the norm before attention, thresholds and the paper's model."""
 
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
@@ -20,3 +20,6 @@ LEGENDS: dict[str, str] = {
 
 PAPER_MODEL = "gpt"
 """The language model of config.yaml that has the paper's sizes, and its numbers beside its own."""
+
+FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
+"""How thresholds of shares of attention are written."""

@@ -99,10 +99,7 @@ class OneNode:
                 self._run("scancel", "--user=root", check=False)
                 self._wait(lambda: not self._run("squeue", "--noheader"), "the end of the jobs", seconds=30)
         finally:
-            for process in self.processes():
-                if process not in [daemon.pid for daemon in self.daemons]:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process, signal.SIGKILL)
+            self._kill_jobs()
             for daemon in reversed(self.daemons):
                 daemon.terminate()
                 try:
@@ -132,6 +129,27 @@ class OneNode:
 
     def cancel(self, job: str) -> None:
         self._run("scancel", job)
+
+    def stop_controller(self) -> None:
+        """Kill slurmctld, as a crash of its machine does; jobs go on."""
+        self._kill("slurmctld")
+
+    def start_controller(self) -> None:
+        """Start slurmctld again; it reads back what it saved of its jobs."""
+        self._daemon("slurmctld", "-D")
+        self._wait(self._answers, "the controller")
+
+    def lose_node(self) -> None:
+        """Kill slurmd and all that runs in jobs, as a power failure does, and tell the controller that the node is lost."""
+        self._kill("slurmd")
+        self._kill_jobs()
+        self._run("scontrol", "update", "nodename=one", "state=down", "reason=lost")
+
+    def repair_node(self) -> None:
+        """Start slurmd again and let jobs use the node."""
+        self._daemon("slurmd", "-D", "-N", "one")
+        self._run("scontrol", "update", "nodename=one", "state=resume")
+        self._wait(lambda: self._node_is("idle", "mix", "alloc"), "a node that takes jobs")
 
     def _configure(self) -> None:
         for name in ("state", "spool"):
@@ -171,7 +189,10 @@ class OneNode:
         self._wait((self.folder / "munge.socket").exists, "munged")
         self._daemon("slurmctld", "-D")
         self._daemon("slurmd", "-D", "-N", "one")
-        self._wait(lambda: self._answers() and "idle" in self._run("sinfo", "-h", "-o", "%t"), "an idle node")
+        self._wait(lambda: self._answers() and self._node_is("idle"), "an idle node")
+
+    def _node_is(self, *states: str) -> bool:
+        return self._run("sinfo", "-h", "-o", "%t").split()[0] in states
 
     def _daemon(self, *command: str) -> None:
         with (self.folder / f"{command[0]}.out").open("w") as out:
@@ -180,6 +201,21 @@ class OneNode:
             self.daemons.append(
                 subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
             )
+
+    def _kill(self, name: str) -> None:
+        """Kill the daemon `name` without a chance to tidy up."""
+        (daemon,) = (daemon for daemon in self.daemons if daemon.args[0] == name)
+        daemon.kill()
+        daemon.wait()
+        self.daemons.remove(daemon)
+
+    def _kill_jobs(self) -> None:
+        """Kill all that runs in jobs, and the daemons' helpers of each job."""
+        daemons = [daemon.pid for daemon in self.daemons]
+        for process in self.processes():
+            if process not in daemons:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
 
     def _answers(self) -> bool:
         with contextlib.suppress(subprocess.SubprocessError, FileNotFoundError):

@@ -2,9 +2,6 @@
 it again through profiles/cluster-generic. What SLURM recorded is compared with what the rules ask for."""
 
 import re
-import signal
-import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +9,7 @@ from types import SimpleNamespace
 import one_node
 import pytest
 import yaml
-from checkouts import command, environment
+from submitting import Snakemake, on_slurm
 
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
@@ -23,8 +20,6 @@ GPU_ON_PAPER = [
     *("--config", "device=cpu"),
     *("--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"),
 ]
-SECONDS = 480
-
 
 RUNS = {
     "majority": {"d8": ("layernorm",), "d3": ("layernorm", "none"), "d8_uniform": ("layernorm",)},
@@ -50,57 +45,6 @@ def few_runs():
     return settings
 
 
-class Snakemake:
-    """One `snakemake` command in a checkout, running beside the test; ended by its process id if the test fails."""
-
-    def __init__(self, checkout, *arguments):
-        self.output = checkout.folder / "snakemake.out"
-        with self.output.open("w") as out:
-            self.process = subprocess.Popen(
-                command(*arguments),
-                cwd=checkout.folder,
-                env=environment(checkout.folder),
-                stdout=out,
-                stderr=out,
-            )
-        self.end = time.monotonic() + SECONDS
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)  # it cancels its jobs
-            try:
-                self.process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-    def running(self):
-        """True until it ends; fails the test if that takes too long."""
-        assert time.monotonic() < self.end, f"not done in {SECONDS} s:\n{self.text()[-4000:]}"
-        time.sleep(0.3)
-        return self.process.poll() is None
-
-    def text(self):
-        return self.output.read_text(errors="replace")
-
-    def finish(self):
-        while self.running():
-            pass
-        assert self.process.returncode == 0, self.text()[-6000:]
-        return self.text()
-
-
-def on_slurm(checkout, *arguments):
-    every = ["--cores", "2", "--latency-wait", "20", *GPU_ON_PAPER]
-    status = ["--slurm-status-command", "squeue"]  # there is no slurmdbd
-    poll = ["--slurm-init-seconds-before-status-checks", "2"]
-    profile = ["--workflow-profile", "slurm"]
-    return Snakemake(checkout, *TARGETS, *profile, *every, *status, *poll, *arguments)
-
-
 def cancel_first(slurm, comment):
     """Cancels the running job with this comment, if there is one."""
     for job in slurm.jobs():
@@ -121,13 +65,13 @@ def ran(checkout, job_table):
     with one_node.OneNode() as slurm:
         facts.slurm = slurm
         cancelled = False
-        with on_slurm(made) as run:
+        with on_slurm(made, *TARGETS, *GPU_ON_PAPER) as run:
             while run.running():
                 cancelled = cancelled or cancel_first(slurm, CANCELLED)
             facts.output = run.finish()
         facts.jobs = {job["JobId"]: job for job in slurm.jobs()}
         facts.seen = what_the_jobs_saw(results)
-        with on_slurm(made, "--dry-run") as run:
+        with on_slurm(made, *TARGETS, *GPU_ON_PAPER, "--dry-run") as run:
             facts.again = run.finish()
         facts.bytes = {name: (results / REPEATED / name).read_bytes() for name in outputs(results)}
         facts.generic = through_cluster_generic(made, results)

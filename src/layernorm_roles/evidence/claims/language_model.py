@@ -43,7 +43,7 @@ from layernorm_roles.evidence.claims.rules import (
     paper_claim,
     statement,
 )
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
@@ -222,7 +222,7 @@ def loss_gap_keys(model: str, tables: Tables) -> Outcome:
 
 def loss_gap_widths(tables: Tables) -> Outcome:
     """Whether scaling lowers the validation loss at the paper's width and in a model that uses its attention."""
-    found = {model: gaps(tables, model, *PAPER_SCALING[::-1]) for model in ("gpt", "gpt_bytes")}
+    found = {model: gaps(tables, model, *PAPER_SCALING[::-1]) for model in (PAPER_MODEL, "gpt_bytes")}
     valid = paper_gaps()[1]
     parts = {model: effect(gap.valid, valid) for model, gap in found.items()}
     worth = {model: baselines(tables, model, "layernorm").attention for model in found}
@@ -231,12 +231,12 @@ def loss_gap_widths(tables: Tables) -> Outcome:
         for model, gap in found.items()
     )
     lower = [model for model, part in parts.items() if part in THERE]
-    if lower == ["gpt"]:
+    if lower == [PAPER_MODEL]:
         reason += " Scaling lowers the loss nowhere but at the paper's width."
     reason += " The two models differ in width, vocabulary and context length."
     wide = found["gpt_bytes"]
     outcome = statement(
-        [*parts.values()], wide.valid, wide.n_seeds, reason, found["gpt"].valid, reported=valid
+        [*parts.values()], wide.valid, wide.n_seeds, reason, found[PAPER_MODEL].valid, reported=valid
     )
     for model in found:
         outcome = gated(outcome, tables, model, *PAPER_SCALING, needed=any)

@@ -16,6 +16,7 @@ from layernorm_roles.evidence.analysis.pretrained import (
     shares_below,
 )
 from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
 
 LOOKS = {
@@ -40,9 +41,6 @@ SHARES = (0.01, 0.1, 1)
 
 MANY = 12
 """Most layers of which each has a tick, an entry in the legend and a large mark; a page has no room for more."""
-
-FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
-"""How THRESHOLDS are written in titles."""
 
 
 def reached(ceilings: pd.DataFrame, model: str) -> Figure:

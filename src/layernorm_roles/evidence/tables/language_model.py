@@ -9,8 +9,8 @@ from layernorm_roles.evidence.analysis.heads import reach
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
-from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
-from layernorm_roles.evidence.tables.pretrained import FRACTIONS, SETS
+from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL
+from layernorm_roles.evidence.tables.pretrained import SETS
 from layernorm_roles.evidence.tables.structure import (
     MISSING,
     SPLIT_CHARACTER,

@@ -6,6 +6,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained
 from layernorm_roles.evidence.analysis.pretrained import OWN
+from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Part, Readable, grid, token_text
 from layernorm_roles.evidence.tables.typography import typeset
 from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
@@ -20,9 +21,6 @@ SETS = {
     (OWN, AS_USED): ("the text's own queries", "as used"),
 }
 """What readers call the sets of queries and the kinds of keys, in the order of the rows."""
-
-FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
-"""How thresholds are written."""
 
 FEWEST, SHOWN = 3, 10
 """Of the tokens that occur in at least FEWEST contexts (or in all), the first and the last SHOWN are listed."""
