@@ -46,6 +46,23 @@ def test_bad_input_fails_in_one_line_whose_details_are_in_the_log(tmp_path, erro
     assert "Traceback" in log and not log.endswith(" done\n")
 
 
+@pytest.mark.parametrize(
+    "block, reason",
+    [
+        ("import numpy as np\nnp.empty(1 << 50)", "Unable to allocate"),
+        ("import torch\ntorch.empty(1 << 58)", "can't allocate memory"),
+        ("raise MemoryError", "MemoryError"),
+    ],
+)
+def test_memory_that_is_used_up_is_said_in_one_line(tmp_path, block, reason):
+    done = ended(block, tmp_path)
+    assert done.returncode == 1
+    _, line, details, *rest = done.stderr.split("\n")
+    assert line.startswith("error: the memory of this machine is used up; run fewer jobs at a time (")
+    assert reason in line and details == "(details: log.txt)" and rest == ["", ""]
+    assert "Traceback" in (tmp_path / "log.txt").read_text()
+
+
 def test_an_unexpected_error_fails_with_its_traceback(tmp_path):
     done = ended("raise KeyError('lost')", tmp_path)
     assert done.returncode == 1

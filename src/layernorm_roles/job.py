@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from layernorm_roles.files import Unusable
+from layernorm_roles.memory import first_line, is_out_of_memory
 
 log = logging.getLogger("layernorm_roles")
 
@@ -84,11 +85,11 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def job(log_file: str | Path) -> Iterator[None]:
-    """Run the block as a job: log to `log_file`, and turn bad input or a failing disk into one clear line.
+    """Run the block as a job: log to `log_file`, and turn bad input or a lack of disk or memory into one clear line.
 
-    A ValueError or OSError ends the process with exit status 1 and one line on standard error; any other error is
-    raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the Snakemake that started
-    it is gone, it ends and leaves nothing half-written.
+    A ValueError, an OSError or used up memory ends the process with exit status 1 and one line on standard error; any
+    other error is raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the
+    Snakemake that started it is gone, it ends and leaves nothing half-written.
     """
     gc.set_threshold(OBJECTS)
     signal.signal(signal.SIGTERM, _end)
@@ -105,13 +106,16 @@ def job(log_file: str | Path) -> Iterator[None]:
     try:
         yield
         log.info("done")
-    except (ValueError, OSError) as error:
+    except Exception as error:
         log.error(traceback.format_exc())
-        print(f"\nerror: {error}\n(details: {log_file})\n", file=sys.stderr, flush=True)
+        if isinstance(error, ValueError | OSError):
+            said = str(error)
+        elif is_out_of_memory(error):
+            said = f"the memory of this machine is used up; run fewer jobs at a time ({first_line(error)})"
+        else:
+            raise
+        print(f"\nerror: {said}\n(details: {log_file})\n", file=sys.stderr, flush=True)
         sys.exit(1)
-    except Exception:
-        log.error(traceback.format_exc())
-        raise
     finally:
         log.removeHandler(handler)
         handler.close()

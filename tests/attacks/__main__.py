@@ -33,6 +33,8 @@ ATTACKS = {
     "hostile files for certify-keys": ["selectability/test_command_line.py"],
     "damaged, shared or planted compiled code": ["test_compiled.py"],
     "names, texts and settings as code": ["workflow/test_security.py"],
+    "names that are code, in a browser": ["evidence/page/test_browser.py"],
+    "jobs that end by signals, orphans, memory that is used up": ["test_job.py"],
     "a machine whose encoding is ASCII": ["attacks/test_encodings.py"],
 }
 """The tests of each attack. A test that tries many things says how many with the properties tried and held."""

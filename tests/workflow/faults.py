@@ -238,7 +238,7 @@ def fill_disk(run: Run, rng: random.Random, seconds: float) -> Done:
 
 FAULTS = [
     *(kill_snakemake(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)),
-    *(kill_job(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)),
+    *(kill_job(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV)),
     *(damage(what, how) for what in DAMAGED for how in ("cut", "flipped")),
     Fault("directory removed", remove_directory),
     Fault("disk full", fill_disk),

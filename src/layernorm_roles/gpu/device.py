@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from layernorm_roles.gpu import cards, driver, fallbacks
+from layernorm_roles.memory import first_line, is_out_of_memory
 
 log = logging.getLogger("layernorm_roles")
 
@@ -55,11 +56,11 @@ class Device:
         try:
             yield
         except (RuntimeError, MemoryError) as error:
-            if not _used_up(error):
+            if not is_out_of_memory(error):
                 raise
             raise ValueError(
                 f"the memory of the {'GPU' if self.name == 'cuda' else 'machine'} is used up; {advice}\n"
-                f"({str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__})"
+                f"({first_line(error)})"
             ) from error
 
 
@@ -148,12 +149,3 @@ def open_device(name: str, on_difference: str = "stop") -> Device:
     device = GPU(on_difference) if name == "cuda" else Device()
     device.prepare()
     return device
-
-
-def _used_up(error: Exception) -> bool:
-    import torch
-
-    words = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
-        word in str(error) for word in words
-    )

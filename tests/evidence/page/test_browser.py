@@ -14,6 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
+from tiny_world import HOSTILE
 
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
@@ -289,6 +290,16 @@ def test_text_has_contrast(browser, scheme):
 
 def test_it_made_no_error_on_the_way(browser):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_no_hostile_name_ran_as_code(browser):
+    """The page is open since the first test, and all of its controls were used."""
+    assert browser.execute_script("return typeof ran") == "undefined"
+    browser.execute_script("document.body.insertAdjacentHTML('beforeend', arguments[0])", HOSTILE)
+    ran = "return typeof ran"
+    WebDriverWait(browser, 10).until(lambda b: b.execute_script(ran) == "number")  # it could have
+    browser.refresh()
+    browser.get_log("browser")  # the image that was not found
 
 
 @pytest.fixture

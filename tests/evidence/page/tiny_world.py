@@ -16,7 +16,8 @@ from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import page as report
 from layernorm_roles.schemas import SCHEMAS
 
-HOSTILE = "<script>alert('1')</script>"
+HOSTILE = "<script>ran='1'</script><img src=x onerror=ran=2>"
+"""A name that runs as code, if a page or a script of it ever takes a name for HTML."""
 OPTIONS = "--configfile workflow/presets/smoke.yaml"
 
 

@@ -1,0 +1,13 @@
+"""How an error is known to mean that memory is used up, whichever library raised it."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, numpy, torch or a GPU's library raised this error because memory is used up."""
+    words = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or any(word in str(error) for word in words)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or what kind of error it is if it has none."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
