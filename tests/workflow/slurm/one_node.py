@@ -32,7 +32,7 @@ SlurmdPort={node_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=15
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -54,7 +54,7 @@ AccountingStorageType=accounting_storage/none
 MinJobAge=86400
 GresTypes=gpu
 SlurmdParameters=config_overrides
-SchedulerParameters=sched_min_interval=100000,bf_interval=1
+SchedulerParameters=sched_min_interval=100000,sched_interval=1,bf_interval=1
 KillWait=5
 DefMemPerCPU=500
 NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
