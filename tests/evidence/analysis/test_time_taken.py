@@ -1,8 +1,13 @@
 """Durations from benchmark files."""
 
+import math
+
+import matplotlib.pyplot as plt
 import pytest
 
 from layernorm_roles.evidence.analysis.durations import durations
+from layernorm_roles.evidence.figures import registry as figures
+from layernorm_roles.evidence.tables import registry as tables
 
 HEADER = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
 
@@ -24,6 +29,26 @@ def test_jobs_of_a_rule_add_up_however_deep_their_files_lie(tmp_path):
     assert list(table.index) == ["train", "figures"]
     assert table.loc["train"].to_list() == [2, 3.0, 700]
     assert table.loc["figures", "wall_minutes"] == 0.5
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0\xff\0", b"s\tmax_rss\n", b"other\n1\n"])
+def test_a_file_that_is_gone_or_damaged_stops_nothing_and_leaves_its_rule_without_a_time(tmp_path, content):
+    folder = tmp_path / "benchmarks"
+    files = [write(folder / f"train/seed_{n}.tsv", 60, 500) for n in (0, 1)] + [
+        write(folder / "page.tsv", 6, 9)
+    ]
+    files[1].unlink() if content is None else files[1].write_bytes(content)
+    table = durations(files)
+    assert table.rule.to_list() == ["page", "train"] and table.jobs.to_list() == [1, 2]
+    assert table.wall_minutes[0] == 0.1 and math.isnan(table.wall_minutes[1])
+    printed = tables.make(tables.DURATIONS, {"durations": table}).parts
+    assert [row[2] for row in printed[0].rows] == ["6.0 s", "–", "6.0 s"] and "is gone" in printed[1]
+    bars = figures.draw(figures.DURATIONS, {"durations": table}).axes[0]
+    assert [tick.get_text() for tick in bars.get_yticklabels()] == ["page"]
+    files[2].unlink()
+    figure = figures.draw(figures.DURATIONS, {"durations": durations(files)})
+    figure.draw_without_rendering()
+    plt.close("all")
 
 
 def test_no_files_and_files_elsewhere_are_refused(tmp_path):

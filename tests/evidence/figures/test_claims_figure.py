@@ -60,6 +60,11 @@ def test_what_lies_beyond_the_axis_is_an_arrow_at_its_edge():
     }
     assert arrows == {(">", 2.0, 0), (">", 2.0, 2)}
     assert marks(above, 2)["own"] == [2.0]
+    numbers = {text.get_text(): text for text in above.texts}
+    (effect,) = {text for text in numbers if text not in ("no effect", "as reported")}
+    scaled = verdicts.on_common_scale(worlds.claims()).effect.dropna()
+    assert float(effect) == pytest.approx(scaled[scaled > verdicts.ENDS[1]].item(), abs=0.05)
+    assert numbers[effect].get_window_extent().x1 < above.bbox.x1, "it stands beside its mark, on the axis"
     assert above.get_xlim() == verdicts.ENDS
 
 

@@ -90,7 +90,8 @@ def letters(text: str) -> list[str]:
 def check_claims(markdown: str, csv: pd.DataFrame) -> None:
     (rows,) = grids(markdown)
     for cells, row in zip(rows, csv.itertuples(), strict=True):
-        statement, statistic, found, reported, control, runs, effect, verdict = cells
+        name, statement, statistic, found, reported, control, runs, effect, verdict = cells
+        assert name == row.claim
         assert letters(statement) == letters(row.statement) and letters(statistic) == letters(row.statistic)
         assert shows(found, Rounded(row.measured, row.ci_low, row.ci_high)), row.claim
         assert reported == "–" if pd.isna(row.paper_value) else letters(reported) == letters(row.paper_value)

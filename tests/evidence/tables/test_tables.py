@@ -521,6 +521,7 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
     readable = made("claims", claims=pd.DataFrame(rows).reindex(columns=names))
     assert readable.parts[0].rows == [
         [
+            "faster",
             "It’s faster",
             "steps",
             "2.00× [1.00, 4.00]",
@@ -531,6 +532,7 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
             "partial",
         ],
         [
+            "fusion_residual",
             "W_O\u00a0−\u00a01",
             "share",
             "–",

@@ -1,5 +1,6 @@
 """Where the time of a reproduction went, from the benchmark file that Snakemake writes for every job."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,16 +13,17 @@ FOLDER = "benchmarks"
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:
     """Columns rule, jobs, wall_minutes (of all jobs together) and largest_memory_mb (of one job), longest rule first.
 
-    `files` are benchmark files under a folder named `benchmarks`; ValueError if there is none, or one lies
-    elsewhere. The processor time in them is not used: Snakemake looks every 30 s and misses what came after.
+    `files` are benchmark files under a folder named `benchmarks`; ValueError if none is given, or one lies elsewhere.
+    No result depends on them, so that one that is gone or damaged stops nothing: its rule has no time. The processor
+    time in them is not used: Snakemake looks every 30 s and misses what came after.
     """
     rows = []
     for file in sorted(map(Path, files)):
         if FOLDER not in file.parts[:-1]:
             raise ValueError(f"{file}: expected a benchmark file, in a folder named {FOLDER}")
         rule = file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv")
-        jobs = pd.read_csv(file, sep="\t", na_values="-")
-        rows.append({"rule": rule, "wall": jobs.s.sum(), "memory": jobs.max_rss.max()})
+        wall, memory = _measured(file)
+        rows.append({"rule": rule, "wall": wall, "memory": memory})
     if not rows:
         raise ValueError(
             "no benchmark files; expected those that Snakemake wrote for the jobs of a reproduction"
@@ -31,8 +33,17 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
         .groupby("rule")
         .agg(
             jobs=("wall", "size"),
-            wall_minutes=("wall", lambda seconds: seconds.sum() / 60),
+            wall_minutes=("wall", lambda seconds: seconds.sum(skipna=False) / 60),
             largest_memory_mb=("memory", "max"),
         )
     )
     return table.sort_values("wall_minutes", ascending=False).reset_index()
+
+
+def _measured(file: Path) -> tuple[float, float]:
+    """Seconds and largest memory (MB) of the job that a benchmark file is about; NaN if it cannot be read."""
+    try:
+        jobs = pd.read_csv(file, sep="\t", na_values="-", dtype={"s": float, "max_rss": float})
+        return jobs.s.sum(min_count=1), jobs.max_rss.max()
+    except (OSError, ValueError, AttributeError):
+        return math.nan, math.nan

@@ -589,7 +589,7 @@ _CLAIMS = Figure(
     "95 % interval, so that 0 is no effect and 1 the reported effect; for ratios the logarithms are divided. Full "
     "marks are the source's own comparison, hollow marks the one that isolates the claimed cause. Below, the claims "
     "without such a number. Colour and shape of a mark are the verdict; what lies beyond the axis stands at its edge, "
-    "beside an arrow. A dagger marks claims whose test is passed too by models that lack what the claim is about, such "
-    "as untrained ones.",
+    "beside its number and an arrow. A dagger marks claims whose test is passed too by models that lack what the claim "
+    "is about, such as untrained ones.",
     VERDICTS,
 )

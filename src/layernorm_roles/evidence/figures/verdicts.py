@@ -85,6 +85,17 @@ def _effects(axes: Axes, drawn: pd.DataFrame) -> None:
             mec=colour,
             mfc=colour,
         )
+        if not ENDS[0] <= row.effect <= ENDS[1]:
+            inwards, side = (1, "left") if row.effect < ENDS[0] else (-1, "right")
+            axes.annotate(
+                f"{row.effect:.1f}".replace("-", "−").replace("inf", "∞"),
+                (float(np.clip(row.effect, *ENDS)), y - 0.1),
+                (5 * inwards, 0),
+                textcoords="offset points",
+                ha=side,
+                va="center",
+                fontsize=6,
+            )
         isolated = (row.isolated, row.isolated_low, row.isolated_high)
         if np.isfinite(row.isolated):
             _one(axes, y + 0.2, isolated, style.GREY, marker=marker, ms=3.5, mec=colour, mfc="white")

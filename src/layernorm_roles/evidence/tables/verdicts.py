@@ -79,8 +79,9 @@ COLUMNS: dict[Column, Callable[[Judged], str]] = {
 
 
 def claims(table: pd.DataFrame) -> Readable:
-    """All claims, from the table claims: what is measured, what was found and reported, the control, the verdict."""
-    return Readable(table.drop(columns="setting"), [table_of(judged(table))])
+    """All claims by name, from the table claims: what is measured, found and reported, the control, the verdict."""
+    names: dict[Column, Callable[[Judged], str]] = {Column("Name"): lambda judged: judged.claim.name}
+    return Readable(table.drop(columns="setting"), [grid(judged(table), names | COLUMNS)])
 
 
 def table_of(rows: list[Judged]) -> Grid:
