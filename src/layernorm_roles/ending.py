@@ -1,5 +1,6 @@
 """What a workflow says when it ends: how many verdicts of each word there are, or which jobs failed."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,3 +23,18 @@ def failure(logs: Sequence[str]) -> list[str]:
         return [f"The run was stopped. {again}"]
     jobs = "1 job failed; its log says" if len(logs) == 1 else f"{len(logs):,} jobs failed; their logs say"
     return [f"{jobs} why:", *(f"    {log}" for log in sorted(logs)), again]
+
+
+def reasons(logs: Sequence[str]) -> list[str]:
+    """The lines of `logs` that say why a job of a cluster failed: its own error, or what SLURM did to it, once each.
+
+    A log that is missing or not readable has none.
+    """
+    found = {}
+    for log in logs:
+        try:
+            text = Path(log).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        found |= dict.fromkeys(re.findall(r"^(?:error: |slurmstepd.*error: \*{3} JOB ).*", text, re.M))
+    return [*found]

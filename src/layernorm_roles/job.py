@@ -79,6 +79,7 @@ def _end_with(parent: int) -> None:
 
 
 def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a cluster sends more than one, into the exit as well
     log.error("ended by SIGTERM")
     sys.exit(128 + signal.SIGTERM)  # an exception, unlike the signal's default: temporary files are removed
 

@@ -35,6 +35,7 @@ ATTACKS = {
     "names, texts and settings as code": ["workflow/test_security.py"],
     "names that are code, in a browser": ["evidence/page/test_browser.py"],
     "jobs that end by signals, orphans, memory that is used up": ["test_job.py"],
+    "a SLURM whose controller, node, time or disk fails": ["workflow/slurm/test_slurm_attacks.py"],
     "a machine whose encoding is ASCII": ["attacks/test_encodings.py"],
 }
 """The tests of each attack. A test that tries many things says how many with the properties tried and held."""

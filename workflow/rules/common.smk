@@ -187,6 +187,34 @@ def check_when_planned(record):
     return True
 
 
+def say_why(record):
+    """Before Snakemake's error about a failed job of a cluster, `record`, the reason that the job's logs give."""
+    if get_event(record) in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
+        logs = [*(getattr(record, "log", None) or []), *(getattr(record, "aux_logs", None) or [])]
+        for reason in ending.reasons(logs):
+            logger.error(reason)
+    return True
+
+
+def keep_jobs_without_answer():
+    """While SLURM does not say how its jobs are, take them to go on.
+
+    Its plugin forgets all jobs after some questions without an answer, and Snakemake waits for them for ever. The
+    function is not public: the test of a controller that is away looks for it.
+    """
+    plugin = sys.modules["snakemake_executor_plugin_slurm"]
+    ask = plugin.query_job_status
+
+    async def ask_and_keep(command, plugin_logger):
+        states, seconds = await ask(command, plugin_logger)
+        if states is None:
+            logger.warning("SLURM does not answer how the jobs are; they go on, and it is asked again.")
+            return {}, 0.0
+        return states, seconds
+
+    plugin.query_job_status = ask_and_keep
+
+
 def announce_results():
     """Say where the files are that were asked for; of a report also how many verdicts of each word it has."""
     asked = set()
@@ -215,6 +243,7 @@ for CHOICE in PLAN.devices.values():
 
 
 logger.addFilter(check_when_planned)
+logger.addFilter(say_why)
 
 
 onstart:
@@ -223,6 +252,8 @@ onstart:
     # attribute is not public: pyproject.toml pins Snakemake's major version, and a test looks for it.
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
+    elif workflow.executor_plugin.name == "slurm":
+        keep_jobs_without_answer()
 
 
 onsuccess:

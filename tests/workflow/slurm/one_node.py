@@ -140,7 +140,7 @@ class OneNode:
         self._wait(self._answers, "the controller")
 
     def lose_node(self) -> None:
-        """Kill slurmd and all that runs in jobs, as a power failure does, and tell the controller that the node is lost."""
+        """Kill slurmd and all that runs in jobs, as a power failure does, and tell the controller so."""
         self._kill("slurmd")
         self._kill_jobs()
         self._run("scontrol", "update", "nodename=one", "state=down", "reason=lost")
