@@ -98,6 +98,16 @@ def test_the_last_words_on_verdicts_and_failures(tmp_path):
     assert ending.failure(["b", "a"])[:3] == ["2 jobs failed; their logs say why:", "    a", "    b"]
 
 
+def test_the_reasons_of_a_failed_job_are_its_own_errors_and_what_slurm_did_to_it(tmp_path):
+    own = "error: results/tiny/d.parquet: damaged"
+    limit = "slurmstepd: error: *** JOB 7 ON one CANCELLED AT 2026-11-22T23:00:00 DUE TO TIME LIMIT ***"
+    first, second = tmp_path / "first.log", tmp_path / "second.log"
+    first.write_text(f"Traceback\nValueError: error: not at the start\n\n{own}\n(details: x.log)\n")
+    second.write_bytes(f"{own}\n\xff\n{limit}\nslurmstepd: error: something else\n".encode("latin-1"))
+    assert ending.reasons([str(first), str(second)]) == [own, limit]
+    assert ending.reasons([str(tmp_path / "gone.log"), str(tmp_path)]) == []
+
+
 EARLIER = {"data": 1.0, "train": 100.0, "train_long": 1000.0}
 
 
