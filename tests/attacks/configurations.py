@@ -16,6 +16,7 @@ import random
 import re
 import runpy
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -223,6 +224,8 @@ def _run(checkout, overlay: dict[str, Any], modules: Path | None = None) -> Outc
         text = output.read_text(encoding="utf-8", errors="replace")
         if status == 0:
             return Outcome("done", [])
+        if os.WIFSIGNALED(status):
+            return Outcome("failed", [], f"{signal.Signals(os.WTERMSIG(status)).name} after {text[-800:]!r}")
         said = (
             re.findall(r"^error: .*", text, re.M)
             or re.findall(r"^\w*Error\w*: .*", text, re.M)
