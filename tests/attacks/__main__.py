@@ -33,7 +33,10 @@ ATTACKS = {
     "hostile files for certify-keys": ["selectability/test_command_line.py"],
     "damaged, shared or planted compiled code": ["test_compiled.py"],
     "names, texts and settings as code": ["workflow/test_security.py"],
-    "names that are code, in a browser": ["evidence/page/test_browser.py"],
+    "names that are code, in the report and in a browser": [
+        "evidence/page/test_page.py::test_hostile_names_stay_text",
+        "evidence/page/test_browser.py::test_no_hostile_name_ran_as_code",
+    ],
     "jobs that end by signals, orphans, memory that is used up": ["test_job.py"],
     "a SLURM whose controller, node, time or disk fails": ["workflow/slurm/test_slurm_attacks.py"],
     "a machine whose encoding is ASCII": ["attacks/test_encodings.py"],

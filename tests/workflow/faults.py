@@ -225,7 +225,8 @@ def fill_disk(run: Run, rng: random.Random, seconds: float) -> Done:
     """The results lie on a tmpfs that is too small, until the run has failed; then it grows."""
     folder = run.folder / "results"
     folder.mkdir()
-    needed = sum(file.stat().st_blocks * 512 for file in (run.folder / "undisturbed").rglob("*"))
+    kept = (path for path in (run.folder / "undisturbed").rglob("*") if path.is_file())
+    needed = sum(file.stat().st_blocks * 512 for file in kept)
     size = int(needed * rng.uniform(0.1, 0.9))
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True).returncode:
