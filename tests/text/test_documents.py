@@ -1,6 +1,7 @@
 """Sources of text: the sample, files, Parquet, and Hugging Face layouts on disk."""
 
 import bz2
+import re
 import sys
 from types import SimpleNamespace
 
@@ -60,6 +61,14 @@ def test_cleaning_keeps_words_and_drops_the_rest():
     )
     text = documents.clean(wikitext)
     assert text.split() == "Albedo is a reflecting power . Heading".replace(" .", ".").split()
+
+
+@pytest.mark.parametrize("around", ["{}", "'''{}'''", "== {} ==", "[[page|{}]]", "<div>{}</div>", "* ''{}''"])
+@pytest.mark.parametrize(
+    "gone", ["<ref>a source</ref>", "[[File:a.png|thumb|a caption]]", "<gallery>a view</gallery>"]
+)
+def test_what_is_dropped_is_dropped_inside_other_nodes(around, gone):
+    assert re.findall("[a-z]+", documents.clean(around.format(f"kept {gone} words"))) == ["kept", "words"]
 
 
 def test_text_files_and_parquet(tmp_path):
