@@ -412,6 +412,14 @@ def test_plane(flat, turned, expected, experiment, name):
     assert row.reported == pytest.approx(np.degrees(1))  # of a random direction in three dimensions
 
 
+@pytest.mark.parametrize("diverged", [{"layernorm"}, {"scale"}, {"layernorm", "scale"}])
+def test_a_plane_of_runs_that_have_all_diverged_is_not_tested(diverged):
+    keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
+    keys = keys[(keys.checkpoint == "initial") | ~keys.variant.isin(diverged)]
+    verdict, row = verdict_on("plane", majority_vectors=keys)
+    assert verdict == NOT_TESTED and "diverged" in row.reason
+
+
 def test_a_plane_that_is_there_before_training_passes_untrained():
     keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
     assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"

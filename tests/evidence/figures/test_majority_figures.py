@@ -237,6 +237,15 @@ def test_trained_keys_and_queries_are_drawn_as_they_are(name, variant):
     assert [axes.get_xlabel(), axes.get_ylabel(), axes.get_zlabel()] == ["$x_1$", "$x_2$", "$x_3$"]
 
 
+def test_runs_that_have_all_diverged_are_drawn_as_a_sentence():
+    table = worlds.majority_vectors()
+    figure = worlds.draw("figure_1b", majority_vectors=table[table.checkpoint == "initial"])
+    figure.draw_without_rendering()
+    assert [text.get_text() for text in figure.axes[0].texts] == [
+        "Every run has diverged: there is no trained model to draw."
+    ]
+
+
 def test_the_strip_shows_every_length_on_a_logarithmic_axis():
     _, strip = worlds.draw("figure_1b").axes
     assert strip.get_xscale() == "log" and strip.get_xlabel() == "length"

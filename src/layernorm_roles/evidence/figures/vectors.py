@@ -45,8 +45,10 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variants: Sequence[
     the ones vector and the ones vector. A strip below each panel shows the lengths of its keys and queries, because
     queries near the origin do not show theirs.
     """
-    trained = vectors[vectors.checkpoint == "final"]
-    chosen = runs_of(trained, "majority_vectors", "experiment", experiment, variants)
+    runs = runs_of(vectors, "majority_vectors", "experiment", experiment, variants)
+    chosen = runs[runs.checkpoint == "final"]
+    if chosen.empty:
+        return _nothing()
     present = legend_order(chosen.variant)
     columns = min(len(present), 2)
     rows = -(-len(present) // columns)
@@ -72,6 +74,16 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variants: Sequence[
     if shortened:
         handles.append(style.mark("queries, shortened", ls="", marker="^", ms=4.5, color="black", mfc="none"))
     style.legend_below(figure, handles, columns=2 if columns == 1 else 5)
+    return figure
+
+
+def _nothing() -> Figure:
+    """The figure of runs that have all diverged: a sentence."""
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 0.6))
+    axes.set_axis_off()
+    axes.text(
+        0.5, 0.5, "Every run has diverged: there is no trained model to draw.", ha="center", va="center"
+    )
     return figure
 
 
