@@ -14,7 +14,7 @@ def draw(durations: pd.DataFrame, most: int = 14) -> Figure:
     out.
     """
     top = durations.dropna(subset="wall_minutes").head(most).iloc[::-1]
-    figure, axes = plt.subplots(figsize=(style.PAGE * 0.8, 0.5 + 0.24 * len(top)))
+    figure, axes = plt.subplots(figsize=(style.PAGE * 0.8, 0.5 + 0.24 * max(len(top), 3)))
     axes.barh(top.rule, top.wall_minutes, color=colours.COLOURS["layernorm"], height=0.62)
     for y, row in enumerate(top.itertuples()):
         text = f"{row.jobs} job{'s' if row.jobs > 1 else ''}"
