@@ -180,7 +180,7 @@ def configuration(rng: random.Random, base: Mapping[str, Any]) -> tuple[dict[str
 
 
 class Outcome(NamedTuple):
-    """What became of a configuration: refused by the check, done, refused by a job, or failed with a traceback."""
+    """What became of a configuration: done, refused late by a job, or failed with a traceback or by a signal."""
 
     kind: str
     keys: list[str]
@@ -192,9 +192,9 @@ class Reproductions:
 
     def __init__(self, folder: Path, side_by_side: int = 1):
         made = runpy.run_path(str(ROOT / "tests/workflow/checkouts.py"))["Checkout"]
-        self.base, self.kept = smallest(), folder / "kept"
-        first, *others = (made(folder / f"checkout_{number}", self.base) for number in range(side_by_side))
-        outcome = _run(first, self.base, modules=folder / "modules.txt")
+        base, self.kept = smallest(), folder / "kept"
+        first, *others = (made(folder / f"checkout_{number}", base) for number in range(side_by_side))
+        outcome = _run(first, base, modules=folder / "modules.txt")
         assert outcome.kind == "done", outcome
         shutil.copytree(first.folder, self.kept, symlinks=True)
         for name in (folder / "modules.txt").read_text(encoding="utf-8").split():

@@ -84,11 +84,11 @@ def test_times_in_the_future_are_named_and_make_nothing_wrong(finished):
     (made.folder / END).unlink()
     done = made.snakemake(END)
     assert "Traceback" not in done.stdout
-    if done.returncode:
-        assert re.search(rf"older modification time .*than input {MIDDLE} \(20", done.stdout)
-        for path in (made.folder / NAME).rglob("*"):
-            os.utime(path)
-        made.run(END)
+    assert done.returncode
+    assert re.search(rf"older modification time .*than input {MIDDLE} \(20", done.stdout)
+    for path in (made.folder / NAME).rglob("*"):
+        os.utime(path)
+    made.run(END)
     assert same(finished)
 
 

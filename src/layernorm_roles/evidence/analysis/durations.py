@@ -22,14 +22,13 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
         if FOLDER not in file.parts[:-1]:
             raise ValueError(f"{file}: expected a benchmark file, in a folder named {FOLDER}")
         rule = file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv")
-        wall, memory = _measured(file)
-        rows.append({"rule": rule, "wall": wall, "memory": memory})
+        rows.append((rule, *_measured(file)))
     if not rows:
         raise ValueError(
             "no benchmark files; expected those that Snakemake wrote for the jobs of a reproduction"
         )
     table = (
-        pd.DataFrame(rows)
+        pd.DataFrame(rows, columns=["rule", "wall", "memory"])
         .groupby("rule")
         .agg(
             jobs=("wall", "size"),
@@ -43,7 +42,7 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
 def _measured(file: Path) -> tuple[float, float]:
     """Seconds and largest memory (MB) of the job that a benchmark file is about; NaN if it cannot be read."""
     try:
-        jobs = pd.read_csv(file, sep="\t", na_values="-", dtype={"s": float, "max_rss": float})
+        jobs = pd.read_csv(file, sep="\t", na_values="-", usecols=["s", "max_rss"], dtype=float)
         return jobs.s.sum(min_count=1), jobs.max_rss.max()
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
         return math.nan, math.nan

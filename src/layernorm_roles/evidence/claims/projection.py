@@ -317,7 +317,7 @@ def on_a_plane(variant: str, experiment: str, tables: Tables) -> Outcome:
 
     flat, angle = measure("final")
     if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
-        raise Untestable(f"every run of {' and of '.join(lacking)} has diverged")
+        raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
     own, planar, below = of_paper(flat, angle)
     scale = paired(angle.scale, angle[variant], "scale")
     isolated = all_of(true(flat.scale.min() > rules.FLAT), effect(scale, random))

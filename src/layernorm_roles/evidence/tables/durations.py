@@ -11,7 +11,12 @@ COLUMNS = (Column("rule"), *(Column(name, right=True) for name in ("jobs", "time
 def durations(frame: pd.DataFrame) -> Readable:
     """Jobs, time and memory of each rule and of all together, from the result of analysis.durations."""
     rows = [
-        [row.rule, f"{row.jobs:,}", _time(row.wall_minutes), number(row.largest_memory_mb) or MISSING]
+        [
+            row.rule,
+            f"{row.jobs:,}",
+            duration(row.wall_minutes) or MISSING,
+            number(row.largest_memory_mb) or MISSING,
+        ]
         for row in frame.itertuples()
     ]
     rows.append(["all", f"{frame.jobs.sum():,}", duration(frame.wall_minutes.sum()), MISSING])
@@ -19,7 +24,3 @@ def durations(frame: pd.DataFrame) -> Readable:
     if frame.wall_minutes.isna().any():
         note += f" {MISSING} where a benchmark file of the rule is gone; the time of all is that of the other rules."
     return Readable(frame, [Grid(COLUMNS, rows), note])
-
-
-def _time(minutes: float) -> str:
-    return MISSING if pd.isna(minutes) else duration(minutes)

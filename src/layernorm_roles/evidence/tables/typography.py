@@ -36,11 +36,13 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def duration(minutes: float) -> str:
-    """A time in seconds, minutes or hours, whichever a reader would choose.
+    """A time in seconds, minutes or hours, whichever a reader would choose; empty for NaN.
 
     >>> duration(1.5), duration(64.37), duration(150.2)
     ('90.0 s', '64 min', '2 h 30 min')
     """
+    if pd.isna(minutes):
+        return ""
     if minutes < 2:
         return f"{60 * minutes:.1f} s"
     rounded = round(minutes)
