@@ -15,7 +15,6 @@ VERDICTS, LAYOUT = "verdicts", "layout"
 
 CARRYING = (
     "faster",
-    "faster_best_rate",
     "accurate_best_rate",
     "parallel",
     "project_values",
