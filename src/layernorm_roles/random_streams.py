@@ -37,6 +37,7 @@ class Stream(Enum):
     PLACEMENT_BATCHES = (11, ("seed",), "training windows of pre-norm and post-norm models")
     BATCH_DEPENDENCE = (12, ("seed", "batch_size"), "sequences for LayerNorm and BatchNorm")
     SCORE_SCALE = (13, ("seed", "d_k"), "queries and keys of random attention heads")
+    POSITION_PROBE = (14, ("seed",), "windows on which positions are read off the residual stream")
 
     def __init__(self, number: int, integers: tuple[str, ...], draws: str):
         self.number, self.integers, self.draws = number, integers, draws

@@ -7,9 +7,11 @@ from torch import nn
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Placement
 from layernorm_roles.statements import placement as P
+from layernorm_roles.statements import position
+from layernorm_roles.statements import transformer as T
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
-SHAPE = P.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
+SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
 SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
 
 
@@ -44,13 +46,13 @@ def reference_loss(shape, matrices, windows):
     return nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
 
 
-@pytest.mark.parametrize("placement", P.PLACEMENTS)
+@pytest.mark.parametrize("placement", T.PLACEMENTS)
 def test_loss_is_that_of_torchs_encoder_layers(placement):
     shape = SHAPE._replace(placement=placement)
-    rows = P.initial(shape, [3, 4])
+    rows = T.initial(shape, [3, 4])
     rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))  # gains and biases too
     windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(2, 3, 6)))
-    ours = P.losses(shape, shape.matrices(rows), windows)
+    ours = T.losses(shape, shape.matrices(rows), windows)
     for i in range(2):
         theirs = reference_loss(shape, [m[i] for m in shape.matrices(rows)], windows[i])
         assert ours[i].item() == pytest.approx(theirs.item(), abs=2e-5)
@@ -70,14 +72,14 @@ def test_optimiser_is_adam_with_linear_warmup():
     tokens = P.reduce_vocabulary(TOKENS, 20)
     rate, warmup, seed = 1e-2, 4, 7
     ours = P.train(SHAPE, tokens, [(rate, warmup, seed)], SETTINGS).loss[:, 0]
-    matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(P.initial(SHAPE, [seed]))]
+    matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(T.initial(SHAPE, [seed]))]
     adam = torch.optim.Adam(matrices, lr=rate, betas=P.BETAS, eps=P.EPS)
     warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: min(1.0, (step + 1) / warmup))
     rng = generator(Stream.PLACEMENT_BATCHES, seed)
     theirs = []
     for _ in range(SETTINGS.steps):
         windows = torch.from_numpy(P._batch(rng, tokens, SETTINGS.batch_size, SHAPE.context_length))[None]
-        loss = P.losses(SHAPE, matrices, windows).sum()
+        loss = T.losses(SHAPE, matrices, windows).sum()
         theirs.append(loss.item())
         adam.zero_grad()
         loss.backward()
@@ -88,13 +90,13 @@ def test_optimiser_is_adam_with_linear_warmup():
 
 def test_gradient_norm_is_that_of_the_layers_own_parameters():
     shape = SHAPE
-    rows = P.initial(shape, [0])
+    rows = T.initial(shape, [0])
     matrices = [m.clone().requires_grad_() for m in shape.matrices(rows)]
     tokens = P.reduce_vocabulary(TOKENS, 20)
     windows = torch.from_numpy(
         P._batch(generator(Stream.PLACEMENT_BATCHES, 0), tokens, 2, shape.context_length)
     )[None]
-    P.losses(shape, matrices, windows).sum().backward()
+    T.losses(shape, matrices, windows).sum().backward()
     curve = P.train(shape, tokens, [(1e-3, 0, 0)], SETTINGS)
     for layer in range(shape.depth):
         own = matrices[2 + 8 * layer : 2 + 8 * (layer + 1)]
@@ -104,8 +106,8 @@ def test_gradient_norm_is_that_of_the_layers_own_parameters():
 
 def test_placements_share_initialisation_and_batches():
     """So that their difference is the placement's: everything but the last norm is drawn alike."""
-    pre, post = (SHAPE._replace(placement=name) for name in P.PLACEMENTS)
-    a, b = pre.matrices(P.initial(pre, [5])), post.matrices(P.initial(post, [5]))
+    pre, post = (SHAPE._replace(placement=name) for name in T.PLACEMENTS)
+    a, b = pre.matrices(T.initial(pre, [5])), post.matrices(T.initial(post, [5]))
     drawn = [i for i, (name, _) in enumerate(post.parameters()) if name != "readout"]
     assert all(torch.equal(a[i], b[i]) for i in drawn)
     assert torch.equal(a[-1], b[-1])
@@ -164,10 +166,10 @@ def by_hand(shape, matrices, windows):
 
 
 @pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("placement", P.UNTRAINED)
+@pytest.mark.parametrize("placement", T.UNTRAINED)
 def test_part_scales_are_those_of_what_the_parts_receive(placement, residual):
     shape = SHAPE._replace(placement=placement, residual=residual)
-    rows = P.initial(shape, [3])
+    rows = T.initial(shape, [3])
     rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
     windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(1, 3, 6)))
     ours = P.part_scales(shape, shape.matrices(rows), windows)
@@ -213,8 +215,8 @@ def test_untrained_gradients_are_autograds():
     windows = torch.from_numpy(P._batch(rng, tokens, 2, SHAPE.context_length))[None]
     for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
         shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
-        matrices = [m.clone().requires_grad_() for m in shape.matrices(P.initial(shape, [5]))]
-        P.losses(shape, matrices, windows).sum().backward()
+        matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [5]))]
+        T.losses(shape, matrices, windows).sum().backward()
         for row in rows.itertuples():
             own = [
                 m.grad for m in matrices[2 + 8 * (row.layer - 1) : 2 + 8 * row.layer] if m.grad is not None
@@ -226,8 +228,29 @@ def test_untrained_gradients_are_autograds():
 def test_without_residuals_a_network_does_not_see_its_stream():
     """Where an attention part passes nothing on, the network without residuals forgets the input."""
     shape = SHAPE._replace(placement="none", residual=False, depth=1)
-    rows = P.initial(shape, [0])
+    rows = T.initial(shape, [0])
     matrices = shape.matrices(rows)
     matrices[5].zero_()  # W_O
     windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(1, 3, 6)))
-    assert P.losses(shape, matrices, windows).item() == pytest.approx(np.log(20), rel=1e-6)
+    assert T.losses(shape, matrices, windows).item() == pytest.approx(np.log(20), rel=1e-6)
+
+
+def test_each_run_is_probed_with_its_own_network():
+    """Of two rates, warm-ups and seeds each: the rows of a run are those that it would have alone."""
+    settings = example(
+        Placement, **{**SMALL, "learning_rates": [1e-2, 0.5], "warmup": [0, 3], "probe_up_to": 1}
+    )
+    found = P.measure(TOKENS, "pre", settings, [7, 8], [5]).position_probe
+    assert found.groupby("depth").size().to_dict() == {1: 2 * 2 * 2 * 2 * 2}, "depth 3 is not probed"
+    tokens = P.reduce_vocabulary(TOKENS, 20)
+    for residual in (True, False):
+        shape = SHAPE._replace(depth=1, residual=residual)
+        for run in [(1e-2, 3, 8), (0.5, 0, 7)]:
+            trained = P.train(shape, tokens, [run], settings)
+            windows = position.probe_windows(tokens, shape.context_length, 7)
+            (known,) = position.position_accuracy(shape, shape.matrices(trained.parameters), windows)
+            rate, warmup, seed = run
+            row = found.query(f"residual == {residual} and learning_rate == {rate} and warmup == {warmup}")
+            row = row.query(f"seed == {seed} and step == {settings.steps}")
+            assert row.position_accuracy.to_list() == pytest.approx(known)
+            assert row.final_loss.to_list() == pytest.approx([trained.loss[-1, 0]])

@@ -1,5 +1,5 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
-PLACEMENT_TABLES = ["placement", "placement_gradients", "placement_scales", "untrained_gradients"]
+PLACEMENT_TABLES = ["placement", "placement_gradients", "placement_scales", "untrained_gradients", "position_probe"]
 STATEMENT_TABLES = [
     "geometry",
     "geometry_cloud",

@@ -90,6 +90,9 @@ class Placement(Section):
     """pre: LayerNorm before the parts of a layer; post: after their residual sums."""
     depths: Distinct[Annotated[Integer, Field(ge=1, le=1024)]]
     """Numbers of layers of the networks that are trained."""
+    probe_up_to: Annotated[Integer, Field(ge=0, le=1024)]
+    """Largest of `depths` at which networks without residual connections are trained, too, and the streams of both are
+    probed for the position of their tokens."""
     untrained_depths: Distinct[Annotated[Integer, Field(ge=1, le=1024)]]
     """Numbers of layers of the untrained networks whose gradients are measured with and without residuals."""
     d_model: Annotated[Integer, Field(ge=2, le=4096)]

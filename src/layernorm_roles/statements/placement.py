@@ -1,20 +1,15 @@
 """LayerNorm before each part of a transformer layer (pre-norm) or after each residual sum (post-norm).
 
-    pre     x = x + part(norm(x))        and one norm before the readout
-    post    x = norm(x + part(x))
-    none    x = x + part(x)              untrained networks alone
-
 Measured are the training loss with and without warm-up, the gradient of every layer at initialisation and in training,
-and how large the inputs of attention and feed-forward part are before and after training. In untrained networks the
-gradients are measured without the residual connection, too: x = part(norm(x)), x = norm(part(x)) and x = part(x).
+how large the inputs of attention and feed-forward part are before and after training, and whether the residual stream
+tells a token's position. In untrained networks the gradients are measured without the residual connection, too.
 Setting and expectations: Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
 
-All runs of one depth train together: the parameters of a run are one row of a matrix, and every product is a batched
-one over runs. Runs do not mix (a test holds them equal to runs alone).
+All runs of one depth train together, see `transformer`.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -24,132 +19,22 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from layernorm_roles import store
 from layernorm_roles.job import Progress
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Placement
+from layernorm_roles.statements.position import position_accuracy, probe_windows
+from layernorm_roles.statements.transformer import UNTRAINED, TransformerShape, initial, losses
 from layernorm_roles.text.token_streams import read_stream
 
-PLACEMENTS = ("pre", "post")
-UNTRAINED = (*PLACEMENTS, "none")
-"""The places of the norm in the untrained networks of the table untrained_gradients."""
 PARTS = ("attention", "feed_forward")
 """The parts of a layer, in their order."""
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's."""
 LEARNT = 0.05
 """Nats per token below the loss of token frequencies, from where on a run counts as trained."""
-
-
-class TransformerShape(NamedTuple):
-    """Sizes of the transformer; `placement` is one of UNTRAINED. Without `residual` a part's output replaces x."""
-
-    placement: str
-    depth: int
-    d_model: int
-    heads: int
-    context_length: int
-    vocabulary: int
-    residual: bool = True
-
-    def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """(name, (inputs, outputs)) of every matrix, layer by layer; gains and biases are those of width 1."""
-        d = self.d_model
-        yield "token", (self.vocabulary, d)
-        yield "position", (self.context_length, d)
-        for _ in range(self.depth):
-            yield from {"gain_1": (1, d), "bias_1": (1, d), "qkv": (d, 3 * d), "out": (d, d)}.items()
-            yield from {"gain_2": (1, d), "bias_2": (1, d), "up": (d, 4 * d), "down": (4 * d, d)}.items()
-        # Post-norm ends in a norm already; pre-norm needs one before the readout.
-        yield from {"gain": (1, d), "bias": (1, d)}.items() if self.placement == "pre" else ()
-        yield "readout", (d, self.vocabulary)
-
-    def sizes(self) -> list[int]:
-        """Numbers of entries of the matrices, in the order of `parameters`."""
-        return [rows * columns for _, (rows, columns) in self.parameters()]
-
-    def matrices(self, rows: Float[Tensor, "runs p"]) -> list[Float[Tensor, "runs _ _"]]:
-        """Every matrix of every run, as views of the rows."""
-        parts = rows.split(self.sizes(), dim=1)
-        return [part.view(-1, *size) for part, (_, size) in zip(parts, self.parameters(), strict=True)]
-
-    def layers(self) -> list[slice]:
-        """Where each layer's parameters stand in a run's row."""
-        ends = np.cumsum([0, *self.sizes()])
-        return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
-
-
-def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "runs p"]:
-    """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
-    rows = []
-    for seed in seeds:
-        torch_generator = torch.Generator().manual_seed(seed)
-        parts = []
-        for name, (inputs, outputs) in shape.parameters():
-            match name.partition("_")[0]:
-                case "gain":
-                    part = torch.ones(inputs * outputs)
-                case "bias":
-                    part = torch.zeros(inputs * outputs)
-                case "token" | "position":
-                    part = torch.randn(inputs * outputs, generator=torch_generator) * 0.5**0.5
-                case _:
-                    part = (
-                        torch.randn(inputs * outputs, generator=torch_generator)
-                        * (2 / (inputs + outputs)) ** 0.5
-                    )
-            parts.append(part)
-        rows.append(torch.cat(parts))
-    return torch.stack(rows)
-
-
-Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
-"""Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
-
-
-def losses(
-    shape: TransformerShape,
-    matrices: list[Float[Tensor, "runs _ _"]],
-    windows: Int[Tensor, "runs batch tokens"],
-    observe: Observe = lambda stream, received: None,
-) -> Float[Tensor, " runs"]:
-    """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""
-    runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
-    weights = iter(matrices)
-    tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)
-
-    def norm(x, gain, bias):
-        return torch.addcmul(bias, functional.layer_norm(x, (d,), eps=1e-5), gain)
-
-    def attention(x, qkv, out):
-        q, k, v = (
-            part.reshape(runs * batch, context, shape.heads, -1).transpose(1, 2)
-            for part in (x @ qkv).chunk(3, dim=-1)
-        )
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return mixed.transpose(1, 2).reshape(runs, batch * context, d) @ out
-
-    def feed_forward(x, up, down):
-        return (x @ up).relu() @ down
-
-    token, position = next(weights), next(weights)
-    x = token.gather(1, tokens[:, :, None].expand(-1, -1, d)) + position.repeat(1, batch, 1)
-    for _ in range(shape.depth):
-        for part in (attention, feed_forward):
-            gain, bias, first, second = (next(weights) for _ in range(4))
-            received = norm(x, gain, bias) if shape.placement == "pre" else x
-            observe(x, received)
-            update = part(received, first, second)
-            x = x + update if shape.residual else update
-            if shape.placement == "post":
-                x = norm(x, gain, bias)
-    if shape.placement == "pre":
-        x = norm(x, next(weights), next(weights))
-    logits = x @ next(weights)
-    return functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=1)
 
 
 class Scales(NamedTuple):
@@ -210,6 +95,8 @@ class Curves(NamedTuple):
     """steps of `gradient_norm`"""
     scales: dict[int, Scales]
     """by the optimiser steps taken, 0 and all of them; on the windows of the first step"""
+    parameters: Float[Tensor, "runs p"]
+    """after the last step"""
 
 
 class Tables(NamedTuple):
@@ -219,6 +106,7 @@ class Tables(NamedTuple):
     placement_gradients: pd.DataFrame
     placement_scales: pd.DataFrame
     untrained_gradients: pd.DataFrame
+    position_probe: pd.DataFrame
 
 
 def write(
@@ -245,6 +133,7 @@ def write(
         },
         "cpu",
         Stream.PLACEMENT_BATCHES,
+        Stream.POSITION_PROBE,
         torch=True,
     )
     tables = measure(tokens, placement, settings, seeds, untrained_seeds)
@@ -262,19 +151,23 @@ def measure(
     """Tables of one placement, trained on a stream of token ids; the seeds are those of `write`."""
     context, vocabulary = settings.context_length, settings.vocabulary
     tokens = reduce_vocabulary(tokens, vocabulary)
-    curves, gradients, scales = [], [], []
+    runs = list(product(settings.learning_rates, settings.warmup, seeds))
+    curves, gradients, scales, probes = [], [], [], []
     for depth in settings.depths:
         shape = TransformerShape(placement, depth, settings.d_model, settings.heads, context, vocabulary)
-        runs = list(product(settings.learning_rates, settings.warmup, seeds))
+        named = [
+            {"placement": placement, "depth": depth, "learning_rate": rate, "warmup": warmup, "seed": seed}
+            for rate, warmup, seed in runs
+        ]
         curve = train(shape, tokens, runs, settings)
-        for i, (rate, warmup, seed) in enumerate(runs):
-            run = {
-                "placement": placement,
-                "depth": depth,
-                "learning_rate": rate,
-                "warmup": warmup,
-                "seed": seed,
-            }
+        if depth <= settings.probe_up_to:
+            for network in (shape, shape._replace(residual=False)):
+                trained = curve if network.residual else train(network, tokens, runs, settings)
+                probes += [
+                    frame.assign(**run)
+                    for run, frame in zip(named, probed(network, tokens, runs, trained), strict=True)
+                ]
+        for i, run in enumerate(named):
             loss, unigram = curve.loss[:, i], curve.unigram[:, i]
             rows = pd.DataFrame({"step": range(len(loss)), "train_loss": loss, "unigram_loss": unigram})
             curves.append(rows.assign(**run, status=status(loss, unigram, vocabulary)))
@@ -294,10 +187,45 @@ def measure(
                 )
                 for step, found in curve.scales.items()
             ]
-    trained = (pd.concat(rows, ignore_index=True) for rows in (curves, gradients, scales))
+    curves, gradients, scales, probes = (
+        pd.concat(rows, ignore_index=True) for rows in (curves, gradients, scales, probes)
+    )
     # The networks without a norm belong to no placement; they are measured along with pre-norm.
     untrained = [name for name in UNTRAINED if name == placement or (name, placement) == ("none", "pre")]
-    return Tables(*trained, untrained_gradients(tokens, untrained, settings, untrained_seeds))
+    gradients_of_untrained = untrained_gradients(tokens, untrained, settings, untrained_seeds)
+    return Tables(curves, gradients, scales, gradients_of_untrained, probes)
+
+
+def probed(
+    shape: TransformerShape,
+    tokens: Int[np.ndarray, " n"],
+    runs: Sequence[tuple[float, int, int]],
+    trained: Curves,
+) -> list[pd.DataFrame]:
+    """A part of table position_probe for each of `runs`, (learning rate, warm-up, seed), untrained and trained.
+
+    The probes of all runs read the same windows. The frames lack the columns that name the run.
+    """
+    seeds = [seed for _, _, seed in runs]
+    windows = probe_windows(tokens, shape.context_length, seeds[0])
+    shares = [
+        position_accuracy(shape, shape.matrices(parameters), windows)
+        for parameters in (initial(shape, seeds), trained.parameters)
+    ]
+    steps = np.repeat([0, len(trained.loss)], shape.depth)
+    last = trained.loss[-max(1, len(trained.loss) // 10) :].mean(axis=0)
+    return [
+        pd.DataFrame(
+            {
+                "residual": shape.residual,
+                "step": steps,
+                "layer": np.tile(np.arange(1, shape.depth + 1), 2),
+                "position_accuracy": np.concatenate([share[i] for share in shares]),
+                "final_loss": last[i],
+            }
+        )
+        for i in range(len(runs))
+    ]
 
 
 def untrained_gradients(
@@ -393,7 +321,7 @@ def train(
     # Null means missing in a table, so what is no number after a divergence is stored as infinite.
     curve, norms = (_finite_or_infinite(np.stack(rows)) for rows in (curve, norms))
     scales = {step: Scales(*map(_finite_or_infinite, found)) for step, found in scales.items()}
-    return Curves(curve, np.stack(unigram), norms, logged, scales)
+    return Curves(curve, np.stack(unigram), norms, logged, scales, parameters.detach())
 
 
 def _finite_or_infinite(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

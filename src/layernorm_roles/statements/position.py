@@ -1,0 +1,79 @@
+"""Does the residual connection carry the position of a token? A linear probe of the stream before each layer says it.
+
+The probe is a ridge regression from the residual stream, and a constant, to the position's indicator; it is fitted on
+some windows and judged on others of another part of the text. A probe that knows nothing names one position in
+context_length. Causal attention tells early positions from late ones by itself, without any positional encoding, so
+that networks without residual connections, and untrained ones, are the controls.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from layernorm_roles.random_streams import Stream, generator
+from layernorm_roles.statements.transformer import TransformerShape, losses
+
+WINDOWS = 128
+"""Windows on which a probe is fitted; as many others judge it."""
+RIDGE = 1e-6
+"""Added to the diagonal of the second moments, relative to their mean diagonal: it only makes them invertible."""
+
+
+class ProbeWindows(NamedTuple):
+    """Windows of context_length + 1 tokens each."""
+
+    fitted: Int[Tensor, "windows length"]
+    judged: Int[Tensor, "windows length"]
+
+
+def probe_windows(tokens: Int[np.ndarray, " n"], context_length: int, seed: int) -> ProbeWindows:
+    """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half."""
+    rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
+    starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])
+    return ProbeWindows(*torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)]))
+
+
+def position_accuracy(
+    shape: TransformerShape, matrices: list[Float[Tensor, "runs _ _"]], windows: ProbeWindows
+) -> Float[np.ndarray, "runs depth"]:
+    """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged."""
+    fitted, judged = (_streams(shape, matrices, part) for part in windows)
+    return np.stack(
+        [_named(*each, shape.context_length) for each in zip(fitted, judged, strict=True)], axis=1
+    )
+
+
+def _streams(
+    shape: TransformerShape, matrices: list[Float[Tensor, "runs _ _"]], windows: Int[Tensor, "windows length"]
+) -> list[Float[Tensor, "runs tokens d"]]:
+    """The residual stream before each layer, in float64, the tokens of all windows one after another."""
+    seen: list[Tensor] = []
+    with torch.no_grad():
+        runs = len(matrices[0])
+        losses(
+            shape,
+            matrices,
+            windows.expand(runs, -1, -1),
+            lambda stream, received: seen.append(stream.double()),
+        )
+    return seen[::2]  # before attention; the others are before feed-forward parts
+
+
+def _named(
+    fitted: Float[Tensor, "runs tokens d"], judged: Float[Tensor, "runs tokens d"], positions: int
+) -> Float[np.ndarray, " runs"]:
+    places = torch.arange(fitted.shape[1]) % positions
+    x, y = (torch.cat([part, torch.ones_like(part[..., :1])], dim=-1) for part in (fitted, judged))
+    finite = (x.isfinite() & y.isfinite()).all(dim=(1, 2))
+    x, y = x[finite], y[finite]
+    moments = x.mT @ x
+    ridge = RIDGE * moments.diagonal(dim1=1, dim2=2).mean(dim=1)
+    moments += ridge[:, None, None] * torch.eye(x.shape[-1], dtype=x.dtype)
+    weights = torch.linalg.solve(moments, x.mT @ one_hot(places, positions).to(x.dtype))
+    share = np.full(len(finite), np.nan)
+    share[finite.numpy()] = ((y @ weights).argmax(dim=-1) == places).double().mean(dim=1).numpy()
+    return share

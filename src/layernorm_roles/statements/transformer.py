@@ -1,0 +1,132 @@
+"""A small transformer with LayerNorm before each part of a layer, after each residual sum, or nowhere.
+
+    pre     x = x + part(norm(x))        and one norm before the readout
+    post    x = norm(x + part(x))
+    none    x = x + part(x)              untrained networks alone
+
+Without the residual connection x = part(norm(x)), x = norm(part(x)) and x = part(x). Many runs of one shape are
+computed together: the parameters of a run are one row of a matrix, and every product is a batched one over runs, which
+do not mix (a test holds them equal to runs alone).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+PLACEMENTS = ("pre", "post")
+"""The places of the norm in the trained networks."""
+UNTRAINED = (*PLACEMENTS, "none")
+"""The places of the norm in the untrained networks of the table untrained_gradients."""
+
+
+class TransformerShape(NamedTuple):
+    """Sizes of the transformer; `placement` is one of UNTRAINED. Without `residual` a part's output replaces x."""
+
+    placement: str
+    depth: int
+    d_model: int
+    heads: int
+    context_length: int
+    vocabulary: int
+    residual: bool = True
+
+    def parameters(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """(name, (inputs, outputs)) of every matrix, layer by layer; gains and biases are those of width 1."""
+        d = self.d_model
+        yield "token", (self.vocabulary, d)
+        yield "position", (self.context_length, d)
+        for _ in range(self.depth):
+            yield from {"gain_1": (1, d), "bias_1": (1, d), "qkv": (d, 3 * d), "out": (d, d)}.items()
+            yield from {"gain_2": (1, d), "bias_2": (1, d), "up": (d, 4 * d), "down": (4 * d, d)}.items()
+        # Post-norm ends in a norm already; pre-norm needs one before the readout.
+        yield from {"gain": (1, d), "bias": (1, d)}.items() if self.placement == "pre" else ()
+        yield "readout", (d, self.vocabulary)
+
+    def sizes(self) -> list[int]:
+        """Numbers of entries of the matrices, in the order of `parameters`."""
+        return [rows * columns for _, (rows, columns) in self.parameters()]
+
+    def matrices(self, rows: Float[Tensor, "runs p"]) -> list[Float[Tensor, "runs _ _"]]:
+        """Every matrix of every run, as views of the rows."""
+        parts = rows.split(self.sizes(), dim=1)
+        return [part.view(-1, *size) for part, (_, size) in zip(parts, self.parameters(), strict=True)]
+
+    def layers(self) -> list[slice]:
+        """Where each layer's parameters stand in a run's row."""
+        ends = np.cumsum([0, *self.sizes()])
+        return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
+
+
+def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "runs p"]:
+    """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
+    rows = []
+    for seed in seeds:
+        torch_generator = torch.Generator().manual_seed(seed)
+        parts = []
+        for name, (inputs, outputs) in shape.parameters():
+            match name.partition("_")[0]:
+                case "gain":
+                    part = torch.ones(inputs * outputs)
+                case "bias":
+                    part = torch.zeros(inputs * outputs)
+                case "token" | "position":
+                    part = torch.randn(inputs * outputs, generator=torch_generator) * 0.5**0.5
+                case _:
+                    part = (
+                        torch.randn(inputs * outputs, generator=torch_generator)
+                        * (2 / (inputs + outputs)) ** 0.5
+                    )
+            parts.append(part)
+        rows.append(torch.cat(parts))
+    return torch.stack(rows)
+
+
+Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
+"""Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
+
+
+def losses(
+    shape: TransformerShape,
+    matrices: list[Float[Tensor, "runs _ _"]],
+    windows: Int[Tensor, "runs batch tokens"],
+    observe: Observe = lambda stream, received: None,
+) -> Float[Tensor, " runs"]:
+    """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""
+    runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
+    weights = iter(matrices)
+    tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)
+
+    def norm(x, gain, bias):
+        return torch.addcmul(bias, functional.layer_norm(x, (d,), eps=1e-5), gain)
+
+    def attention(x, qkv, out):
+        q, k, v = (
+            part.reshape(runs * batch, context, shape.heads, -1).transpose(1, 2)
+            for part in (x @ qkv).chunk(3, dim=-1)
+        )
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).reshape(runs, batch * context, d) @ out
+
+    def feed_forward(x, up, down):
+        return (x @ up).relu() @ down
+
+    token, position = next(weights), next(weights)
+    x = token.gather(1, tokens[:, :, None].expand(-1, -1, d)) + position.repeat(1, batch, 1)
+    for _ in range(shape.depth):
+        for part in (attention, feed_forward):
+            gain, bias, first, second = (next(weights) for _ in range(4))
+            received = norm(x, gain, bias) if shape.placement == "pre" else x
+            observe(x, received)
+            update = part(received, first, second)
+            x = x + update if shape.residual else update
+            if shape.placement == "post":
+                x = norm(x, gain, bias)
+    if shape.placement == "pre":
+        x = norm(x, next(weights), next(weights))
+    logits = x @ next(weights)
+    return functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=1)
