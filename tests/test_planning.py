@@ -135,7 +135,7 @@ def test_models_without_attention_have_no_keys_and_the_first_gpt_is_recorded():
     names = [f"{run.group}/{run.variant}" for run in plan.runs("language_model")]
     layernorm = ["gpt_bytes/layernorm"] * 2
     assert names == ["bert/none", *layernorm, *["gpt_bytes/no_attention"] * 2, "gpt/layernorm"]
-    with_attention = [f"{run.group}/{run.variant}" for run in plan.runs_with_attention()]
+    with_attention = [f"{run.group}/{run.variant}" for run in plan.judged_runs()]
     assert with_attention == ["bert/none", *layernorm, "gpt/layernorm"]
     assert [f"{run.group}/{run.variant}" for run in plan.recorded_runs()] == layernorm
 

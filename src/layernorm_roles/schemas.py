@@ -248,6 +248,10 @@ SCHEMAS: dict[str, pa.Schema] = {
                 null=True,
             ),
             _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
+            _column(
+                "base_learning_rate", _FLOAT, "the run's learning rate, from which that of the steps falls"
+            ),
+            _column("steps", _INT, "optimiser steps of the whole run", "steps"),
             _column("seconds", _FLOAT, "wall time since training began; differs between reruns", "s"),
         ]
     ),

@@ -14,7 +14,7 @@ from hand_made import SMALL_GPT, changed
 
 from layernorm_roles import checkpoint, files, planning, store, variants
 from layernorm_roles.language_model.activations import record_run
-from layernorm_roles.language_model.runs import LanguageModelRun
+from layernorm_roles.language_model.runs import SETTINGS, LanguageModelRun
 from layernorm_roles.language_model.train import Outputs, TrainingResult
 from layernorm_roles.language_model.train import write as write_run
 from layernorm_roles.majority import data, train
@@ -233,13 +233,11 @@ def test_no_job_takes_initial_for_final_weights(language_models):
 
 def test_what_the_rules_expect_of_a_language_model_is_what_its_files_have(language_models):
     plan = planned({"name": "rules"})
-    runs = plan.runs_with_attention()
+    runs = plan.judged_runs()
     for run, identity in zip(runs, plan.identities("language_model", runs), strict=True):
         assert identity["model"] == run.group and identity["seed"] == run.seed
         assert {*identity, "text"} == {*language_models[0][0].identity}
-        assert {*identity["settings"]} == {
-            name for name in type(plan.settings.language_model[run.group]).model_fields if name != "seeds"
-        }
+        assert {*identity["settings"]} == {*SETTINGS[identity["settings"]["architecture"]].model_fields}
 
 
 def test_a_file_that_says_nothing_of_itself_is_refused(tmp_path):
