@@ -152,15 +152,13 @@ class Plan:
         """The path of `file` in the folder of each of `runs`, which are runs of a stage, majority or language_model."""
         return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in runs]
 
-    def run_settings(self, stage: str, group: str, **point: int | float) -> dict[str, Any]:
+    def run_settings(self, stage: str, group: str) -> dict[str, Any]:
         """The settings of an experiment or model on which a run depends, beside what names the run in `Run`.
 
-        Those of a language model hold the `point` of the run. Since settings do not say which other runs there are,
-        more seeds, widths, learning rates or lengths keep the runs that are there.
+        Since they do not say which runs there are, more seeds, widths, learning rates or lengths keep the runs that are
+        there.
         """
-        if stage == "majority":
-            return self.settings.majority[group].of_training()
-        return self.settings.language_model[group].of_run(**point)
+        return getattr(self.settings, stage)[group].of_training()
 
     def identities(self, stage: str, runs: Iterable[Run]) -> list[dict[str, Any]]:
         """What the files of runs of a stage say of themselves; those of language models add the hash of their text."""
@@ -170,7 +168,7 @@ class Plan:
                 variant=run.variant,
                 norm=self.norm_class(run.variant),
                 seed=run.seed,
-                settings=self.run_settings(stage, run.group, **dict(run.point)),
+                settings=self.run_settings(stage, run.group),
                 **{kind: run.group},
                 **dict(run.point),
             )

@@ -25,12 +25,6 @@ wildcard_constraints:
     steps=r"\d+",
 
 
-def settings_of_run(wildcards):
-    """The settings of the language model's run that the wildcards name."""
-    rate, steps = float(wildcards.base_learning_rate), int(wildcards.steps)
-    return PLAN.run_settings("language_model", wildcards.model, base_learning_rate=rate, steps=steps)
-
-
 rule language_model_train:
     input:
         unpack(text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
@@ -49,7 +43,7 @@ rule language_model_train:
         mem_mb=doubling(4000 if PLAN.gpus("language_model") else 1500),
         runtime=doubling(360),
     params:
-        settings=settings_of_run,
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
         device=PLAN.device("language_model"),
@@ -77,7 +71,7 @@ rule language_model_keys:
         mem_mb=doubling(1500),
         runtime=doubling(120),
     params:
-        settings=settings_of_run,
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
         code=code("collect_keys.py"),
@@ -101,7 +95,7 @@ rule language_model_ceilings:
         mem_mb=doubling(1500),
         runtime=doubling(60),
     params:
-        settings=settings_of_run,
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
         code=code("measure_ceilings.py"),
@@ -123,7 +117,7 @@ rule language_model_activations:
     resources:
         mem_mb=doubling(2000),
     params:
-        settings=settings_of_run,
+        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         block_contexts=PLAIN["statements"]["fusion"]["contexts"],
         head_contexts=PLAIN["statements"]["score_scale"]["contexts"],

@@ -39,19 +39,19 @@ class LanguageModelRun:
     def of_rule(
         cls, wildcards: Any, norm: str, settings: Mapping[str, Any], manifest: str
     ) -> "LanguageModelRun":
-        """The run of a workflow rule whose wildcards have a model, a variant and a seed.
+        """The run of a workflow rule whose wildcards have a model, a variant, a learning rate, steps and a seed.
 
-        `settings` are what `of_run` gives, with one learning rate and one number of steps; the files of the text lie
-        beside `manifest`.
+        `settings` are those that all runs of the model share; the files of the text lie beside `manifest`.
         """
-        checked = SETTINGS[settings["architecture"]].model_validate(settings)
+        point = {"learning_rate": float(wildcards.base_learning_rate), "steps": int(wildcards.steps)}
+        checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
         text = PreparedText(Path(manifest).parent)
         return cls(wildcards.model, wildcards.variant, norm, int(wildcards.seed), checked, text)
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the result of the run depends on, in values that JSON has."""
-        settings = self.settings.model_dump(mode="json")
+        settings = self.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
         place = {"model": self.model, "text": self.text.content_hash(), **self.point}
         return run_identity(self.variant, self.norm, self.seed, settings, **place)
 

@@ -131,10 +131,9 @@ class _Runs(Section):
     steps: Annotated[Distinct[Steps], one_or_several(Steps)]
     """Optimiser steps of a run. A list trains every variant and seed for each length, with its own falling rate."""
 
-    def of_run(self, base_learning_rate: float, steps: int) -> dict[str, Any]:
-        """The settings of the runs with one learning rate and length, as dictionaries and lists of plain values."""
-        settings = self.model_dump(mode="json", exclude={"seeds"})
-        return settings | {"learning_rate": base_learning_rate, "steps": steps}
+    def of_training(self) -> dict[str, Any]:
+        """The settings that all of the runs share, as dictionaries and lists of plain values."""
+        return self.model_dump(mode="json", exclude={"learning_rate", "steps", "seeds"})
 
 
 class GPTModel(_Runs, GPTSettings):
