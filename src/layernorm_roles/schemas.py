@@ -249,7 +249,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ),
             _column("learning_rate", _FLOAT, "learning rate of the step that comes next"),
             _column(
-                "base_learning_rate", _FLOAT, "the run's learning rate, from which that of the steps falls"
+                "base_learning_rate", _FLOAT, "learning rate of the run, from which that of its steps falls"
             ),
             _column("steps", _INT, "optimiser steps of the whole run", "steps"),
             _column("seconds", _FLOAT, "wall time since training began; differs between reruns", "s"),

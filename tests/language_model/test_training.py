@@ -92,15 +92,15 @@ def adamw(start, gradients, rates, clip, decay, betas=(0.9, 0.999), eps=1e-8):
     return w
 
 
-@pytest.mark.parametrize("clip", [1.0, 3.0, 1e6])
+@pytest.mark.parametrize(("clip", "warmup"), [(1.0, 0), (3.0, 4), (1e6, 0)])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, decay):
+def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup, decay):
     """The loss is a number times the parameter, so the number is its gradient."""
     gradients = [2, -40, 1, 5, -1, 600, 3, 2, -7, 1]
-    settings = changed(SCHEDULE, gradient_clip=clip, weight_decay=decay)
+    settings = changed(SCHEDULE, gradient_clip=clip, weight_decay=decay, warmup=warmup)
     model = ToyModel(lambda model, numbers: numbers.mean() * model.w)
     result = train.train(model, ToyTask(gradients.__getitem__), settings, seed=0)
-    rates = [0.1 * (1 - step / 10) for step in range(10)]
+    rates = [0.1 * (1 - step / 10) * min(1, (step + 1) / (warmup or 1)) for step in range(10)]
     assert result.final["w"].item() == pytest.approx(adamw(2.0, gradients, rates, clip, decay), abs=1e-5)
 
 

@@ -218,7 +218,8 @@ class _Training:
 
     def _at(self, step: int) -> dict[str, float | int]:
         """What a row of the metrics says of a step, whatever the losses are."""
-        learning_rate = linear_decay(self.settings.learning_rate, step, self.settings.steps)
+        settings = self.settings
+        learning_rate = linear_decay(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
 
     def _seconds(self) -> float:

@@ -46,6 +46,8 @@ class _LanguageModel(Section):
     """Optimiser steps of a run."""
     learning_rate: LearningRate
     """AdamW's learning rate at the first step; it falls linearly to 0 at the last."""
+    warmup: Annotated[Integer, Field(ge=0, le=100_000_000)]
+    """Optimiser steps over which the learning rate rises linearly, beside its fall; 0, as in the paper: none."""
     weight_decay: Annotated[Real, Field(ge=0, le=10)]
     """AdamW's weight decay."""
     gradient_clip: Annotated[Real, Field(gt=0)]
