@@ -63,7 +63,7 @@ def test_runs_are_counted_variant_by_variant(plan):
         "results/mine/runs/majority/alone/layernorm/d_model_3/learning_rate_0.1/seed_8/metrics.parquet"
     )
     assert len({run.folder for run in plan.runs("majority")}) == 4 + 12
-    assert len(plan.runs("language_model", "bert")) == 2 + 3 + 3  # the others keep the default's three
+    assert len(plan.runs("language_model", "bert")) == 2 + 2 + 2  # the others keep the default's two
 
 
 def test_seeds_share_jobs_in_order_and_no_run_is_left_out(plan):
@@ -178,6 +178,7 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
         ("default", ""),
         ("published", ""),
         ("smoke", " --configfile workflow/presets/smoke.yaml"),
+        ("full", " --configfile workflow/presets/published.yaml"),
         ("mine", " --configfile FILE"),
     ],
 )

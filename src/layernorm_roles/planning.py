@@ -361,5 +361,8 @@ def command_options(name: str, presets: str | Path) -> str:
     """
     if name in ("default", KEPT):
         return ""
-    preset = Path(presets) / f"{name}.yaml"
-    return f" --configfile {f'workflow/presets/{preset.name}' if preset.is_file() else 'FILE'}"
+    of_name = (
+        file.name for file in Path(presets).glob("*.yaml") if yaml_files.read(file).get("name") == name
+    )
+    preset = next(of_name, None)
+    return f" --configfile {f'workflow/presets/{preset}' if preset else 'FILE'}"
