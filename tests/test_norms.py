@@ -51,15 +51,32 @@ def test_the_shrunk_layernorm_has_the_size_of_the_streams_of_an_untrained_gpt2()
     torch.testing.assert_close(shrunk, 2**0.5 / 50 * norms.build("layernorm", 64)(stream))
 
 
-def test_the_affine_variant_starts_as_layernorm_and_has_its_gain_and_bias(x):
-    norm = norms.build("layernorm_affine", DIM).double()
-    torch.testing.assert_close(norm(x), norms.build("layernorm", DIM)(x))
-    gain, bias = torch.rand(2, DIM, dtype=torch.float64)
-    norm.load_state_dict({"weight": gain, "bias": bias})
-    torch.testing.assert_close(norm(x), torch.nn.functional.layer_norm(x, (DIM,), gain, bias, eps=0.0))
-    assert [name for name in norms.VARIANTS if list(norms.build(name, DIM).parameters())] == [
-        "layernorm_affine"
-    ]
+LEARNT = {
+    "layernorm_affine": ("layernorm", ["weight", "bias"], DIM),
+    "scale_gain": ("scale", ["weight"], DIM),
+    "layernorm_gain": ("layernorm", ["weight"], DIM),
+    "layernorm_gain_small": ("layernorm_shrunk", ["weight"], DIM),
+    "none_scalar": ("none", ["weight"], 1),
+    "projection_scalar": ("projection", ["weight"], 1),
+}
+"""The variants that learn something: the one that they start as, their parameters, and the size of `weight`."""
+
+
+@pytest.mark.parametrize("name", norms.VARIANTS)
+def test_a_variant_that_learns_starts_as_another_one_and_multiplies_and_adds_what_it_has_learnt(name, x):
+    norm = norms.build(name, DIM)
+    start, parameters, size = LEARNT.get(name, (name, [], 0))
+    assert [parameter for parameter, _ in norm.named_parameters()] == parameters
+    torch.testing.assert_close(norm(x), norms.build(start, DIM)(x), rtol=1e-7, atol=0)
+    if not parameters:
+        return
+    assert norm.weight.numel() == size
+    directions = norms.build(start.replace("_shrunk", ""), DIM)(x)
+    gain, bias = torch.rand(2, DIM, dtype=torch.float64) if size > 1 else torch.rand(2, dtype=torch.float64)
+    norm.double().load_state_dict(
+        {"weight": gain, "bias": bias} if "bias" in parameters else {"weight": gain}
+    )
+    torch.testing.assert_close(norm(x), directions * gain + (bias if "bias" in parameters else 0))
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():
     assert linear_decay(0.4, 0, 8) == 0.4
     assert linear_decay(0.4, 6, 8) == pytest.approx(0.1)
     assert linear_decay(0.4, 8, 8) == linear_decay(0.4, 9, 8) == 0
+    warmed = [linear_decay(0.4, step, 8, 4) for step in range(8)]
+    assert warmed[:4] == pytest.approx([0.1, 0.2 * 7 / 8, 0.3 * 6 / 8, 0.4 * 5 / 8])
+    assert warmed[4:] == [linear_decay(0.4, step, 8) for step in range(4, 8)]
 
 
 def test_a_learning_rate_that_a_cuda_graph_reads_is_changed_where_it_lies():

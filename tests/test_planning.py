@@ -63,7 +63,7 @@ def test_runs_are_counted_variant_by_variant(plan):
         "results/mine/runs/majority/alone/layernorm/d_model_3/learning_rate_0.1/seed_8/metrics.parquet"
     )
     assert len({run.folder for run in plan.runs("majority")}) == 4 + 12
-    assert len(plan.runs("language_model", "bert")) == 2 + 3 + 3  # the others keep the default's three
+    assert len(plan.runs("language_model", "bert")) == 2 + 2 + 2  # the others keep the default's two
 
 
 def test_seeds_share_jobs_in_order_and_no_run_is_left_out(plan):
@@ -135,7 +135,7 @@ def test_models_without_attention_have_no_keys_and_the_first_gpt_is_recorded():
     names = [f"{run.group}/{run.variant}" for run in plan.runs("language_model")]
     layernorm = ["gpt_bytes/layernorm"] * 2
     assert names == ["bert/none", *layernorm, *["gpt_bytes/no_attention"] * 2, "gpt/layernorm"]
-    with_attention = [f"{run.group}/{run.variant}" for run in plan.runs_with_attention()]
+    with_attention = [f"{run.group}/{run.variant}" for run in plan.judged_runs()]
     assert with_attention == ["bert/none", *layernorm, "gpt/layernorm"]
     assert [f"{run.group}/{run.variant}" for run in plan.recorded_runs()] == layernorm
 
@@ -178,6 +178,7 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
         ("default", ""),
         ("published", ""),
         ("smoke", " --configfile workflow/presets/smoke.yaml"),
+        ("full", " --configfile workflow/presets/published.yaml"),
         ("mine", " --configfile FILE"),
     ],
 )

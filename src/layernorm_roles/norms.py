@@ -1,7 +1,7 @@
 """The normalisations before attention: LayerNorm taken apart, and put together again.
 
 LayerNorm is h(g(f(x))): `project` (f) onto the hyperplane orthogonal to the ones vector, `scale` (g) to norm
-sqrt(d), `affine` (h) with gain and bias. All variants compared in the experiments but layernorm_affine go without h:
+sqrt(d), `affine` (h) with gain and bias. Variants go without h, but for those that say what they learn:
 
 >>> norm = build("layernorm", dim=8)
 >>> norm(torch.randn(5, 8)).norm(dim=-1)        # each sqrt(8)
@@ -45,15 +45,18 @@ def affine(
 class Norm(nn.Module):
     """A built-in variant of the norm that is one map; it maps (..., dim) to (..., dim).
 
-    Only an affine variant has parameters, `weight` (the gain) and `bias`, called as in torch.nn.LayerNorm. `eps` is
-    added to the mean square of a vector before the scaling; a variant that does not scale ignores it.
+    What a variant learns is `weight`, its gain or scalar, and `bias`, called as in torch.nn.LayerNorm. `eps` is added
+    to the mean square of a vector before the scaling; a variant that does not scale ignores it.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):
         super().__init__()
         self.variant, self.dim, self.eps = variant, dim, eps
-        if variant.affine:
-            self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+        if variant.learns != "nothing":
+            shape = () if variant.learns == "scalar" else (dim,)
+            self.weight = nn.Parameter(torch.full(shape, variant.factor))
+        if variant.learns == "gain and bias":
+            self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         """Normalise every vector of `x`."""
@@ -63,9 +66,13 @@ class Norm(nn.Module):
             x = scale(x, self.eps)
         if self.variant.divides_by_d:
             x = x / self.dim
-        if self.variant.factor != 1:
-            x = x * self.variant.factor
-        return affine(x, self.weight, self.bias) if self.variant.affine else x
+        match self.variant.learns:
+            case "nothing":
+                return x if self.variant.factor == 1 else x * self.variant.factor
+            case "scalar" | "gain":
+                return x * self.weight
+            case "gain and bias":
+                return affine(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """What torch prints between the parentheses."""

@@ -1,4 +1,4 @@
-"""AdamW, and a learning rate that falls linearly to 0."""
+"""AdamW, and a learning rate that falls linearly to 0, after a warm-up if there is one."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,12 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 
-def linear_decay(learning_rate: float, step: int, last: int) -> float:
-    """The learning rate of `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last` and later."""
-    return learning_rate * max(0.0, 1 - step / last)
+def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
+    """The learning rate of `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last` and later.
+
+    In the first `warmup` steps it is multiplied by what rises linearly to 1: 1 / warmup, 2 / warmup and so on.
+    """
+    return learning_rate * max(0.0, 1 - step / last) * min(1.0, (step + 1) / max(warmup, 1))
 
 
 def set_learning_rate(optimiser: "torch.optim.Optimizer | AdamW", rate: float) -> None:

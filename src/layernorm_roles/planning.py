@@ -70,7 +70,7 @@ class Run(NamedTuple):
     variant: str
     seed: int
     point: tuple[tuple[str, int | float], ...] = ()
-    """In the majority task, the names and values of the run's d_model and learning_rate."""
+    """The names and values of what an experiment or model may have a list of, such as the learning rate."""
 
     @property
     def group_folder(self) -> str:
@@ -139,7 +139,7 @@ class Plan:
             Run(group, variant, seed, point)
             for group, settings in self.plain[stage].items()
             if not groups or group in groups
-            for point in (_points(settings) if stage == "majority" else [()])
+            for point in _points(stage, settings)
             for variant, number in settings["seeds"].items()
             for seed in self.seeds(number)
         ]
@@ -155,11 +155,10 @@ class Plan:
     def run_settings(self, stage: str, group: str) -> dict[str, Any]:
         """The settings of an experiment or model on which a run depends, beside what names the run in `Run`.
 
-        Since they do not say which runs there are, more seeds, widths or learning rates keep the runs that are there.
+        Since they do not say which runs there are, more seeds, widths, learning rates or lengths keep the runs that are
+        there.
         """
-        if stage == "majority":
-            return self.settings.majority[group].of_training()
-        return {key: value for key, value in self.plain[stage][group].items() if key != "seeds"}
+        return getattr(self.settings, stage)[group].of_training()
 
     def identities(self, stage: str, runs: Iterable[Run]) -> list[dict[str, Any]]:
         """What the files of runs of a stage say of themselves; those of language models add the hash of their text."""
@@ -209,9 +208,14 @@ class Plan:
             return None
         return provenance.code_version(provenance.module_file(self.norm_class(variant).partition(":")[0]))
 
-    def runs_with_attention(self) -> list[Run]:
-        """The runs of language models that have attention, and so keys."""
-        return [run for run in self.runs("language_model") if run.variant != NO_ATTENTION_VARIANT]
+    def judged_runs(self) -> list[Run]:
+        """The runs of language models whose keys are judged: with attention, of models with a single point."""
+        return [
+            run
+            for run in self.runs("language_model")
+            if run.variant != NO_ATTENTION_VARIANT
+            and figures.is_single(self.plain["language_model"][run.group])
+        ]
 
     def recorded_runs(self) -> list[Run]:
         """The runs of language models whose activations are recorded: those of the first GPT with layernorm."""
@@ -232,8 +236,13 @@ class Plan:
         ]
 
     def _gpts(self) -> list[str]:
-        """The names of the GPTs among the language models, in the order of the configuration."""
-        return [name for name, model in self.settings.language_model.items() if model.architecture == "gpt"]
+        """The names of the GPTs with a single learning rate and length, in the order of the configuration."""
+        models = self.plain["language_model"]
+        return [
+            name
+            for name in models
+            if models[name]["architecture"] == "gpt" and figures.is_single(models[name])
+        ]
 
     def text_of(self, model: str) -> str:
         """The name of the text that a language model is trained on."""
@@ -274,12 +283,17 @@ class Plan:
         return figures.figures(self.plain)
 
 
-def _points(experiment: Mapping[str, Any]) -> list[tuple[tuple[str, int | float], ...]]:
-    """The combinations of d_model and learning_rate of a majority experiment, as `Run.point`."""
-    names = ("d_model", "learning_rate")
-    return [
-        tuple(zip(names, values, strict=True)) for values in product(*(experiment[name] for name in names))
-    ]
+POINT = {
+    "majority": {"d_model": "d_model", "learning_rate": "learning_rate"},
+    "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
+}
+"""By stage, the names in `Run.point`, and the keys of the settings that list their values."""
+
+
+def _points(stage: str, settings: Mapping[str, Any]) -> list[tuple[tuple[str, int | float], ...]]:
+    """The combinations of the values that an experiment or model lists, as `Run.point`."""
+    lists = (settings[key] for key in POINT[stage].values())
+    return [tuple(zip(POINT[stage], values, strict=True)) for values in product(*lists)]
 
 
 @dataclass(frozen=True)
@@ -347,5 +361,8 @@ def command_options(name: str, presets: str | Path) -> str:
     """
     if name in ("default", KEPT):
         return ""
-    preset = Path(presets) / f"{name}.yaml"
-    return f" --configfile {f'workflow/presets/{preset.name}' if preset.is_file() else 'FILE'}"
+    of_name = (
+        file.name for file in Path(presets).glob("*.yaml") if yaml_files.read(file).get("name") == name
+    )
+    preset = next(of_name, None)
+    return f" --configfile {f'workflow/presets/{preset}' if preset else 'FILE'}"

@@ -3,7 +3,7 @@
 This module imports nothing, so that settings, training and figures share the names without importing torch.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Variant(NamedTuple):
@@ -16,9 +16,9 @@ class Variant(NamedTuple):
     divides_by_d: bool = False
     """Whether the result is divided by d as well, as the released code of the paper does without projection."""
     factor: float = 1.0
-    """A constant that multiplies every result."""
-    affine: bool = False
-    """Whether the result is multiplied by a learnt gain, 1 at first, and a learnt bias, 0 at first, is added."""
+    """A constant that multiplies every result; where a scalar or gain is learnt, the value at which it starts."""
+    learns: Literal["nothing", "scalar", "gain", "gain and bias"] = "nothing"
+    """What is learnt: a scalar or a vector, the gain, that multiplies the result; a bias, 0 at first, that is added."""
 
 
 class SplitVariant(NamedTuple):
@@ -42,7 +42,15 @@ VARIANTS: dict[str, Variant] = {
     "layernorm_shrunk": Variant(projects=True, scales=True, factor=2**0.5 / 50),
     "none": Variant(projects=False, scales=False),
     # As transformers have it; the other variants go without gain and bias, as in the paper's experiments.
-    "layernorm_affine": Variant(projects=True, scales=True, affine=True),
+    "layernorm_affine": Variant(projects=True, scales=True, learns="gain and bias"),
+    # RMSNorm as transformers have it; LayerNorm with as many parameters; and a LayerNorm that starts as small as
+    # layernorm_shrunk but can grow, as a stream without scaling can.
+    "scale_gain": Variant(projects=False, scales=True, learns="gain"),
+    "layernorm_gain": Variant(projects=True, scales=True, learns="gain"),
+    "layernorm_gain_small": Variant(projects=True, scales=True, factor=2**0.5 / 50, learns="gain"),
+    # Without scaling the size of attention's inputs can be learnt apart from their direction.
+    "none_scalar": Variant(projects=False, scales=False, learns="scalar"),
+    "projection_scalar": Variant(projects=True, scales=False, learns="scalar"),
 }
 """The built-in variants that are one map, by the name that config.yaml, the tables and `norms.build` use."""
 

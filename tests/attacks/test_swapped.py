@@ -13,6 +13,7 @@ from default_settings import ROOT
 from hand_made import SMALL_GPT, changed
 
 from layernorm_roles import checkpoint, files, planning, store, variants
+from layernorm_roles.language_model import runs as language_runs
 from layernorm_roles.language_model.activations import record_run
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.train import Outputs, TrainingResult
@@ -233,13 +234,12 @@ def test_no_job_takes_initial_for_final_weights(language_models):
 
 def test_what_the_rules_expect_of_a_language_model_is_what_its_files_have(language_models):
     plan = planned({"name": "rules"})
-    runs = plan.runs_with_attention()
+    runs = plan.judged_runs()
     for run, identity in zip(runs, plan.identities("language_model", runs), strict=True):
         assert identity["model"] == run.group and identity["seed"] == run.seed
         assert {*identity, "text"} == {*language_models[0][0].identity}
-        assert {*identity["settings"]} == {
-            name for name in type(plan.settings.language_model[run.group]).model_fields if name != "seeds"
-        }
+        settings = language_runs.SETTINGS[identity["settings"]["architecture"]]
+        assert {*identity["settings"]} == {*settings.model_fields} - {"learning_rate", "steps"}
 
 
 def test_a_file_that_says_nothing_of_itself_is_refused(tmp_path):

@@ -194,7 +194,7 @@ def losses(
         higher += (number > 0) * spread * noise(8, number, seed).standard_normal()
         start = 9.0 + untrained_gap * (variant == "projection")
         for step, loss in ((0, start), (1000, 6.0 + 0.3 * noise(7, seed).standard_normal() + higher)):
-            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, 1.0))
+            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, 0.01, 1000, 1.0))
     return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
 
 

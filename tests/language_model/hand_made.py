@@ -74,10 +74,12 @@ def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_ma
 
 def snakemake(run, log, **parts):
     """What Snakemake gives to the script of a rule of `run`."""
-    settings = run.settings.model_dump(mode="json", exclude={"seeds"})
+    settings = run.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
     params = {"norm": run.norm, "settings": settings, "code": "a", "norm_code": None, "device": "cpu"}
     params |= {"device_check": "stop", "downloads": "downloads"}
-    names = {"model": run.model, "variant": run.variant, "seed": str(run.seed)}
+    names = {"model": run.model, "variant": run.variant, "seed": str(run.seed)} | {
+        key: str(value) for key, value in run.point.items()
+    }
     inputs = {"manifest": str(run.text.manifest)} | parts.pop("input", {})
     return SimpleNamespace(
         log=[str(log)],

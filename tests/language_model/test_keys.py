@@ -257,7 +257,7 @@ def test_the_rules_script_writes_the_known_tables(weights, tmp_path):
 def test_weights_of_another_run_are_refused(weights):
     run, files = weights
     other = run_of(run.text, changed(SMALL_GPT, steps=41), "none", 7)
-    said = r"final\.safetensors: a file of another run \(settings.steps = 40, expected 41\); delete it"
+    said = r"final\.safetensors: a file of another run \(steps = 40, expected 41\); delete it"
     with pytest.raises(ValueError, match=said):
         other.restore_model(files["final"])
     with pytest.raises(ValueError, match=r"checkpoint = 'initial', expected 'final'"):

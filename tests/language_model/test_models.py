@@ -97,7 +97,9 @@ def test_parameters_that_variants_of_a_seed_share_start_equal(drawn_norm):
         assert first.keys() - other.keys() == gone
         assert all(torch.equal(first[name], other[name]) for name in first.keys() & other.keys())
         of_norms = other.keys() - first.keys()
-        assert bool(of_norms) == (variant in ("layernorm_affine", drawn_norm))
+        assert bool(of_norms) == (
+            variant == drawn_norm or (variant in VARIANTS and VARIANTS[variant].learns != "nothing")
+        )
         assert all(".norm." in name for name in of_norms)
     different = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
     assert not torch.equal(first["tokens.weight"], different["tokens.weight"])
@@ -121,7 +123,12 @@ def plain_norm(variant, x, parameters, at):
         "scale_released": lambda: to_length(x, 8**-0.5),
         "layernorm_small": lambda: to_length(centred, 8**-0.5),
         "layernorm_affine": lambda: to_length(centred) * gain + bias,
+        "scale_gain": lambda: to_length(x) * gain,
+        "layernorm_gain": lambda: to_length(centred) * gain,
+        "layernorm_gain_small": lambda: to_length(centred) * gain,
         "none": lambda: x,
+        "none_scalar": lambda: x * gain,
+        "projection_scalar": lambda: centred * gain,
     }
     if variant == "projected_qk":
         return to_length(centred), to_length(x)

@@ -92,15 +92,15 @@ def adamw(start, gradients, rates, clip, decay, betas=(0.9, 0.999), eps=1e-8):
     return w
 
 
-@pytest.mark.parametrize("clip", [1.0, 3.0, 1e6])
+@pytest.mark.parametrize(("clip", "warmup"), [(1.0, 0), (3.0, 4), (1e6, 0)])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, decay):
+def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup, decay):
     """The loss is a number times the parameter, so the number is its gradient."""
     gradients = [2, -40, 1, 5, -1, 600, 3, 2, -7, 1]
-    settings = changed(SCHEDULE, gradient_clip=clip, weight_decay=decay)
+    settings = changed(SCHEDULE, gradient_clip=clip, weight_decay=decay, warmup=warmup)
     model = ToyModel(lambda model, numbers: numbers.mean() * model.w)
     result = train.train(model, ToyTask(gradients.__getitem__), settings, seed=0)
-    rates = [0.1 * (1 - step / 10) for step in range(10)]
+    rates = [0.1 * (1 - step / 10) * min(1, (step + 1) / (warmup or 1)) for step in range(10)]
     assert result.final["w"].item() == pytest.approx(adamw(2.0, gradients, rates, clip, decay), abs=1e-5)
 
 
@@ -186,7 +186,7 @@ def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, m
     whole = everything(outputs(tmp_path / "whole"))
     out = outputs(tmp_path)
 
-    stopped(run_of(text, changed(SMALL_GPT, learning_rate=0.02), "projection"), out, monkeypatch)
+    stopped(run_of(text, changed(SMALL_GPT, weight_decay=0.02), "projection"), out, monkeypatch)
     train_run(run, out, "cpu", 1)
     assert "checkpoint of another run (different: settings)" in capsys.readouterr().err
     assert everything(out) == whole
@@ -216,10 +216,29 @@ def test_a_damaged_file_of_the_text_is_named_before_any_setting(text, tmp_path, 
         train_run(run_of(copy), outputs(tmp_path), "cpu", 1)
 
 
-def test_the_number_of_seeds_does_not_make_a_run_another_one(text):
-    more = changed(SMALL_GPT, seeds={"layernorm": 30})
-    assert run_of(text, more).identity == run_of(text).identity
-    assert run_of(text, changed(SMALL_GPT, dropout=0.2)).identity != run_of(text).identity
+def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text, tmp_path):
+    """Two of them differ in their rate and their length alone, and both say so in their tables."""
+    points = [(0.01, 14), (0.02, 14), (0.01, 28)]
+    made = []
+    for number, (rate, steps) in enumerate(points):
+        run, out = (
+            run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=steps)),
+            outputs(tmp_path / str(number)),
+        )
+        train_run(run, out, "cpu", 1)
+        made.append((run, out, store.read(out.metrics, "language_model_metrics")))
+    initial = [checkpoint.load(out.initial)[0] for _, out, _ in made]
+    assert all(all(torch.equal(first, w[name]) for name, first in initial[0].items()) for w in initial)
+    assert len({metrics.train_loss[0] for _, _, metrics in made}) == 1
+    assert len({str(run.identity) for run, _, _ in made}) == 3
+    assert len({metrics.valid_loss.iloc[-1] for _, _, metrics in made}) == 3
+    for (rate, steps), (_, _, metrics) in zip(points, made, strict=True):
+        assert set(metrics.base_learning_rate) == {rate} and set(metrics.steps) == {steps} == {
+            metrics.step.max()
+        }
+        assert metrics.learning_rate.tolist() == pytest.approx(
+            [rate * (1 - step / steps) for step in metrics.step]
+        )
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])

@@ -44,6 +44,7 @@ with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
     models = {}
     for model in json.loads(MODELS):
         wildcards = {"model": model, "variant": "layernorm", "seed": "0"}
+        wildcards |= {"base_learning_rate": "0.25", "steps": "7"}
         inputs = [called(file, **wildcards) for file in rule("language_model_train").input]
         texts = next(files for files in inputs if isinstance(files, dict))
         settings = {
@@ -83,6 +84,9 @@ COLLECTED = {
     "majority_vectors": "vectors.parquet",
 }
 """The files of the runs of which each table consists."""
+
+LISTED = {"learning_rate", "steps", "seeds"}
+"""Keys of a language model whose values name its runs."""
 
 WITHOUT_RESULTS = {"publish", "check"}
 """Rules that copy or read files: an edit of the code changes none of their outputs."""
@@ -132,7 +136,7 @@ def test_an_edit_of_the_code_that_computes_makes_a_result_again(read):
 
 @pytest.mark.parametrize("model", DEFAULT["language_model"])
 def test_each_model_has_its_own_settings_and_reads_its_own_text(read, model):
-    known = {key: value for key, value in DEFAULT["language_model"][model].items() if key != "seeds"}
+    known = {key: value for key, value in DEFAULT["language_model"][model].items() if key not in LISTED}
     for rule, settings in read["models"][model]["settings"].items():
         assert {key: settings[key] for key in known} == known, rule
     for file in read["models"][model]["texts"].values():

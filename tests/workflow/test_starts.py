@@ -114,7 +114,7 @@ task = SimpleNamespace(
     batch=lambda step: batch, validation=lambda: iter([batch]), tokens_per_step=1, unigram_loss=lambda: 1.0
 )
 settings = SimpleNamespace(
-    steps=3, evaluate_every=1, checkpoint_every=9, learning_rate=0.1, weight_decay=0.1, gradient_clip=1.0
+    steps=3, evaluate_every=1, checkpoint_every=9, learning_rate=0.1, warmup=0, weight_decay=0.1, gradient_clip=1.0
 )
 model = Model(2, 2)
 nn.init.ones_(model.weight)

@@ -1,7 +1,8 @@
 # The language models (Figure 4, Tables 1 to 4): training, verdicts on their keys, activations, aggregation.
-LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{{model}}/{{variant}}/seed_{{seed}}"
+LANGUAGE_MODEL_JOB = "{model}/{variant}/base_learning_rate_{base_learning_rate}/steps_{steps}/seed_{seed}"
+LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{LANGUAGE_MODEL_JOB}"
 LANGUAGE_MODEL_RUNS = [run.folder for run in PLAN.runs("language_model")]
-RUNS_WITH_ATTENTION = [run.folder for run in PLAN.runs_with_attention()]
+JUDGED_RUNS = [run.folder for run in PLAN.judged_runs()]
 RECORDED_RUNS = [run.folder for run in PLAN.recorded_runs()]
 CEILING_RUNS = [run.folder for run in PLAN.ceiling_runs()]
 
@@ -9,8 +10,8 @@ CEILING_RUNS = [run.folder for run in PLAN.ceiling_runs()]
 # The file of a run that each table is collected from, and the runs, by the name of the table.
 COLLECTED = {
     "language_model_metrics": ("metrics.parquet", PLAN.runs("language_model")),
-    "key_selectability": ("keys.parquet", PLAN.runs_with_attention()),
-    "sentence_tokens": ("tokens.parquet", PLAN.runs_with_attention()),
+    "key_selectability": ("keys.parquet", PLAN.judged_runs()),
+    "sentence_tokens": ("tokens.parquet", PLAN.judged_runs()),
 } | ({"language_model_ceilings": ("ceilings.parquet", PLAN.ceiling_runs())} if CEILING_RUNS else {})
 LANGUAGE_MODEL_TABLES = {
     table: PLAN.run_files("language_model", file, runs) for table, (file, runs) in COLLECTED.items()
@@ -20,6 +21,8 @@ ACTIVATIONS = PLAN.run_files("language_model", "activations.safetensors", PLAN.r
 
 wildcard_constraints:
     model="|".join(PLAIN["language_model"]),
+    base_learning_rate=r"[\d.e-]+",
+    steps=r"\d+",
 
 
 rule language_model_train:
@@ -31,9 +34,9 @@ rule language_model_train:
         final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",
         metrics=f"{LANGUAGE_MODEL_RUN}/metrics.parquet",
     log:
-        f"{RUN}/logs/language_model_train/{{model}}/{{variant}}/seed_{{seed}}.log",
+        f"{RUN}/logs/language_model_train/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
-        f"{RUN}/benchmarks/language_model_train/{{model}}/{{variant}}/seed_{{seed}}.tsv"
+        f"{RUN}/benchmarks/language_model_train/{LANGUAGE_MODEL_JOB}.tsv"
     threads: 1
     resources:
         gpu=PLAN.gpus("language_model"),
@@ -60,9 +63,9 @@ rule language_model_keys:
         verdicts=f"{LANGUAGE_MODEL_RUN}/keys.parquet",
         tokens=f"{LANGUAGE_MODEL_RUN}/tokens.parquet",
     log:
-        f"{RUN}/logs/language_model_keys/{{model}}/{{variant}}/seed_{{seed}}.log",
+        f"{RUN}/logs/language_model_keys/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
-        f"{RUN}/benchmarks/language_model_keys/{{model}}/{{variant}}/seed_{{seed}}.tsv"
+        f"{RUN}/benchmarks/language_model_keys/{LANGUAGE_MODEL_JOB}.tsv"
     threads: 1
     resources:
         mem_mb=doubling(1500),
@@ -84,9 +87,9 @@ rule language_model_ceilings:
     output:
         f"{LANGUAGE_MODEL_RUN}/ceilings.parquet",
     log:
-        f"{RUN}/logs/language_model_ceilings/{{model}}/{{variant}}/seed_{{seed}}.log",
+        f"{RUN}/logs/language_model_ceilings/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
-        f"{RUN}/benchmarks/language_model_ceilings/{{model}}/{{variant}}/seed_{{seed}}.tsv"
+        f"{RUN}/benchmarks/language_model_ceilings/{LANGUAGE_MODEL_JOB}.tsv"
     threads: 1
     resources:
         mem_mb=doubling(1500),
@@ -107,9 +110,9 @@ rule language_model_activations:
     output:
         f"{LANGUAGE_MODEL_RUN}/activations.safetensors",
     log:
-        f"{RUN}/logs/language_model_activations/{{model}}/{{variant}}/seed_{{seed}}.log",
+        f"{RUN}/logs/language_model_activations/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
-        f"{RUN}/benchmarks/language_model_activations/{{model}}/{{variant}}/seed_{{seed}}.tsv"
+        f"{RUN}/benchmarks/language_model_activations/{LANGUAGE_MODEL_JOB}.tsv"
     threads: 1
     resources:
         mem_mb=doubling(2000),
@@ -145,7 +148,7 @@ rule language_model_tables:
 
 
 BENCHMARKS += benchmark_files("language_model_train", LANGUAGE_MODEL_RUNS)
-BENCHMARKS += benchmark_files("language_model_keys", RUNS_WITH_ATTENTION)
+BENCHMARKS += benchmark_files("language_model_keys", JUDGED_RUNS)
 BENCHMARKS += benchmark_files("language_model_ceilings", CEILING_RUNS) if CEILING_RUNS else []
 BENCHMARKS += benchmark_files("language_model_activations", RECORDED_RUNS)
 BENCHMARKS += benchmark_files("language_model_tables", LANGUAGE_MODEL_TABLES)

@@ -72,7 +72,7 @@ def scaled_sites(variant: str, norm: str) -> tuple[str, ...]:
         return ("after_norm", "head")
     of_keys = SPLIT_VARIANTS[norm].queries_keys if norm in SPLIT_VARIANTS else norm
     built_in = VARIANTS.get(of_keys)
-    return ("after_norm",) if built_in and built_in.scales and not built_in.affine else ()
+    return ("after_norm",) if built_in and built_in.scales and built_in.learns == "nothing" else ()
 
 
 def collect(

@@ -39,21 +39,34 @@ class LanguageModelRun:
     def of_rule(
         cls, wildcards: Any, norm: str, settings: Mapping[str, Any], manifest: str
     ) -> "LanguageModelRun":
-        """The run of a workflow rule whose wildcards have a model, a variant and a seed.
+        """The run of a workflow rule whose wildcards have a model, a variant, a learning rate, steps and a seed.
 
-        `settings` are the model's, as the configuration has them, with or without the seeds; the files of the text
-        lie beside `manifest`.
+        `settings` are those that all runs of the model share; the files of the text lie beside `manifest`.
         """
-        checked = SETTINGS[settings["architecture"]].model_validate({**settings, "seeds": {}})
+        point = {"learning_rate": float(wildcards.base_learning_rate), "steps": int(wildcards.steps)}
+        checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
         text = PreparedText(Path(manifest).parent)
         return cls(wildcards.model, wildcards.variant, norm, int(wildcards.seed), checked, text)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the result of the run depends on, in values that JSON has; how many other seeds there are does not."""
-        settings = self.settings.model_dump(mode="json", exclude={"seeds"})
-        place = {"model": self.model, "text": self.text.content_hash()}
+        """What the result of the run depends on, in values that JSON has."""
+        settings = self.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
+        place = {"model": self.model, "text": self.text.content_hash(), **self.point}
         return run_identity(self.variant, self.norm, self.seed, settings, **place)
+
+    @property
+    def point(self) -> dict[str, int | float]:
+        """The learning rate and the number of steps, by the names that they have in paths and tables."""
+        return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
+
+    @property
+    def title(self) -> str:
+        """What logs and error messages call the run."""
+        return (
+            f"language model {self.model} {self.variant} learning rate {self.settings.learning_rate} "
+            f"steps {self.settings.steps} seed {self.seed}"
+        )
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

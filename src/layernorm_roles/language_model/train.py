@@ -76,10 +76,9 @@ def train_run(
         task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
     model = run.build_model(getattr(task, "classes", None))
     kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
-    title = f"language model {run.model} {run.variant} seed {run.seed}"
     with place.memory_advice(_smaller(run)):
-        place.compare(partial(derivatives, model, next(task.validation())), title)
-        result = train(model, task, run.settings, run.seed, place, kept, title)
+        place.compare(partial(derivatives, model, next(task.validation())), run.title)
+        result = train(model, task, run.settings, run.seed, place, kept, run.title)
     write(result, run, out, provenance(run.identity, place.description, *task.streams, torch=True))
     kept.remove()
 
@@ -138,7 +137,7 @@ def write(result: TrainingResult, run: LanguageModelRun, out: Outputs, metadata:
     """Write the weights and metrics of a run; `metadata` is their provenance."""
     checkpoint.save(result.initial, out.initial, {"identity": run.weights_identity("initial")})
     checkpoint.save(result.final, out.final, {"identity": run.weights_identity("final")})
-    metrics = result.metrics.assign(model=run.model, variant=run.variant, seed=run.seed)
+    metrics = result.metrics.assign(model=run.model, variant=run.variant, seed=run.seed, **run.point)
     store.write(metrics, "language_model_metrics", out.metrics, metadata)
 
 
@@ -219,7 +218,8 @@ class _Training:
 
     def _at(self, step: int) -> dict[str, float | int]:
         """What a row of the metrics says of a step, whatever the losses are."""
-        learning_rate = linear_decay(self.settings.learning_rate, step, self.settings.steps)
+        settings = self.settings
+        learning_rate = linear_decay(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
 
     def _seconds(self) -> float:

@@ -1,10 +1,11 @@
 """Settings of the language models (Figure 4 and Tables 1 to 4 of the paper)."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from layernorm_roles.settings.base import (
+    Distinct,
     Identifier,
     Integer,
     LearningRate,
@@ -13,6 +14,7 @@ from layernorm_roles.settings.base import (
     Seeds,
     Size,
     Steps,
+    one_or_several,
     refuse,
     refuse_indivisible,
 )
@@ -24,7 +26,7 @@ _Dropout = Annotated[Real, Field(ge=0, lt=1)]
 
 
 class _LanguageModel(Section):
-    """The settings that GPT and BERT share."""
+    """The settings of a run that GPT and BERT share."""
 
     reads: ClassVar[tuple[str, ...]]
     """The kinds of contexts that the model reads when its keys are tested: long, sentences."""
@@ -44,6 +46,8 @@ class _LanguageModel(Section):
     """Optimiser steps of a run."""
     learning_rate: LearningRate
     """AdamW's learning rate at the first step; it falls linearly to 0 at the last."""
+    warmup: Annotated[Integer, Field(ge=0, le=100_000_000)]
+    """Optimiser steps over which the learning rate rises linearly, beside its fall; 0, as in the paper: none."""
     weight_decay: Annotated[Real, Field(ge=0, le=10)]
     """AdamW's weight decay."""
     gradient_clip: Annotated[Real, Field(gt=0)]
@@ -60,7 +64,7 @@ class _LanguageModel(Section):
 
 
 class GPTSettings(_LanguageModel):
-    """A GPT-2, with a variant of the norm before attention."""
+    """A GPT-2, with a variant of the norm before attention: what a run depends on, beside its variant and seed."""
 
     reads = ("long", "sentences")
 
@@ -76,8 +80,6 @@ class GPTSettings(_LanguageModel):
     """Share of the attention weights that is dropped in training."""
     validation_windows: Size
     """Windows of context_length tokens over which the validation loss is computed."""
-    seeds: Seeds
-    """Number of runs by variant; 0 or null leaves the variant out."""
 
     @property
     def longest_text(self) -> int:
@@ -86,7 +88,10 @@ class GPTSettings(_LanguageModel):
 
 
 class BERTSettings(_LanguageModel):
-    """A small BERT: none has no LayerNorm at all, layernorm has all of them, no_attention lacks attention only."""
+    """A small BERT: none has no LayerNorm at all, layernorm has all of them, no_attention lacks attention only.
+
+    These are the settings on which a run depends, beside its variant and seed.
+    """
 
     reads = ("sentences",)
 
@@ -104,8 +109,6 @@ class BERTSettings(_LanguageModel):
     """Labelled sentences for validation, if task is labelled: a source of kind hub with a label_column."""
     validation_batches: Size
     """Batches over which the validation loss is computed, if task is masked."""
-    seeds: dict[Literal[tuple(BERT_VARIANTS)], Annotated[Integer, Field(ge=0, le=1000)]]
-    """Number of runs by variant; 0 or null leaves the variant out."""
 
     @property
     def longest_text(self) -> int:
@@ -121,5 +124,33 @@ class BERTSettings(_LanguageModel):
         return self
 
 
-LanguageModel = Annotated[GPTSettings | BERTSettings, Field(discriminator="architecture")]
+class _Runs(Section):
+    """The keys of a language model in config.yaml that stand for several runs each."""
+
+    learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
+    """AdamW's learning rate at the first step; it falls linearly to 0 at the last. A list trains every variant and
+    seed with each."""
+    steps: Annotated[Distinct[Steps], one_or_several(Steps)]
+    """Optimiser steps of a run. A list trains every variant and seed for each length, with its own falling rate."""
+
+    def of_training(self) -> dict[str, Any]:
+        """The settings that all of the runs share, as dictionaries and lists of plain values."""
+        return self.model_dump(mode="json", exclude={"learning_rate", "steps", "seeds"})
+
+
+class GPTModel(_Runs, GPTSettings):
+    """A GPT-2 in config.yaml: it has a run for every combination of learning rate, steps, variant and seed."""
+
+    seeds: Seeds
+    """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
+
+
+class BERTModel(_Runs, BERTSettings):
+    """A BERT in config.yaml: it has a run for every combination of learning rate, steps, variant and seed."""
+
+    seeds: dict[Literal[tuple(BERT_VARIANTS)], Annotated[Integer, Field(ge=0, le=1000)]]
+    """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
+
+
+LanguageModel = Annotated[GPTModel | BERTModel, Field(discriminator="architecture")]
 """The settings of a language model; its key `architecture` says which keys it has."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, StringConstraints, model_validator
 
 from layernorm_roles.settings.base import Identifier, Integer, Section, refuse
-from layernorm_roles.settings.language_model import GPTSettings, LanguageModel
+from layernorm_roles.settings.language_model import GPTModel, LanguageModel
 from layernorm_roles.settings.majority import MajorityExperiment
 from layernorm_roles.settings.pretrained import PretrainedModel
 from layernorm_roles.settings.random_keys import RandomKeys
@@ -118,7 +118,7 @@ class Settings(Section):
         for variant in self.random_keys.norms:
             yield Use("random_keys.norms", variant, tuple(range(first, last + 1)), _ONE_MAP)
         for name, model in self.language_model.items():
-            for variant in model.seeds if isinstance(model, GPTSettings) else ():
+            for variant in model.seeds if isinstance(model, GPTModel) else ():
                 yield Use(f"language_model.{name}.seeds", variant, (model.d_model,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:

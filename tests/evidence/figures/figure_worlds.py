@@ -48,7 +48,14 @@ MAJORITY = {
         "seeds": {"layernorm": 3, "scale": 4, "projected_qk": 3, "projected_v": 2, "layernorm_affine": 3},
     },
 }
-GPT = {"architecture": "gpt", "text": "words", "d_model": 8, "heads": 4}
+GPT = {
+    "architecture": "gpt",
+    "text": "words",
+    "d_model": 8,
+    "heads": 4,
+    "learning_rate": [0.01],
+    "steps": [400],
+}
 MODELS = {
     "gpt": {
         **GPT,
@@ -147,7 +154,7 @@ def language_model_metrics(models=MODELS) -> pd.DataFrame:
             for step in (0, 100, 200, 300, 400):
                 losses = (9.0, 9.0) if step == 0 else rng.uniform(6, 8, 2)
                 unigram = 6.5 + 0.1 * number + 0.01 * seed
-                rows.append((model, variant, seed, step, 10 * step, *losses, unigram, 0.01, 1.0))
+                rows.append((model, variant, seed, step, 10 * step, *losses, unigram, 0.01, 0.01, 400, 1.0))
     return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
 
 

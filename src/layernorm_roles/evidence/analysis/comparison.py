@@ -149,7 +149,7 @@ def shared(here: pd.DataFrame, there: pd.DataFrame, group: str) -> tuple[list[Sh
     """What both tables have under one name of the column `group`, and the names of what cannot be set side by side.
 
     `here` and `there` are tables majority_metrics, with `group` experiment, or language_model_metrics, with `group`
-    model. Not side by side is what only one of them has, and what has several widths or learning rates.
+    model. Not side by side is what only one of them has, and what has several widths, learning rates or lengths.
     """
     names = list(dict.fromkeys([*here[group], *there[group]]))
     found = [Shared(name, here[here[group] == name], there[there[group] == name]) for name in names]
@@ -158,5 +158,5 @@ def shared(here: pd.DataFrame, there: pd.DataFrame, group: str) -> tuple[list[Sh
 
 
 def _one_setting(runs: pd.DataFrame) -> bool:
-    settings = [name for name in ("d_model", "base_learning_rate") if name in runs]
+    settings = [name for name in ("d_model", "base_learning_rate", "steps") if name in runs]
     return len(runs) > 0 and all(runs[name].nunique() == 1 for name in settings)

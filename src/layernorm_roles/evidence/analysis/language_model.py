@@ -11,6 +11,9 @@ from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
+POINT = ["base_learning_rate", "steps"]
+"""The columns of table language_model_metrics in which the runs of a model with lists differ."""
+
 CHECKPOINTS = ("initial", "final")
 """The weights whose keys are tested: before training and after."""
 
@@ -40,10 +43,17 @@ def paired_difference(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
 def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
     """`column` of table language_model_metrics at the last step of `model`: a row a seed, a column a variant.
 
-    The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
+    The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model, or if the model
+    has several learning rates or lengths, whose losses must not be mixed.
     """
-    losses = metrics[metrics.model == model]
+    losses = of_single_points(metrics[metrics.model == model])
     return losses[losses.step == losses.step.max()].pivot(index="seed", columns="variant", values=column)
+
+
+def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of table language_model_metrics of the models whose runs have one learning rate and one length."""
+    points = metrics.drop_duplicates(["model", *POINT]).model.value_counts()
+    return metrics[metrics.model.map(points) == 1]
 
 
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
@@ -69,14 +79,14 @@ def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Ser
 
 
 def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The final validation loss of every model and variant beside two baselines, in nats per token.
+    """The final validation loss of every variant beside two baselines, in nats per token, of models with one point.
 
     Columns model, variant, seeds, step, valid_loss, unigram_loss, no_attention_loss (means over seeds; NaN where the
     table lacks them), gain_over_unigram and worth_of_attention (differences of equal seeds), the last two and
     valid_loss with columns _low and _high (95 % interval over seeds; NaN for fewer than two).
     """
     rows = []
-    for model, losses in metrics.groupby("model", sort=False):
+    for model, losses in of_single_points(metrics).groupby("model", sort=False):
         final = final_losses(metrics, model)
         bare = final.get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
         for variant in legend_order(final.columns):

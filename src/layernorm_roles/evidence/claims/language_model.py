@@ -20,6 +20,7 @@ from layernorm_roles.evidence.analysis.heads import gaussian_percent
 from layernorm_roles.evidence.analysis.language_model import (
     final_losses,
     gain_over_unigram,
+    of_single_points,
     worth_of_attention,
 )
 from layernorm_roles.evidence.analysis.paper import reported
@@ -131,7 +132,7 @@ class Gaps(NamedTuple):
 
 def gaps(tables: Tables, model: str, high: str, low: str) -> Gaps:
     """The losses of variant `high` minus those of `low`; Untestable with fewer than two seeds in common."""
-    losses = tables[LOSSES][tables[LOSSES].model == model]
+    losses = of_single_points(tables[LOSSES][tables[LOSSES].model == model])
     for variant in (high, low):
         if variant not in set(losses.variant):
             raise Untestable(f"The run has no {model} with {variant}.")

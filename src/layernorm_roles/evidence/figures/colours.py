@@ -16,14 +16,19 @@ from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 COLOURS = {
     "layernorm": "#0072B2",
     "layernorm_affine": "#44AA99",
+    "layernorm_gain": "#004A78",
+    "layernorm_gain_small": "#B07050",
     "projected_qk": "#332288",
     "projected_v": "#882255",
     "projection": "#CC79A7",
+    "projection_scalar": "#8F3D6F",
     "layernorm_shrunk": "#661100",
     "scale": "#E69F00",
+    "scale_gain": "#A87400",
     "scale_released": "#D55E00",
     "layernorm_small": "#009E73",
     "none": "#7F7F7F",
+    "none_scalar": "#B0B0B0",
     QUERY_KEY_VARIANT: "#56B4E9",
     NO_ATTENTION_VARIANT: "#404040",
 }
@@ -32,6 +37,11 @@ SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933
 
 STROKES = {
     "layernorm_affine": (0, (5, 1)),
+    "layernorm_gain": (0, (5, 1)),
+    "layernorm_gain_small": (0, (5, 1)),
+    "scale_gain": (0, (5, 1)),
+    "projection_scalar": (0, (1, 1)),
+    "none_scalar": (0, (1, 1)),
     "projected_qk": (0, (3, 1)),
     "projected_v": (0, (1, 1)),
     "projection": "--",

@@ -127,8 +127,12 @@ _BEYOND = " A diamond right of the axis belongs to the step written below it, af
 
 
 def is_single(settings: Mapping[str, Any]) -> bool:
-    """Return whether all runs of a majority experiment have one width and one learning rate."""
-    return len(settings["d_model"]) == len(settings["learning_rate"]) == 1
+    """Whether all runs of a majority experiment or language model have one width, learning rate and length.
+
+    Only the keys of such models are judged; the others are for losses by learning rate and by length.
+    """
+    values = (settings[key] for key in ("d_model", "learning_rate", "steps"))
+    return all(not isinstance(value, list | tuple) or len(value) == 1 for value in values)
 
 
 def data_in_words(settings: Mapping[str, Any]) -> str:
@@ -378,7 +382,7 @@ _ENDINGS = (
 def _language_model(model: str, settings: Mapping[str, Any]) -> Iterator[Figure]:
     """The losses of a model and, of a GPT, the keys in its heads; the model called gpt has the paper's Figure 4."""
     variants = trained_variants(settings)
-    if not variants:
+    if not variants or not is_single(settings):
         return
     pair = {WITH_SCALING, WITHOUT_SCALING}
     is_gpt, is_paper = settings["architecture"] == "gpt", model == PAPER_MODEL
@@ -423,7 +427,9 @@ def _widths_of_heads(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure
     widths = {
         settings["d_model"] // settings["heads"]
         for settings in models.values()
-        if settings["architecture"] == "gpt" and WITH_SCALING in trained_variants(settings)
+        if settings["architecture"] == "gpt"
+        and is_single(settings)
+        and WITH_SCALING in trained_variants(settings)
     }
     if len(widths) > 1:
         caption = (
