@@ -47,7 +47,7 @@ def estimate(mean: float, low: float, high: float, write: str | Callable[[float]
     Without an interval (NaN) it is the mean alone, of a bound, which has an infinite end, "≥ mean" or "≤ mean", and
     without a mean or with two infinite ends a dash.
 
-    >>> estimate(-1.26, -2, 3, ".1f"), estimate(2, 1, float("inf"), "d"), estimate(2, float("nan"), float("nan"), "d")
+    >>> estimate(-1.26, -2.0, 3.0, ".1f"), estimate(2.0, 1.0, np.inf, ".0f"), estimate(2.0, np.nan, np.nan, ".0f")
     ('−1.3 [−2.0, 3.0]', '≥ 2', '2')
     """
     if pd.isna(mean) or (np.isinf(low) and np.isinf(high)):
