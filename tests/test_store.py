@@ -116,6 +116,61 @@ def test_a_damaged_file_is_never_read(metrics, tmp_path):
                 read()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrow: arrow.slice(1),
+        lambda arrow: pa.concat_tables([arrow, arrow.slice(0, 1)]),
+        lambda arrow: arrow.take([1, 0]),
+        lambda arrow: arrow.set_column(5, arrow.schema[5], [[1, 0]]),
+        lambda arrow: arrow.set_column(1, arrow.schema[1], [["layer", "normlayernorm"]]),
+        lambda arrow: arrow.replace_schema_metadata(None),
+    ],
+)
+def test_a_table_whose_rows_another_program_changed_is_refused_though_its_checksum_is_right(
+    metrics, tmp_path, change
+):
+    path = tmp_path / "metrics.parquet"
+    store.write(metrics, "majority_metrics", path, ORIGIN)
+    arrow = pq.read_table(path)
+    with files.atomic_write(path) as partial:
+        pq.write_table(arrow, partial, row_group_size=1, compression="snappy")
+    assert store.read(path, "majority_metrics").step.tolist() == [0, 1], (
+        "other pages and compression are no change"
+    )
+    with files.atomic_write(path) as partial:
+        pq.write_table(change(arrow), partial)
+    with pytest.raises(
+        ValueError, match=r"metrics\.parquet: (not the \d rows that|no table .* does not name it)"
+    ):
+        store.read(path, "majority_metrics")
+
+
+def test_a_damaged_page_is_named_though_the_checksum_is_right(metrics, tmp_path):
+    path = tmp_path / "metrics.parquet"
+    store.write(metrics, "majority_metrics", path, ORIGIN)
+    content = bytearray(path.read_bytes())
+    first = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    middle = (first.dictionary_page_offset or first.data_page_offset) + first.total_compressed_size // 2
+    content[middle] ^= 255
+    with files.atomic_write(path) as partial:
+        partial.write_bytes(content)
+    with pytest.raises(ValueError, match=r"metrics\.parquet: a damaged Parquet file"):
+        store.read(path, "majority_metrics")
+
+
+def test_lists_are_told_apart_by_where_they_end(tmp_path):
+    """Two data sets whose counts are alike one after another."""
+    schema, path = SCHEMAS["majority_data"], tmp_path / "data.parquet"
+    rows = pd.DataFrame({"split": "train", "label": [0, 1], "counts": [[1, 2], [3]]})
+    store.write(rows, "majority_data", path, ORIGIN)
+    other = pq.read_table(path).set_column(2, schema[2], pa.array([[1], [2, 3]], schema[2].type))
+    with files.atomic_write(path) as partial:
+        pq.write_table(other, partial)
+    with pytest.raises(ValueError, match="not the 2 rows"):
+        store.read_arrow(path, "majority_data")
+
+
 def test_another_table_or_no_table_or_no_file_is_named(metrics, tmp_path):
     path = tmp_path / "metrics.parquet"
     store.write(metrics, "majority_metrics", path, ORIGIN)

@@ -1,10 +1,16 @@
-"""Writing and reading the Parquet tables of `schemas`: whole, with their checksum, and with where they come from."""
+"""Writing and reading the Parquet tables of `schemas`: whole, with their checksum, and with where they come from.
 
+The metadata of a file names its table and holds a hash of its rows, so that a file whose rows were changed by another
+program is refused even where its checksum was made anew.
+"""
+
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +33,7 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str
         arrow = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False, safe=True)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a {table} table: {error}") from error
-    arrow = arrow.replace_schema_metadata({"table": table, **origin})
+    arrow = arrow.replace_schema_metadata({**origin, "table": table, "content": _content(arrow)})
     with files.atomic_write(path) as partial:
         pq.write_table(arrow, partial, compression="zstd", write_page_checksum=True)
 
@@ -36,7 +42,7 @@ def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None
     """Return the table at `path`.
 
     `identity` is what the file must be made from: entries of the provenance's `config`. Raises ValueError if the file
-    is missing, damaged, not a `table`, or made from anything else.
+    is missing, damaged, not a `table`, made from anything else, or has other rows than were written to it.
     """
     return read_arrow(path, table, identity).to_pandas()
 
@@ -47,15 +53,45 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
     `identity` and errors are those of `read`.
     """
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
-    arrow = _parquet(path).read()
+    file = _parquet(path)
+    try:
+        arrow = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise files.Unusable.because(path, f"a damaged Parquet file ({error})") from error
+    metadata = arrow.schema.metadata or {}
     if identity is not None:
-        metadata = arrow.schema.metadata or {}
         provenance.refuse_other(path, json.loads(metadata.get(b"config", b"{}")), identity)
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         difference = _difference(arrow.schema, SCHEMAS[table])
         raise files.Unusable.because(path, f"no table {table} of this version, {difference}")
+    if metadata.get(b"table", b"").decode() != table:
+        raise files.Unusable.because(path, f"no table {table}, its metadata does not name it")
+    # Files of earlier versions hold no hash of their rows.
+    if metadata.get(b"content", content := _content(arrow).encode()) != content:
+        raise files.Unusable.because(path, f"not the {arrow.num_rows:,} rows that were written to it")
     return arrow
+
+
+def _content(table: pa.Table) -> str:
+    """The SHA-256 of the rows, whatever their compression and their division into pages and chunks."""
+    digest = hashlib.sha256(str(table.num_rows).encode())
+    for column in table.columns:
+        _hash_values(digest, column.combine_chunks())
+    return digest.hexdigest()
+
+
+def _hash_values(digest: Any, values: pa.Array) -> None:
+    """Let a hash take in which values are null, and the others; of lists and texts their lengths as well."""
+    digest.update(np.packbits(values.is_null().to_numpy(zero_copy_only=False)))
+    values = values.drop_null()
+    if pa.types.is_list(values.type):
+        digest.update(values.value_lengths().to_numpy(zero_copy_only=False))
+        _hash_values(digest, values.flatten())
+    elif pa.types.is_string(values.type):
+        digest.update("\0".join(values.to_pylist()).encode())
+    else:
+        digest.update(np.ascontiguousarray(values.to_numpy(zero_copy_only=False)))
 
 
 def _difference(found: pa.Schema, expected: pa.Schema) -> str:

@@ -4,6 +4,7 @@ Nothing here comes from layernorm_roles: a mistake there must not be repeated by
 a reproduction by name and returns the rows of a CSV file in any order; the index tells the rows apart.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,15 @@ def estimate(values) -> tuple[float, float, float]:
     return pd.Series(values, dtype=float).mean(), *interval(values)[1:]
 
 
-def named(prefix: str, values, ends=("_low", "_high")) -> dict[str, float]:
-    return dict(zip((prefix, *(prefix + end for end in ends)), estimate(values), strict=True))
+def named(prefix: str, values, *ends: str) -> dict[str, float]:
+    return dict(zip((prefix, *(ends or (f"{prefix}_low", f"{prefix}_high"))), estimate(values), strict=True))
 
 
-def table(rows: list[dict], *keys: str) -> pd.DataFrame:
-    return pd.DataFrame(rows).set_index([*keys])
+def by(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame], dict]) -> pd.DataFrame:
+    """What `row` makes of the rows with equal `keys`, which are the index."""
+    groups = [(place, row(part)) for place, part in frame.groupby(keys)]
+    found = [dict(zip(keys, place, strict=True)) | numbers for place, numbers in groups if numbers]
+    return pd.DataFrame(found).set_index(keys)
 
 
 # Majority
@@ -70,31 +74,27 @@ def ratio(own: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float, float]:
     return float(np.exp(mean)), float(np.exp(low)), float(np.exp(high))
 
 
-def convergence(t):
-    rows = []
-    for loss in LOSSES:
-        runs = arrivals(t["majority_metrics"], loss).reset_index()
-        for setting, part in runs.groupby(SETTING):
-            variants = {name: runs.set_index("seed") for name, runs in part.groupby("variant")}
-            reference = variants.get("layernorm", part.iloc[:0].set_index("seed"))
-            for variant, own in variants.items():
-                found = {
-                    "runs": len(own),
-                    "reached": own.steps.count(),
-                    "median_steps": np.median(own.steps.fillna(np.inf)),
-                    "pairs": own.index.isin(reference.index).sum(),
-                }
-                columns = ("ratio_to_layernorm", "ratio_low", "ratio_high")
-                found |= zip(columns, ratio(own[["steps", "last_step"]], reference), strict=True)
-                rows.append(
-                    dict(zip(SETTING, setting, strict=True)) | found | {"variant": variant, "test_loss": loss}
-                )
-    return table(rows, *SETTING, "variant", "test_loss")
-
-
 def convergence_runs(t):
-    found = {loss: arrivals(t["majority_metrics"], loss) for loss in LOSSES}
-    return pd.concat(found, names=["test_loss"])
+    return pd.concat({loss: arrivals(t["majority_metrics"], loss) for loss in LOSSES}, names=["test_loss"])
+
+
+def convergence(t):
+    runs, place = convergence_runs(t).reset_index(), ["test_loss", *SETTING]
+
+    def row(part):
+        own = part.set_index("seed")
+        like = runs[(runs[place] == part.iloc[0][place]).all(axis=1) & (runs.variant == "layernorm")]
+        reference = like.set_index("seed")[["steps", "last_step"]]
+        found = {
+            "runs": len(own),
+            "reached": own.steps.count(),
+            "pairs": own.index.isin(reference.index).sum(),
+        }
+        columns = ("ratio_to_layernorm", "ratio_low", "ratio_high")
+        found |= zip(columns, ratio(own[["steps", "last_step"]], reference), strict=True)
+        return found | {"median_steps": np.median(own.steps.fillna(np.inf))}
+
+    return by(runs, [*place, "variant"], row)
 
 
 def several(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -104,34 +104,42 @@ def several(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def rates(t):
     metrics = several(t["majority_metrics"], "base_learning_rate")
-    steps, rows = arrivals(metrics, 0.5), []
-    for (experiment, d, variant), runs in ends(metrics).groupby(["experiment", "d_model", "variant"]):
-        losses = runs.pivot(index="seed", columns="base_learning_rate", values="test_loss")
+    steps, last = arrivals(metrics, 0.5), ends(metrics)
+
+    def row(own):
+        place = own.iloc[0][[*SETTING, "variant"]]
+        same = last[
+            (last[["experiment", "d_model", "variant"]] == place[["experiment", "d_model", "variant"]]).all(
+                axis=1
+            )
+        ]
+        losses = same.pivot(index="seed", columns="base_learning_rate", values="test_loss")
         # A seed is judged at the rate that is best for the others.
         best = [losses.drop(seed).mean().idxmin() for seed in losses.index if len(losses) > 1]
-        for rate, own in runs.groupby("base_learning_rate"):
-            arrived = steps.loc[experiment, d, rate, variant]
-            found = {"runs": len(own), "chosen": best.count(rate), "test_loss": own.test_loss.mean()}
-            found |= {"test_accuracy": own.test_accuracy.mean(), "reached": arrived.steps.count()}
-            found["accuracy_low"], found["accuracy_high"] = interval(own.test_accuracy)[1:]
-            log = named("steps", np.log(arrived.steps.fillna(arrived.last_step).clip(lower=1)))
-            found |= {name: np.exp(value) for name, value in log.items()}
-            if arrived.steps.isna().any():
-                found["steps_high"] = np.inf
-            place = {"experiment": experiment, "d_model": d, "base_learning_rate": rate, "variant": variant}
-            rows.append(place | found)
-    return table(rows, *SETTING, "variant")
+        arrived = steps.loc[tuple(place)]
+        found = {
+            "runs": len(own),
+            "chosen": best.count(place.base_learning_rate),
+            "reached": arrived.steps.count(),
+        }
+        found |= {"test_loss": own.test_loss.mean()}
+        found |= named("test_accuracy", own.test_accuracy, "accuracy_low", "accuracy_high")
+        log = named("steps", np.log(arrived.steps.fillna(arrived.last_step).clip(lower=1)))
+        found |= {name: np.exp(value) for name, value in log.items()}
+        return found | ({"steps_high": np.inf} if arrived.steps.isna().any() else {})
+
+    return by(last, [*SETTING, "variant"], row)
 
 
 def widths(t):
-    rows = []
-    for setting, runs in ends(several(t["majority_metrics"], "d_model")).groupby(SETTING):
-        accuracy = runs.pivot(index="seed", columns="variant", values="test_accuracy")
-        for variant in accuracy if "scale" in accuracy else ():
-            cost = 100 * (accuracy["scale"] - accuracy[variant]).dropna()
-            found = {"pairs": len(cost), "test_accuracy": accuracy[variant].mean()} | named("cost", cost)
-            rows.append(dict(zip(SETTING, setting, strict=True)) | {"variant": variant} | found)
-    return table(rows, *SETTING, "variant")
+    last = ends(several(t["majority_metrics"], "d_model"))
+    reference = last[last.variant == "scale"].set_index([*SETTING, "seed"]).test_accuracy
+
+    def row(own):
+        cost = (100 * (reference - own.set_index([*SETTING, "seed"]).test_accuracy)).dropna()
+        return {"pairs": len(cost), "test_accuracy": own.test_accuracy.mean()} | named("cost", cost)
+
+    return by(last, [*SETTING, "variant"], row)
 
 
 def size_and_projection(t):
@@ -155,32 +163,25 @@ def size_and_projection(t):
                 found = {"quantity": quantity, "step": step, "effect": effect, "pairs": len(seeds)}
                 found |= {"mean": mean, "low": low, "high": high}
                 rows.append(dict(zip(SETTING, setting, strict=True)) | found)
-    return table(rows, *SETTING, "quantity", "step", "effect")
+    return pd.DataFrame(rows).set_index([*SETTING, "quantity", "step", "effect"])
 
 
 # Keys, tokens and losses of language models
 
-PLACE = ["model", "variant", "site", "checkpoint", "layer"]
-
 
 def shares(keys: pd.DataFrame, *further: str) -> pd.DataFrame:
     """Per cent of keys, with the half-widths over seeds and over contexts added in quadrature."""
-    by, rows = [*PLACE, *further], []
-    cells = (
-        (100 * keys.n_unselectable / keys.n_keys).groupby([keys[c] for c in (*by, "seed", "context")]).mean()
-    )
-    sums = keys.groupby(by)[["n_borderline", "n_keys"]].sum()
-    for place, values in cells.groupby(by):
-        cell = values.droplevel(by).unstack()
+
+    def row(part):
+        cell = (100 * part.n_unselectable / part.n_keys).groupby([part.seed, part.context]).mean().unstack()
         # Of a single seed or context there is no half-width.
         halves = [interval(means)[2] - means.mean() for means in (cell.mean(axis=1), cell.mean(axis=0))]
         mean, half = cell.to_numpy().mean(), np.hypot(*np.nan_to_num(halves))
-        found = {"percent": mean, "low": mean - half, "high": mean + half}
-        found |= {"seeds": cell.shape[0], "contexts": cell.shape[1]}
-        open_ = sums.loc[place]
-        found["borderline_percent"] = 100 * open_.n_borderline / open_.n_keys
-        rows.append(dict(zip(by, place, strict=True)) | found)
-    return table(rows, *by)
+        found = {"percent": mean, "low": mean - half, "high": mean + half, "seeds": len(cell)}
+        borderline = 100 * part.n_borderline.sum() / part.n_keys.sum()
+        return found | {"contexts": len(cell.columns), "borderline_percent": borderline}
+
+    return by(keys, ["model", "variant", "site", "checkpoint", "layer", *further], row)
 
 
 def keys_at(t, *sites: str, **where) -> pd.DataFrame:
@@ -191,22 +192,23 @@ def keys_at(t, *sites: str, **where) -> pd.DataFrame:
     return k
 
 
+def sentence_shares(t) -> pd.DataFrame:
+    """The last grid of Table 3: shares of all tokens of the sentences, for each model without scaling."""
+    return shares(keys_at(t, "after_norm", texts="sentences", variant="projection", causal=False))
+
+
 def without_scaling(t) -> pd.DataFrame:
     tokens = t["sentence_tokens"]
     return tokens[(tokens.model == "gpt") & (tokens.variant == "projection")]
 
 
 def table_3(t):
-    tokens = without_scaling(t)
-    hits = (tokens.verdict == "unselectable").groupby([tokens.checkpoint, tokens.token])
-    found = {name: hits.mean()[name] * 100 for name in ("initial", "final")}
-    return pd.DataFrame(
-        {
-            "occurrences": hits.size()["final"],
-            "initial_percent": found["initial"],
-            "final_percent": found["final"],
-        }
-    )
+    def row(part):
+        hits = 100 * (part.verdict == "unselectable").groupby(part.checkpoint).mean()
+        shares = {f"{name}_percent": hits[name] for name in ("initial", "final")}
+        return shares | {"occurrences": (part.checkpoint == "final").sum()}
+
+    return by(without_scaling(t), ["token"], row)
 
 
 def sentences(t) -> list[list[tuple[str, bool]]]:
@@ -220,144 +222,134 @@ def sentences(t) -> list[list[tuple[str, bool]]]:
     return [[*zip(part.token, part.marked, strict=True)] for part in parts]
 
 
+def with_own(given: pd.DataFrame) -> pd.DataFrame:
+    """The ceilings, with what the context's own queries give as those of a third set."""
+    own = given[(given.queries == "any") & (given.normalised == "as used")]
+    return pd.concat([given, own.assign(queries="own", lower=own.received_max, upper=own.received_max)])
+
+
+def at_thresholds(
+    frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame, float], dict]
+) -> pd.DataFrame:
+    found = {level: by(frame, keys, lambda part, level=level: row(part, level)) for level in REACHED}
+    return pd.concat(found, names=["threshold"])
+
+
 def head_ceilings(t):
-    given = t["language_model_ceilings"]
-    own = given[given.queries == "any"]
-    own = own.assign(queries="own", lower=own.received_max, upper=own.received_max)
-    rows, place = [], ["model", "dimensions", "variant", "checkpoint", "queries"]
-    for group, part in pd.concat([given, own]).groupby(place):
-        names = dict(zip(["model", "d_head", *place[2:]], group, strict=True))
-        lesser = part.upper[part.upper < 0.5]
-        numbers = {"seeds": part.seed.nunique(), "n_keys": round(part.n_keys.mean())}
-        numbers["median"] = np.mean([np.median(uppers) for _, uppers in part.upper.groupby(part.seed)])
-        for threshold in REACHED:
-            reached = part.upper >= threshold
-            open_ = reached & (part.lower < threshold)
-            found = {"threshold": threshold, "undecided_percent": 100 * open_.mean()}
-            found |= zip(
-                ("percent", "low", "high"), estimate(100 * reached.groupby(part.seed).mean()), strict=True
-            )
-            found["rest_percent"] = 100 * (lesser >= threshold).mean()
-            rows.append(names | numbers | found)
-    return table(rows, "model", "d_head", "variant", "checkpoint", "queries", "threshold")
+    def row(part, level):
+        reached, lesser = part.upper >= level, part.upper[part.upper < 0.5]
+        found = {"seeds": part.seed.nunique(), "n_keys": round(part.n_keys.mean())}
+        found["median"] = np.mean([np.median(uppers) for _, uppers in part.upper.groupby(part.seed)])
+        found["undecided_percent"] = 100 * (reached & (part.lower < level)).mean()
+        found["rest_percent"] = 100 * (lesser >= level).mean()
+        return found | named("percent", 100 * reached.groupby(part.seed).mean(), "low", "high")
+
+    frame = with_own(t["language_model_ceilings"]).rename(columns={"dimensions": "d_head"})
+    return at_thresholds(frame, ["model", "d_head", "variant", "checkpoint", "queries"], row)
 
 
 def baselines(t):
-    rows = []
-    for model, m in t["language_model_metrics"].groupby("model"):
-        last = m[m.step == m.step.max()].set_index(["seed", "variant"])
-        loss, unigram = last.valid_loss.unstack(), last.unigram_loss.unstack()
-        bare = loss["no_attention"] if "no_attention" in loss else pd.Series(np.nan, loss.index)
-        for variant in loss:
-            worth = (bare - loss[variant]).dropna() if variant != "no_attention" else []
-            found = {"model": model, "variant": variant, "seeds": loss[variant].count(), "step": m.step.max()}
-            found |= {"no_attention_loss": bare.mean(), "unigram_loss": unigram[variant].mean()}
-            found |= named("valid_loss", loss[variant].dropna())
-            found |= named("gain_over_unigram", (unigram[variant] - loss[variant]).dropna())
-            rows.append(found | named("worth_of_attention", worth))
-    return table(rows, "model", "variant")
+    def row(part):
+        m = t["language_model_metrics"]
+        m = m[(m.model == part.model.iloc[0]) & (m.step == m.step[m.model == part.model.iloc[0]].max())]
+        bare = m[m.variant == "no_attention"].set_index("seed").valid_loss
+        own = part[part.step == part.step.max()].set_index("seed")
+        worth = (bare - own.valid_loss).dropna() if part.variant.iloc[0] != "no_attention" else []
+        found = {"seeds": own.valid_loss.count(), "step": m.step.max(), "no_attention_loss": bare.mean()}
+        found |= {"unigram_loss": own.unigram_loss.mean()} | named("valid_loss", own.valid_loss.dropna())
+        gain = named("gain_over_unigram", (own.unigram_loss - own.valid_loss).dropna())
+        return found | gain | named("worth_of_attention", worth)
+
+    return by(t["language_model_metrics"], ["model", "variant"], row)
 
 
 def pilot(_):
-    runs, rows = pd.read_csv(PILOT), []
-    setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
-    for place, part in runs.groupby(setting):
+    def row(part):
         of = {
             name: part[part.variant == name]
             for name in ("layernorm", "projection", "no_attention", "unigram")
         }
-        losses = {name: runs.valid_loss.mean() for name, runs in of.items()}
-        found = {
-            "seeds": of["layernorm"].seed.nunique(),
-            "valid_loss": losses["layernorm"],
-            "projection_loss": losses["projection"],
-            "no_attention_loss": losses["no_attention"],
-            "unigram_loss": losses["unigram"],
-            "worth_of_attention": losses["no_attention"] - losses["layernorm"],
-            "cpu_seconds": of["layernorm"].cpu_seconds.mean(),
+        loss = {name: runs.valid_loss.mean() for name, runs in of.items()}
+        found = {f"{name}_loss": loss[name] for name in ("projection", "no_attention", "unigram")}
+        found |= {
+            "valid_loss": loss["layernorm"],
+            "worth_of_attention": loss["no_attention"] - loss["layernorm"],
         }
-        rows.append(dict(zip(setting, place, strict=True)) | found)
-    return table(rows, *setting)
+        own = of["layernorm"]
+        return found | {"seeds": own.seed.nunique(), "cpu_seconds": own.cpu_seconds.mean()}
+
+    setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
+    return by(pd.read_csv(PILOT), setting, row)
 
 
 # Pretrained models
-
-
-def of_all_sets(t) -> pd.DataFrame:
-    """The ceilings, with what the context's own queries give as those of a third set."""
-    given = t["attention_ceilings"]
-    own = given[(given.queries == "any") & (given.normalised == "as used")]
-    return pd.concat([given, own.assign(queries="own", lower=own.received_max, upper=own.received_max)])
-
 
 SETS = ["model", "queries", "normalised", "layer"]
 
 
 def ceilings(t):
-    rows = []
-    for place, part in of_all_sets(t).groupby(SETS):
-        for threshold in REACHED:
-            by_context = 100 * (part.upper < threshold).groupby(part.context).mean()
-            open_ = (part.lower < threshold) & (part.upper >= threshold)
-            found = {"threshold": threshold, "contexts": len(by_context), "heads": part["head"].nunique()}
-            found |= zip(("percent", "low", "high"), estimate(by_context), strict=True)
-            rows.append(
-                dict(zip(SETS, place, strict=True)) | found | {"undecided_percent": 100 * open_.mean()}
-            )
-    return table(rows, *SETS, "threshold")
+    def row(part, level):
+        undecided = 100 * ((part.lower < level) & (part.upper >= level)).mean()
+        found = {
+            "contexts": part.context.nunique(),
+            "heads": part["head"].nunique(),
+            "undecided_percent": undecided,
+        }
+        return found | named(
+            "percent", 100 * (part.upper < level).groupby(part.context).mean(), "low", "high"
+        )
+
+    return at_thresholds(with_own(t["attention_ceilings"]), SETS, row)
 
 
 def quantiles(t) -> pd.DataFrame:
     """Quantiles of the upper bounds, mean over contexts with its interval; not in a CSV file."""
-    rows = []
-    for place, part in of_all_sets(t).groupby(SETS):
-        for quantile in (0.01, 0.5, 0.99):
-            values = [np.quantile(uppers, quantile) for _, uppers in part.upper.groupby(part.context)]
-            found = zip(("ceiling", "low", "high"), estimate(values), strict=True)
-            rows.append(dict(zip(SETS, place, strict=True)) | {"quantile": quantile} | dict(found))
-    return table(rows, *SETS, "quantile")
+
+    def row(part, level):
+        return named("ceiling", part.upper.groupby(part.context).apply(np.quantile, level), "low", "high")
+
+    frame = with_own(t["attention_ceilings"])
+    found = {
+        level: by(frame, SETS, lambda part, level=level: row(part, level)) for level in (0.01, 0.5, 0.99)
+    }
+    return pd.concat(found, names=["quantile"])
 
 
 def ceilings_by_token(t):
-    given, parts = t["attention_ceilings"], []
+    given = t["attention_ceilings"]
     given = given[(given.queries == "norm") & (given.normalised == "as used")]
-    for model, part in given.assign(hit=100.0 * (given.upper < 0.5)).groupby("model"):
-        layer = part.groupby("layer").hit.mean().idxmax()
-        tokens = part[part.layer == layer].groupby("token")
-        by_context = tokens.obj.groupby(["token", "context"]).hit.mean()
-        limits = {token: interval(hits)[1:] for token, hits in by_context.groupby("token")}
+    hits = 100.0 * (given.upper < 0.5)
+    given = given.assign(hit=hits, of_layer=hits.groupby([given.model, given.layer]).transform("mean"))
+    worst = given[given.of_layer == given.groupby("model").of_layer.transform("max")]
+
+    def row(part):
         found = {
-            "occurrences": tokens.obj.groupby(["token", "context"]).position.nunique().groupby("token").sum(),
-            "contexts": by_context.groupby("token").size(),
-            "percent": by_context.groupby("token").mean(),
-            "ceiling": tokens.upper.median(),
-            "received": tokens.received_max.max(),
+            "contexts": part.context.nunique(),
+            "ceiling": part.upper.median(),
+            "received": part.received_max.max(),
         }
-        limits = pd.DataFrame.from_dict(limits, orient="index", columns=["low", "high"])
-        parts.append(
-            pd.DataFrame(found)
-            .join(limits)
-            .rename_axis("token")
-            .reset_index()
-            .assign(model=model, layer=layer)
-        )
-    return pd.concat(parts).set_index(["model", "layer", "token"])
+        found["occurrences"] = len({*zip(part.context, part.position, strict=True)})
+        return found | named("percent", part.groupby("context").hit.mean(), "low", "high")
+
+    return by(worst, ["model", "layer", "token"], row)
 
 
 def cut_heads(t):
-    keys, rows = t["pretrained_keys"], []
-    keys = keys[keys.site.isin(["head", "head_cut"]) & ~keys.causal]
-    for place, part in keys.groupby(["model", "layer", "dimensions"]):
-        by_context = (100 * part.n_unselectable / part.n_keys).groupby(part.context).mean()
+    def row(part):
         n = round(part.n_keys.mean())
-        found = {"n_keys": n, "contexts": len(by_context), "gaussian_percent": gaussian(n, place[2])}
-        found |= zip(("percent", "low", "high"), estimate(by_context), strict=True)
+        by_context = (100 * part.n_unselectable / part.n_keys).groupby(part.context).mean()
+        found = {
+            "n_keys": n,
+            "contexts": len(by_context),
+            "gaussian_percent": gaussian(n, part.dimensions.iloc[0]),
+        }
         found["undecided_percent"] = 100 * part.n_borderline.sum() / part.n_keys.sum()
-        rows.append(dict(zip(["model", "layer", "dimensions"], place, strict=True)) | found)
-    return table(rows, "model", "layer", "dimensions")
+        return found | named("percent", by_context, "low", "high")
 
-
-# Numbers that are copied, and worked numbers
+    keys = t["pretrained_keys"]
+    return by(
+        keys[keys.site.isin(["head", "head_cut"]) & ~keys.causal], ["model", "layer", "dimensions"], row
+    )
 
 
 def worked_numbers(t):
@@ -388,12 +380,6 @@ RECOMPUTED = {
     "ceilings": ceilings,
     "ceilings_by_token": ceilings_by_token,
     "cut_heads": cut_heads,
-    "claims": lambda t: t["claims"].drop(columns="setting").set_index("claim"),
     "worked_numbers": worked_numbers,
 }
-"""For each readable table the function that computes the rows of its CSV file from the tables of a reproduction."""
-
-
-def sentence_shares(t) -> pd.DataFrame:
-    """The last grid of Table 3: shares of all tokens of the sentences, for each model without scaling."""
-    return shares(keys_at(t, "after_norm", texts="sentences", variant="projection", causal=False))
+"""For each readable table but claims the function that computes the rows of its CSV file from Parquet tables."""

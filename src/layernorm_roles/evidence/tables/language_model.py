@@ -12,17 +12,19 @@ from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL
 from layernorm_roles.evidence.tables.pretrained import SETS
 from layernorm_roles.evidence.tables.structure import (
-    MISSING,
     SPLIT_CHARACTER,
     Column,
-    Grid,
     Part,
     Readable,
     Sentences,
     grid,
+    layered,
+    left,
+    right,
     sentence,
     token_text,
 )
+from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent
 from layernorm_roles.schemas import AS_USED
 
 NOTE = (
@@ -77,12 +79,12 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         return Readable(pd.DataFrame(columns=columns), [NO_MODEL])
     frame = language_model.token_shares(tokens)
     often = frame[frame.occurrences >= FEWEST * model.layer.nunique() * model.seed.nunique()]
-    columns = {
-        Column("token"): lambda row: token_text(row.token),
-        Column("occurrences × layers × seeds", right=True): lambda row: f"{row.occurrences:,}",
-        Column("unselectable, untrained (%)", right=True): lambda row: f"{row.initial_percent:.1f}",
-        Column("unselectable, trained (%)", right=True): lambda row: f"{row.final_percent:.1f}",
-    }
+    columns = (
+        left("token", lambda row: token_text(row.token)),
+        right("occurrences × layers × seeds", "{.occurrences:,}"),
+        right("unselectable, untrained (%)", "{.initial_percent:.1f}"),
+        right("unselectable, trained (%)", "{.final_percent:.1f}"),
+    )
     marked = [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]
     if marked:
         words = "Sentences with most unselectable tokens, which are marked: first seed, trained, first layer."
@@ -98,7 +100,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         "Tokens of gpt without scaling that are unselectable most often. "
         f"{_contexts(keys, 'gpt', 'sentences')} ␣ is a space, {SPLIT_CHARACTER} a character that is split among "
         "several tokens.",
-        grid(often.head(SHOWN).itertuples(), columns),
+        grid(often.head(SHOWN).itertuples(), *columns),
         *examples,
         "All tokens, by model:",
         shares_by_layer(all_tokens, "model", {}),
@@ -139,57 +141,47 @@ def heads(keys: pd.DataFrame) -> Readable:
 def head_ceilings(ceilings: pd.DataFrame) -> Readable:
     """How much attention the keys in the heads of the GPTs can get, from language_model_ceilings."""
     frame = reach(ceilings)
-    place = ["model", "variant", "checkpoint", "queries"]
-    half, *lower = THRESHOLDS
-    rows = []
-    for _, part in frame.groupby(place, sort=False):
-        first, by_threshold = next(part.itertuples()), {row.threshold: row for row in part.itertuples()}
-        name, words = LEGENDS.get(first.variant, first.variant), SETS[first.queries, AS_USED][0]
-        rows.append(
-            [
-                f"{first.model}, d_head = {first.d_head}, n = {first.n_keys:,}",
-                name,
-                WEIGHTS[first.checkpoint],
-                str(first.seeds),
-                words,
-                *(_share(by_threshold[threshold]) for threshold in THRESHOLDS),
-                *(_percent_or_none(by_threshold[threshold].rest_percent) for threshold in lower),
-                f"{first.median:.2g}",
-            ]
-        )
-    columns = [
-        *map(Column, ("model", "norm", "weights")),
-        Column("seeds", right=True),
-        Column("queries"),
-        *(Column(f"at least {FRACTIONS[threshold]} (%)", right=True) for threshold in THRESHOLDS),
-        *(
-            Column(f"at least {FRACTIONS[threshold]}, of those under {FRACTIONS[half]} (%)", right=True)
-            for threshold in lower
-        ),
-        Column("median ceiling", right=True),
+    rows = [
+        (next(part.itertuples()), {row.threshold: row for row in part.itertuples()})
+        for _, part in frame.groupby(["model", "variant", "checkpoint", "queries"], sort=False)
     ]
+    half, *lower = THRESHOLDS
+    columns = [
+        left("model", "{0[0].model}, d_head = {0[0].d_head}, n = {0[0].n_keys:,}"),
+        left("norm", lambda row: _norm(row[0])),
+        left("weights", lambda row: WEIGHTS[row[0].checkpoint]),
+        right("seeds", "{0[0].seeds}"),
+        left("queries", lambda row: SETS[row[0].queries, AS_USED][0]),
+    ]
+    for threshold in THRESHOLDS:
+        name = f"at least {FRACTIONS[threshold]} (%)"
+        columns.append(right(name, lambda row, at=threshold: _share(row[1][at])))
+    for threshold in lower:
+        name = f"at least {FRACTIONS[threshold]}, of those under {FRACTIONS[half]} (%)"
+        columns.append(right(name, lambda row, at=threshold: percent(row[1][at].rest_percent)))
+    columns.append(right("median ceiling", "{0[0].median:.2g}"))
     note = (
         "Per cent of the keys in the heads that some query of a set gives at least a half, a tenth or a hundredth of "
         "its attention, mean over layers, heads and seeds, with the 95 % interval over seeds; then per cent of those "
         "keys alone that no query of the set gives a half. Ceilings are certified, among all keys of a long context. "
         "The text's own queries see the keys up to their position alone, so that the first keys get much."
     )
-    return Readable(frame, [Grid(tuple(columns), rows) if rows else NO_MODEL, note])
+    return Readable(frame, [grid(rows, *columns) if rows else NO_MODEL, note])
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
     """The final validation loss of every language model beside two baselines, from language_model_metrics."""
     frame = language_model.baselines(metrics)
-    columns = {
-        Column("model"): lambda row: row.model,
-        Column("norm"): lambda row: LEGENDS.get(row.variant, row.variant),
-        Column("seeds", right=True): lambda row: str(row.seeds),
-        Column("validation loss", right=True): lambda row: _loss(row, "valid_loss"),
-        Column("unigram", right=True): lambda row: _loss(row, "unigram_loss"),
-        Column("no attention", right=True): lambda row: _loss(row, "no_attention_loss"),
-        Column("below unigram by", right=True): lambda row: _loss(row, "gain_over_unigram"),
-        Column("attention is worth", right=True): lambda row: _loss(row, "worth_of_attention"),
-    }
+    columns = (
+        left("model", "{.model}"),
+        left("norm", _norm),
+        right("seeds", "{.seeds}"),
+        right("validation loss", lambda row: _loss(row, "valid_loss")),
+        right("unigram", lambda row: _loss(row, "unigram_loss")),
+        right("no attention", lambda row: _loss(row, "no_attention_loss")),
+        right("below unigram by", lambda row: _loss(row, "gain_over_unigram")),
+        right("attention is worth", lambda row: _loss(row, "worth_of_attention")),
+    )
     note = (
         "Nats per token at the last step, mean over seeds, with the 95 % interval over seeds. Unigram: the loss of the "
         "frequencies of the training tokens on the validation tokens. No attention: the model whose layers have their "
@@ -197,13 +189,13 @@ def baselines(metrics: pd.DataFrame) -> Readable:
         "does not lie above 0, the claims about trained models get no verdict; those that compare losses need only one "
         "variant for which they do."
     )
-    return Readable(frame, [grid(frame.itertuples(), columns), note])
+    return Readable(frame, [grid(frame.itertuples(), *columns), note])
 
 
 def pilot() -> Readable:
     """What attention is worth at the settings that were tried for gpt_bytes, and what a run costs."""
     frame = language_model.pilot()
-    numbers = [
+    settings = (
         "d_model",
         "heads",
         "layers",
@@ -212,27 +204,24 @@ def pilot() -> Readable:
         "learning_rate",
         "steps",
         "seeds",
-    ]
-    columns = {
-        Column(name.replace("_", " ") if name != "d_model" else name, right=True): (
-            lambda row, name=name: f"{getattr(row, name):,g}"
-        )
-        for name in numbers
-    } | {
-        Column("LayerNorm", right=True): lambda row: _loss(row, "valid_loss"),
-        Column("projection only", right=True): lambda row: _loss(row, "projection_loss"),
-        Column("no attention", right=True): lambda row: _loss(row, "no_attention_loss"),
-        Column("unigram", right=True): lambda row: _loss(row, "unigram_loss"),
-        Column("attention is worth", right=True): lambda row: _loss(row, "worth_of_attention"),
-        Column("CPU seconds a run", right=True): lambda row: (
-            MISSING if pd.isna(row.cpu_seconds) else f"{row.cpu_seconds:,.0f}"
+    )
+    columns = (
+        *(
+            right(name if name == "d_model" else name.replace("_", " "), f"{{.{name}:,g}}")
+            for name in settings
         ),
-    }
+        right("LayerNorm", lambda row: _loss(row, "valid_loss")),
+        right("projection only", lambda row: _loss(row, "projection_loss")),
+        right("no attention", lambda row: _loss(row, "no_attention_loss")),
+        right("unigram", lambda row: _loss(row, "unigram_loss")),
+        right("attention is worth", lambda row: _loss(row, "worth_of_attention")),
+        right("CPU seconds a run", lambda row: estimate(row.cpu_seconds, *NO_INTERVAL, ",.0f")),
+    )
     note = (
         "Validation losses of models of bytes, in nats per byte, on the text of the default reproduction and with "
         "seeds by which no claim is judged. The settings of gpt_bytes were chosen from these."
     )
-    return Readable(frame, [grid(frame.itertuples(), columns), note])
+    return Readable(frame, [grid(frame.itertuples(), *columns), note])
 
 
 def shares_by_layer(
@@ -248,30 +237,22 @@ def shares_by_layer(
     """
     if shares.empty:
         return NO_MODEL
-    reports = {value: dict(enumerate(per_cent, start=1)) for value, per_cent in (paper or {}).items()}
-    layers = sorted(set(shares.layer).union(*reports.values()))
     rows = []
     for value, part in shares.groupby(column, sort=False):
         name = names.get(value, value)
         for checkpoint in language_model.CHECKPOINTS:
             group = part[part.checkpoint == checkpoint]
+            seeds = str(group.seeds.iloc[0]) if len(group) else MISSING
             cells = {row.layer: _share(row) for row in group.itertuples()}
-            seeds = str(group.seeds.iloc[0]) if cells else MISSING
-            undecided = _percent(group.borderline_percent.mean()) if cells else MISSING
-            shown = (cells.get(layer, MISSING) for layer in layers)
-            rows.append([name, WEIGHTS[checkpoint], seeds, *shown, undecided])
-        if value in reports:
-            cells = {layer: _percent(per_cent) for layer, per_cent in reports[value].items()}
-            shown = (cells.get(layer, MISSING) for layer in layers)
-            rows.append([name, "paper, trained", MISSING, *shown, MISSING])
-    columns = [
-        Column({"variant": "norm", "site": "keys"}.get(column, column)),
-        Column("weights"),
-        Column("seeds", right=True),
-        *(Column(f"layer {layer}", right=True) for layer in layers),
-        Column("undecided", right=True),
-    ]
-    return Grid(tuple(columns), rows)
+            rows.append(
+                ([name, WEIGHTS[checkpoint], seeds], cells, [percent(group.borderline_percent.mean())])
+            )
+        if value in (paper or {}):
+            cells = {layer: percent(reported) for layer, reported in enumerate(paper[value], start=1)}
+            rows.append(([name, "paper, trained", MISSING], cells, [MISSING]))
+    of_values = {"variant": "norm", "site": "keys"}.get(column, column)
+    before = (Column(of_values), Column("weights"), Column("seeds", right=True))
+    return layered(before, rows, [Column("undecided", right=True)])
 
 
 def _models(shares: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -292,24 +273,19 @@ def _by_legend(shares: pd.DataFrame) -> pd.DataFrame:
     return shares.sort_values("variant", key=lambda column: column.map(rank), kind="stable")
 
 
+NO_INTERVAL = (float("nan"), float("nan"))
+
+
 def _loss(row, name: str) -> str:
     """A mean in nats with its interval, if the row has one."""
-    mean, low, high = (getattr(row, name + end, float("nan")) for end in ("", "_low", "_high"))
-    if pd.isna(mean):
-        return MISSING
-    text = f"{mean:.3f}" if pd.isna(low) else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
-    return text.replace("-", "−")
+    ends = (getattr(row, name + end, float("nan")) for end in ("_low", "_high"))
+    return estimate(getattr(row, name), *ends, ".3f")
+
+
+def _norm(row) -> str:
+    return LEGENDS.get(row.variant, row.variant)
 
 
 def _share(row) -> str:
     low, high = max(row.low, 0.0), min(row.high, 100.0)
-    return "0" if low == high == 0 else f"{_percent(row.percent)} [{_percent(low)}, {_percent(high)}]"
-
-
-def _percent_or_none(value: float) -> str:
-    return MISSING if pd.isna(value) else _percent(value)
-
-
-def _percent(value: float | int) -> str:
-    """One decimal, or one digit of a small share, so that only a share of zero looks like none."""
-    return "0" if value == 0 else f"{value:.1f}" if value >= 0.05 else f"{value:.1g}"
+    return "0" if low == high == 0 else estimate(row.percent, low, high, percent)

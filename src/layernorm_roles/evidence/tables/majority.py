@@ -9,34 +9,32 @@ from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims.rules import EARLY_STEP, TEST_LOSS
 from layernorm_roles.evidence.legends import LEGENDS
-from layernorm_roles.evidence.tables.structure import MISSING, Column, Readable, grid
+from layernorm_roles.evidence.tables.structure import Readable, grid, left, right
+from layernorm_roles.evidence.tables.typography import MISSING, estimate
 
-_EXPERIMENT = {
-    Column("experiment"): lambda row: row.experiment,
-    Column("d", right=True): lambda row: str(row.d_model),
-}
-_RATE = {Column("learning rate", right=True): lambda row: f"{row.base_learning_rate:g}"}
-_NORM = {Column("norm"): lambda row: LEGENDS.get(row.variant, row.variant)}
+_EXPERIMENT = (left("experiment", "{.experiment}"), right("d", "{.d_model}"))
+_RATE = right("learning rate", "{.base_learning_rate:g}")
+_NORM = left("norm", lambda row: LEGENDS.get(row.variant, row.variant))
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
     """Steps until the test loss reaches each threshold, for every setting and variant, from majority_metrics."""
     frame = majority.convergence(majority.steps_to_reach(metrics))
     columns = (
-        _EXPERIMENT
-        | _RATE
-        | _NORM
-        | {
-            Column("test loss", right=True): lambda row: f"{row.test_loss:g}",
-            Column("reached it", right=True): lambda row: f"{row.reached} of {row.runs}",
-            Column("median steps", right=True): lambda row: (
-                f"{row.median_steps:,.0f}" if np.isfinite(row.median_steps) else MISSING
-            ),
-            Column("ratio to LayerNorm", right=True): lambda row: _estimate(
-                row.ratio_to_layernorm, row.ratio_low or -np.inf, row.ratio_high, ".2f"
-            ),
-            Column("pairs", right=True): lambda row: str(row.pairs),
-        }
+        *_EXPERIMENT,
+        _RATE,
+        _NORM,
+        right("test loss", "{.test_loss:g}"),
+        right("reached it", "{0.reached} of {0.runs}"),
+        right(
+            "median steps",
+            lambda row: f"{row.median_steps:,.0f}" if np.isfinite(row.median_steps) else MISSING,
+        ),
+        right(
+            "ratio to LayerNorm",
+            lambda row: estimate(row.ratio_to_layernorm, row.ratio_low or -np.inf, row.ratio_high, ".2f"),
+        ),
+        right("pairs", "{.pairs}"),
     )
     note = (
         "Optimiser steps until the test loss, in nats per token, is first reached: median over the runs, where one "
@@ -48,7 +46,7 @@ def convergence(metrics: pd.DataFrame) -> Readable:
     )
     settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
     single = frame[(settings == 1).all(axis=1)]
-    return Readable(frame, [grid(single.itertuples(), columns), note])
+    return Readable(frame, [grid(single.itertuples(), *columns), note])
 
 
 def convergence_runs(metrics: pd.DataFrame) -> Readable:
@@ -61,24 +59,22 @@ def rates(metrics: pd.DataFrame) -> Readable:
     frame = _in_order(majority.sweep(metrics, TEST_LOSS), "base_learning_rate")
     if frame.empty:
         return Readable(frame, ["No experiment of this reproduction has several learning rates."])
+
+    def accuracy(row) -> str:
+        ends = (row.accuracy_low, row.accuracy_high) if row.runs > 2 else (np.nan, np.nan)
+        return estimate(*(100 * value for value in (row.test_accuracy, *ends)), ".1f")
+
     columns = (
-        _EXPERIMENT
-        | _NORM
-        | _RATE
-        | {
-            Column("best for"): lambda row: f"{row.chosen} of {row.runs}" if row.chosen else "",
-            Column("test accuracy (%)", right=True): lambda row: (
-                _estimate(100 * row.test_accuracy, 100 * row.accuracy_low, 100 * row.accuracy_high, ".1f")
-                if row.runs > 2
-                else f"{100 * row.test_accuracy:.1f}"
-            ),
-            Column("test loss", right=True): lambda row: (
-                f"{row.test_loss:.3f}" if np.isfinite(row.test_loss) else "diverged"
-            ),
-            Column(f"steps to test loss {TEST_LOSS:g}", right=True): lambda row: _estimate(
-                row.steps, row.steps_low, row.steps_high, ",.0f"
-            ),
-        }
+        *_EXPERIMENT,
+        _NORM,
+        _RATE,
+        left("best for", lambda row: f"{row.chosen} of {row.runs}" if row.chosen else ""),
+        right("test accuracy (%)", accuracy),
+        right("test loss", lambda row: f"{row.test_loss:.3f}" if np.isfinite(row.test_loss) else "diverged"),
+        right(
+            f"steps to test loss {TEST_LOSS:g}",
+            lambda row: estimate(row.steps, row.steps_low, row.steps_high, ",.0f"),
+        ),
     )
     note = (
         "Accuracy and loss at the last step, means over the runs; steps are geometric means, where a run that does not "
@@ -86,7 +82,7 @@ def rates(metrics: pd.DataFrame) -> Readable:
         "Student's, 95 %; those of accuracies want three runs. A rate is the best for a seed if the other seeds of the "
         "norm have the lowest mean test loss with it: the seed is judged at that rate."
     )
-    return Readable(frame, [grid(frame.itertuples(), columns), note])
+    return Readable(frame, [grid(frame.itertuples(), *columns), note])
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
@@ -95,26 +91,24 @@ def widths(metrics: pd.DataFrame) -> Readable:
     frame = _in_order(majority.costs(metrics[several]), "d_model")
     if frame.empty:
         return Readable(frame, ["No experiment of this reproduction has several widths."])
+
+    def cost(row) -> str:
+        return MISSING if row.variant == "scale" else estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
+
     columns = (
-        _EXPERIMENT
-        | _RATE
-        | _NORM
-        | {
-            Column("test accuracy (%)", right=True): lambda row: f"{100 * row.test_accuracy:.1f}",
-            Column("cost (points)", right=True): lambda row: (
-                MISSING
-                if row.variant == "scale"
-                else _estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
-            ),
-            Column("pairs", right=True): lambda row: str(row.pairs),
-        }
+        *_EXPERIMENT,
+        _RATE,
+        _NORM,
+        right("test accuracy (%)", lambda row: f"{100 * row.test_accuracy:.1f}"),
+        right("cost (points)", cost),
+        right("pairs", "{.pairs}"),
     )
     note = (
         "Test accuracy at the last step, mean over the runs. The cost is by how many percentage points it lies below "
         "that of scaling only with equal seeds, with Student's 95 % interval."
     )
     frame = frame.sort_values(["experiment", "d_model"], kind="stable").reset_index(drop=True)
-    return Readable(frame, [grid(frame.itertuples(), columns), note])
+    return Readable(frame, [grid(frame.itertuples(), *columns), note])
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
@@ -128,7 +122,7 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
     def effect(name: str) -> Callable[[pd.DataFrame], str]:
         def text(part: pd.DataFrame) -> str:
             row = part.set_index("effect").loc[name]
-            return _estimate(row["mean"], row.low, row.high, ".2f" if row.quantity == "steps" else "+.1f")
+            return estimate(row["mean"], row.low, row.high, ".2f" if row.quantity == "steps" else "+.1f")
 
         return text
 
@@ -138,15 +132,13 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
             return f"steps to test loss {TEST_LOSS:g} (×)"
         return f"test accuracy at step {first.step:,.0f} (points)"
 
-    columns = {
-        Column("experiment"): lambda part: part.experiment.iloc[0],
-        Column("learning rate", right=True): lambda part: f"{part.base_learning_rate.iloc[0]:g}",
-        Column("of"): quantity,
-        Column("size", right=True): effect("size"),
-        Column("projection", right=True): effect("projection"),
-        Column("interaction", right=True): effect("interaction"),
-        Column("seeds", right=True): lambda part: str(part.pairs.iloc[0]),
-    }
+    columns = (
+        left("experiment", lambda part: part.experiment.iloc[0]),
+        right("learning rate", lambda part: f"{part.base_learning_rate.iloc[0]:g}"),
+        left("of", quantity),
+        *(right(name, effect(name)) for name in ("size", "projection", "interaction")),
+        right("seeds", lambda part: str(part.pairs.iloc[0])),
+    )
     note = (
         "LayerNorm and scaling only, both with the attention input as large as the text defines it and d times smaller "
         "as in the released code. Size: what the larger input gains, mean of with and without projection. Projection: "
@@ -156,7 +148,7 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
     )
     by = [*majority.SETTING, "quantity", "step"]
     parts = [part for _, part in frame.groupby(by, sort=False, dropna=False)]
-    return Readable(frame, [grid(parts, columns), note])
+    return Readable(frame, [grid(parts, *columns), note])
 
 
 def _in_order(frame: pd.DataFrame, within: str) -> pd.DataFrame:
@@ -167,13 +159,3 @@ def _in_order(frame: pd.DataFrame, within: str) -> pd.DataFrame:
         key=lambda column: column.map(rank) if column.name == "variant" else column,
         ignore_index=True,
     )
-
-
-def _estimate(mean: float, low: float, high: float, form: str) -> str:
-    """The text "mean [low, high]"; of a bound "≥ mean" or "≤ mean", without interval the mean, without mean a dash."""
-    if np.isnan(mean) or (np.isinf(low) and np.isinf(high)):
-        return MISSING
-    if np.isinf(high) or np.isinf(low):
-        return f"{'≥' if np.isinf(high) else '≤'} {mean:{form}}"
-    text = f"{mean:{form}}" if np.isnan(low) else f"{mean:{form}} [{low:{form}}, {high:{form}}]"
-    return text.replace("-", "−")

@@ -1,14 +1,24 @@
 """Pretrained models: ceilings of attention by layer and by token, and heads cut to fewer dimensions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained
 from layernorm_roles.evidence.analysis.pretrained import OWN
 from layernorm_roles.evidence.legends import FRACTIONS
-from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Part, Readable, grid, token_text
-from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.evidence.tables.structure import (
+    Column,
+    Grid,
+    Part,
+    Readable,
+    grid,
+    layered,
+    left,
+    right,
+    token_text,
+)
+from layernorm_roles.evidence.tables.typography import estimate, percent, typeset
 from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
 
 NO_MODEL = "This reproduction has no pretrained model."
@@ -60,24 +70,24 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
     """The tokens whose keys can get least attention, and most, from the table attention_ceilings."""
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
-    columns = {
-        Column("token"): lambda row: token_text(row.token),
-        Column("occurrences", right=True): lambda row: f"{row.occurrences:,}",
-        Column("contexts", right=True): lambda row: str(row.contexts),
-        Column("less than ½ (%)", right=True): lambda row: _interval(row, "percent", _percent, 100.0),
-        Column("median ceiling", right=True): lambda row: f"{row.ceiling:.3f}",
-        Column("most received", right=True): lambda row: f"{row.received:.3f}",
-    }
+    columns = (
+        left("token", lambda row: token_text(row.token)),
+        right("occurrences", "{.occurrences:,}"),
+        right("contexts", "{.contexts}"),
+        right("less than ½ (%)", _per_cent),
+        right("median ceiling", "{.ceiling:.3f}"),
+        right("most received", "{.received:.3f}"),
+    )
     for model, here in frame.groupby("model", sort=False):
         often = here[here.contexts >= min(FEWEST, here.contexts.max())]
         least, most = often.head(SHOWN), often.iloc[SHOWN:].tail(SHOWN)
         parts += [
             f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any "
             "query behind the norm: the tokens whose keys can get least.",
-            grid(least.itertuples(), columns),
+            grid(least.itertuples(), *columns),
         ]
         if len(most):
-            parts += ["And those whose keys can get most.", grid(most.itertuples(), columns)]
+            parts += ["And those whose keys can get most.", grid(most.itertuples(), *columns)]
     note = (
         "Per cent of the (key, head) pairs of a token, mean over its occurrences, with the 95 % interval over the "
         "contexts in which it occurs. Received: the most that a query of the texts gives one of them."
@@ -90,17 +100,14 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
     frame = pretrained.cut_heads(keys)
     parts: list[Part] = []
     for model, here in frame.groupby("model", sort=False):
-        layers = sorted(here.layer.unique())
         rows = []
         for d, part in here.groupby("dimensions"):
-            cells = {row.layer: _per_cent(row) for row in part.itertuples()}
-            undecided = _percent(part.undecided_percent.mean())
-            gaussian = _percent(part.gaussian_percent.mean())
-            rows.append([str(d), *(cells.get(layer, MISSING) for layer in layers), undecided, gaussian])
-        heads = [Column(name, right=True) for name in (*(f"layer {layer}" for layer in layers), "undecided")]
+            last = [percent(part.undecided_percent.mean()), percent(part.gaussian_percent.mean())]
+            rows.append(([str(d)], {row.layer: _per_cent(row) for row in part.itertuples()}, last))
+        before, *after = (Column(name, right=True) for name in ("dimensions", "undecided", "Gaussian keys"))
         parts += [
             f"{model}: {here.contexts.max()} contexts of {_span(here.n_keys)} keys.",
-            Grid((Column("dimensions", right=True), *heads, Column("Gaussian keys", right=True)), rows),
+            layered([before], rows, after),
         ]
     note = (
         "Per cent of the keys of the heads that no query selects, if the keys of each head are cut to the first "
@@ -111,41 +118,33 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
     return Readable(frame, [*(parts or [NO_MODEL]), note])
 
 
-def _by_layer(frame: pd.DataFrame, column: str, names: dict, heading: str, cell) -> Grid:
+def _by_layer(
+    frame: pd.DataFrame, column: str, names: Mapping[float, str], heading: str, cell: Callable[..., str]
+) -> Grid:
     """A row for each set of queries, kind of keys and value of `column`, and a column for each layer."""
-    layers = sorted(frame.layer.unique())
-    rows = []
-    for value, name in names.items():
-        for (queries, normalised), words in SETS.items():
-            part = frame[
-                (frame[column] == value) & (frame.queries == queries) & (frame.normalised == normalised)
-            ]
-            if len(part):
-                cells = {row.layer: cell(row) for row in part.itertuples()}
-                rows.append([name, *words, *(cells.get(layer, MISSING) for layer in layers)])
-    texts = (Column(heading), Column("queries"), Column("keys"))
-    return Grid((*texts, *(Column(f"layer {layer}", right=True) for layer in layers)), rows)
+    by_row = dict(list(frame.groupby([column, "queries", "normalised"])))
+    rows = [
+        ([name, *words], {row.layer: cell(row) for row in by_row[value, *kind].itertuples()}, [])
+        for value, name in names.items()
+        for kind, words in SETS.items()
+        if (value, *kind) in by_row
+    ]
+    return layered([Column(heading), Column("queries"), Column("keys")], rows, [])
 
 
 def _per_cent(row) -> str:
-    return _interval(row, "percent", _percent, 100.0)
+    return _within(row.percent, row, percent, 100.0)
 
 
 def _attention(row) -> str:
-    return _interval(row, "ceiling", lambda value: typeset(f"{value:.3g}"), 1.0)
+    return _within(row.ceiling, row, lambda value: typeset(f"{value:.3g}"), 1.0)
 
 
-def _interval(row, name: str, write, most: float) -> str:
-    """A mean with its interval over contexts, within the values that are possible; the mean alone, if that is all."""
-    mean, low, high = getattr(row, name), max(row.low, 0.0), min(row.high, most)
-    if pd.isna(row.low) or write(low) == write(mean) == write(high):
-        return write(mean)
-    return f"{write(mean)} [{write(low)}, {write(high)}]"
-
-
-def _percent(value: float) -> str:
-    """One decimal, or one digit of a small share, so that only a share of zero looks like none."""
-    return "0" if value == 0 else f"{value:.1f}" if value >= 0.05 else typeset(f"{value:.1g}")
+def _within(mean: float, row, write: Callable[[float], str], most: float) -> str:
+    """A mean with its interval over contexts, cut to 0..most; the mean alone where the ends look like it."""
+    low, high = max(row.low, 0.0), min(row.high, most)
+    alike = write(low) == write(mean) == write(high)
+    return write(mean) if pd.isna(row.low) or alike else estimate(mean, low, high, write)
 
 
 def _span(values: Sequence[int] | pd.Series) -> str:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.statements import example_verdicts
-from layernorm_roles.evidence.tables.structure import MISSING, Column, Readable, grid
+from layernorm_roles.evidence.tables.structure import MISSING, Readable, grid, left, right
 from layernorm_roles.evidence.tables.typography import typeset
 
 VERDICTS = ("right", "rounding", "hedged", "carried", "wrong")
@@ -21,31 +21,29 @@ def worked_numbers(numbers: pd.DataFrame) -> Readable:
     examples = counts.assign(
         example_verdict=example_verdicts(numbers), line=numbers.groupby("example").line.min()
     )
-    example_columns = {
-        Column("example"): lambda row: row.Index,
-        Column("line", right=True): lambda row: str(row.line),
-        **{Column(name, right=True): lambda row, name=name: str(getattr(row, name)) for name in VERDICTS},
-        Column("verdict on the example"): lambda row: row.example_verdict,
-    }
+    example_columns = (
+        left("example", "{.Index}"),
+        right("line", "{.line}"),
+        *(right(name, f"{{.{name}}}") for name in VERDICTS),
+        left("verdict on the example", "{.example_verdict}"),
+    )
     frame = numbers.drop(columns="tolerance").assign(
         example_verdict=numbers.example.map(example_verdicts(numbers))
     )
-    columns = {
-        Column("example"): lambda row: row.example,
-        Column("line", right=True): lambda row: str(row.line),
-        Column("quantity"): lambda row: row.quantity,
-        Column("stated"): lambda row: row.stated,
-        Column("recomputed", right=True): lambda row: four_digits(row.recomputed),
-        Column("from what was stated before", right=True): lambda row: four_digits(row.from_stated),
-        Column("verdict"): lambda row: row.verdict,
-    }
+    columns = (
+        left("example", "{.example}"),
+        right("line", "{.line}"),
+        left("quantity", "{.quantity}"),
+        left("stated", "{.stated}"),
+        right("recomputed", lambda row: four_digits(row.recomputed)),
+        right("from what was stated before", lambda row: four_digits(row.from_stated)),
+        left("verdict", "{.verdict}"),
+    )
     note = (
         "The worked examples of the notes on transformers that the report names, by the line of the notes where each "
         "stands, computed again. Rounding: off in the last digit that is written, by the rounding alone; hedged: off, "
         "but the notes say that it is only what might come out; carried: it follows from the numbers before it, of "
         "which one is wrong or hedged. An example is wrong if one of its numbers is, else hedged, else rounding."
     )
-    by_line = examples.sort_values("line")
-    return Readable(
-        frame, [grid(by_line.itertuples(), example_columns), grid(frame.itertuples(), columns), note]
-    )
+    by_example = grid(examples.sort_values("line").itertuples(), *example_columns)
+    return Readable(frame, [by_example, grid(frame.itertuples(), *columns), note])

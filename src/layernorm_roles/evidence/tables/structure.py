@@ -4,15 +4,14 @@ A readable table is a list of parts: paragraphs, grids and lists of sentences. M
 the parts; a CSV file holds the numbers behind them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-MISSING = "–"
-"""What a cell without a value shows."""
+from layernorm_roles.evidence.tables.typography import MISSING
 
 SPLIT_CHARACTER = "□"
 """Stands for a character whose bytes belong to several tokens, none of which has a text of its own."""
@@ -59,9 +58,38 @@ class Readable(NamedTuple):
     """What people read; empty for a table that only programs need."""
 
 
-def grid(rows: Iterable[Any], columns: Mapping[Column, Callable[[Any], str]]) -> Grid:
-    """A grid with one row for each of `rows`; `columns` says what text a row has in each column."""
-    return Grid(tuple(columns), [[text(row) for text in columns.values()] for row in rows])
+Cell = str | Callable[[Any], str]
+"""What a row has in a column: a function of the row, or its format, as "{.steps:,}" or "{0.low} to {0.high}"."""
+
+
+def left(name: str, cell: Cell) -> tuple[Column, Cell]:
+    """A column of texts under the heading `name`."""
+    return Column(name), cell
+
+
+def right(name: str, cell: Cell) -> tuple[Column, Cell]:
+    """A column of numbers under the heading `name`."""
+    return Column(name, right=True), cell
+
+
+def grid(rows: Iterable[Any], *columns: tuple[Column, Cell]) -> Grid:
+    """A grid with one row for each of `rows`, in columns that `left` and `right` make."""
+    cells = [cell.format if isinstance(cell, str) else cell for _, cell in columns]
+    return Grid(tuple(column for column, _ in columns), [[cell(row) for cell in cells] for row in rows])
+
+
+LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
+"""The cells before those of the layers, those of the layers, and those after them."""
+
+
+def layered(before: Sequence[Column], rows: Sequence[LayeredRow], after: Sequence[Column]) -> Grid:
+    """A grid with a column for each layer, in which a row may lack some."""
+    layers = sorted(set().union(*(cells for _, cells, _ in rows)))
+    columns = *before, *(Column(f"layer {layer}", right=True) for layer in layers), *after
+    return Grid(
+        columns,
+        [[*first, *(cells.get(layer, MISSING) for layer in layers), *last] for first, cells, last in rows],
+    )
 
 
 def sentence(tokens: Iterable[tuple[str, bool]]) -> list[Span]:

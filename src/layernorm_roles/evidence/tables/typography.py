@@ -1,6 +1,7 @@
 """Numbers and texts as a reader writes them: digits, minus signs, powers of ten, units."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,39 @@ def number(value: float) -> str:
     if 1e-3 <= size < 1e6:
         return sign + (f"{float(f'{size:.3g}'):,.0f}" if size >= 99.95 else f"{size:#.3g}")
     return sign + _power_of_ten(*f"{size:.1e}".split("e"))
+
+
+MISSING = "–"
+"""What a cell without a value shows."""
+
+
+def percent(value: float | int) -> str:
+    """A share in per cent: one decimal, or one digit of a small share, so that only a share of zero looks like none.
+
+    >>> percent(12.34), percent(0.05), percent(0.004), percent(0.00002), percent(0), percent(float("nan"))
+    ('12.3', '0.1', '0.004', '2\\xa0×\\xa010⁻⁵', '0', '–')
+    """
+    if pd.isna(value):
+        return MISSING
+    return "0" if value == 0 else f"{value:.1f}" if value >= 0.05 else typeset(f"{value:.1g}")
+
+
+def estimate(mean: float, low: float, high: float, write: str | Callable[[float], str]) -> str:
+    """The text "mean [low, high]", where `write` writes a number or is its format.
+
+    Without an interval (NaN) it is the mean alone, of a bound, which has an infinite end, "≥ mean" or "≤ mean", and
+    without a mean or with two infinite ends a dash.
+
+    >>> estimate(-1.26, -2.0, 3.0, ".1f"), estimate(2.0, 1.0, np.inf, ".0f"), estimate(2.0, np.nan, np.nan, ".0f")
+    ('−1.3 [−2.0, 3.0]', '≥ 2', '2')
+    """
+    if pd.isna(mean) or (np.isinf(low) and np.isinf(high)):
+        return MISSING
+    if isinstance(write, str):
+        form, write = write, lambda number: f"{number:{form}}".replace("-", "−")
+    if np.isinf(low) or np.isinf(high):
+        return f"{'≥' if np.isinf(high) else '≤'} {write(mean)}"
+    return write(mean) if pd.isna(low) else f"{write(mean)} [{write(low)}, {write(high)}]"
 
 
 def interval(low: float, high: float) -> str:

@@ -1,6 +1,5 @@
 """Every claim with what was measured, both comparisons and the verdict: views of the table claims."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pandas as pd
@@ -8,7 +7,7 @@ import pandas as pd
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import Claim
-from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid, Readable, grid
+from layernorm_roles.evidence.tables.structure import MISSING, Grid, Readable, grid, left, right
 from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
 
 
@@ -63,30 +62,31 @@ def whole(value: float) -> str:
     return f"{value:,.0f}".replace("-0", "0").replace("-", "−")
 
 
-COLUMNS: dict[Column, Callable[[Judged], str]] = {
-    Column("Claim"): lambda judged: typeset(judged.row.statement),
-    Column("What is measured"): lambda judged: typeset(judged.row.statistic),
-    Column("Found, 95 % interval"): lambda judged: judged.measured or MISSING,
-    Column("Reported"): lambda judged: (
-        MISSING if pd.isna(judged.row.paper_value) else typeset(judged.row.paper_value)
+COLUMNS = (
+    left("Claim", lambda judged: typeset(judged.row.statement)),
+    left("What is measured", lambda judged: typeset(judged.row.statistic)),
+    left("Found, 95 % interval", lambda judged: judged.measured or MISSING),
+    left(
+        "Reported",
+        lambda judged: MISSING if pd.isna(judged.row.paper_value) else typeset(judged.row.paper_value),
     ),
-    Column("Control"): lambda judged: _with_name(judged),
-    Column("Runs", right=True): lambda judged: judged.runs or MISSING,
-    Column("Effect over the reported one", right=True): lambda judged: judged.size or MISSING,
-    Column("Verdict"): lambda judged: judged.verdict,
-}
+    left("Control", lambda judged: _with_name(judged)),
+    right("Runs", lambda judged: judged.runs or MISSING),
+    right("Effect over the reported one", lambda judged: judged.size or MISSING),
+    left("Verdict", "{.verdict}"),
+)
 """Headings of the table of claims, and what stands below each of them."""
 
 
 def claims(table: pd.DataFrame) -> Readable:
     """All claims by name, from the table claims: what is measured, found and reported, the control, the verdict."""
-    names: dict[Column, Callable[[Judged], str]] = {Column("Name"): lambda judged: judged.claim.name}
-    return Readable(table.drop(columns="setting"), [grid(judged(table), names | COLUMNS)])
+    by_name = grid(judged(table), left("Name", "{.claim.name}"), *COLUMNS)
+    return Readable(table.drop(columns="setting"), [by_name])
 
 
 def table_of(rows: list[Judged]) -> Grid:
     """The grid with a row for each of the judged claims."""
-    return grid(rows, COLUMNS)
+    return grid(rows, *COLUMNS)
 
 
 def _estimate(judged: Judged, value: str, ends: str) -> str:

@@ -1,0 +1,160 @@
+"""A reproduction in Parquet tables of random numbers: no two seeds, variants, layers, contexts or models are alike."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from layernorm_roles.schemas import SCHEMAS
+
+TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", "the")
+SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact")
+_rng = np.random.default_rng(0)
+
+
+def crossed(table: str, **values) -> pd.DataFrame:
+    """A table with a row for each combination of the given values of columns, and random numbers in the others."""
+    axes = {name: value if isinstance(value, tuple | range) else (value,) for name, value in values.items()}
+    frame = pd.DataFrame(product(*axes.values()), columns=[*axes])
+    for field in SCHEMAS[table]:
+        if field.name not in frame:
+            draw = (
+                _rng.random if pa.types.is_floating(field.type) else lambda size: _rng.integers(1, 900, size)
+            )
+            frame[field.name] = draw(len(frame)) if field.type != pa.string() else "x"
+    return frame[SCHEMAS[table].names]
+
+
+def majority() -> pd.DataFrame:
+    """Losses that fall at a pace of their own, some not as far as all thresholds; runs that diverged and that ended."""
+    four, steps = (
+        ("layernorm", "scale", "layernorm_small", "scale_released"),
+        (0, 1, 10, 100, 1000, 2000, 5000),
+    )
+    experiments = [
+        {"experiment": "d8", "variant": (*four, "mine"), "d_model": 8, "base_learning_rate": 0.001},
+        {"experiment": "rates", "variant": four[:3], "d_model": 8, "base_learning_rate": (0.001, 0.01, 0.1)},
+        {
+            "experiment": "widths",
+            "variant": (*four[:2], "projected_v"),
+            "d_model": (3, 16),
+            "base_learning_rate": 0.01,
+        },
+    ]
+    frames = [crossed("majority_metrics", seed=(2, 3, 5, 7), step=steps, **values) for values in experiments]
+    frame = pd.concat(frames, ignore_index=True)
+    runs = frame.groupby(["experiment", "variant", "d_model", "base_learning_rate", "seed"]).ngroup()
+    pace = _rng.uniform(0.1, 0.5, runs.max() + 1)[runs]
+    frame["test_loss"] = np.exp(1 - pace * np.log1p(frame.step)) * _rng.uniform(0.9, 1.0, len(frame))
+    fast = frame.seed.eq(2) & frame.experiment.eq("d8")
+    frame.loc[fast & (frame.step > 10), "test_loss"] = 0.1 * _rng.random((fast & (frame.step > 10)).sum())
+    frame.loc[(runs == runs.max()) & (frame.step > 100), "test_loss"] = np.inf
+    lost = (
+        (frame.experiment == "rates") & (frame.seed == 3) & (frame.variant == "scale") & (frame.step > 1000)
+    )
+    alone = (frame.variant == "projected_v") & (frame.d_model == 3) & (frame.seed > 2)
+    return frame[~lost & ~alone].reset_index(drop=True)
+
+
+def keys(table: str, **values) -> pd.DataFrame:
+    """Counts of unselectable keys, of the heads among all keys and among those before each."""
+    frame = crossed(table, head=(0, 1), causal=(False, True), n_keys=(1000,), **values)
+    in_heads = frame.site.str.startswith("head")
+    frame = frame[in_heads & (~frame.causal | (frame.site == "head")) | (frame["head"] == 0) & ~frame.causal]
+    sizes = 1000 + 100 * frame.context * frame.model.str.len()
+    return frame.assign(n_keys=sizes, n_unselectable=frame.n_unselectable.where(frame.layer > 0, 0))
+
+
+def selectability() -> pd.DataFrame:
+    common = {"checkpoint": ("final", "initial"), "layer": (1, 2), "context": range(3), "site": SITES}
+    of_models = [
+        {
+            "model": "gpt",
+            "texts": ("long", "sentences"),
+            "variant": ("projection", "layernorm"),
+            "dimensions": 2,
+        },
+        {"model": "gpt_bytes", "texts": "long", "variant": ("layernorm", "none"), "dimensions": 8},
+        {"model": "bert", "texts": "sentences", "variant": ("none", "layernorm"), "dimensions": 64},
+    ]
+    seeds = ((3, 5), (3,), (1, 2, 4))
+    parts = [
+        keys("key_selectability", seed=seed, **common, **of)
+        for seed, of in zip(seeds, of_models, strict=True)
+    ]
+    frame = pd.concat(parts, ignore_index=True)
+    none = (frame.site == "after_norm") & (frame.layer == 2) & (frame.model == "gpt_bytes")
+    return frame.assign(n_unselectable=frame.n_unselectable.mask(none, 0))
+
+
+def tokens() -> pd.DataFrame:
+    runs = {"variant": ("projection", "layernorm"), "seed": (3, 5), "checkpoint": ("initial", "final")}
+    frame = crossed(
+        "sentence_tokens", model="gpt", **runs, layer=(1, 2), context=range(12), position=range(20)
+    )
+    text = _rng.choice(TEXTS[:-1], (12, 20))
+    verdicts = _rng.choice(["selectable", "unselectable", "borderline"], len(frame), p=[0.6, 0.3, 0.1])
+    return frame.assign(token=text[frame.context, frame.position], verdict=verdicts)
+
+
+def losses() -> pd.DataFrame:
+    gpt = {"model": "gpt", "variant": ("projection", "layernorm", "no_attention"), "seed": (1, 2, 4)}
+    alone = {"model": "gpt_bytes", "variant": "layernorm", "seed": 3}
+    frame = pd.concat([crossed("language_model_metrics", step=(0, 500, 900), **of) for of in (gpt, alone)])
+    return frame[(frame.variant != "projection") | (frame.seed != 2)].reset_index(drop=True)
+
+
+def ceilings(table: str, **of_model) -> pd.DataFrame:
+    """Bounds of ceilings, a quarter of them wide apart; of the keys in use also what the text gives them."""
+    frame = crossed(table, head=(0, 1), position=range(30), layer=(1, 2), n_keys=30, **of_model)
+    upper = 10 ** (-3 * _rng.random(len(frame)))
+    lower = upper * _rng.choice([1.0, 0.999, 0.9, 0.3], len(frame))
+    got = (upper * frame.received_max).where(frame.normalised == "as used")
+    token = np.array(TEXTS)[(frame.position + frame.context) % (len(TEXTS) - (frame.context < 2))]
+    return frame.assign(lower=lower, upper=upper, received_max=got, received_mean=got / 2, token=token)
+
+
+def tables() -> dict[str, pd.DataFrame]:
+    """All tables that readable ones are made from, but for claims."""
+    kinds = {"queries": ("any", "norm"), "normalised": ("as used", "without norm")}
+    pretrained = [
+        ceilings("attention_ceilings", model="minilm", context=range(4), dimensions=32, **kinds),
+        ceilings("attention_ceilings", model="gpt2", context=0, dimensions=64, **kinds | {"queries": "any"}),
+    ]
+    own = {"model": "gpt", "variant": ("layernorm", "projection"), "seed": (1, 2, 4), "normalised": "as used"}
+    heads = ceilings(
+        "language_model_ceilings", checkpoint=("initial", "final"), queries=kinds["queries"], context=0,
+        dimensions=2, **own,
+    )  # fmt: skip
+    cut = [("head", 8), ("head_cut", 2), ("head_cut", 4)]
+    law = crossed("gaussian_law", d=(2, 3, 5, 8, 32, 64, 128), share=(0.01, 0.1, 0.5), causal=(False, True))
+    number = (10 ** (9 * law.n)).round()
+    verdicts = {
+        "a": "right carried",
+        "b": "right rounding",
+        "c": "hedged rounding",
+        "d": "wrong right",
+        "e": "right right",
+    }
+    examples = pd.DataFrame(
+        [(name, verdict) for name, found in verdicts.items() for verdict in found.split()],
+        columns=["example", "verdict"],
+    )
+    worked = crossed("worked_numbers", line=range(len(examples))).assign(**examples, hedged=False)
+    return {
+        "majority_metrics": majority(),
+        "key_selectability": selectability(),
+        "sentence_tokens": tokens(),
+        "language_model_metrics": losses(),
+        "language_model_ceilings": heads[(heads.variant != "projection") | (heads.queries != "norm")],
+        "attention_ceilings": pd.concat(pretrained, ignore_index=True),
+        "pretrained_keys": pd.concat(
+            keys("pretrained_keys", model="minilm", layer=(1, 2), context=range(3), site=site, dimensions=d)
+            for site, d in cut
+        ),
+        "gaussian_law": law.assign(n=number.mask(number > 10**8)),
+        "worked_numbers": worked.assign(
+            recomputed=-(10 ** (12 * worked.recomputed - 6)), from_stated=worked.from_stated.mask(worked.line % 3 == 0)
+        ),
+    }  # fmt: skip
