@@ -5,7 +5,7 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
@@ -83,20 +83,31 @@ class Run(NamedTuple):
         return f"{self.group_folder}/seed_{self.seed}"
 
 
-class TrainingJob(NamedTuple):
-    """Runs of one experiment that differ in the seed only, and that one process trains one after another."""
+class Batch(NamedTuple):
+    """Training runs that differ in the seed only: one job trains them in turn, and they have their files in common."""
 
     runs: tuple[Run, ...]
 
     @property
     def group(self) -> str:
-        """The name of the experiment."""
+        """The name of the experiment or model."""
         return self.runs[0].group
 
     @property
-    def name(self) -> str:
-        """The path of the job's log and benchmark file, without ending."""
-        return f"{self.runs[0].group_folder}/seeds_{self.runs[0].seed}_to_{self.runs[-1].seed}"
+    def seeds(self) -> list[int]:
+        """The seeds of the runs, which follow each other."""
+        return [run.seed for run in self.runs]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the files, relative to results/<name>/runs/<stage>/; `seeds_of` reads its last part."""
+        return f"{self.runs[0].group_folder}/seeds_{self.seeds[0]}_to_{self.seeds[-1]}"
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds that the folder of a batch names, such as [3, 4, 5] for the text 3_to_5."""
+    first, last = map(int, text.split("_to_"))
+    return list(range(first, last + 1))
 
 
 @dataclass(frozen=True)
@@ -148,8 +159,8 @@ class Plan:
         """The seeds of an experiment that has `number` of them."""
         return list(range(self.settings.first_seed, self.settings.first_seed + number))
 
-    def run_files(self, stage: str, file: str, runs: Iterable[Run]) -> list[str]:
-        """The path of `file` in the folder of each of `runs`, which are runs of a stage, majority or language_model."""
+    def run_files(self, stage: str, file: str, runs: Iterable[Run | Batch]) -> list[str]:
+        """The path of `file` in the folder of each run or batch of `stage`, majority or language_model."""
         return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in runs]
 
     def run_settings(self, stage: str, group: str) -> dict[str, Any]:
@@ -160,37 +171,33 @@ class Plan:
         """
         return getattr(self.settings, stage)[group].of_training()
 
-    def identities(self, stage: str, runs: Iterable[Run]) -> list[dict[str, Any]]:
-        """What the files of runs of a stage say of themselves; those of language models add the hash of their text."""
+    def identities(self, stage: str, runs: Iterable[Run | Batch]) -> list[dict[str, Any]]:
+        """What the files of runs or batches say of themselves; those of language models add a hash of their text."""
         kind = {"majority": "experiment", "language_model": "model"}[stage]
         return [
             provenance.run_identity(
                 variant=run.variant,
                 norm=self.norm_class(run.variant),
-                seed=run.seed,
                 settings=self.run_settings(stage, run.group),
+                **({"seeds": each.seeds} if isinstance(each, Batch) else {"seed": run.seed}),
                 **{kind: run.group},
                 **dict(run.point),
             )
-            for run in runs
+            for each in runs
+            for run in (each.runs[:1] if isinstance(each, Batch) else [each])
         ]
 
-    def shared_jobs(self) -> list[TrainingJob]:
-        """The majority jobs that train several runs, in experiments whose seeds_per_job is above 1.
+    def batches(self, stage: str) -> list[Batch]:
+        """The runs of a stage that trains batches, in their order, each batch with at most `seeds_per_job` seeds.
 
-        They save time because starting a process takes longer than a short run. The runs of a job differ in the seed
-        only. Every run has the files that it would have in a job alone; but a seed that is added to a job trains all of
-        the job's runs again.
+        Starting a process takes longer than a short run. More seeds keep the batches that are full.
         """
-        return [job for experiment in self.settings.majority for job in self._shared_jobs(experiment)]
-
-    def _shared_jobs(self, experiment: str) -> Iterator[TrainingJob]:
-        size = self.settings.majority[experiment].seeds_per_job
-        runs = self.runs("majority", experiment) if size > 1 else []
-        for _, same in groupby(runs, key=attrgetter("group_folder")):
-            seeds = tuple(same)
-            for first in range(0, len(seeds), size):
-                yield TrainingJob(seeds[first : first + size])
+        found = []
+        for _, same in groupby(self.runs(stage), key=attrgetter("group_folder")):
+            runs = tuple(same)
+            size = self.plain[stage][runs[0].group]["seeds_per_job"]
+            found += [Batch(runs[first : first + size]) for first in range(0, len(runs), size)]
+        return found
 
     def widest_experiment(self) -> str:
         """The majority experiment with the largest d_model, of those with one width and learning rate; else any."""
@@ -284,7 +291,7 @@ class Plan:
 
 
 POINT = {
-    "majority": {"d_model": "d_model", "learning_rate": "learning_rate"},
+    "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
 """By stage, the names in `Run.point`, and the keys of the settings that list their values."""

@@ -66,16 +66,14 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
     return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def run_identity(
-    variant: str, norm: str, seed: int, settings: Mapping[str, Any], **place: Any
-) -> dict[str, Any]:
+def run_identity(variant: str, norm: str, settings: Mapping[str, Any], **place: Any) -> dict[str, Any]:
     """What every file of a training run says of itself, and what its readers expect of it.
 
     `norm` is what `norms.build_pair` takes for the variant, `settings` are those of the experiment or model, and
-    `place` holds whatever else names the run: its experiment or model, and in the majority task d_model and
-    learning_rate.
+    `place` holds whatever else names the run: its experiment or model, its seed (or `seeds`, for a file of several
+    runs), and in the majority task d_model and base_learning_rate.
     """
-    return {**place, "variant": variant, "norm": norm, "seed": seed, "settings": dict(settings)}
+    return {**place, "variant": variant, "norm": norm, "settings": dict(settings)}
 
 
 def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

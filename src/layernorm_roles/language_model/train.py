@@ -24,7 +24,7 @@ from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
-from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -185,7 +185,9 @@ class _Training:
         untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
         for place, array in zip(self.batch, self.task.batch(self.step), strict=True):
             place.copy_(torch.from_numpy(array))
-        set_learning_rate(self.optimiser, self._at(self.step)["learning_rate"])
+        settings = self.settings
+        rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
+        set_learning_rate(self.optimiser, rate)
         self.update()
         if self.step == 0:
             self._add_row(self.loss_sum.item(), untrained)
@@ -219,7 +221,7 @@ class _Training:
     def _at(self, step: int) -> dict[str, float | int]:
         """What a row of the metrics says of a step, whatever the losses are."""
         settings = self.settings
-        learning_rate = linear_decay(settings.learning_rate, step, settings.steps, settings.warmup)
+        learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
 
     def _seconds(self) -> float:
