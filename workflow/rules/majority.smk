@@ -20,6 +20,12 @@ rule majority_data:
         f"{RUN}/logs/majority_data/{{experiment}}/seed_{{seed}}.log",
     benchmark:
         f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
+    group:
+        "majority_data"
+    threads: 1
+    resources:
+        mem_mb=doubling(1000),
+        runtime=doubling(5),
     params:
         settings=lambda wildcards: PLAN.settings.majority[wildcards.experiment].of_data(),
         code=code("generate_majority_data.py"),
@@ -40,11 +46,18 @@ rule majority_train:
         f"{RUN}/logs/majority_train/{MAJORITY_BATCH}.log",
     benchmark:
         f"{RUN}/benchmarks/majority_train/{MAJORITY_BATCH}.tsv"
+    group:
+        lambda wildcards: PLAN.group(
+            "majority", wildcards.experiment, PLAIN["majority"][wildcards.experiment]["steps"]
+        )
     threads: 1
     resources:
         gpu=PLAN.gpus("majority"),
-        mem_mb=doubling(4000 if PLAN.gpus("majority") else 1000),
-        runtime=doubling(30),
+        mem_mb=doubling(4000 if PLAN.gpus("majority") else 1500),
+        runtime=lambda wildcards, attempt: PLAN.minutes(
+            "majority", wildcards.experiment, PLAIN["majority"][wildcards.experiment]["steps"]
+        )
+        * 2 ** (attempt - 1),
     params:
         seeds=lambda wildcards: planning.seeds_of(wildcards.seeds),
         settings=lambda wildcards: PLAN.run_settings("majority", wildcards.experiment),
@@ -57,29 +70,14 @@ rule majority_train:
         "../scripts/train_majority.py"
 
 
-rule majority_tables:
-    input:
-        lambda wildcards: PLAN.run_files("majority", f"{wildcards.kind}.parquet", MAJORITY_BATCHES),
-    output:
-        f"{RUN}/parquet/majority_{{kind}}.parquet",
-    log:
-        f"{RUN}/logs/majority_tables/{{kind}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/majority_tables/{{kind}}.tsv"
-    wildcard_constraints:
-        kind="metrics|vectors",
-    params:
-        table="majority_{kind}",
-        settings=PLAIN["majority"],
-        identities=PLAN.identities("majority", MAJORITY_BATCHES),
-        code=code("collect_tables.py"),
-    script:
-        "../scripts/collect_tables.py"
-
-
+for KIND in ("metrics", "vectors"):
+    COLLECTED[f"majority_{KIND}"] = planning.Collected(
+        PLAN.run_files("majority", f"{KIND}.parquet", MAJORITY_BATCHES),
+        PLAIN["majority"],
+        PLAN.identities("majority", MAJORITY_BATCHES),
+    )
 BENCHMARKS += benchmark_files(
     "majority_data",
     sorted({f"{run.group}/seed_{run.seed}" for run in PLAN.runs("majority")}),
 )
 BENCHMARKS += benchmark_files("majority_train", [batch.folder for batch in MAJORITY_BATCHES])
-BENCHMARKS += benchmark_files("majority_tables", ["metrics", "vectors"])
