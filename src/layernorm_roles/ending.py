@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from layernorm_roles import store
-
 
 def verdicts(folder: str | Path) -> str:
     """The number of claims of the reproduction in `folder`, and of each word of their verdicts, as a phrase.
 
     It is read from the table claims. Raises ValueError if that is damaged.
     """
+    from layernorm_roles import store  # it imports pandas, which no plan needs
+
     words = store.read(Path(folder) / "parquet/claims.parquet", "claims").verdict.value_counts()
     return f"{words.sum():,} claims: " + ", ".join(f"{number:,} {word}" for word, number in words.items())
 

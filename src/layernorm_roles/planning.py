@@ -266,12 +266,13 @@ class Plan:
             found += [Batch(runs[first : first + size]) for first in range(0, len(runs), size)]
         return found
 
-    def minutes(self, stage: str, group: str, steps: int) -> int:
-        """The minutes that a cluster is asked for, for one training job of an experiment or model with so many `steps`.
+    def minutes(self, stage: str, group: str, steps: int | None = None) -> int:
+        """The minutes that a cluster is asked for, for one training job of an experiment or model.
 
-        They are about twice what the job took where it was measured, on a processor or (estimated) on a GPU.
+        `steps` are those of the run, where a model has a list of them. The minutes are about twice what the job took where it was measured, on a processor or (estimated) on a GPU.
         """
         settings = self.plain[stage][group]
+        steps = steps or settings["steps"]
         if stage == "majority":
             sequences = max(settings["batch_size"], 6000) / 6000
             seconds = steps * settings["seeds_per_job"] * MAJORITY_STEP * sequences
@@ -281,7 +282,7 @@ class Plan:
             seconds = steps * settings["batch_size"] * settings["context_length"] * TOKEN
         return 5 + math.ceil(seconds / 60)
 
-    def group(self, stage: str, group: str, steps: int) -> str | None:
+    def group(self, stage: str, group: str, steps: int | None = None) -> str | None:
         """The name under which short training jobs of a stage share submissions to a cluster; None for long ones."""
         return f"{stage}_train" if self.minutes(stage, group, steps) <= SHORT else None
 

@@ -102,6 +102,9 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
                 f"{FOLDER}/benchmarks/draw/{ROOM.name}.tsv"
             group:
                 "drawing"
+            resources:
+                mem_mb=doubling(2000),
+                runtime=doubling(10),
             params:
                 settings={part: SETTINGS.get(part) for part in figures_registry.SECTIONS},
                 code=code("draw.py", *ROOM.modules),

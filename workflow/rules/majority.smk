@@ -47,17 +47,12 @@ rule majority_train:
     benchmark:
         f"{RUN}/benchmarks/majority_train/{MAJORITY_BATCH}.tsv"
     group:
-        lambda wildcards: PLAN.group(
-            "majority", wildcards.experiment, PLAIN["majority"][wildcards.experiment]["steps"]
-        )
+        lambda wildcards: PLAN.group("majority", wildcards.experiment)
     threads: 1
     resources:
         gpu=PLAN.gpus("majority"),
         mem_mb=doubling(4000 if PLAN.gpus("majority") else 1500),
-        runtime=lambda wildcards, attempt: PLAN.minutes(
-            "majority", wildcards.experiment, PLAIN["majority"][wildcards.experiment]["steps"]
-        )
-        * 2 ** (attempt - 1),
+        runtime=lambda wildcards, attempt: PLAN.minutes("majority", wildcards.experiment) * 2 ** (attempt - 1),
     params:
         seeds=lambda wildcards: planning.seeds_of(wildcards.seeds),
         settings=lambda wildcards: PLAN.run_settings("majority", wildcards.experiment),

@@ -9,9 +9,9 @@ with job(snakemake.log[0]):
     from layernorm_roles.evidence.figures import registry, style
     from layernorm_roles.evidence.tables import output
 
-    known = registry.figures(snakemake.params.settings)
-    frames = {name: store.read(path, name) for name, path in snakemake.input.items()}
+    known, tables = registry.figures(snakemake.params.settings), dict(snakemake.input.items())
+    frames = {name: store.read(path, name) for name, path in tables.items()}
     files = [Path(path) for path in snakemake.output]
     for png in (path for path in files if path.suffix == ".png"):
         style.save(registry.draw(known[png.stem], frames), png, png.with_suffix(".pdf"))
-    output.write_tables(frames, [path for path in files if path.suffix in (".csv", ".md")])
+    output.write_tables(tables, [path for path in files if path.suffix in (".csv", ".md")])
