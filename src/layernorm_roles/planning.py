@@ -269,7 +269,8 @@ class Plan:
     def minutes(self, stage: str, group: str, steps: int | None = None) -> int:
         """The minutes that a cluster is asked for, for one training job of an experiment or model.
 
-        `steps` are those of the run, where a model has a list of them. The minutes are about twice what the job took where it was measured, on a processor or (estimated) on a GPU.
+        `steps` are those of the run, where a model has a list of them. The minutes are about twice what the job took
+        where it was measured, on a processor or (estimated) on a GPU.
         """
         settings = self.plain[stage][group]
         steps = steps or settings["steps"]
