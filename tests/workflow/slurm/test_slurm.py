@@ -167,7 +167,6 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
 @pytest.mark.parametrize(
     ("rule", "partition", "cpus", "memory", "gpus", "minutes"),
     [
-        ("text", "cpu", 1, 1500, 0, 120),
         ("random_keys_table", "cpu", 1, 1500, 0, 15),
     ],
 )
