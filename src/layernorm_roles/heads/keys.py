@@ -17,8 +17,8 @@ from layernorm_roles.selectability.certify import certify_many
 
 CUTS = (2, 4, 6, 8, 10, 12, 16, 24)
 """Numbers of principal components to which the keys of a head are cut, where the head has more dimensions."""
-DIGITS = 2
-"""Significant digits of the margins and residuals in the tables; they are rounded to the side of caution."""
+DIGITS = 1
+"""Significant digits of the margins and residuals in the tables, which are rounded to the side of caution."""
 
 Stack = Float[np.ndarray, "matrices n d"]
 

@@ -70,8 +70,8 @@ def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
     d_head, variant, checkpoint, queries, n_keys (mean, rounded), threshold, percent (of the keys that some query of the
     set gives the threshold; mean over seeds, of all layers, heads and contexts), low, high (95 % interval over seeds),
     seeds (their number), undecided_percent (keys whose bounds enclose the threshold; they count as reaching it),
-    rest_percent (of the keys that cannot get a half, those that get the threshold; NaN if all can), median (of the upper
-    bounds in a context; mean over contexts and seeds).
+    rest_percent (of the keys that cannot get a half, those that get the threshold; NaN if all can), median (of
+    the upper bounds in a context; mean over contexts and seeds).
     """
     place = ["model", "dimensions", "variant", "checkpoint", "queries"]
     rows, together = [], ceilings[ceilings.layer.isna()]
