@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -121,6 +121,7 @@ class Layer:
         return weights / weights.sum(axis=-1, keepdims=True)
 
 
+@runtime_checkable
 class Recorder(Protocol):
     """A model that tells what its attention computes."""
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from layernorm_roles.heads.layer import Layer, LearnedNorm, Rotation
 from layernorm_roles.pretrained.projections import learned_norm, projections
-from layernorm_roles.pretrained.source import ModelFiles
+from layernorm_roles.pretrained.source import ModelFiles, refusal
 
 _NAME = "recording"
 """Name of the attention function in transformers' AttentionInterface."""
@@ -90,12 +90,12 @@ def load(files: ModelFiles) -> RecordingModel:
                 dtype=torch.float64,
                 attn_implementation=_NAME,
                 local_files_only=True,
+                trust_remote_code=False,  # with None transformers asks the user, and a yes runs the folder's code
                 output_loading_info=True,
                 **options,
             )
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{files.folder}: no model that transformers can load ({reason})") from error
+        raise ValueError(refusal(files.folder, "model", error)) from error
     finally:
         logging.set_verbosity(verbosity)
         if bar:
