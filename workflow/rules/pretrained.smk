@@ -1,6 +1,6 @@
 # Pretrained models: which keys of their heads can win, and how much attention they can get.
 PRETRAINED_RUN = f"{RUN}/runs/pretrained/{{pretrained}}"
-PRETRAINED_TABLES = ["pretrained_keys", "attention_ceilings"] if PLAIN["pretrained"] else []
+PRETRAINED_TABLES = ["pretrained_keys", "attention_ceilings", "token_ceilings"] if PLAIN["pretrained"] else []
 
 
 wildcard_constraints:
@@ -17,6 +17,7 @@ rule pretrained_measure:
     output:
         pretrained_keys=f"{PRETRAINED_RUN}/pretrained_keys.parquet",
         attention_ceilings=f"{PRETRAINED_RUN}/attention_ceilings.parquet",
+        token_ceilings=f"{PRETRAINED_RUN}/token_ceilings.parquet",
     log:
         f"{RUN}/logs/pretrained_measure/{{pretrained}}.log",
     benchmark:

@@ -15,29 +15,20 @@ Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radfor
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from layernorm_roles import norms, random_streams
+from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
+from layernorm_roles.language_model.layers import recorded
 from layernorm_roles.language_model.linear import Linear, linear
 from layernorm_roles.settings.language_model import GPTSettings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
-
-
-class LayerKeys(NamedTuple):
-    """What attention can select from in one layer, at the three places where it can be looked at."""
-
-    before_norm: Float[Tensor, "batch n d"]
-    """The residual stream."""
-    after_norm: Float[Tensor, "batch n d"]
-    """What queries and keys are made from."""
-    heads: Float[Tensor, "batch heads n d_head"]
-    """The keys of every head, after W_K and, in layernorm_qk, their norm."""
 
 
 class CausalSelfAttention(nn.Module):
@@ -169,16 +160,18 @@ class GPT(nn.Module):
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
 
     @torch.no_grad()
-    def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[LayerKeys]:
-        """The keys of every layer that has attention, first layer first.
+    def record(self, tokens: Sequence[int]) -> list[Layer]:
+        """What every layer that has attention computes there on one context, first layer first.
 
-        Call eval() before, or dropout changes them.
+        Call eval() before, or dropout changes it.
         """
-        x, layers = self.embed(tokens), []
-        for layer in self.layers:
+        x, layers = self.embed(torch.tensor([list(tokens)])), []
+        for number, layer in enumerate(self.layers, start=1):
             if layer.attention is not None:
                 y, y_values = layer.normed(x)
-                layers.append(LayerKeys(x, y, layer.attention.split(y, y_values)[1]))
+                queries, keys, _ = layer.attention.split(y, y_values)
+                of_heads, qkv = layer.attention.query_key_norm, layer.attention.qkv
+                layers.append(recorded(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True))
             x = layer(x)
         return layers
 

@@ -79,6 +79,12 @@ def attention_ceilings() -> pd.DataFrame:
     return worlds.attention_ceilings(below, received=0.15)
 
 
+def token_ceilings() -> pd.DataFrame:
+    """The pairs of the second of these layers."""
+    below = {"as used": (0.05, 0.3), "without norm": (0.1, 0.6)}
+    return worlds.token_ceilings(worlds.ceiling_pairs(below, received=0.15))
+
+
 def pretrained_keys() -> pd.DataFrame:
     """Fewer unselectable keys the more dimensions, none in whole heads."""
     cuts = {2: (0.9, 0.8), 8: (0.1, 0.05), 16: (0.02, 0.0)}
@@ -194,11 +200,11 @@ def language_model_ceilings(models=MODELS) -> pd.DataFrame:
             place = {"context": 0, "layer": 1, "head": head, "position": range(60), "token": "a"}
             sizes = {"normalised": "as used", "n_keys": 60, "dimensions": d}
             bounds = {"lower": 0.999 * upper, "upper": upper}
-            got = {"received_max": upper * rng.uniform(0, 1, 60), "received_mean": 0.01}
+            got = {"received_max": upper * rng.uniform(0, 1, 60)}
             run = {"model": model, "variant": variant, "seed": seed, "checkpoint": checkpoint}
             columns = run | place | {"queries": queries} | sizes | bounds | got
             parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)[SCHEMAS["language_model_ceilings"].names]
+    return worlds.ceilings(pd.concat(parts, ignore_index=True))
 
 
 def claims() -> pd.DataFrame:

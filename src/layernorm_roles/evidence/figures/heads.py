@@ -28,7 +28,7 @@ REFERENCES = (
 projection takes, and the style of the line."""
 
 
-REACH = dict(zip(THRESHOLDS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
+SHARE_COLOURS = dict(zip(THRESHOLDS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
 """Colours of the shares of attention that a key can get or not, the largest first."""
 
 SIZE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -163,7 +163,7 @@ def reach_by_width(ceilings: pd.DataFrame) -> Figure:
     ceilings: table language_model_ceilings, of which the models with LayerNorm are drawn. Left any query, right those
     that a head can make behind its norm.
     """
-    shares = numbers.reach(ceilings[ceilings.variant == "layernorm"])
+    shares = numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
     if shares.empty:
         raise ValueError("language_model_ceilings: no heads of models with LayerNorm to draw")
     widths, sizes = sorted(shares.d_head.unique()), sorted(shares.n_keys.unique())
@@ -175,16 +175,16 @@ def reach_by_width(ceilings: pd.DataFrame) -> Figure:
         for (threshold, n, checkpoint), part in shares[shares.queries == queries].groupby(place):
             trained, part = checkpoint == CHECKPOINTS[-1], part.sort_values("d_head")
             look = {**_look(trained), "marker": markers[n], "ls": "-" if trained else ":", "lw": 0.9}
-            axes.plot(part.d_head, part.percent, color=REACH[threshold], **look)
+            axes.plot(part.d_head, part.percent, color=SHARE_COLOURS[threshold], **look)
             some = part[part.seeds >= style.FEWEST]
-            axes.vlines(some.d_head, some.low, some.high, color=REACH[threshold], lw=0.8)
+            axes.vlines(some.d_head, some.low, some.high, color=SHARE_COLOURS[threshold], lw=0.8)
         axes.set(xscale="log", xlabel="width of a head, d_head", title=title)
         style.ticks_at(axes, widths)
     panels[0].set(ylabel="keys that can get it (%)", ylim=(-4, 104))
     fractions = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
     handles = [
         style.mark(f"at least {fractions[threshold]}", color=colour, lw=4)
-        for threshold, colour in REACH.items()
+        for threshold, colour in SHARE_COLOURS.items()
     ]
     grey = {"color": style.GREY, "ls": ""}
     handles += [style.mark(f"{n:,} keys", **grey, marker=marker, ms=3.4) for n, marker in markers.items()]

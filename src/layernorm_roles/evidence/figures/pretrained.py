@@ -8,16 +8,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from layernorm_roles.evidence.analysis.pretrained import (
-    OWN,
-    THRESHOLDS,
-    ceilings_of_all_sets,
-    cut_heads,
-    shares_below,
-)
+from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS, by_layer, cut_heads, shares_below
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import FRACTIONS
-from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
+from layernorm_roles.schemas import ANY, AS_USED, CEILING_SHARES, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
     AS_USED: {"color": "#0072B2", "marker": "o", "ls": "-"},
@@ -79,7 +73,7 @@ def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
     ceilings: table attention_ceilings. The y axis shows log odds, so that a thousandth of the pairs is seen at the
     bottom and at the top.
     """
-    pairs = _of_model(ceilings_of_all_sets(ceilings[ceilings.model == model]), model)
+    pairs = _of_model(by_layer(ceilings[ceilings.model == model]), model)
     layers = sorted(pairs.layer.unique())
     columns, height = (6, 1.25) if len(layers) > MANY else (min(3, len(layers)), 1.7)
     rows = -(-len(layers) // columns)
@@ -90,9 +84,10 @@ def distribution(ceilings: pd.DataFrame, model: str) -> Figure:
     for axes, layer in zip(grid.flat, layers, strict=False):
         here = pairs[pairs.layer == layer]
         for kind in LOOKS:
-            values = here.upper[(here.queries == OWN) if kind == OWN else _can(here, kind)]
-            if len(values):
-                _steps(axes, values.to_numpy(), _line(kind))
+            part = here[(here.queries == OWN) if kind == OWN else _can(here, kind)]
+            if len(part):
+                percent = 100 * np.stack(part.upper_below).sum(axis=0) / part.pairs.sum()
+                axes.plot([*CEILING_SHARES, CEILING_SHARES[-1]], [*percent, 100], **_line(kind))
         axes.set_title(f"layer {layer}", loc="left")
         axes.axvline(0.5, color="0.8", lw=0.7, zorder=0)
         axes.set(xscale="log", xlim=(2e-3, 1.05))
@@ -146,13 +141,6 @@ def _line(kind: str) -> dict:
 
 _TICKS = (0.1, 1, 10, 50, 90, 99, 99.9)
 """Per cent at which the axis of a distribution has its ticks."""
-
-
-def _steps(axes: Axes, values: np.ndarray, look: dict) -> None:
-    """Draw the cumulative distribution of values, at most a thousand of its points."""
-    values = np.sort(values)
-    at = np.unique(np.linspace(0, len(values) - 1, 1000).astype(int))
-    axes.plot(values[at], 100 * (at + 0.5) / len(values), **look)
 
 
 def _tails(axes: Axes) -> None:
