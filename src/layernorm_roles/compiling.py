@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+if os.environ.get("NUMBA_NUM_THREADS", "").strip() == "0":
+    os.environ["NUMBA_NUM_THREADS"] = "1"  # numba does not start with 0; no kernel uses its threads
+
 import llvmlite.binding
 import numba
 from numba import njit

@@ -41,7 +41,7 @@ def provenance(
         "version": __version__,
         "git_commit": _git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
-        "torch": metadata.version("torch"),
+        "torch": _installed_version("torch") or "not installed",
         "python": platform.python_version(),
         "device": device,
     }

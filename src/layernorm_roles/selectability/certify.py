@@ -57,6 +57,7 @@ def certify(
         bias = checked(bias, "bias", dimensions=1)
         if bias.shape != keys.shape[:1]:
             raise ValueError(f"bias has {len(bias)} entries: expected {len(keys)}, one for each key")
+        coordinates.refuse_incomparable(keys, bias)
         bias = bias[None]
     with one_thread_a_product():
         many = _certify(keys[None], bias, causal, flat)
