@@ -29,6 +29,7 @@ from layernorm_roles.compiling import cached_njit, njit
 from layernorm_roles.selectability.corral import RAY, add, new_corral, rebuild, settle, sharpen
 from layernorm_roles.selectability.pool import ask, join, lowest_key, lowest_vertex, new_near, new_pool
 from layernorm_roles.selectability.sums import combine, dot, sums
+from layernorm_roles.selectability.threads import on_all_cores
 
 OPEN = 0
 """State of a key about which nothing has been shown."""
@@ -39,6 +40,8 @@ INSIDE = 2
 ON_EDGE = 3
 """State of a key in the hull of the others, out of which the push outwards takes it."""
 
+_ELSEWHERE = 4  # state of an open key that another part of a large matrix has
+_PART, _PARTS = 128, 16  # open keys in a part, and parts in a round of a large matrix
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
 
 
@@ -215,18 +218,35 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
 
 
 @cached_njit(nogil=True)
-def find_certificates(W, B, push, raised, state, queries, biased, causal, enough):
+def find_certificates(W, B, push, raised, state, queries, support, weights, biased, causal, enough):
     """Look for a query or a weighted mean for every open key of m matrices.
 
-    W (m, n, r), B (m, r, d), push, raised (m, n): see `Coordinates`. Fills in state (m, n) and queries (m, n, r), and
-    returns support and weights (m, n, r + 1): see `Found`.
+    W (m, n, r), B (m, r, d), push, raised (m, n): see `Coordinates`. Fills in state (m, n), queries (m, n, r), and
+    support and weights (m, n, r + 1), which hold zeros: see `Found`.
     """
-    matrices, n, r = W.shape
-    support = np.zeros((matrices, n, r + 1), np.int32)
-    weights = np.zeros((matrices, n, r + 1))
-    for a in range(matrices):
+    for a in range(len(W)):
         problem = Problem(W[a], B[a], push[a], raised[a], biased, causal, enough)
         found = Found(state[a], queries[a], support[a], weights[a])
         if np.any(found.state == OPEN):
             _search(problem, found)
-    return support, weights
+
+
+def find_certificates_of_large(W, B, push, raised, state, queries, support, weights, biased, enough):
+    """`find_certificates` for one large matrix whose rivals are all keys, on all cores; arrays as there, m = 1.
+
+    The open keys are searched in rounds of parts. A part knows the vertices that were found before its round, and
+    what it finds of its own keys, so that the results do not depend on how many cores there are.
+    """
+
+    def search(part):
+        own = known.copy()
+        own[0, part] = OPEN
+        find_certificates(W, B, push, raised, own, queries, support, weights, biased, False, enough)
+        return own[0, part]
+
+    for first in range(0, len(still := np.flatnonzero(state[0] == OPEN)), _PART * _PARTS):
+        keys = still[first : first + _PART * _PARTS]
+        known = np.where(state == OPEN, _ELSEWHERE, state)
+        parts = [keys[k::_PARTS] for k in range(min(_PARTS, len(keys)))]
+        for part, found in zip(parts, on_all_cores(search, parts), strict=True):
+            state[0, part] = found
