@@ -5,10 +5,8 @@ import numpy as np
 from layernorm_roles.compiling import cached_njit
 from layernorm_roles.majority.kernel.algebra import attend, fold, parameters_in, unfold
 from layernorm_roles.majority.kernel.arrays import BLOCK, zero_weights
-from layernorm_roles.majority.kernel.backward import backward
-from layernorm_roles.majority.kernel.forward import forward, load
+from layernorm_roles.majority.kernel.block import backward, cross_entropy, forward, load
 from layernorm_roles.majority.kernel.jit import FASTMATH
-from layernorm_roles.majority.kernel.loss import cross_entropy
 
 
 @cached_njit(fastmath=FASTMATH, error_model="numpy")
