@@ -431,13 +431,6 @@ def test_a_causal_stack_is_its_matrices():
         np.testing.assert_array_equal(verdict, certify(keys, causal=True).verdict)
 
 
-def test_same_keys_same_bytes():
-    keys = stream_like(300, 8)
-    first, second_time = certify(keys), certify(keys)
-    for name, value in vars(first).items():
-        np.testing.assert_array_equal(value, vars(second_time)[name])
-
-
 def test_verify_refuses_what_does_not_prove():
     keys = gaussian(60, 3)
     certificates = certify(keys)

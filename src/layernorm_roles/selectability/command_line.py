@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -224,7 +225,10 @@ def _with_progress(
     `expected`, the seconds that it is thought to take, adds the time left. The work is done in a thread, so that the
     main one can print; as a Python exception Ctrl-C would wait for compiled code.
     """
-    before, began = signal.signal(signal.SIGINT, signal.SIG_DFL), time.monotonic()
+    began, in_main = time.monotonic(), threading.current_thread() is threading.main_thread()
+    before = (
+        signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
+    )  # elsewhere Ctrl-C does not come
     try:
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(work)
@@ -233,7 +237,8 @@ def _with_progress(
                 print(f"{title}: {_spent(spent, expected)}", file=sys.stderr, flush=True)
             return result.result()
     finally:
-        signal.signal(signal.SIGINT, before)
+        if in_main:
+            signal.signal(signal.SIGINT, before)
 
 
 def _spent(spent: float, expected: float | None) -> str:

@@ -25,7 +25,9 @@ TEXT = {".csv": (",", "commas"), ".tsv": ("\t", "tabs")}
 """The endings of files of text, and the character that separates their cells, with its name."""
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
 _LISTED = 40  # so many names of tensors are listed in an error
-_DTYPES = {"F64", "F32", "F16", "BF16", *(f"{kind}{bits}" for kind in "IU" for bits in (8, 16, 32, 64))}
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
+    f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+}  # names of dtypes in safetensors files, and what they are called elsewhere
 _LIKE_A_NUMBER = re.compile(r"[^\w]*\d.*|n/?a|nan|null|none|[-+]?inf(inity)?", re.IGNORECASE)
 
 
@@ -204,9 +206,11 @@ def _from_safetensors(path: Path, name: str | None) -> Matrix:
     # A model has many tensors; those with the most rows, such as its vocabulary, come first.
     names = sorted(shapes, key=lambda key: (-shapes[key][0] if shapes[key] else 0, key))
     name = _chosen(path, "tensor", names, name)
-    taken = f"tensor {name}, {dtypes[name]}"
     if dtypes[name] not in _DTYPES:
-        raise ValueError(f"{path}: {taken}: expected real numbers of 16 bits or more, or integers")
+        raise ValueError(
+            f"{path}: tensor {name} has dtype {dtypes[name]}: expected real numbers of 16 bits or more, or integers"
+        )
+    taken = f"tensor {name}, {_DTYPES[dtypes[name]]}"
     with _reading(path, "not readable as safetensors"):
         if dtypes[name] == "BF16":
             return Matrix(_from_bfloat16(path, name, shapes[name]), taken)
