@@ -12,14 +12,6 @@ import pytest
 from layernorm_roles import compiling
 
 PROGRAMS = {
-    "majority": """
-from layernorm_roles.majority import kernel
-from layernorm_roles.majority.parameters import Sizes
-counts = rng.multinomial(50, np.ones(20) / 20, size=600).astype(np.uint8)
-tables = [np.float32(rng.random(shape)) for shape in Sizes(20, 8, 8).shapes]
-loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), tables)
-arrays = [np.array(loss), *gradients]
-""",
     "cross-entropy": """
 from layernorm_roles.language_model.cross_entropy import fused
 hidden, weight = (torch.tensor(rng.random((rows, 8)), dtype=torch.float32) for rows in (70, 300))

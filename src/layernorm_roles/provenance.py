@@ -44,7 +44,7 @@ def provenance(
         "version": __version__,
         "git_commit": _git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
-        "torch": metadata.version("torch"),
+        "torch": _installed_version("torch") or "not installed",
         "python": platform.python_version(),
         "device": device,
     }
@@ -273,19 +273,22 @@ def _source(node: ast.ImportFrom) -> str:
 def _place(module: str, importer: Path) -> Path | None:
     """The folder or file of a module in this package, the working directory or the importer's folder; else None."""
     parts = [part for part in module.split(".") if part]
+    own = module.partition(".")[0] == PACKAGE.name
     if level := len(module) - len(module.lstrip(".")):
         roots = (importer.parents[level - 1],)
-    elif PACKAGE in importer.parents:
+    elif own:
         roots = (PACKAGE.parent,)
+    elif PACKAGE in importer.parents:
+        return None  # beside an installed package lie all others
     else:
-        roots = (PACKAGE.parent, Path.cwd(), importer.parent)
+        roots = (Path.cwd(), importer.parent)
     for root in roots:
         path = root.joinpath(*parts)
         if parts and path.with_suffix(".py").is_file():
             return path.with_suffix(".py")
         if path.is_dir() and any(path.glob("*.py")):
             return path
-    if module.partition(".")[0] == PACKAGE.name:
+    if own:
         raise ValueError(f"{importer}: imports {module}, which is not there")
     return None
 
