@@ -47,7 +47,6 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
         weights = eager.eval()(torch.tensor([tokens]), output_attentions=True).attentions
     place = ["layer", "head", "position"]
     used = table[table.normalised == AS_USED].pivot(index=place, columns="queries", values="upper")
-    tight = 0
     for number, of_layer in enumerate(weights, start=1):
         causal = not of_layer[0].triu(1).any()
         for head, of_head in enumerate(of_layer[0].numpy()):
@@ -55,11 +54,9 @@ def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
                 upper = used.loc[(number, head), queries].to_numpy()
                 given = of_head[-1] if causal else of_head.max(axis=0)
                 assert (given <= upper + 1e-6).all(), (number, head, queries)
-                tight += (given > 0.5 * upper).sum()
             rows = table[(table.layer == number) & (table["head"] == head) & (table.queries == "any")]
             got = rows[rows.normalised == AS_USED].received_max
             np.testing.assert_allclose(got, of_head.max(axis=0), atol=1e-6)
-    assert tight > 10, "some ceilings are nearly reached, so that another head's would not do"
     assert set(used) == ({"any"} if architecture in ("llama", "qwen3") else {"any", "norm"})
     if "norm" in used:
         assert (used["norm"] <= used["any"] + 1e-9).all(), "fewer queries cannot do more"
