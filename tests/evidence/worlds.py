@@ -420,7 +420,7 @@ def ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
 def token_ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
     """The pairs of the layer in which most keys cannot get half, as table token_ceilings keeps them."""
     words = {0: pairs.drop_duplicates("position").sort_values("position").token.tolist()}
-    words = {context: words[0] for context in pairs.context.unique()}
+    words = {context: words[0] for context in pairs.context.unique().tolist()}
     return heads.of_tokens(pairs, words).assign(model=pairs.model.iloc[0])
 
 
