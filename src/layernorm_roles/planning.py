@@ -6,7 +6,7 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
@@ -371,6 +371,15 @@ class Plan:
         """The paths of `files`, keys of TEXT_FILES, of the text called `name`, by key."""
         return {file: f"{self.folder}/data/text/{name}/{TEXT_FILES[file]}" for file in files}
 
+    def text_of_model(self, *files: str) -> Callable[[Any], dict[str, str]]:
+        """A function that gives Snakemake the `files` of the text of the model that a rule's wildcards name."""
+        return lambda wildcards: self.text_files(self.text_of(wildcards.model), *files)
+
+    def benchmark_files(self, rule: str, runs: Iterable[str] = ()) -> list[str]:
+        """The paths of the benchmark files of a rule: one for each of `runs`, or a single one without runs."""
+        names = [f"{rule}/{run}" for run in runs] or [rule]
+        return [f"{self.folder}/benchmarks/{name}.tsv" for name in names]
+
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
         """The files to which those of `sources` that are of kind hub are downloaded."""
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
@@ -475,6 +484,11 @@ def rooms(drawn: Mapping[str, Figure], parquet: Iterable[str]) -> list[Room]:
         for name, category in CATEGORIES.items()
     ]
     return [room for room in found if room.figures or room.tables]
+
+
+def shown(found: Iterable[Room], name: str, folder: str) -> list[str]:
+    """The files of the room called `name` in the folder of a reproduction; empty if it is not among those `found`."""
+    return [file for room in found if room.name == name for file in room.files(folder)]
 
 
 def table_modules() -> list[str]:

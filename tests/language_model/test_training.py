@@ -239,7 +239,7 @@ def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text,
             metrics.step.max()
         }
         assert metrics.learning_rate.tolist() == pytest.approx(
-            [rate * (1 - step / steps) for step in metrics.step]
+            [rate * (1 - max(step - 1, 0) / steps) for step in metrics.step]
         )
 
 

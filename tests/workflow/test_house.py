@@ -35,7 +35,7 @@ def test_every_target_says_what_it_is_and_help_lists_them():
     text = (ROOT / "workflow/rules/targets.smk").read_text(encoding="utf-8")
     targets = ["all", *re.findall(r"^rule (\w+):", text, re.MULTILINE)]
     assert {"majority", "publish", "help"} <= {*targets}
-    lines = snakemake("--cores", "1", "--quiet", "all", "help").stdout.splitlines()
+    lines = snakemake("help", "--cores", "1", "--quiet", "all").stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("    "))
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
 

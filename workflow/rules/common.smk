@@ -74,9 +74,22 @@ def doubling(first):
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 
-def benchmark_files(rule, runs=()):
-    """The paths of the benchmark files of a rule: one for each of `runs`, or a single one without runs."""
-    return [f"{RUN}/benchmarks/{name}.tsv" for name in ([f"{rule}/{run}" for run in runs] or [rule])]
+def drawn(folder, room):
+    """The files of a room as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
+    captions = {f"{folder}/figures/{name}.png": (name, figure) for name, figure in room.figures.items()}
+    for file in room.files(folder):
+        if file in captions:
+            name, figure = captions[file]
+            labels = {"figure": name, "caption": figure.caption}
+            file = report(file, category=figure.category, labels=labels)
+        yield file
+
+
+def compared(wildcards):
+    """The files of the comparison that is asked for; ends the workflow if nobody says with what."""
+    if OTHER:
+        return rules.comparison.output
+    sys.exit("\nerror: compare: with what? snakemake --cores all compare --config against=published\n")
 
 
 wildcard_constraints:

@@ -25,7 +25,7 @@ rule tables:
         "../scripts/collect_tables.py"
 
 
-BENCHMARKS += benchmark_files("tables", COLLECTED)
+BENCHMARKS += PLAN.benchmark_files("tables", COLLECTED)
 RESULT_TABLES = [
     "majority_metrics",
     "majority_vectors",
@@ -46,17 +46,6 @@ FINISHED = [
     *(file for room in ROOMS for file in room.files(RUN)),
     *planning.DURATIONS.files(RUN),
 ]
-
-
-def drawn(folder, room):
-    """The files of a room as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
-    captions = {f"{folder}/figures/{name}.png": (name, figure) for name, figure in room.figures.items()}
-    for file in room.files(folder):
-        if file in captions:
-            name, figure = captions[file]
-            labels = {"figure": name, "caption": figure.caption}
-            file = report(file, category=figure.category, labels=labels)
-        yield file
 
 
 # For each of the two reproductions: its folder, the prefix of its rules' names, its rooms, Parquet tables and settings.
@@ -193,13 +182,6 @@ if OTHER:
             code=code("compare.py"),
         script:
             "../scripts/compare.py"
-
-
-def compared(wildcards):
-    """The files of the comparison that is asked for; ends the workflow if nobody says with what."""
-    if OTHER:
-        return rules.comparison.output
-    sys.exit("\nerror: compare: with what? snakemake --cores all compare --config against=published\n")
 
 
 localrules:

@@ -20,11 +20,6 @@ for TABLE, (FILE, RUNS) in LANGUAGE_MODEL_TABLES.items():
 ACTIVATIONS = PLAN.run_files("language_model", "activations.safetensors", PLAN.recorded_runs())
 
 
-def text_of_model(*names):
-    """A function that gives Snakemake the files `names` of the text of the model that a rule's wildcards name."""
-    return lambda wildcards: PLAN.text_files(PLAN.text_of(wildcards.model), *names)
-
-
 wildcard_constraints:
     model="|".join(PLAIN["language_model"]),
     steps=r"\d+",
@@ -32,7 +27,7 @@ wildcard_constraints:
 
 rule language_model_train:
     input:
-        unpack(text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
         downloads=lambda wildcards: PLAN.downloaded(PLAN.labelled_sources(wildcards.model)),
     output:
         initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
@@ -66,7 +61,7 @@ rule language_model_train:
 
 rule language_model_keys:
     input:
-        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "contexts", "manifest")),
         initial=rules.language_model_train.output.initial,
         final=rules.language_model_train.output.final,
     output:
@@ -93,7 +88,7 @@ rule language_model_keys:
 
 rule language_model_ceilings:
     input:
-        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "contexts", "manifest")),
         initial=rules.language_model_train.output.initial,
         final=rules.language_model_train.output.final,
     output:
@@ -119,7 +114,7 @@ rule language_model_ceilings:
 
 rule language_model_activations:
     input:
-        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "contexts", "manifest")),
         final=rules.language_model_train.output.final,
     output:
         f"{LANGUAGE_MODEL_RUN}/activations.safetensors",
@@ -150,4 +145,4 @@ for NAME, RUNS in {
     "ceilings": PLAN.ceiling_runs(),
     "activations": PLAN.recorded_runs(),
 }.items():
-    BENCHMARKS += benchmark_files(f"language_model_{NAME}", [run.folder for run in RUNS]) if RUNS else []
+    BENCHMARKS += PLAN.benchmark_files(f"language_model_{NAME}", [run.folder for run in RUNS]) if RUNS else []

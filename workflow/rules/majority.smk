@@ -71,8 +71,8 @@ for KIND in ("metrics", "vectors"):
         PLAIN["majority"],
         PLAN.identities("majority", MAJORITY_BATCHES),
     )
-BENCHMARKS += benchmark_files(
+BENCHMARKS += PLAN.benchmark_files(
     "majority_data",
     sorted({f"{run.group}/seed_{run.seed}" for run in PLAN.runs("majority")}),
 )
-BENCHMARKS += benchmark_files("majority_train", [batch.folder for batch in MAJORITY_BATCHES])
+BENCHMARKS += PLAN.benchmark_files("majority_train", [batch.folder for batch in MAJORITY_BATCHES])

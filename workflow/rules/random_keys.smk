@@ -41,4 +41,4 @@ rule gaussian_law:
         "../scripts/measure_gaussian_law.py"
 
 
-BENCHMARKS += benchmark_files("random_keys_table") + benchmark_files("gaussian_law")
+BENCHMARKS += PLAN.benchmark_files("random_keys_table") + PLAN.benchmark_files("gaussian_law")

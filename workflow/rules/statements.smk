@@ -166,5 +166,5 @@ rule worked_numbers:
 
 
 for NAME in ("geometry", "fusion", "batch_dependence", "score_scale", "worked_numbers"):
-    BENCHMARKS += benchmark_files(NAME)
-BENCHMARKS += benchmark_files("placement_train", PLACEMENT["placements"])
+    BENCHMARKS += PLAN.benchmark_files(NAME)
+BENCHMARKS += PLAN.benchmark_files("placement_train", PLACEMENT["placements"])

@@ -1,37 +1,32 @@
 # What a user can ask for, beside `all`: `snakemake --cores all TARGET`, with the options after the target.
-def shown(name):
-    """The files of the figures and readable tables of one room of this reproduction."""
-    return [file for room in ROOMS if room.name == name for file in room.files(RUN)]
-
-
 rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
-        shown("majority"),
+        planning.shown(ROOMS, "majority", RUN),
 
 
 rule random_keys:
     """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
     input:
-        shown("random_keys"),
+        planning.shown(ROOMS, "random_keys", RUN),
 
 
 rule language_model:
     """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
     input:
-        shown("language_model"),
+        planning.shown(ROOMS, "language_model", RUN),
 
 
 rule pretrained:
     """Pretrained models: which keys of their heads can win, and how much attention they can get."""
     input:
-        shown("pretrained"),
+        planning.shown(ROOMS, "pretrained", RUN),
 
 
 rule statements:
     """What other documents say about LayerNorm: a figure for each statement that was measured."""
     input:
-        shown("statements"),
+        planning.shown(ROOMS, "statements", RUN),
 
 
 rule evidence:

@@ -47,5 +47,5 @@ rule text:
         "../scripts/prepare_text.py"
 
 
-BENCHMARKS += benchmark_files("text", PLAN.texts())
-BENCHMARKS += benchmark_files("download", HUB_SOURCES) if HUB_SOURCES else []
+BENCHMARKS += PLAN.benchmark_files("text", PLAN.texts())
+BENCHMARKS += PLAN.benchmark_files("download", HUB_SOURCES) if HUB_SOURCES else []
