@@ -56,7 +56,7 @@ EARLY_STEP = 2000
 """A step early in the training of the majority task, at which the variants differ most in how far they have come."""
 
 ENOUGH_SEEDS = 5
-"""Number of seeds from which on curves have a band for the interval of their mean; that of fewer would hide the rest."""
+"""Seeds from which on curves have a band for the interval of their mean; that of fewer would hide the rest."""
 
 FEWEST = 3
 """Values behind a vertical bar, at least: Student's interval of two is 25 times as long as their standard error."""

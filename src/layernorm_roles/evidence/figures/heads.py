@@ -1,4 +1,4 @@
-"""Unselectable keys in the heads of the language models and at their attention input, and the attention keys can get."""
+"""Unselectable keys in the heads of the language models, and how much attention their keys can get."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ GAUSSIAN = {"color": "#808080", "lw": 0.9, "ls": "--"}
 
 
 def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column for each site.
+    """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column a site.
 
     keys: table key_selectability, of which the long contexts are drawn. `models` has the variants of each model. Means
     are over heads, contexts and seeds. A panel's dashed line is the exact expectation for Gaussian keys.
@@ -54,10 +54,10 @@ def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
             shares = shares[shares.variant.isin(variants)]
             _layers(axes, shares, {name: look for name, look in drawn.items() if name in variants})
             axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
-            axes.set(title=title, xlabel="layer" if row is panels[-1] else "", ylim=(-4, 104))
+            size = style.number_of(here.n_keys.min(), here.n_keys.max(), "key")
+            axes.set_title(f"{title}\nd = {here.dimensions.max()}, {size}")
+            axes.set(xlabel="layer" if row is panels[-1] else "", ylim=(-4, 104))
             axes.set_xticks(sorted(of_model.layer.unique()))
-            note = f"d = {int(here.dimensions.max())}, {style.number_of(here.n_keys.min(), here.n_keys.max(), 'key')}"
-            axes.text(0.5, 0.5, note, transform=axes.transAxes, ha="center", fontsize=6.5, color=style.GREY)
         row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
     counted = style.with_seeds(drawn, everything)
     handles = style.marks({name: look | {"marker": "s"} for name, look in counted.items()})
@@ -134,7 +134,7 @@ def _unselectable(panels: Sequence[Axes], shares: pd.DataFrame) -> list:
 def _reach(panels: Sequence[Axes], shares: pd.DataFrame) -> list:
     """Draw the shares of keys that can get a part of a query's attention, trained; return the legend's entries.
 
-    Where models differ in the number of keys, each has a marker.
+    Where models differ in the number of keys, each has a marker, and the fewest go without saying.
     """
     markers = dict(zip(sorted(shares.n_keys.unique()), "os^D" * len(shares), strict=False))
     words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
@@ -150,10 +150,10 @@ def _reach(panels: Sequence[Axes], shares: pd.DataFrame) -> list:
         style.mark(f"at least {FRACTIONS[threshold]}, trained", color=colour, lw=0.9, marker="o", ms=3.4)
         for threshold, colour in SHARES.items()
     ]
-    grey = {"color": style.GREY, "ls": "", "ms": 3.4}
-    several = len(markers) > 1
+    grey = {"color": style.GREY, "lw": 0.9, "ms": 3.4}
     return handles + [
-        style.mark(f"{n:,} keys", marker=marker, **grey) for n, marker in markers.items() if several
+        style.mark(f"likewise, of {n:,} keys", marker=marker, **grey)
+        for n, marker in list(markers.items())[1:]
     ]
 
 

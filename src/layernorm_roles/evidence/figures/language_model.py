@@ -25,6 +25,9 @@ PAPER_LABEL = "paper, projection only − LayerNorm at step 50,000"
 UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
 """Look of the loss of the training tokens' frequencies."""
 
+REACH = 2.5
+"""How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
+
 RUN = ["variant", "base_learning_rate", "steps", "seed"]
 """Columns that name a run of a model that is trained at several rates or for several numbers of steps."""
 
@@ -107,8 +110,10 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
     style.lines(axes, gaps, "variant", drawn, "step", "gap", spread="seeds")
     axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
     last = runs.step.max()
-    late = gaps[(gaps.step >= last / 2) & (gaps.variant != NO_ATTENTION_VARIANT) & np.isfinite(gaps.gap)]
-    shown = [0.0, *late.gap]
+    late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.gap)]
+    bare = late.variant == NO_ATTENTION_VARIANT
+    shown = [0.0, *late.gap[~bare]]
+    shown += [gap for gap in late.gap[bare] if abs(gap) <= REACH * np.abs(shown).max()]
     room = 0.1 * np.ptp(shown) + 0.005
     axes.set(ylim=(min(shown) - room, max(shown) + room), xlim=(0, last))
     ends = gaps[gaps.step == last].groupby("variant").gap.mean()

@@ -1,4 +1,4 @@
-"""Losses, angles, accuracies and attention of the majority task against the steps (the paper's Figures 2a, 2b and 3)."""
+"""Losses, angles, accuracies and attention of the majority task by the steps (the paper's Figures 2a, 2b and 3)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,11 +22,18 @@ BEYOND = 0.42
 AXES = {
     "train_loss": "training loss (nats per token)",
     "test_loss": "test loss (nats per token)",
-    "test_accuracy": "test accuracy (%),\nlogarithmic in the errors",
+    "test_accuracy": style.ACCURACY,
     "query_angle_mean": "angle of queries to\nones vector (degrees)",
-    "unequal": "1 − perplexity of attention /\nnumber of classes",
 }
 """Label of the y axis for each column that is drawn."""
+
+COLUMNS = {
+    "test_loss": "test loss\n(nats per token)",
+    "test_accuracy": style.ACCURACY,
+    "query_angle_mean": AXES["query_angle_mean"],
+    "unequal": "1 − perplexity of\nattention / classes",
+}
+"""What the columns of `grid` show."""
 
 RANDOM = {"color": "#999999", "lw": 0.8, "ls": ":"}
 """Look of the mean angle of a random direction."""
@@ -65,18 +72,19 @@ def grid(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure
     names = [setting["experiment"] for setting in settings]
     runs = style.runs_of(metrics, "majority_metrics", "experiment", names)
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
-    columns = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
-    size = (style.PAGE, 1.65 * len(names) + 0.7)
-    figure, panels = plt.subplots(len(names), len(columns), figsize=size, squeeze=False)
+    size = (style.PAGE, 1.4 * len(names) + 1.2)
+    figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
     drawn = style.looks(runs.variant, lw=1.1)
     for row, setting in zip(panels, settings, strict=True):
         part = runs[runs.experiment == setting["experiment"]]
-        for axes, column in zip(row, columns, strict=True):
+        for axes, column in zip(row, COLUMNS, strict=True):
             _panel(axes, part, column, setting, drawn)
-            axes.set_xlabel("optimiser steps" if row is panels[-1] else "")
+            axes.set(xlabel="optimiser steps" if row is panels[-1] else "", ylabel="")
+            axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
             axes.tick_params(labelsize=6)
-            axes.yaxis.label.set_size(6.5)
-        row[0].set_title(setting["title"].replace("\n", ", "), loc="left", fontsize=7)
+        row[0].set_ylabel(setting["title"].partition("\n")[0].replace(": ", "\n"))
+    for axes, title in zip(panels[0], COLUMNS.values(), strict=True):
+        axes.set_title(title, fontsize=7)
     handles = [*style.marks(style.with_seeds(drawn, runs)), *style.single_runs(runs, "variant", "experiment")]
     handles.append(style.mark("random direction", **RANDOM))
     style.legend_below(figure, handles, columns=3)
@@ -88,7 +96,7 @@ def _panel(
 ) -> None:
     """Draw the variants' means over seeds; set labels, ticks and limits of the axes."""
     style.lines(axes, runs, "variant", drawn, "step", column, spread="seeds")
-    axes.set(xlabel="optimiser steps", ylabel=AXES[column], xlim=(0, max(runs.step.max(), 1)))
+    axes.set(xlabel="optimiser steps", ylabel=AXES.get(column), xlim=(0, max(runs.step.max(), 1)))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     style.thousands(axes)
     if column == "query_angle_mean":

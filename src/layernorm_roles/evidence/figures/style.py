@@ -116,7 +116,7 @@ SETTINGS = ("experiment", "model", "d_model", "base_learning_rate")
 
 def number_of(few: int, most: int, what: str) -> str:
     """Return for example "3 seeds", "1 seed" or "2 to 5 seeds"."""
-    return f"{few} to {most} {what}s" if few < most else f"{most} {what}{'' if most == 1 else 's'}"
+    return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
 
 
 # Means with their spread
@@ -253,7 +253,7 @@ def logarithmic(*panels: Axes) -> None:
     for axes in panels:
         axes.set_yscale("log")
         axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
-        if drawn.max() < 50 * drawn.min():
+        if drawn.max() < 200 * drawn.min():
             axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
