@@ -82,7 +82,7 @@ def forest(claims: pd.DataFrame) -> Figure:
     return figure
 
 
-def _row(axes: Axes, y: float, row: Any) -> None:
+def _row(axes: Axes, y: int, row: Any) -> None:
     """Draw the effect of a claim with its interval, and below it that of its control."""
     colour, marker = LOOKS[Verdict(row.verdict)]
     _effect(axes, y - 0.1, (row.effect, row.low, row.high), colour, marker=marker, ms=5, color=colour)

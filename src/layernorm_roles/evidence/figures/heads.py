@@ -1,6 +1,6 @@
 """Unselectable keys in the heads of the language models, and how much attention their keys can get."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -40,9 +40,7 @@ def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
     size = (style.PAGE, 2.1 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
     everything = style.runs_of(keys, "key_selectability", "model", [*models])
-    drawn = style.looks(
-        {variant for variants in models.values() for variant in variants}, ls="", ms=4.5, lw=1.2
-    )
+    drawn = style.looks({variant for variants in models.values() for variant in variants})
     for row, (model, variants) in zip(panels, models.items(), strict=True):
         of_model = everything[(everything.model == model) & (everything.texts == "long")]
         for axes, (title, (site, causal, taken)) in zip(row, SITES.items(), strict=True):
@@ -56,11 +54,13 @@ def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
             axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
             size = style.number_of(here.n_keys.min(), here.n_keys.max(), "key")
             axes.set_title(f"{title}\nd = {here.dimensions.max()}, {size}")
-            axes.set(xlabel="layer" if row is panels[-1] else "", ylim=(-4, 104))
+            axes.set(ylim=(-4, 104))
             axes.set_xticks(sorted(of_model.layer.unique()))
         row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
+    for axes in panels[-1]:
+        axes.set_xlabel("layer")
     counted = style.with_seeds(drawn, everything)
-    handles = style.marks({name: look | {"marker": "s"} for name, look in counted.items()})
+    handles = style.marks({name: look | _point(True) for name, look in counted.items()})
     handles += [
         style.mark(words, color=style.GREY, **_point(words == "trained"))
         for words in ("untrained", "trained")
@@ -107,7 +107,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     return figure
 
 
-def _unselectable(panels: Sequence[Axes], shares: pd.DataFrame) -> list:
+def _unselectable(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
     """Draw the shares of unselectable keys among all keys and among those before; return the legend's entries."""
     tones = {n: SIZES[i % len(SIZES)] for i, n in enumerate(sorted(shares.n_keys.unique()))}
     dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
@@ -131,7 +131,7 @@ def _unselectable(panels: Sequence[Axes], shares: pd.DataFrame) -> list:
     ]
 
 
-def _reach(panels: Sequence[Axes], shares: pd.DataFrame) -> list:
+def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
     """Draw the shares of keys that can get a part of a query's attention, trained; return the legend's entries.
 
     Where models differ in the number of keys, each has a marker, and the fewest go without saying.

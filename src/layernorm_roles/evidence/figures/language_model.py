@@ -1,6 +1,7 @@
 """Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import SupportsFloat
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -223,7 +224,7 @@ def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> boo
         if rates - lost:
             largest = max(rates - lost) * shift
             axes.plot(largest, drawn["mean"][largest], mec=colour, **LARGEST)
-    for rate in lost:
+    for rate in sorted(lost):
         axes.plot(rate * shift, top, color=colour, clip_on=False, zorder=5, **DIVERGED)
     return bool(lost)
 
@@ -293,7 +294,7 @@ def _gains(ends: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["gain", "tokens", "seed", "worth"])
 
 
-def _millions(axes: Axes, tokens: Sequence[float]) -> None:
+def _millions(axes: Axes, tokens: Iterable[SupportsFloat]) -> None:
     """Put the ticks of the x axis at numbers of tokens, written in millions."""
     style.ticks_at(axes, tokens)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count / 1e6:.3g} M"))

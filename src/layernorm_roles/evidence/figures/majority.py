@@ -79,12 +79,13 @@ def grid(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure
         part = runs[runs.experiment == setting["experiment"]]
         for axes, column in zip(row, COLUMNS, strict=True):
             _panel(axes, part, column, setting, drawn)
-            axes.set(xlabel="optimiser steps" if row is panels[-1] else "", ylabel="")
+            axes.set(xlabel="", ylabel="")
             axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
             axes.tick_params(labelsize=6)
         row[0].set_ylabel(setting["title"].partition("\n")[0].replace(": ", "\n"))
-    for axes, title in zip(panels[0], COLUMNS.values(), strict=True):
-        axes.set_title(title, fontsize=7)
+    for first, last, title in zip(panels[0], panels[-1], COLUMNS.values(), strict=True):
+        first.set_title(title, fontsize=7)
+        last.set_xlabel("optimiser steps")
     handles = [*style.marks(style.with_seeds(drawn, runs)), *style.single_runs(runs, "variant", "experiment")]
     handles.append(style.mark("random direction", **RANDOM))
     style.legend_below(figure, handles, columns=3)

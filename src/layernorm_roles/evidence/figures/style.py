@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, SupportsInt
 
 import matplotlib
 
@@ -15,7 +15,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     FuncFormatter,
@@ -114,8 +114,9 @@ SETTINGS = ("experiment", "model", "d_model", "base_learning_rate")
 """Columns that say which runs are repeated with several seeds."""
 
 
-def number_of(few: int, most: int, what: str) -> str:
+def number_of(few: SupportsInt, most: SupportsInt, what: str) -> str:
     """Return for example "3 seeds", "1 seed" or "2 to 5 seeds"."""
+    few, most = int(few), int(most)
     return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
 
 
@@ -229,16 +230,16 @@ def accuracies(*panels: Axes) -> None:
     """
 
     def height(accuracy: np.ndarray) -> np.ndarray:
-        return -np.log(np.maximum(1 - np.asarray(accuracy), 1e-4))
+        return -np.log(np.maximum(1 - accuracy, 1e-4))
 
     drawn = height(heights(*panels))
     room = 0.08 * np.ptp(drawn) + 0.05
     low, high = drawn.min() - room, drawn.max() + room
     ticks, last = [], -np.inf
-    for tick in _ACCURACIES:
-        if low <= height(tick) <= high and height(tick) - last > (high - low) / 9:
+    for tick, place in zip(_ACCURACIES, height(np.array(_ACCURACIES)), strict=True):
+        if low <= place <= high and place - last > (high - low) / 9:
             ticks.append(tick)
-            last = height(tick)
+            last = place
     for axes in panels:
         axes.set_yscale("function", functions=(height, lambda value: 1 - np.exp(-value)))
         axes.set_yticks(ticks, [f"{100 * tick:g}" for tick in ticks])
@@ -277,7 +278,7 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def rates(axes: Axes, values: Iterable[float]) -> None:
+def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     """Let the x axis be logarithmic with ticks at learning rates, written without the zero before the point."""
     ordered = sorted(set(values))
     axes.set_xscale("log")
@@ -305,12 +306,13 @@ def single_runs(runs: pd.DataFrame, *columns: Hashable) -> list[Line2D]:
     return [mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, **THIN)] if few else []
 
 
-def seeds_title(numbers: Iterable[int], what: str = "means") -> dict:
+def seeds_title(numbers: Iterable[SupportsInt], what: str = "means") -> dict:
     """Options of a legend whose title says over how many seeds the means are: `numbers` are those of all of them."""
-    return {"title": f"{what} over {number_of(min(numbers), max(numbers), 'seed')}"}
+    found = list(map(int, numbers))
+    return {"title": f"{what} over {number_of(min(found), max(found), 'seed')}"}
 
 
-def legend_below(figure: Figure, handles: Sequence[Artist], columns: int, **options) -> None:
+def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
     """Put one legend under all axes of the figure, in as many of `columns` as its width has room for."""
     place = {"loc": "outside lower center", "columnspacing": 1.2, "handletextpad": 0.5}
     for number in range(min(columns, len(handles)), 0, -1):

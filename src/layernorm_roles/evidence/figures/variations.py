@@ -211,8 +211,8 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: Mapping[str, Any])
     above = {"mec": look["color"], "clip_on": False}
     left.plot(best * look["shift"], accuracy["mean"][best * look["shift"]], **BEST, **above)
     right.plot(best * look["shift"], steps["mean"][best], **BEST, **above)
-    for each in lost:
+    for each in sorted(lost):
         left.plot(each * look["shift"], accuracy["mean"][each * look["shift"]], **DIVERGED, **above)
-    for each in open_rates:
+    for each in sorted(open_rates):
         right.plot(each * look["shift"], steps["mean"][each], **BOUND, **above)
     return {kind for kind, those in (("diverged", lost), ("bound", open_rates)) if those}

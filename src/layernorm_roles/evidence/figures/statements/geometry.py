@@ -1,7 +1,6 @@
 """LayerNorm as projection, scaling, gain and bias: one cloud of points, and its difference from torch's own."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,7 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.vectors import box, name_axes, plane_and_ones, plane_and_ones_marks
@@ -128,7 +127,7 @@ def _strokes_of_eps(rows: pd.DataFrame) -> list[tuple[float, str]]:
     return list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--", ":"), strict=False))
 
 
-def _clouds(figure: Any, cloud: pd.DataFrame) -> None:
+def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
     """Draw one cloud of points before and after each step, LayerNorm above and RMSNorm below.
 
     Points have the colour of their height before, and all panels have equal axes and one point of view, between the

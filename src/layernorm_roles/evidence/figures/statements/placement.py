@@ -7,14 +7,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 from layernorm_roles.evidence.analysis.statements import run_ends
 from layernorm_roles.evidence.figures import style
 
 PLACEMENTS = {
-    "pre": {"label": "pre-norm", "color": "#0072B2"},
-    "post": {"label": "post-norm", "color": "#D55E00"},
+    "pre": {"label": "pre-norm", "color": "#0072B2", "lw": 1.3},
+    "post": {"label": "post-norm", "color": "#D55E00", "lw": 1.3},
 }
 """Look of each place of the LayerNorm."""
 
@@ -62,7 +62,7 @@ def placement(table: pd.DataFrame) -> Figure:
     for (above, below), depth in zip(grid.T, depths, strict=True):
         here, runs = ends[ends.depth == depth], table[table.depth == depth]
         for warmup, stroke in warmups.items():
-            looks = {name: look | {"ls": stroke, "lw": 1.3} for name, look in PLACEMENTS.items()}
+            looks = {name: look | {"ls": stroke} for name, look in PLACEMENTS.items()}
             final = here[(here.warmup == warmup) & np.isfinite(here.loss)]
             marked = {name: look | {"marker": "o", "ms": 2.5} for name, look in looks.items()}
             style.lines(above, final, "placement", marked, "learning_rate", "loss", limits="range")
@@ -81,7 +81,8 @@ def placement(table: pd.DataFrame) -> Figure:
     grid[1, 0].set(ylim=(low, 0.6), ylabel="loss at the best rate, above\ntoken frequencies (nats)")
     handles = style.marks(PLACEMENTS)
     handles += [
-        style.mark(_in_words(warmup), color=style.GREY, ls=stroke) for warmup, stroke in warmups.items()
+        style.mark(_in_words(warmup), color=style.GREY, ls=stroke, lw=1.3)
+        for warmup, stroke in warmups.items()
     ]
     handles.append(style.mark("token frequencies alone", **ZERO))
     style.legend_below(figure, handles, columns=5, **style.seeds_title([table.seed.nunique()]))
@@ -129,7 +130,7 @@ def placement_gradients(gradients: pd.DataFrame, untrained: pd.DataFrame) -> Fig
         style.lines(above, initial, "placement", PLACEMENTS, "layer", "gradient_norm", **geometric)
         for rate, stroke in rates.items():
             training = part[(part.step > 0) & (part.learning_rate == rate)]
-            looks = {name: look | {"ls": stroke, "lw": 1.3} for name, look in PLACEMENTS.items()}
+            looks = {name: look | {"ls": stroke} for name, look in PLACEMENTS.items()}
             style.lines(
                 below, training, "placement", looks, "layer", "gradient_norm", spread=None, geometric=True
             )
@@ -143,7 +144,8 @@ def placement_gradients(gradients: pd.DataFrame, untrained: pd.DataFrame) -> Fig
     grid[1, 0].set_ylabel("gradient norm\nduring training")
     handles = style.marks(PLACEMENTS)
     handles += [
-        style.mark(f"learning rate {rate:g}", color=style.GREY, ls=stroke) for rate, stroke in rates.items()
+        style.mark(f"learning rate {rate:g}", color=style.GREY, ls=stroke, lw=1.3)
+        for rate, stroke in rates.items()
     ]
     seeds = style.number_of(gradients.seed.nunique(), gradients.seed.nunique(), "seed")
     title = f"geometric means over {seeds}, in training over the logged steps too; {_in_words(warmup)}"
@@ -156,7 +158,7 @@ def _positive(table: pd.DataFrame) -> pd.DataFrame:
     return table[np.isfinite(table.gradient_norm) & (table.gradient_norm > 0)]
 
 
-def _first_layer(figure: Any, first: pd.DataFrame) -> None:
+def _first_layer(figure: FigureBase, first: pd.DataFrame) -> None:
     """Draw the first layer's gradient in untrained networks by their depth, in a panel for each place of the norm.
 
     The networks with LayerNorms share an axis; in those without any the gradients reach far beyond it.
