@@ -452,7 +452,7 @@ def like(axes, handle) -> list:
 
 
 def named(axes, label: str) -> list:
-    """The artists of axes that look like the figure's legend entry that begins with `label`, the shortest of several."""
+    """The artists of axes that look like the legend's entry that begins with `label`, the shortest if several do."""
     entries = handles(axes.figure)
     return like(axes, entries[min((text for text in entries if text.startswith(label)), key=len)])
 

@@ -159,9 +159,8 @@ def test_cut_heads_show_the_gaussian_keys_beside_every_layer():
     known = (100 * keys.n_unselectable / keys.n_keys).groupby(keys.dimensions).mean()
     np.testing.assert_allclose(curve(linear, "layer 1").get_ydata(), known)
     (law,) = named(linear, "200 Gaussian keys")
-    np.testing.assert_allclose(
-        law.get_ydata(), [100 * expected_unselectable(200, int(d)) / 200 for d in law.get_xdata()]
-    )
+    gaussian = [100 * expected_unselectable(200, int(d)) / 200 for d in law.get_xdata()]
+    np.testing.assert_allclose(law.get_ydata(), gaussian)
     none = {mark.get_markeredgecolor(): list(mark.get_xdata()) for mark in named(logarithmic, "none")}
     assert none == {curve(linear, f"layer {n}").get_color(): d for n, d in ((1, [32]), (2, [16, 32]))}
 

@@ -98,7 +98,7 @@ def _row(axes: Axes, y: int, row: Any) -> None:
 
 def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], colour: str, **look) -> None:
     """Draw a mean with its interval at height y; parts beyond the axis become arrows at its edge."""
-    mean, low, high = estimate
+    mean, low, high = estimate[0], min(estimate[1:]), max(estimate[1:])  # a reported effect may be negative
     if not np.isnan([mean, low, high]).any():
         axes.plot(np.clip([low, high], *ENDS), [y, y], color=colour, lw=1.1, solid_capstyle="butt")
     for end, edge, arrow, side in ((low, ENDS[0], "<", -1), (high, ENDS[1], ">", 1)):
