@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import cache
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -121,10 +122,17 @@ def test_captions_quote_thresholds_and_settings(monkeypatch):
 # Legends
 
 
+@cache
+def drawn(name):
+    """A figure of the artificial tables, and its texts with their places."""
+    figure = worlds.draw(name)
+    figure.canvas.draw()
+    return figure, written(figure)
+
+
 @EVERY
 def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
-    figure = worlds.draw(name)
-    figure.draw_without_rendering()
+    figure, _ = drawn(name)
     panels = [axes for axes in figure.axes if axes.get_visible()]
     rows = " ".join(tick.get_text() for axes in panels for tick in axes.get_yticklabels())
     for label, handle in worlds.handles(figure).items():
@@ -178,17 +186,15 @@ def test_variants_that_meet_in_a_figure_differ_in_colour_or_stroke(vision):
 
 @EVERY
 def test_every_figure_draws_data_and_names_its_axes(name):
-    figure = worlds.draw(name)
-    figure.draw_without_rendering()
-    drawn = [axes for axes in figure.axes if axes.axison and (axes.has_data() or axes.collections)]
-    assert drawn
+    panels = [axes for axes in drawn(name)[0].axes if axes.axison and (axes.has_data() or axes.collections)]
+    assert panels
     grids = {}
-    for axes in drawn:
+    for axes in panels:
         if place := axes.get_subplotspec():
             grids.setdefault((id(axes.figure), place.colspan.start), []).append(axes)
     for column in grids.values():
         assert any(axes.get_xlabel() for axes in column)
-    assert any(axes.get_ylabel() for axes in drawn) or name in ROWS_HAVE_NAMES
+    assert any(axes.get_ylabel() for axes in panels) or name in ROWS_HAVE_NAMES
 
 
 def written(figure):
@@ -206,10 +212,9 @@ def written(figure):
 
 @EVERY
 def test_texts_are_within_the_figure_and_do_not_overlap(name):
-    figure = worlds.draw(name)
-    figure.canvas.draw()
+    figure, texts = drawn(name)
     assert max(figure.get_size_inches()) < 9
-    texts, inside = written(figure), figure.bbox.padded(2)
+    inside = figure.bbox.padded(2)
     for text, place in texts:
         assert inside.x0 <= place.x0 and place.x1 <= inside.x1, text
         assert inside.y0 <= place.y0 and place.y1 <= inside.y1, text
