@@ -56,7 +56,14 @@ MAJORITY = {
         "seeds": {"layernorm": 3, "scale": 4, "projected_qk": 3, "projected_v": 2, "layernorm_affine": 3},
     },
 }
-GPT = {"architecture": "gpt", "text": "words", "d_model": 8, "heads": 4, "learning_rate": 0.01, "steps": 400}
+GPT = {
+    "architecture": "gpt",
+    "text": "words",
+    "d_model": 8,
+    "heads": 4,
+    "learning_rate": [0.01],
+    "steps": [400],
+}
 MODELS = {
     "gpt": {
         **GPT,
@@ -165,7 +172,7 @@ def language_model_metrics(models=MODELS) -> pd.DataFrame:
     """Untrained models at loss 9, then losses between 6 and 8; token frequencies at 6.5 or so. One run diverges."""
     rng, rows = np.random.default_rng(5), []
     for number, (model, settings) in enumerate(models.items()):
-        points = product(registry.values(settings["learning_rate"]), registry.values(settings["steps"]))
+        points = product(settings["learning_rate"], settings["steps"])
         for (rate, steps), (variant, seed) in product(points, runs(settings["seeds"])):
             for step in range(0, steps + 1, 100):
                 losses = (9.0, 9.0) if step == 0 else rng.uniform(6, 8, 2)

@@ -76,12 +76,19 @@ def test_figures_follow_what_experiments_and_models_vary():
         *registry.figures({"language_model": {"wide": worlds.MODELS["wide"]}})
     }
     options = {name: figure.options for name, figure in worlds.figures().items()}
-    assert options["loss_by_rate"]["models"] == options["loss_by_length"]["models"] == ["swept"]
-    assert options["language_model_losses"]["models"] == ["wide", "bert", "swept"]
+    assert options["loss_by_rate"]["panels"] == {"swept": ["swept"]} and options["loss_by_length"][
+        "models"
+    ] == ["swept"]
+    assert options["language_model_losses"]["models"] == ["wide", "bert"]
     assert [each["experiment"] for each in options["majority_curves"]["settings"]] == [
         "d8", "d3", "d8_uniform", "mine", "crossed",
     ]  # fmt: skip
     assert "bert" not in options["figure_heads"]["models"]
+    swept = worlds.MODELS["swept"]
+    alike = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
+    models = {"swept": swept, "alike": alike, "other": alike | {"heads": 2}}
+    options = registry.figures({"language_model": models})["loss_by_rate"].options
+    assert options["panels"] == {"swept": ["swept", "alike"], "other": ["other"]}
     alone = registry.figures(
         {"language_model": {"wide": worlds.MODELS["wide"] | {"seeds": {"layernorm": 2}}}}
     )

@@ -1,6 +1,6 @@
 """Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import SupportsFloat
 
 import matplotlib.pyplot as plt
@@ -29,8 +29,8 @@ UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
 REACH = 2.5
 """How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
 
-RUN = ["variant", "base_learning_rate", "steps", "seed"]
-"""Columns that name a run of a model that is trained at several rates or for several numbers of steps."""
+RUN = ["model", "variant", "base_learning_rate", "steps", "seed"]
+"""Columns that name a run."""
 
 
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
@@ -67,12 +67,10 @@ def losses(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
     """Draw a row for each model: the loss of all variants, and the differences from BASE of equal seeds.
 
-    Return the figure and the entries of its legend. Of several rates and numbers of steps the best and the largest are
-    drawn. The axis of the differences shows the second half of the training of all variants with attention; what is
-    beyond it at the end is written there.
+    Return the figure and the entries of its legend. The axis of the differences shows the second half of the training
+    of all variants with attention; what is beyond it at the end is written there.
     """
     trained = style.runs_of(metrics, "language_model_metrics", "model", models)
-    trained = pd.concat([at_best_rates(trained[trained.model == model]) for model in models])
     trained = trained[trained.step > 0]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
@@ -130,19 +128,8 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
 # Learning rates and lengths of training
 
 
-def at_best_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the longest runs of one model, of each variant at its learning rate with the lowest final validation loss.
-
-    A model with one rate and one number of steps has no other runs.
-    """
-    if not {*RUN} <= {*runs.columns}:
-        return runs
-    ends = run_ends(runs[runs.steps == runs.steps.max()])
-    return pd.concat([_of(runs, best) for _, best in _best(ends).items()])
-
-
 def run_ends(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the last row of each run of one model; the loss of one that diverged, or ended before, is infinite."""
+    """Return the last row of each run; the loss of one that diverged, or ended before, is infinite."""
     ends = runs.sort_values("step").groupby(RUN, as_index=False).tail(1)
     lost = ~np.isfinite(ends.valid_loss) | (ends.step < ends.steps)
     return ends.assign(valid_loss=ends.valid_loss.mask(lost, np.inf))
@@ -158,10 +145,6 @@ def _best(ends: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def _of(runs: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:
-    return runs.merge(ends[RUN], on=RUN)
-
-
 DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
 """Look of the diverged runs of a rate, at the top of the axes."""
 
@@ -169,19 +152,20 @@ LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
 """Look of the ring around the largest rate at which every run of a variant trains."""
 
 
-def by_rate(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
-    """Draw the validation loss at the last step by the learning rate: a panel a model, a curve a variant.
+def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figure:
+    """Draw the validation loss at the last step by the learning rate: a curve a variant.
 
-    metrics: table language_model_metrics with the columns base_learning_rate and steps. Of several numbers of steps
-    the one with most rates is drawn. Points are the single runs, lines their means, of runs that did not diverge.
+    metrics: table language_model_metrics. `panels` has the models of each panel by its title. Of several numbers of
+    steps the one with most rates is drawn. Points are the single runs, lines their means, of those that did not diverge.
     """
+    models = [model for alike in panels.values() for model in alike]
     runs = style.runs_of(metrics, "language_model_metrics", "model", models)
-    size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.6)
-    figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
+    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.6)
+    figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
     diverged = False
-    for axes, model in zip(panels, models, strict=True):
-        ends = run_ends(runs[runs.model == model])
+    for axes, (title, alike) in zip(row, panels.items(), strict=True):
+        ends = run_ends(runs[runs.model.isin(alike)])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
         top = _top(ends)
         if (bare := ends[ends.variant == NO_ATTENTION_VARIANT]).size:
@@ -191,8 +175,8 @@ def by_rate(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
             shift = 10 ** (0.02 * (number - (len(drawn) - 1) / 2))
             diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look | {"shift": shift}, top)
         style.rates(axes, ends.base_learning_rate)
-        axes.set(title=f"{model}, {ends.steps.max():,} steps", ylim=(None, top))
-    panels[0].set_ylabel("validation loss at the last step\n(nats per token)")
+        axes.set(title=f"{title}, {ends.steps.max():,} steps", ylim=(None, top))
+    row[0].set_ylabel("validation loss at the last step\n(nats per token)")
     handles = style.marks(style.with_seeds(drawn, runs))
     if NO_ATTENTION_VARIANT in set(runs.variant):
         look = LOOKS[NO_ATTENTION_VARIANT]
@@ -201,7 +185,7 @@ def by_rate(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
     handles.append(style.mark("largest rate at which every run trains", mec=style.GREY, **LARGEST))
     if diverged:
         handles.append(style.mark("diverged runs", color=style.GREY, **DIVERGED))
-    style.legend_below(figure, handles, columns=3 if len(models) > 1 else 2)
+    style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
     return figure
 
 
@@ -242,7 +226,7 @@ GAINS = {
 def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Draw what scaling and attention are worth at the end of training, by the tokens seen: a panel a model.
 
-    metrics: table language_model_metrics with the columns base_learning_rate and steps. Every number of steps is a
+    metrics: table language_model_metrics. Every number of steps is a
     training of its own, each variant at its best rate of that length. Where the table has the number of
     training_tokens, a second axis has the epochs.
     """

@@ -133,8 +133,16 @@ def _figure(key: str, options: Mapping[str, Any] | None = None, name: str = "", 
 
 
 def is_single(settings: Mapping[str, Any]) -> bool:
-    """Return whether all runs of a majority experiment have one width and one learning rate."""
-    return len(settings["d_model"]) == len(settings["learning_rate"]) == 1
+    """Whether all runs of a majority experiment or language model have one width, learning rate and length.
+
+    Only the keys of such models are judged; the others are for losses by learning rate and by length.
+    """
+    return all(len(_values(settings[key])) == 1 for key in ("d_model", "learning_rate", "steps"))
+
+
+def _values(setting: Any) -> list[Any]:
+    """The values of a setting that may be one value or a list of them."""
+    return list(setting) if isinstance(setting, list | tuple) else [setting]
 
 
 def data_in_words(settings: Mapping[str, Any]) -> str:
@@ -219,30 +227,26 @@ def _random_keys(settings: Mapping[str, Any]) -> Iterator[Figure]:
 # The language models
 
 
-def values(setting: Any) -> list[Any]:
-    """Return the values of a setting that may be one value or a list of them."""
-    return list(setting) if isinstance(setting, list | tuple) else [setting]
-
-
 def _language_models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
     trained = {name: model for name, model in models.items() if trained_variants(model)}
-    gpts = {name: model for name, model in trained.items() if model["architecture"] == "gpt"}
-    if {*PAPER_SCALING} & {*trained_variants(trained.get(PAPER_MODEL, {"seeds": {}}))}:
+    single = {name: model for name, model in trained.items() if is_single(model)}
+    if {*PAPER_SCALING} & {*trained_variants(single.get(PAPER_MODEL, {"seeds": {}}))}:
         yield from (_figure(key) for key in ("figure_4a", "figure_4b"))
-    several = {
-        key: [name for name, model in trained.items() if len(values(model[of])) > 1]
-        for key, of in (("loss_by_rate", "learning_rate"), ("loss_by_length", "steps"))
-    }
-    pairs = {WITH_SCALING, WITHOUT_SCALING}, {WITH_SCALING, NO_ATTENTION_VARIANT}
-    several["loss_by_length"] = [
+    if panels := _by_rate(trained):
+        yield _figure("loss_by_rate", {"panels": panels})
+    lengths = [
         name
-        for name in several["loss_by_length"]
-        if any(pair <= {*trained_variants(trained[name])} for pair in pairs)
+        for name, model in trained.items()
+        if len(_values(model["steps"])) > 1
+        and WITH_SCALING in trained_variants(model)
+        and {WITHOUT_SCALING, NO_ATTENTION_VARIANT} & {*trained_variants(model)}
     ]
-    yield from (_figure(key, {"models": names}) for key, names in several.items() if names)
-    compared = [name for name, model in trained.items() if trained_variants(model) != [WITH_SCALING]]
+    if lengths:
+        yield _figure("loss_by_length", {"models": lengths})
+    compared = [name for name, model in single.items() if trained_variants(model) != [WITH_SCALING]]
     if others := [name for name in compared if name != PAPER_MODEL]:
         yield _figure("language_model_losses", {"models": others})
+    gpts = {name: model for name, model in single.items() if model["architecture"] == "gpt"}
     in_heads = {*PAPER_SCALING, QUERY_KEY_VARIANT}
     shown = {
         name: [v for v in trained_variants(model) if v in in_heads or v not in LEGENDS]
@@ -258,6 +262,24 @@ def _language_models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure
     }
     if len(widths) > 1:
         yield _figure("heads_by_width")
+
+
+_APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
+"""Settings in which language models may differ whose losses by learning rate share a panel."""
+
+
+def _by_rate(models: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The models with several learning rates, in panels by the name of the first one that is alike."""
+    panels: dict[str, list[str]] = {}
+    for name, model in models.items():
+        if len(_values(model["learning_rate"])) > 1:
+            alike = (
+                first
+                for first in panels
+                if all(models[first].get(key) == model.get(key) for key in {*models[first], *model} - _APART)
+            )
+            panels.setdefault(next(alike, name), []).append(name)
+    return panels
 
 
 # Pretrained models
