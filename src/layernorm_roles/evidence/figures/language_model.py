@@ -156,7 +156,7 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
     """Draw the validation loss at the last step by the learning rate: a curve a variant.
 
     metrics: table language_model_metrics. `panels` has the models of each panel by its title. Of several numbers of
-    steps the one with most rates is drawn. Points are the single runs, lines their means, of those that did not diverge.
+    steps the one with most rates is drawn. Points are the single runs, lines their means, where they did not diverge.
     """
     models = [model for alike in panels.values() for model in alike]
     runs = style.runs_of(metrics, "language_model_metrics", "model", models)
