@@ -103,7 +103,7 @@ def claims() -> pd.DataFrame:
 
 
 def settings() -> dict:
-    """An experiment in three dimensions, and one with two learning rates whose name tries to become markup in the captions."""
+    """An experiment in three dimensions, and one with two rates whose name tries to become markup in the captions."""
     experiment = {
         "d_model": [3],
         "learning_rate": [0.001],
