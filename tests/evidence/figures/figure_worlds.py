@@ -89,10 +89,14 @@ RANDOM_KEYS = {
 }
 
 
-def attention_ceilings() -> pd.DataFrame:
-    """More keys below a half in the second layer than in the first, and without the norm."""
+def attention_ceilings(summed=True) -> pd.DataFrame:
+    """More keys below a half in the second layer than in the first, and without the norm.
+
+    A row for each key of a head or, `summed`, the table's counts of them.
+    """
     below = {"as used": (0.05, 0.3), "without norm": (0.1, 0.6)}
-    return worlds.attention_ceilings(below, received=0.15)
+    pairs = worlds.ceiling_pairs(below, received=0.15)
+    return worlds.ceilings(pairs) if summed else pairs
 
 
 def token_ceilings() -> pd.DataFrame:
@@ -204,8 +208,11 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
 
 
-def language_model_ceilings(models=MODELS) -> pd.DataFrame:
-    """Ceilings and received attention that differ in every row, lower behind the norm and after training."""
+def language_model_ceilings(models=MODELS, summed=True) -> pd.DataFrame:
+    """Ceilings and received attention that differ in every row, lower behind the norm and after training.
+
+    A row for each key of a head or, `summed`, the table's counts of them.
+    """
     rng, parts = np.random.default_rng(16), []
     gpts = {name: settings for name, settings in models.items() if settings["architecture"] == "gpt"}
     for model, settings in gpts.items():
@@ -224,7 +231,8 @@ def language_model_ceilings(models=MODELS) -> pd.DataFrame:
             run = {"model": model, "variant": variant, "seed": seed, "checkpoint": checkpoint}
             columns = run | place | {"queries": queries} | sizes | bounds | got
             parts.append(pd.DataFrame(columns))
-    return worlds.ceilings(pd.concat(parts, ignore_index=True))
+    pairs = pd.concat(parts, ignore_index=True)
+    return worlds.ceilings(pairs) if summed else pairs
 
 
 def claims() -> pd.DataFrame:

@@ -274,7 +274,7 @@ def test_the_rules_script_saves_each_figure_under_its_name_in_equal_bytes(tmp_pa
         input={"random_keys": str(table)},
         output=[str(tmp_path / f"{name}.{kind}") for name in names for kind in ("png", "pdf")],
     )
-    runpy.run_path(str(ROOT / "workflow/scripts/draw_figures.py"), {"snakemake": job})
+    runpy.run_path(str(ROOT / "workflow/scripts/draw.py"), {"snakemake": job})
     known = registry.figures(settings)
     for name in names:
         figure = registry.draw(known[name], {"random_keys": store.read(table, "random_keys")})

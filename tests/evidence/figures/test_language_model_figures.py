@@ -198,7 +198,7 @@ def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
 @pytest.mark.parametrize("queries", ["any", "norm"])
 def test_by_width_what_keys_can_get_is_drawn_for_each_threshold(queries):
     axes = worlds.draw("heads_by_width").axes[2 + ["any", "norm"].index(queries)]
-    table = worlds.language_model_ceilings()
+    table = worlds.language_model_ceilings(summed=False)
     table = table[(table.variant == "layernorm") & (table.queries == queries) & (table.checkpoint == "final")]
     for words, threshold in (("½", 0.5), ("1/10,", 0.1), ("1/100", 0.01)):
         shares = (100 * (table.upper >= threshold)).groupby([table.dimensions, table.model]).mean()

@@ -89,7 +89,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     point for every layer, untrained and trained, lines for the exact expectation for as many Gaussian keys. Below, the
     share of the keys that can get a half, a tenth, a hundredth of a query's attention.
     """
-    shares, reach = numbers.by_width(keys), numbers.reach(ceilings[ceilings.variant == "layernorm"])
+    shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
     if shares.empty or reach.empty:
         raise ValueError(
             "key_selectability, language_model_ceilings: no heads of models with LayerNorm to draw"

@@ -6,10 +6,10 @@ import pandas as pd
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.pretrained import OWN, cut_heads, shares_below
+from layernorm_roles.evidence.analysis.pretrained import cut_heads, shares_below
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
-from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
+from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
     AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o", "lw": 1.1},
