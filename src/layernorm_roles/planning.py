@@ -468,7 +468,7 @@ class Room(NamedTuple):
         ]
 
 
-DURATIONS = Room("durations", {"durations": figures.DURATIONS}, {"durations": tables.DURATIONS})
+DURATIONS = Room("durations", {}, {"durations": tables.DURATIONS})
 """The time that jobs took, the one part of the evidence that is made from their benchmark files."""
 
 

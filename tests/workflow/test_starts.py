@@ -62,7 +62,7 @@ NEEDED = {
     "judge_claims": EVIDENCE,
     "update_readme": EVIDENCE,
     "draw": EVIDENCE | DRAWING,
-    "write_durations": EVIDENCE | DRAWING,
+    "write_durations": EVIDENCE,
     "write_page": EVIDENCE | DRAWING,
     "publish": EVIDENCE | DRAWING,
     "compare": EVIDENCE | DRAWING,

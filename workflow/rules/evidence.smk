@@ -133,8 +133,6 @@ rule durations:
         # When these tables are made, so are the benchmark files of all jobs that compute.
         **planning.parquet(RUN, RESULT_TABLES),
     output:
-        png=report(f"{RUN}/figures/durations.png", category=planning.DURATIONS.figures["durations"].category),
-        pdf=f"{RUN}/figures/durations.pdf",
         csv=f"{RUN}/tables/durations.csv",
         md=f"{RUN}/tables/durations.md",
     log:

@@ -245,7 +245,7 @@ def test_a_figure_of_several_claims_is_there_once(world):
 def test_figures_that_belong_to_no_claim_end_their_part(tree):
     (part,) = [section for section in tree.iter("section") if section.get("aria-labelledby") == "projection"]
     last = [figure.get("id") for figure in part.findall("details//figure")]
-    assert "majority_three_loss" in last and f"majority_{HOSTILE}_angle" in last
+    assert f"majority_{HOSTILE}_by_rate" in last
 
 
 def test_readable_tables_are_computed_from_the_parquet_files(articles, tree):

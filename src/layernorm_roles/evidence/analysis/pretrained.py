@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
 
-THRESHOLDS = (0.5, 0.1, 0.01)
+THRESHOLDS = tuple(FRACTIONS)
 """Shares of a query's attention that a key may reach or not. With more than half of it a key has the highest score."""
 
 _PLACE = ["model", "queries", "normalised", "layer"]

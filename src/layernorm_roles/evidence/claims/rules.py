@@ -54,15 +54,10 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
-
-TEST_LOSS = 0.5
-"""Nats per token. Steps are counted to this test loss: the paper's slow variant ends near it, 0.42 at step 5,000."""
+from layernorm_roles.evidence.legends import EARLY_STEP, TEST_LOSS  # noqa: F401  (the claims' texts quote them)
 
 ACCURACY_STEP = 5000
 """The step for which the paper's accuracy with and without projection can be read off its figure."""
-
-EARLY_STEP = 2000
-"""A step early in the training of the majority task, at which the variants differ most in how far they have come."""
 
 ZERO = 1.0
 """Per cent. What the paper prints as 0 may be this much: an eps of 1e-5 leaves keys slightly off their sphere."""
