@@ -27,10 +27,6 @@ from layernorm_roles.settings.reproduction import KEPT, Settings
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
-CEILING_SEEDS = 3
-"""Ceilings of attention are computed of this many seeds of a GPT, the first ones, which are enough for an interval."""
-
-
 MAJORITY_STEP, TOKEN, GPU_STEP = 0.01, 80e-6, 0.03
 """Seconds that a cluster is asked for: for a majority step of 6,000 sequences; for each token of a language model's
 steps on a processor; and for a language model's step on a GPU."""
@@ -327,7 +323,7 @@ class Plan:
             for run in self.runs("language_model")
             if run.group in gpts
             and run.variant in PAPER_SCALING
-            and run.seed < self.settings.first_seed + CEILING_SEEDS
+            and run.seed - self.settings.first_seed < self.settings.language_model[run.group].ceiling_seeds
         ]
 
     def _gpts(self) -> list[str]:

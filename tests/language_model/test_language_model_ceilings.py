@@ -134,7 +134,8 @@ def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
     run, files = saved
     out = tmp_path / "ceilings.parquet"
     inputs = {name: str(path) for name, path in files.items()}
-    job = snakemake(run, tmp_path / "log", input=inputs, output={"ceilings": str(out)})
+    parts = {"input": inputs, "output": {"ceilings": str(out)}, "params": {"contexts": 1}}
+    job = snakemake(run, tmp_path / "log", **parts)
     runpy.run_path(str(ROOT / "workflow/scripts/measure_ceilings.py"), {"snakemake": job})
     table = store.read(out, "language_model_ceilings", run.identity)
     assert set(zip(table.model, table.variant, table.seed, table.context, strict=True)) == {
@@ -153,7 +154,7 @@ def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
     network = run.build_model()
     torch.nn.init.constant_(network.tokens.weight, torch.inf)
     checkpoint.save(network.state_dict(), files["final"], {"identity": run.weights_identity("final")})
-    ceilings.measure_run(run, files, tmp_path / "out.parquet", 1)
+    ceilings.measure_run(run, files, tmp_path / "out.parquet", 1, 1)
     table = store.read(tmp_path / "out.parquet", "language_model_ceilings")
     assert set(table.checkpoint) == {"initial"} and "the run diverged" in capsys.readouterr().out
 

@@ -10,9 +10,11 @@ from layernorm_roles.pretrained.measure import SITES
 from layernorm_roles.pretrained.source import files_at
 from layernorm_roles.selectability.certify import certify
 
+CUTS = (2, 4, 30)
+
 
 def table_of(network, contexts):
-    found = keys.judged(network, contexts, SITES, "keys")
+    found = keys.judged(network, contexts, SITES, "keys", CUTS)
     return keys.table(row for judged in found for row in judged.rows())
 
 
@@ -76,7 +78,7 @@ def test_cut_heads_have_as_many_unselectable_keys_as_their_columns(model):
     cuts = table[table.site == "head_cut"].set_index(["layer", "dimensions", "head"]).n_unselectable
     for layer in network.record(context):
         assert set(cuts[layer.layer].index.get_level_values(0)) == {
-            d for d in keys.CUTS if d < layer.keys.shape[2]
+            d for d in CUTS if d < layer.keys.shape[2]
         }
         for head, matrix in enumerate(layer.keys):
             alone = keys.cut(matrix[None], 2)[0]

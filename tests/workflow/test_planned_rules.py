@@ -77,13 +77,14 @@ def expected(job, settings):
         return own | norm | {"seeds": list(range(first, last + 1))}
     if rule.startswith("language_model"):
         model = settings["language_model"][named["model"]]
-        shared = {
-            key: value for key, value in model.items() if key not in ("seeds", "learning_rate", "steps")
-        }
+        not_of_runs = ("seeds", "learning_rate", "steps", "ceiling_seeds", "ceiling_contexts")
+        shared = {key: value for key, value in model.items() if key not in not_of_runs}
         own = {"settings": shared} | norm
         if rule == "language_model_train":
             downloads = "results/smoke/data/downloads"
             return own | {"device": "cuda", "device_check": "warn", "downloads": downloads}
+        if rule == "language_model_ceilings":
+            own["contexts"] = model["ceiling_contexts"]
         if rule == "language_model_activations":
             own["block_contexts"] = statements["fusion"]["contexts"]
             own["head_contexts"] = statements["score_scale"]["contexts"]
@@ -94,6 +95,7 @@ def expected(job, settings):
     return {
         "text": lambda: {
             "settings": settings["text"][named["text"]],
+            "seed": 1000,
             "downloads": "results/smoke/data/downloads",
         },
         "pretrained_measure": lambda: {"settings": settings["pretrained"][named["pretrained"]]},
@@ -108,6 +110,7 @@ def expected(job, settings):
             "seeds": seeds(placement["seeds"]),
             "untrained_seeds": seeds(placement["untrained_seeds"]),
         },
+        "gaussian_law": lambda: {"settings": settings["random_keys"]["law"]},
         "tables": lambda: {"table": named["table"]},
         "settings": lambda: {"settings": settings},
         "page": lambda: {"settings": settings, "options": " --configfile workflow/presets/smoke.yaml"},

@@ -104,6 +104,7 @@ rule language_model_ceilings:
         mem_mb=doubling(1500),
         runtime=doubling(10),
     params:
+        contexts=lambda wildcards: PLAIN["language_model"][wildcards.model]["ceiling_contexts"],
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),

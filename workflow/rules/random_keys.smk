@@ -36,6 +36,7 @@ rule gaussian_law:
         mem_mb=doubling(1000),
         runtime=doubling(5),
     params:
+        settings=PLAIN["random_keys"]["law"],
         code=code("measure_gaussian_law.py"),
     script:
         "../scripts/measure_gaussian_law.py"

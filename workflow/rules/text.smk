@@ -41,6 +41,7 @@ rule text:
         runtime=doubling(120),
     params:
         settings=lambda wildcards: PLAIN["text"][wildcards.text],
+        seed=PLAIN["first_seed"],
         downloads=DOWNLOADS,
         code=code("prepare_text.py"),
     script:

@@ -15,8 +15,6 @@ from layernorm_roles.job import Progress
 from layernorm_roles.selectability.certificates import Certificates, Summary, summaries
 from layernorm_roles.selectability.certify import certify_many
 
-CUTS = (2, 4, 6, 8, 10, 12, 16, 24)
-"""Numbers of principal components to which the keys of a head are cut, where the head has more dimensions."""
 DIGITS = 1
 """Significant digits of the margins and residuals in the tables, which are rounded to the side of caution."""
 
@@ -61,20 +59,21 @@ def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarr
     return None if keys is None else norms.scale(torch.from_numpy(keys)).numpy()
 
 
-SITES: dict[str, Callable[[Layer], list[Stack]]] = {
-    "before_norm": lambda layer: _one(layer.before_norm),
-    "after_norm": lambda layer: _one(layer.attention_input),
-    "head": lambda layer: [layer.keys],
-    "head_without_norm": lambda layer: _several(keys_without_norm(layer)),
-    "head_cut": lambda layer: [cut(layer.keys, d) for d in CUTS if d < min(layer.keys.shape[1:])],
-    "after_norm_exact": lambda layer: _one(_without_eps(layer.attention_input)),
-    "head_exact": lambda layer: [_without_eps(layer.keys)],
+SITES: dict[str, Callable[[Layer, Sequence[int]], list[Stack]]] = {
+    "before_norm": lambda layer, _: _one(layer.before_norm),
+    "after_norm": lambda layer, _: _one(layer.attention_input),
+    "head": lambda layer, _: [layer.keys],
+    "head_without_norm": lambda layer, _: _several(keys_without_norm(layer)),
+    "head_cut": lambda layer, cuts: [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])],
+    "after_norm_exact": lambda layer, _: _one(_without_eps(layer.attention_input)),
+    "head_exact": lambda layer, _: [_without_eps(layer.keys)],
 }
 """Where keys are looked at: the residual stream before the norm; the input of attention, after it; the keys of a head,
 as the head uses them; those that it would have without the norm's scaling, see `keys_without_norm`; those in their
 first principal components, see `cut`; and the keys at the input of attention and of a head as a scaling with eps = 0
-would give them. Each name stands with a function from a layer to the stacks of keys there: one matrix in the residual
-stream, a matrix for each key head elsewhere, and nothing where it is not known."""
+would give them. Each name stands with a function from a layer, and the numbers of principal components to cut heads
+to, to the stacks of keys there: one matrix in the residual stream, a matrix for each key head elsewhere, and nothing
+where it is not known."""
 
 
 class Judged(NamedTuple):
@@ -100,18 +99,23 @@ class Judged(NamedTuple):
 
 
 def judged(
-    model: Recorder, contexts: Mapping[int, Sequence[int]], sites: Sequence[str], what: str
+    model: Recorder,
+    contexts: Mapping[int, Sequence[int]],
+    sites: Sequence[str],
+    what: str,
+    cuts: Sequence[int] = (),
 ) -> Iterator[Judged]:
     """The verdicts on the keys of every context, layer and site, names of SITES, in this order.
 
-    `contexts` has the token ids of each context by its number; `what` is said on the terminal beside the progress. In
-    a causal layer the keys of the heads (site head) are judged once more among the keys before them.
+    `contexts` has the token ids of each context by its number; `what` is said on the terminal beside the progress; the
+    site head_cut comes once for each number in `cuts` that is below the dimension of the heads. In a causal layer the
+    keys of the heads (site head) are judged once more among the keys before them.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):
         for layer in model.record(tokens):
             for site in sites:
-                for keys in SITES[site](layer):
+                for keys in SITES[site](layer, cuts):
                     for causal in (False, True) if layer.causal and site == "head" else (False,):
                         found = certify_many(keys, causal, flat=True)
                         yield Judged(number, layer.layer, site, causal, keys, found)

@@ -18,19 +18,18 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED
 
-CONTEXTS = 1
-"""Long contexts whose keys are looked at, the first ones: seeds differ more than contexts do."""
 
-
-def measure_run(run: LanguageModelRun, weights: Mapping[str, Path], out: Path, threads: int) -> None:
-    """Write table language_model_ceilings of one run of a GPT.
+def measure_run(
+    run: LanguageModelRun, weights: Mapping[str, Path], out: Path, threads: int, number: int
+) -> None:
+    """Write table language_model_ceilings of one run of a GPT, for its first `number` long contexts.
 
     `weights` has a file for each name of a checkpoint (initial, final). A run that diverged has no rows of its final
     checkpoint. Raises ValueError if a file is damaged or the weights are of another run.
     """
     torch.set_num_threads(threads)
     contexts = run.contexts()
-    contexts = contexts[contexts.texts == "long"].head(CONTEXTS)
+    contexts = contexts[contexts.texts == "long"].head(number)
     tokens = {row.context: row.tokens.tolist() for row in contexts.itertuples()}
     parts = []
     for name, network in run.restored(weights):

@@ -44,7 +44,7 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
             "which the model reads"
         )
     chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
-    judged = keys.judged(model, chosen, SITES, f"keys of {name}")
+    judged = keys.judged(model, chosen, SITES, f"keys of {name}", settings.cuts)
     verdicts = keys.table(row for found in judged for row in found.rows())
     kinds = (AS_USED, WITHOUT_NORM)
     pairs = ceilings.pairs(model, chosen, kinds, f"ceilings of {name}")
