@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.language_model import kernels
+from layernorm_roles.language_model import kernels, parallel
 
 WIDEST_HEAD = 16
 """Largest head that the compiled kernel takes: from about here on torch's is faster."""
@@ -33,8 +34,8 @@ def causal_attention(
 
     `dropout` is the share of the weights set to 0. The result can be differentiated once.
     """
-    if q.device.type == "cpu" and q.dtype == torch.float32 and not dropout and q.shape[-1] <= WIDEST_HEAD:
-        return _CausalAttention.apply(q, k, v)
+    if q.device.type == "cpu" and q.dtype == torch.float32 and q.shape[-1] <= WIDEST_HEAD:
+        return _CausalAttention.apply(q, k, v, dropout)
     return attention(q, k, v, dropout_p=dropout, is_causal=True)
 
 
@@ -65,33 +66,52 @@ class _CausalAttention(torch.autograd.Function):
     """The compiled kernel for autograd; q, k and v have the shape (batch, heads, n, d_head)."""
 
     @staticmethod
-    def forward(ctx, q, k, v):
+    def forward(ctx, q, k, v, dropout):
         if not q.shape == k.shape == v.shape:
             raise ValueError(
                 f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: expected equal shapes"
             )
         shape, d = q.shape, q.shape[-1]
-        q, k, v = (kernels.columns(t).flatten(0, 1) for t in (q / d**0.5, k, v))
+        kept = key = None
+        threshold = round((1 - dropout) * 2**16)
+        ctx.scales = d**-0.5, 1.0, 2**16 / threshold
+        q, k, v = (
+            kernels.columns(t * scale).flatten(0, 1) for t, scale in zip((q, k, v), ctx.scales, strict=True)
+        )
         out = torch.empty_like(q)
         log_total = out.new_empty(len(q), kernels.used(shape[-2]))
         norms = [t[..., : log_total.shape[1]].square().sum(dim=1).sqrt() for t in (q, k)]
         bound = norms[0] * norms[1].cummax(dim=1).values
-        arrays = (t.numpy() for t in (q, k, v, bound, out, log_total))
-        with compilation_notice(*kernels.COMPILING):
+        if dropout:
+            kept, key = kernels.empty_kept(*log_total.shape), tuple(torch.randint(2**32, (2,)).tolist())
+
+        def compute(heads: slice) -> None:
+            arrays = [None if t is None else t[heads].numpy() for t in (q, k, v, bound, kept, out, log_total)]
+            if dropout:
+                kernels.draw_kept(arrays[4], heads.start, key, threshold)
             kernels.attention_forward(*arrays, kernels.unrolled(d))
-        ctx.save_for_backward(q, k, v, out, log_total)
+
+        with compilation_notice(*kernels.COMPILING):
+            parallel.each(compute, parallel.shares(len(q)))
+        ctx.save_for_backward(q, k, v, kept, out, log_total)
         return _rows(out, shape)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         shape, d = grad.shape, grad.shape[-1]
         columns = kernels.columns(grad).flatten(0, 1)
         grads = [torch.zeros_like(columns) for _ in range(3)]
-        arrays = (t.numpy() for t in (*ctx.saved_tensors, columns, *grads))
-        with compilation_notice(*kernels.COMPILING):
+        q, k, v, kept, out, log_total = ctx.saved_tensors
+        all_of = (q, k, v, kept, out, log_total, columns, *grads)
+
+        def compute(heads: slice) -> None:
+            arrays = [None if t is None else t[heads].numpy() for t in all_of]
             kernels.attention_backward(*arrays, kernels.unrolled(d))
-        grads[0] /= d**0.5
-        return tuple(_rows(g, shape) for g in grads)
+
+        with compilation_notice(*kernels.COMPILING):
+            parallel.each(compute, parallel.shares(len(columns)))
+        return *(_rows(g, shape) * scale for g, scale in zip(grads, ctx.scales, strict=True)), None
 
 
 def _rows(

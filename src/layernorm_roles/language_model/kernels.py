@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, UInt16
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -38,10 +39,13 @@ LANES = 16
 """Columns that are computed at once: numbers of float32 in the widest vectors of a CPU, those of AVX-512."""
 TOGETHER = 8
 """Queries, or tokens, that share one pass over a tile of keys; a divisor of LANES."""
+WORDS = 2
+"""Vectors of 32-bit words that Threefry gives at a time, each of them two random numbers of 16 bits a lane."""
 BLOCKS = (2, 4, 8)
 """Numbers of features that kernels are compiled for; more features are taken as several blocks of the largest."""
 
-jit = cached_njit(error_model="numpy")
+jit = cached_njit(error_model="numpy", nogil=True)
+"""The compiler's options for a kernel; other Python threads go on while it runs."""
 
 inlined = njit(forceinline=True, error_model="numpy")
 """The compiler's options for a function that a kernel calls. Without forceinline a process that compiles would run
@@ -64,6 +68,11 @@ def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"
 def used(n: int) -> int:
     """The columns that the kernels compute for n positions: n rounded up to LANES."""
     return -(-n // LANES) * LANES
+
+
+def empty_kept(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
+    """Memory for what `draw_kept` draws, for n queries and keys, a multiple of LANES."""
+    return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
 def features(d: int) -> int:
@@ -374,6 +383,67 @@ def _add_products(typing, vectors, weights, query, a, row, column, like):
     return types.none(vectors, weights, types.intp, a, types.intp, types.intp, like), code
 
 
+@intrinsic
+def _where(typing, x, kept, row, column):
+    """x in the lanes whose bits are set in kept[row, column], a number of LANES bits; 0 in the others."""
+
+    def code(*call):
+        write, builder, (x, _, row, column) = _Code(*call), call[1], call[3]
+        bits = builder.load(write.pointer(1, row, 0, column))
+        chosen = builder.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
+        return builder.select(chosen, x, write.constant(0.0))
+
+    return _lanes(_lanes, kept, types.intp, types.intp), code
+
+
+# Random masks --------------------------------------------------------------------------------------------------------
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+@intrinsic
+def _draw(typing, kept, row, column, key, counter, threshold):
+    """Draw 2 WORDS numbers of LANES bits into kept[row, column:], each bit set with the chance threshold / 2^16.
+
+    The randomness is Threefry-2x32 with 20 rounds (Salmon et al. 2011): a function of the two words of `key` and of a
+    counter of two words, which for lane l are those of `counter`, the first of them plus l.
+    """
+
+    def code(*call):
+        write, builder, (_, row, column, key, counter, threshold) = _Code(*call), call[1], call[3]
+        words = ir.IntType(32)
+
+        def both(pair):
+            return [
+                write.splat(builder.trunc(x, words), _INTS) for x in cgutils.unpack_tuple(builder, pair, 2)
+            ]
+
+        def rotated(x, by):
+            left, right = (write.constant(n, _INTS) for n in (by, 32 - by))
+            return builder.or_(builder.shl(x, left), builder.lshr(x, right))
+
+        keys = both(key)
+        keys.append(builder.xor(builder.xor(*keys), write.constant(0x1BD11BDA, _INTS)))
+        x, y = both(counter)
+        x = builder.add(x, ir.Constant(_INTS, list(range(LANES))))
+        x, y = builder.add(x, keys[0]), builder.add(y, keys[1])
+        for group in range(1, 6):
+            for by in _ROTATIONS[(group - 1) % 2]:
+                x = builder.add(x, y)
+                y = builder.xor(rotated(y, by), x)
+            x = builder.add(x, keys[group % 3])
+            y = builder.add(builder.add(y, keys[(group + 1) % 3]), write.constant(group, _INTS))
+        half = write.constant(16, _INTS)
+        below = builder.shl(write.splat(builder.trunc(threshold, words), _INTS), half)
+        for n, word in enumerate((x, y, builder.shl(x, half), builder.shl(y, half))):
+            bits = builder.bitcast(builder.icmp_unsigned("<", word, below), ir.IntType(LANES))
+            builder.store(bits, write.pointer(0, row, 0, builder.add(column, column.type(n))))
+        return call[0].get_dummy_value()
+
+    integers = types.UniTuple(types.intp, 2)
+    return types.none(kept, types.intp, types.intp, integers, integers, types.intp), code
+
+
 # Loops ---------------------------------------------------------------------------------------------------------------
 
 _ZERO, _LEAST = np.float32(0), np.float32(-np.inf)
@@ -457,6 +527,14 @@ def _add_outer(e, x, i, first, stop, origin, out, block):
 
 
 @inlined
+def _drop(e, kept, i, first, stop):
+    """Set e[g, j - first] to 0 where kept[i + g] lacks the bit of column j, for `first` <= j < `stop`."""
+    for g in range(TOGETHER):
+        for j in range(first, stop, LANES):
+            _store(_where(_load(e, g, j - first), kept, i + g, j // LANES), e, g, j - first)
+
+
+@inlined
 def _largest_score(q, i, k, seen, block):
     """The largest of q_i . k_j over the first `seen` columns j."""
     best = _splat(_LEAST)
@@ -472,12 +550,29 @@ def _largest_score(q, i, k, seen, block):
 
 
 @jit
-def attention_forward(q, k, v, bound, out, log_total, block):
+def draw_kept(kept, first, key, threshold):
+    """Draw which attention weights dropout keeps: bit l of kept[h, i, m] is that of query i and key m LANES + l.
+
+    A bit is set with the chance threshold / 2^16. It depends on the two integers of `key`, on h + `first`, the number
+    of the head, and on the places of query and key alone. `kept` has the shape (heads, n, n / LANES, filled up to a
+    multiple of 2 WORDS), and is left as it is for keys that come after the query.
+    """
+    heads, n, _ = kept.shape
+    for h in range(heads):
+        kept_h = kept[h]
+        for i in range(n):
+            for m in range(0, i // LANES + 1, 2 * WORDS):
+                counter = (m // (2 * WORDS) * LANES, (first + h) * n + i)
+                _draw(kept_h, i, m, key, counter, threshold)
+
+
+@jit
+def attention_forward(q, k, v, bound, kept, out, log_total, block):
     """Causal attention: writes each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
 
     q (already divided by sqrt(d_head)), k, v and out have the shape (heads, d_head, n), bound and log_total (heads,
-    used(n)); bound is at least every score of the query. `block` is `unrolled(d_head)`, and matrices are as
-    `columns` makes them.
+    used(n)); bound is at least every score of the query. Weights whose bits are not set in `kept`, which `draw_kept`
+    has drawn, count as 0; with None all count. `block` is `unrolled(d_head)`, and matrices are as `columns` makes them.
     """
     heads, d, _ = q.shape
     tile, n = _tile(d), bound.shape[1]
@@ -498,6 +593,8 @@ def attention_forward(q, k, v, bound, out, log_total, block):
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
                 _exponentials(q_h, i, k_h, first, stop, i + 1, 1, start, e, first, totals, block)
+                if kept is not None:
+                    _drop(e, kept[h], i, first, stop)
                 _add_means(e, v_h, first, stop, first, sums, block)
             for g in range(TOGETHER):
                 total = _total(_load(totals, g, 0))
@@ -507,25 +604,26 @@ def attention_forward(q, k, v, bound, out, log_total, block):
 
 
 @jit
-def attention_backward(q, k, v, out, log_total, out_grad, q_grad, k_grad, v_grad, block):
+def attention_backward(q, k, v, kept, out, log_total, out_grad, q_grad, k_grad, v_grad, block):
     """Causal attention's gradients: sets q_grad, and adds to k_grad and v_grad, all of the shape (heads, d_head, n).
 
     The other arguments are those of `attention_forward` and the gradient of its output. With the weights p of one
-    query, the gradient of its scores is p (v.out_grad - out.out_grad).
+    query, the gradient of its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for weights that
+    are not kept.
     """
     heads, d, _ = q.shape
     tile, n, last = _tile(d), log_total.shape[1], d - len(block)
     p = np.empty((TOGETHER, tile + LANES), np.float32)
     ds = np.empty_like(p)
     totals, sums = np.zeros((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
-    start, start_ds = np.empty(n, np.float32), np.empty(n, np.float32)
+    start, zero, mean = np.empty(n, np.float32), np.zeros(n, np.float32), np.empty(n, np.float32)
     for h in range(heads):
         q_h, k_h, v_h, out_grad_h, k_grad_h, v_grad_h = q[h], k[h], v[h], out_grad[h], k_grad[h], v_grad[h]
         for i in range(n):
             start[i] = -log_total[h, i]
-            start_ds[i] = 0
+            mean[i] = 0
             for c in range(d):
-                start_ds[i] -= out[h, c, i] * out_grad[h, c, i]
+                mean[i] += out[h, c, i] * out_grad[h, c, i]
         for i in range(0, n, TOGETHER):
             end = (i // LANES + 1) * LANES
             sums[:] = 0
@@ -533,19 +631,22 @@ def attention_backward(q, k, v, out, log_total, out_grad, q_grad, k_grad, v_grad
                 stop = min(first + tile, end)
                 _exponentials(q_h, i, k_h, first, stop, i + 1, 1, start, p, first, totals, block)
                 if last:
-                    _start(out_grad_h, i, v_h, first, stop, start_ds, ds, first, block)
-                for g in range(0, TOGETHER, 2):
-                    x, y = (
+                    _start(out_grad_h, i, v_h, first, stop, zero, ds, first, block)
+                for g in range(TOGETHER):
+                    x, begun, centre = (
                         _splats(out_grad_h, last, i + g, block),
-                        _splats(out_grad_h, last, i + g + 1, block),
+                        _splat(_ZERO),
+                        _splat(mean[i + g]),
                     )
-                    from_x, from_y = _splat(start_ds[i + g]), _splat(start_ds[i + g + 1])
                     for j in range(first, stop, LANES):
                         if last:
-                            from_x, from_y = _load(ds, g, j - first), _load(ds, g + 1, j - first)
-                        ds_x, ds_y = _dot(from_x, x, v_h, last, j), _dot(from_y, y, v_h, last, j)
-                        _store(ds_x * _load(p, g, j - first), ds, g, j - first)
-                        _store(ds_y * _load(p, g + 1, j - first), ds, g + 1, j - first)
+                            begun = _load(ds, g, j - first)
+                        products = _dot(begun, x, v_h, last, j)
+                        if kept is not None:
+                            products = _where(products, kept[h], i + g, j // LANES)
+                        _store((products - centre) * _load(p, g, j - first), ds, g, j - first)
+                if kept is not None:
+                    _drop(p, kept[h], i, first, stop)
                 _add_means(ds, k_h, first, stop, first, sums, block)
                 _add_outer(ds, q_h, i, first, stop, first, k_grad_h, block)
                 _add_outer(p, out_grad_h, i, first, stop, first, v_grad_h, block)
