@@ -41,6 +41,8 @@ TOGETHER = 8
 """Queries, or tokens, that share one pass over a tile of keys; a divisor of LANES."""
 WORDS = 2
 """Vectors of 32-bit words that Threefry gives at a time, each of them two random numbers of 16 bits a lane."""
+TOKENS = 64
+"""Tokens whose hidden units of a feed-forward part are computed together, so that they stay in the cache."""
 BLOCKS = (2, 4, 8)
 """Numbers of features that kernels are compiled for; more features are taken as several blocks of the largest."""
 
@@ -92,7 +94,7 @@ def unrolled(d: int) -> tuple[int, ...]:
 
 
 class Lanes(types.Type):
-    """numba's type of a vector of LANES numbers of float32, with +, - and *."""
+    """numba's type of a vector of LANES numbers of float32, with +, -, * and /."""
 
     def __init__(self):
         super().__init__(name="Lanes")
@@ -122,12 +124,14 @@ def _register(operation: Callable, instruction: str) -> None:
     lower_builtin(operation, _lanes, _lanes)(lower)
 
 
-for _operation, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
-    _register(_operation, _instruction)
+_register(operator.add, "fadd")
+_register(operator.sub, "fsub")
+_register(operator.mul, "fmul")
+_register(operator.truediv, "fdiv")
 
 
 class _Code:
-    """Writes LLVM's instructions for one call of an intrinsic. Arrays are matrices in C order."""
+    """Writes LLVM's instructions for one call of an intrinsic. Arrays are matrices, vectors lie along their rows."""
 
     def __init__(self, context, builder, signature, arguments):
         self.context, self.builder, self.types = context, builder, signature.args
@@ -153,7 +157,9 @@ class _Code:
         struct = self.context.make_array(type_)(self.context, self.builder, self.arguments[array])
         shape, strides = (cgutils.unpack_tuple(self.builder, s, 2) for s in (struct.shape, struct.strides))
         place = [self.builder.add(row, row.type(offset)), column]
-        return cgutils.get_item_pointer2(self.context, self.builder, struct.data, shape, strides, "C", place)
+        return cgutils.get_item_pointer2(
+            self.context, self.builder, struct.data, shape, strides, type_.layout, place
+        )
 
     def vector(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
         """Where argument number `array` has the vector that begins at (row + offset, column)."""
@@ -166,6 +172,10 @@ class _Code:
     def store(self, x: ir.Value, array: int, row: ir.Value, offset: int, column: ir.Value) -> None:
         """Write vector x into argument number `array`, from (row + offset, column) on."""
         self.builder.store(x, self.vector(array, row, offset, column), align=4)
+
+    def after(self, column: ir.Value, vectors: int) -> ir.Value:
+        """The column that lies so many vectors after `column`."""
+        return self.builder.add(column, column.type(vectors * LANES))
 
     def members(self, argument: int) -> Sequence[ir.Value]:
         """The members of an argument that is a tuple."""
@@ -384,6 +394,72 @@ def _add_products(typing, vectors, weights, query, a, row, column, like):
 
 
 @intrinsic
+def _abs(typing, x):
+    """The magnitude of a number in each lane."""
+
+    def code(*call):
+        return call[1].bitcast(
+            call[1].and_(call[1].bitcast(call[3][0], _INTS), _Code(*call).constant(2**31 - 1, _INTS)), _FLOATS
+        )
+
+    return _lanes(_lanes), code
+
+
+@intrinsic
+def _if_positive(typing, x, y, z):
+    """In each lane y where x is positive, and z where it is not."""
+
+    def code(*call):
+        builder, (x, y, z) = call[1], call[3]
+        return builder.select(builder.fcmp_ordered(">", x, _Code(*call).constant(0.0)), y, z)
+
+    return _lanes(_lanes, _lanes, _lanes), code
+
+
+@intrinsic
+def _load_tile(typing, a, i, j, like):
+    """The vectors of as many rows of `a`, from i on, as `like` has members, and of as many in each row, from column j
+    on, as such a member has: one row after another, as one tuple."""
+
+    def code(*call):
+        write, (_, i, j, _) = _Code(*call), call[3]
+        rows, width = len(like), len(like[0])
+        return write.tuple(
+            [write.load(0, i, n // width, write.after(j, n % width)) for n in range(rows * width)]
+        )
+
+    return types.UniTuple(_lanes, len(like) * len(like[0]))(a, types.intp, types.intp, like), code
+
+
+@intrinsic
+def _store_tile(typing, vectors, a, i, j, like):
+    """Write the tuple `vectors` to where `_load_tile` would read it."""
+
+    def code(*call):
+        write, (_, _, i, j, _) = _Code(*call), call[3]
+        for n, x in enumerate(write.members(0)):
+            write.store(x, 1, i, n // len(like[0]), write.after(j, n % len(like[0])))
+        return call[0].get_dummy_value()
+
+    return types.none(vectors, a, types.intp, types.intp, like), code
+
+
+@intrinsic
+def _add_rank_one(typing, sums, a, i, k, b, j, like):
+    """The tuple `sums`, a tile as of `_load_tile`, plus the product of a[i:, k] and the vectors of b from (k, j) on."""
+
+    def code(*call):
+        write, (_, _, i, k, _, j, _) = _Code(*call), call[3]
+        vectors = [write.load(4, k, 0, write.after(j, v)) for v in range(len(like[0]))]
+        weights = [write.splat(call[1].load(write.pointer(1, i, r, k))) for r in range(len(like))]
+        products = ((x, y) for x in weights for y in vectors)
+        tile = zip(products, write.members(0), strict=True)
+        return write.tuple([write.multiply_add(x, y, total) for (x, y), total in tile])
+
+    return sums(sums, a, types.intp, types.intp, b, types.intp, like), code
+
+
+@intrinsic
 def _where(typing, x, kept, row, column):
     """x in the lanes whose bits are set in kept[row, column], a number of LANES bits; 0 in the others."""
 
@@ -446,7 +522,7 @@ def _draw(typing, kept, row, column, key, counter, threshold):
 
 # Loops ---------------------------------------------------------------------------------------------------------------
 
-_ZERO, _LEAST = np.float32(0), np.float32(-np.inf)
+_ZERO, _ONE, _LEAST = np.float32(0), np.float32(1), np.float32(-np.inf)
 _GROUP: Any = (0,) * TOGETHER
 
 
@@ -549,6 +625,130 @@ def _largest_score(q, i, k, seen, block):
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
+# Linear layers and feed-forward part
+
+_TILE: Any = ((0, 0),) * TOGETHER
+_NARROW: Any = ((0,),) * TOGETHER
+_ROW: Any = ((0,),)
+
+
+@inlined
+def _add_tiles(a, b, out, first, stop, j, like):
+    """Add a b to the rows of `out` from `first` to `stop`, in the columns from j on that `like` is wide."""
+    for i in range(first, stop, len(like)):
+        tile = _load_tile(out, i, j, like)
+        for k in range(a.shape[1]):
+            tile = _add_rank_one(tile, a, i, k, b, j, like)
+        _store_tile(tile, out, i, j, like)
+
+
+@inlined
+def _add_product(a, b, out):
+    """Add the matrix product a b to `out`; its rows and those of b are whole vectors."""
+    rows, columns = out.shape
+    whole, wide = rows // TOGETHER * TOGETHER, columns // (2 * LANES) * (2 * LANES)
+    for j in range(0, wide, 2 * LANES):
+        _add_tiles(a, b, out, 0, whole, j, _TILE)
+    if wide < columns:
+        _add_tiles(a, b, out, 0, whole, wide, _NARROW)
+    for j in range(0, columns, LANES):
+        _add_tiles(a, b, out, whole, rows, j, _ROW)
+
+
+_SQUARE, _CUBE = np.float32(2 * (2 / np.pi) ** 0.5), np.float32(2 * (2 / np.pi) ** 0.5 * 0.044715)
+_ROOT, _DENSITY = np.float32(0.5**0.5), np.float32((2 * np.pi) ** -0.5)
+_TAIL = tuple(np.float32(x / 2) for x in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
+_NEAR = np.float32(0.3275911)
+
+
+@inlined
+def _gelu(x, exact):
+    """GELU of a vector, x Phi(x), and its derivative; unless `exact`, by GPT-2's form of Phi, a hyperbolic tangent.
+
+    The exact Phi comes from the error function by formula 7.1.26 of Abramowitz and Stegun, true to 1.5e-7.
+    """
+    one = _splat(np.float32(1))
+    if exact:
+        density = exp(_splat(np.float32(-0.5)) * x * x)
+        t = one / (one + _splat(_NEAR * _ROOT) * _abs(x))
+        tail = _splat(_TAIL[0])
+        for c in range(1, 5):
+            tail = tail * t + _splat(_TAIL[c])
+        tail = tail * t * density
+        phi = _if_positive(x, one - tail, tail)
+        return x * phi, phi + _splat(_DENSITY) * x * density
+    square = x * x
+    y = x * (_splat(_SQUARE) + _splat(_CUBE) * square)
+    e = exp(_splat(_ZERO) - _abs(y))
+    larger = one / (one + e)
+    smaller = e * larger
+    phi = _if_positive(y, larger, smaller)
+    return x * phi, phi + x * larger * smaller * (_splat(_SQUARE) + _splat(np.float32(3) * _CUBE) * square)
+
+
+@jit
+def feed_forward_forward(exact, x, hidden, slope, out, w_in, b_in, w_out, b_out):
+    """Feed-forward part: writes hidden = GELU(x w_in + b_in), the derivative of GELU, and out = hidden w_out + b_out.
+
+    `exact` is that of `_gelu`. The shapes are x and out (tokens, d), hidden and slope (tokens, d_ff), w_in (d, d_ff),
+    b_in (d_ff,), w_out (d_ff, d), b_out (d,). All but x have rows of whole vectors.
+    """
+    for first in range(0, len(x), TOKENS):
+        rows = slice(first, first + TOKENS)
+        hidden[rows], out[rows] = b_in, b_out
+        _add_product(x[rows], w_in, hidden[rows])
+        for i in range(first, min(first + TOKENS, len(x))):
+            for j in range(0, hidden.shape[1], LANES):
+                y, slope_y = _gelu(_load(hidden, i, j), exact)
+                _store(y, hidden, i, j)
+                _store(slope_y, slope, i, j)
+        _add_product(hidden[rows], w_out, out[rows])
+
+
+@jit
+def feed_forward_backward(
+    x, hidden, slope, out_grad, x_grad, w_in, w_out, w_in_grad, b_in_grad, w_out_grad, b_out_grad
+):
+    """Feed-forward part's gradients: adds to x_grad, w_in_grad, b_in_grad, w_out_grad and b_out_grad.
+
+    The other arguments are what `feed_forward_forward` has taken and written, and the gradient of its output, but w_in
+    is (d_ff, d) here, and w_out and the gradient w_out_grad are (d, d_ff). All but x and out_grad have rows of whole
+    vectors.
+    """
+    memory = np.empty((TOKENS, hidden.shape[1]), np.float32)
+    for first in range(0, len(x), TOKENS):
+        rows = slice(first, min(first + TOKENS, len(x)))
+        grad = memory[: rows.stop - first]
+        grad[:] = 0
+        _add_product(out_grad[rows], w_out, grad)
+        for i in range(len(grad)):
+            for j in range(0, grad.shape[1], LANES):
+                _store(_load(grad, i, j) * _load(slope, first + i, j), grad, i, j)
+            b_in_grad += grad[i]
+            b_out_grad += out_grad[first + i]
+        _add_product(grad, w_in, x_grad[rows])
+        _add_product(x[rows].T, grad, w_in_grad)
+        _add_product(out_grad[rows].T, hidden[rows], w_out_grad)
+
+
+@jit
+def linear_forward(x, out, weight, bias):
+    """Linear layer: writes x weight + bias to `out`; x (tokens, d_in), weight (d_in, d_out). Rows are whole vectors."""
+    out[:] = bias
+    _add_product(x, weight, out)
+
+
+@jit
+def linear_backward(x, out_grad, x_grad, weight, weight_grad, bias_grad):
+    """Linear layer's gradients: adds to x_grad, weight_grad and bias_grad; weight has the shape (d_out, d_in)."""
+    for first in range(0, len(x), TOKENS):
+        rows = slice(first, min(first + TOKENS, len(x)))
+        _add_product(out_grad[rows], weight, x_grad[rows])
+        _add_product(out_grad[rows].T, x[rows], weight_grad)
+        for i in range(first, rows.stop):
+            bias_grad += out_grad[i]
+
+
 @jit
 def draw_kept(kept, first, key, threshold):
     """Draw which attention weights dropout keeps: bit l of kept[h, i, m] is that of query i and key m LANES + l.
@@ -566,93 +766,137 @@ def draw_kept(kept, first, key, threshold):
                 _draw(kept_h, i, m, key, counter, threshold)
 
 
+@inlined
+def _columns(rows, column, d, n, scale, block):
+    """`scale` times d columns of `rows`, from `column` on, turned into what `columns` makes of them for n positions."""
+    out = np.zeros(((d + len(block) - 1) // len(block) * len(block), (n // LANES | 1) * LANES), np.float32)
+    for i in range(len(rows)):
+        for c in range(d):
+            out[c, i] = rows[i, column + c] * scale
+    return out
+
+
+@inlined
+def _rows(columns, d, scale, out, column):
+    """Set out[i, column + c] to `scale` times columns[c, i], for c < d."""
+    for i in range(len(out)):
+        for c in range(d):
+            out[i, column + c] = columns[c, i] * scale
+
+
+@inlined
+def _set_shifts(q, k, shift, block):
+    """Set shift[i] to at least every score of the query i, which is also close to the largest if that is large.
+
+    At first it is the length of q_i times that of the longest of k_0 to k_i.
+    """
+    longest = _ZERO
+    for i in range(len(shift)):
+        of_q, of_k = _ZERO, _ZERO
+        for c in range(len(q)):
+            of_q += q[c, i] * q[c, i]
+            of_k += k[c, i] * k[c, i]
+        longest = max(longest, of_k)
+        shift[i] = np.sqrt(of_q * longest)
+        if shift[i] > SAFE_SHIFT:
+            shift[i] = _largest_score(q, i, k, i + 1, block)
+
+
 @jit
-def attention_forward(q, k, v, bound, kept, out, log_total, block):
+def attention_forward(qkv, kept, scale, heads, out, log_total, block):
     """Causal attention: writes each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
 
-    q (already divided by sqrt(d_head)), k, v and out have the shape (heads, d_head, n), bound and log_total (heads,
-    used(n)); bound is at least every score of the query. Weights whose bits are not set in `kept`, which `draw_kept`
-    has drawn, count as 0; with None all count. `block` is `unrolled(d_head)`, and matrices are as `columns` makes them.
+    qkv (batch, n, 3 d_model) has queries, keys and values, all of them head by head, as out (batch, n, d_model) has
+    its heads. log_total (batch heads, used(n)) has a row a head; only those from heads[0] to heads[1] are computed.
+    Weights whose bits are not set in `kept`, which `draw_kept` has drawn, count as 0, the others `scale` times; with
+    None all count. `block` is `unrolled(d_head)`.
     """
-    heads, d, _ = q.shape
-    tile, n = _tile(d), bound.shape[1]
-    e = np.empty((TOGETHER, tile + LANES), np.float32)
-    totals, sums = np.empty((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
-    shift, start = np.empty(n, np.float32), np.empty(n, np.float32)
-    for h in range(heads):
-        q_h, k_h, v_h = q[h], k[h], v[h]
-        for i in range(n):
-            shift[i] = bound[h, i]
-            if shift[i] > SAFE_SHIFT:
-                shift[i] = _largest_score(q_h, i, k_h, i + 1, block)
-            start[i] = -shift[i]
+    n, d_model = log_total.shape[1], out.shape[2]
+    d = d_model * len(qkv) // len(log_total)
+    for h in range(heads[0], heads[1]):
+        rows, out_rows, column = qkv[h // (d_model // d)], out[h // (d_model // d)], h % (d_model // d) * d
+        q = _columns(rows, column, d, n, np.float32(d**-0.5), block)
+        k = _columns(rows, d_model + column, d, n, _ONE, block)
+        v = _columns(rows, 2 * d_model + column, d, n, scale, block)
+        means, tile = np.empty_like(v), _tile(len(v))
+        e, totals = np.empty((TOGETHER, tile + LANES), np.float32), np.empty((TOGETHER, LANES), np.float32)
+        sums, shift = np.empty((TOGETHER * len(v), LANES), np.float32), np.empty(n, np.float32)
+        _set_shifts(q, k, shift, block)
+        start = -shift
         for i in range(0, n, TOGETHER):
             end = (i // LANES + 1) * LANES
             totals[:] = 0
             sums[:] = 0
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
-                _exponentials(q_h, i, k_h, first, stop, i + 1, 1, start, e, first, totals, block)
+                _exponentials(q, i, k, first, stop, i + 1, 1, start, e, first, totals, block)
                 if kept is not None:
                     _drop(e, kept[h], i, first, stop)
-                _add_means(e, v_h, first, stop, first, sums, block)
+                _add_means(e, v, first, stop, first, sums, block)
             for g in range(TOGETHER):
                 total = _total(_load(totals, g, 0))
                 log_total[h, i + g] = np.log(total) + shift[i + g]
                 for c in range(d):
-                    out[h, c, i + g] = _total(_load(sums, g * d + c, 0)) / total
+                    means[c, i + g] = _total(_load(sums, g * len(v) + c, 0)) / total
+        _rows(means, d, _ONE, out_rows, column)
 
 
 @jit
-def attention_backward(q, k, v, kept, out, log_total, out_grad, q_grad, k_grad, v_grad, block):
-    """Causal attention's gradients: sets q_grad, and adds to k_grad and v_grad, all of the shape (heads, d_head, n).
+def attention_backward(qkv, kept, scale, heads, out, log_total, out_grad, qkv_grad, block):
+    """Causal attention's gradient: writes qkv_grad, of the shape of qkv, for the heads from heads[0] to heads[1].
 
     The other arguments are those of `attention_forward` and the gradient of its output. With the weights p of one
     query, the gradient of its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for weights that
     are not kept.
     """
-    heads, d, _ = q.shape
-    tile, n, last = _tile(d), log_total.shape[1], d - len(block)
-    p = np.empty((TOGETHER, tile + LANES), np.float32)
-    ds = np.empty_like(p)
-    totals, sums = np.zeros((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
-    start, zero, mean = np.empty(n, np.float32), np.zeros(n, np.float32), np.empty(n, np.float32)
-    for h in range(heads):
-        q_h, k_h, v_h, out_grad_h, k_grad_h, v_grad_h = q[h], k[h], v[h], out_grad[h], k_grad[h], v_grad[h]
-        for i in range(n):
-            start[i] = -log_total[h, i]
-            mean[i] = 0
-            for c in range(d):
-                mean[i] += out[h, c, i] * out_grad[h, c, i]
+    n, d_model = log_total.shape[1], out.shape[2]
+    d = d_model * len(qkv) // len(log_total)
+    for h in range(heads[0], heads[1]):
+        batch, column = h // (d_model // d), h % (d_model // d) * d
+        q = _columns(qkv[batch], column, d, n, np.float32(d**-0.5), block)
+        k = _columns(qkv[batch], d_model + column, d, n, _ONE, block)
+        v = _columns(qkv[batch], 2 * d_model + column, d, n, scale, block)
+        grad = _columns(out_grad[batch], column, d, n, _ONE, block)
+        q_grad, k_grad, v_grad = np.empty_like(q), np.zeros_like(q), np.zeros_like(q)
+        tile, last = _tile(len(q)), len(q) - len(block)
+        p = np.empty((TOGETHER, tile + LANES), np.float32)
+        ds, totals, sums = (
+            np.empty_like(p),
+            np.zeros((TOGETHER, LANES), np.float32),
+            np.empty((TOGETHER * len(q), LANES), np.float32),
+        )
+        start, zero, mean = -log_total[h], np.zeros(n, np.float32), np.zeros(n, np.float32)
+        for i in range(qkv.shape[1]):
+            for c in range(column, column + d):
+                mean[i] += out[batch, i, c] * out_grad[batch, i, c]
         for i in range(0, n, TOGETHER):
             end = (i // LANES + 1) * LANES
             sums[:] = 0
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
-                _exponentials(q_h, i, k_h, first, stop, i + 1, 1, start, p, first, totals, block)
+                _exponentials(q, i, k, first, stop, i + 1, 1, start, p, first, totals, block)
                 if last:
-                    _start(out_grad_h, i, v_h, first, stop, zero, ds, first, block)
+                    _start(grad, i, v, first, stop, zero, ds, first, block)
                 for g in range(TOGETHER):
-                    x, begun, centre = (
-                        _splats(out_grad_h, last, i + g, block),
-                        _splat(_ZERO),
-                        _splat(mean[i + g]),
-                    )
+                    x, begun, centre = _splats(grad, last, i + g, block), _splat(_ZERO), _splat(mean[i + g])
                     for j in range(first, stop, LANES):
                         if last:
                             begun = _load(ds, g, j - first)
-                        products = _dot(begun, x, v_h, last, j)
+                        products = _dot(begun, x, v, last, j)
                         if kept is not None:
                             products = _where(products, kept[h], i + g, j // LANES)
                         _store((products - centre) * _load(p, g, j - first), ds, g, j - first)
                 if kept is not None:
                     _drop(p, kept[h], i, first, stop)
-                _add_means(ds, k_h, first, stop, first, sums, block)
-                _add_outer(ds, q_h, i, first, stop, first, k_grad_h, block)
-                _add_outer(p, out_grad_h, i, first, stop, first, v_grad_h, block)
+                _add_means(ds, k, first, stop, first, sums, block)
+                _add_outer(ds, q, i, first, stop, first, k_grad, block)
+                _add_outer(p, grad, i, first, stop, first, v_grad, block)
             for g in range(TOGETHER):
                 for c in range(d):
-                    q_grad[h, c, i + g] = _total(_load(sums, g * d + c, 0))
+                    q_grad[c, i + g] = _total(_load(sums, g * len(q) + c, 0))
+        _rows(q_grad, d, np.float32(d**-0.5), qkv_grad[batch], column)
+        _rows(k_grad, d, _ONE, qkv_grad[batch], d_model + column)
+        _rows(v_grad, d, scale, qkv_grad[batch], 2 * d_model + column)
 
 
 @jit

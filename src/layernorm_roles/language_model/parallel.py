@@ -25,7 +25,9 @@ def use(threads: int) -> None:
     global _pool, _threads
     torch.set_num_threads(1)
     if threads != _threads:
-        _pool, _threads = ThreadPoolExecutor(threads) if threads > 1 else None, threads
+        # In a new thread torch would record for autograd what is computed.
+        options = {"initializer": torch.set_grad_enabled, "initargs": (False,)}
+        _pool, _threads = ThreadPoolExecutor(threads, **options) if threads > 1 else None, threads
 
 
 def slices(n: int, length: int) -> list[slice]:
