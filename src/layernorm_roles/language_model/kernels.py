@@ -206,30 +206,37 @@ EXPONENTIAL = (0.008297646, 0.041915417, 0.16667575, 0.49998894, 0.9999997, 1.00
 8e-8, little more than a rounding."""
 
 
-@intrinsic
-def exp(typing, x):
+def _exp(write: _Code, x: ir.Value) -> ir.Value:
     """exp(x) of a vector for x <= 0, to 3 units in the last place; for x below -87, exp(-87) = 2e-38; NaN stays NaN.
 
     The result is 2^k times `EXPONENTIAL` in r = x - k ln(2), where k is x / ln(2) rounded. Adding 1.5 * 2^23 rounds,
     and leaves k in the last bits of the sum, from where a shift by 23 takes it to a float's exponent.
     """
+    builder, lowest, rounder = write.builder, write.constant(-87.0), write.constant(1.5 * 2.0**23)
+    x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
+    shifted = write.multiply_add(x, write.constant(_rounded(1 / np.log(2))), rounder)
+    k = builder.fsub(shifted, rounder)
+    high = _rounded(np.log(2))
+    r = write.multiply_add(k, write.constant(-high), x)
+    r = write.multiply_add(k, write.constant(_rounded(high - np.log(2))), r)
+    p = write.constant(_rounded(EXPONENTIAL[0]))
+    for coefficient in EXPONENTIAL[1:]:
+        p = write.multiply_add(p, r, write.constant(_rounded(coefficient)))
+    exponent = builder.shl(builder.bitcast(shifted, _INTS), write.constant(23, _INTS))
+    return builder.bitcast(builder.add(builder.bitcast(p, _INTS), exponent), _FLOATS)
+
+
+@intrinsic
+def exp(typing, x):
+    """`_exp` of a vector, or of each member of a tuple of vectors."""
 
     def code(*call):
-        write, builder, x = _Code(*call), call[1], call[3][0]
-        lowest, rounder = write.constant(-87.0), write.constant(1.5 * 2.0**23)
-        x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
-        shifted = write.multiply_add(x, write.constant(_rounded(1 / np.log(2))), rounder)
-        k = builder.fsub(shifted, rounder)
-        high = _rounded(np.log(2))
-        r = write.multiply_add(k, write.constant(-high), x)
-        r = write.multiply_add(k, write.constant(_rounded(high - np.log(2))), r)
-        p = write.constant(_rounded(EXPONENTIAL[0]))
-        for coefficient in EXPONENTIAL[1:]:
-            p = write.multiply_add(p, r, write.constant(_rounded(coefficient)))
-        exponent = builder.shl(builder.bitcast(shifted, _INTS), write.constant(23, _INTS))
-        return builder.bitcast(builder.add(builder.bitcast(p, _INTS), exponent), _FLOATS)
+        write = _Code(*call)
+        if isinstance(x, Lanes):
+            return _exp(write, call[3][0])
+        return write.tuple([_exp(write, member) for member in write.members(0)])
 
-    return _lanes(_lanes), code
+    return x(x), code
 
 
 def _rounded(x: float) -> float:
@@ -238,26 +245,58 @@ def _rounded(x: float) -> float:
 
 
 @intrinsic
-def _maximum(typing, x, y):
-    """The larger of two numbers in each lane."""
+def _first(typing, vectors, count, more, other):
+    """The tuple of the first `count` lanes of vectors[0], of `more` more lanes of each vector after it, and of the
+    number `other` in all lanes after them."""
 
     def code(*call):
-        return call[1].select(call[1].fcmp_unordered(">", *call[3]), *call[3])
+        write, builder, (_, count, more, other) = _Code(*call), call[1], call[3]
+        places, words = ir.Constant(_INTS, list(range(LANES))), ir.IntType(32)
+        chosen = []
+        for x in write.members(0):
+            kept = builder.icmp_signed("<", places, write.splat(builder.trunc(count, words), _INTS))
+            chosen.append(builder.select(kept, x, write.splat(other)))
+            count = builder.add(count, more)
+        return write.tuple(chosen)
 
-    return _lanes(_lanes, _lanes), code
+    return vectors(vectors, types.intp, types.intp, types.float32), code
 
 
 @intrinsic
-def _first(typing, x, count, other):
-    """The first `count` lanes of x; the number `other` in those after them."""
+def _splats(typing, numbers, i, like):
+    """The numbers of an array from i on, each as a vector: as many as `like` has members."""
 
     def code(*call):
-        write, builder, (x, count, other) = _Code(*call), call[1], call[3]
-        count = write.splat(builder.trunc(count, ir.IntType(32)), _INTS)
-        kept = builder.icmp_signed("<", ir.Constant(_INTS, list(range(LANES))), count)
-        return builder.select(kept, x, write.splat(other))
+        write, builder, (array, i, _) = _Code(*call), call[1], call[3]
+        data = write.context.make_array(numbers)(write.context, builder, array).data
+        places = (builder.add(i, i.type(n)) for n in range(len(like)))
+        return write.tuple([write.splat(builder.load(builder.gep(data, [place]))) for place in places])
 
-    return _lanes(_lanes, types.intp, types.float32), code
+    return _many(like)(numbers, types.intp, like), code
+
+
+def _member_by_member(combine: Callable[[_Code, ir.Value, ir.Value], ir.Value]) -> Callable:
+    """The function that combines two tuples of vectors member by member."""
+
+    @intrinsic
+    def function(typing, x, y):
+        def code(*call):
+            write = _Code(*call)
+            return write.tuple(
+                [combine(write, a, b) for a, b in zip(write.members(0), write.members(1), strict=True)]
+            )
+
+        return x(x, y), code
+
+    return function
+
+
+_plus = _member_by_member(lambda write, x, y: write.builder.fadd(x, y, flags=_FUSED))
+_minus = _member_by_member(lambda write, x, y: write.builder.fsub(x, y, flags=_FUSED))
+_larger = _member_by_member(
+    lambda write, x, y: write.builder.select(write.builder.fcmp_unordered(">", x, y), x, y)
+)
+_times = _member_by_member(lambda write, x, y: write.builder.fmul(x, y, flags=_FUSED))
 
 
 def _folded(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
@@ -310,69 +349,40 @@ def _store(typing, x, a, row, column):
 
 
 @intrinsic
-def _load_rows(typing, a, row, column, like):
-    """The vectors of `a` that begin at `column` of as many rows, from `row` on, as `like` has members."""
+def _add_dots(typing, sums, a, i, b, row, j, block):
+    """The tuple `sums`, to whose member g is added the sum over c of a[row + c, i + g] times the vector of `b` that
+    begins at (row + c, j), for as many rows c as `block` has members."""
 
     def code(*call):
-        write, (_, row, column, _) = _Code(*call), call[3]
-        return write.tuple([write.load(0, row, c, column) for c in range(len(like))])
+        write, (_, _, i, _, row, j, _) = _Code(*call), call[3]
+        totals = write.members(0)
+        for c in range(len(block)):
+            vector = write.load(3, row, c, j)
+            for g in range(len(totals)):
+                place = write.pointer(1, row, c, write.builder.add(i, i.type(g)))
+                totals[g] = write.multiply_add(write.splat(write.builder.load(place)), vector, totals[g])
+        return write.tuple(totals)
 
-    return _many(like)(a, types.intp, types.intp, like), code
+    return sums(sums, a, types.intp, b, types.intp, types.intp, block), code
 
 
 @intrinsic
-def _store_rows(typing, vectors, a, row, column):
-    """Write the tuple `vectors` to where `_load_rows` would read it."""
+def _add_means_of(typing, sums, vectors, v, row, j, block):
+    """The tuple `sums`, to whose member g B + c is added vectors[g] times the vector of `v` from (row + c, j) on, where
+    B is the number of members of `block`."""
 
     def code(*call):
-        write, (_, _, row, column) = _Code(*call), call[3]
-        for c, x in enumerate(write.members(0)):
-            write.store(x, 1, row, c, column)
-        return call[0].get_dummy_value()
-
-    return types.none(vectors, a, types.intp, types.intp), code
-
-
-@intrinsic
-def _splats(typing, a, row, column, like):
-    """The numbers of `a` in `column`, each as a vector, from as many rows, from `row` on, as `like` has members."""
-
-    def code(*call):
-        write, builder, (_, row, column, _) = _Code(*call), call[1], call[3]
-        return write.tuple(
-            [write.splat(builder.load(write.pointer(0, row, c, column))) for c in range(len(like))]
-        )
-
-    return _many(like)(a, types.intp, types.intp, like), code
-
-
-@intrinsic
-def _dot(typing, start, splats, a, row, column):
-    """start + the sum over c of splats[c] times the vector of `a` that begins at (row + c, column)."""
-
-    def code(*call):
-        write, (total, _, _, row, column) = _Code(*call), call[3]
-        for c, x in enumerate(write.members(1)):
-            total = write.multiply_add(x, write.load(2, row, c, column), total)
-        return total
-
-    return _lanes(_lanes, splats, a, types.intp, types.intp), code
-
-
-@intrinsic
-def _added(typing, sums, x, a, row, column):
-    """The tuple `sums`, to whose member c is added x times the vector of `a` that begins at (row + c, column)."""
-
-    def code(*call):
-        write, (_, x, _, row, column) = _Code(*call), call[3]
+        write, (_, _, _, row, j, _) = _Code(*call), call[3]
+        values = [write.load(2, row, c, j) for c in range(len(block))]
+        products = ((x, y) for x in write.members(1) for y in values)
         return write.tuple(
             [
-                write.multiply_add(x, write.load(2, row, c, column), total)
-                for c, total in enumerate(write.members(0))
+                write.multiply_add(x, y, total)
+                for (x, y), total in zip(products, write.members(0), strict=True)
             ]
         )
 
-    return sums(sums, _lanes, a, types.intp, types.intp), code
+    return sums(sums, vectors, v, types.intp, types.intp, block), code
 
 
 @intrinsic
@@ -460,16 +470,19 @@ def _add_rank_one(typing, sums, a, i, k, b, j, like):
 
 
 @intrinsic
-def _where(typing, x, kept, row, column):
-    """x in the lanes whose bits are set in kept[row, column], a number of LANES bits; 0 in the others."""
+def _where(typing, vectors, kept, row, column):
+    """The tuple `vectors`, of member g those lanes whose bits are set in kept[row + g, column], and 0 in the others."""
 
     def code(*call):
-        write, builder, (x, _, row, column) = _Code(*call), call[1], call[3]
-        bits = builder.load(write.pointer(1, row, 0, column))
-        chosen = builder.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
-        return builder.select(chosen, x, write.constant(0.0))
+        write, builder, (_, _, row, column) = _Code(*call), call[1], call[3]
+        chosen = []
+        for g, x in enumerate(write.members(0)):
+            bits = builder.load(write.pointer(1, row, g, column))
+            mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
+            chosen.append(builder.select(mask, x, write.constant(0.0)))
+        return write.tuple(chosen)
 
-    return _lanes(_lanes, kept, types.intp, types.intp), code
+    return vectors(vectors, kept, types.intp, types.intp), code
 
 
 # Random masks --------------------------------------------------------------------------------------------------------
@@ -524,6 +537,11 @@ def _draw(typing, kept, row, column, key, counter, threshold):
 
 _ZERO, _ONE, _LEAST = np.float32(0), np.float32(1), np.float32(-np.inf)
 _GROUP: Any = (0,) * TOGETHER
+_TILE: Any = ((0, 0),) * TOGETHER
+_NARROW: Any = ((0,),) * TOGETHER
+_ROW: Any = ((0,),)
+_PAIR: Any = (0, 0)
+_BOTH: Any = ((0,),) * (2 * TOGETHER)
 
 
 @inlined
@@ -533,22 +551,11 @@ def _tile(d):
 
 
 @inlined
-def _start(q, i, k, first, stop, start, e, origin, block):
-    """Scores but for the last block of features: set e[g, j - origin] to start[i + g] + q_{i+g} . k_j.
-
-    The columns j go from `first` to `stop`, g over the group of queries that begins at i.
-    """
-    last = len(q) - len(block)
-    for g in range(TOGETHER):
-        total = _splat(start[i + g])
-        for j in range(first, stop, LANES):
-            _store(total, e, g, j - origin)
-    for c in range(0, last, len(block)):
-        for g in range(0, TOGETHER, 2):
-            x, y = _splats(q, c, i + g, block), _splats(q, c, i + g + 1, block)
-            for j in range(first, stop, LANES):
-                _store(_dot(_load(e, g, j - origin), x, k, c, j), e, g, j - origin)
-                _store(_dot(_load(e, g + 1, j - origin), y, k, c, j), e, g + 1, j - origin)
+def _scores(start, q, i, k, j, block):
+    """The tuple of start[g] + q_{i+g} . k_j for the vector of columns that begins at j, g over a group of queries."""
+    for c in range(0, len(q), len(block)):
+        start = _add_dots(start, q, i, k, c, j, block)
+    return start
 
 
 @inlined
@@ -558,46 +565,37 @@ def _exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, bl
     The query i sees `seen` columns, each query after it `more` than the one before; beyond them e is 0. All but the
     last vector before `stop` lie within. Their sums are added to the rows of `totals`, by lanes.
     """
-    last = len(q) - len(block)
-    if last:
-        _start(q, i, k, first, stop, start, e, origin, block)
-    for g in range(0, TOGETHER, 2):
-        x, y = _splats(q, last, i + g, block), _splats(q, last, i + g + 1, block)
-        from_x, from_y = _splat(start[i + g]), _splat(start[i + g + 1])
-        total_x, total_y = _load(totals, g, 0), _load(totals, g + 1, 0)
-        for j in range(first, stop, LANES):
-            if last:
-                from_x, from_y = _load(e, g, j - origin), _load(e, g + 1, j - origin)
-            exp_x, exp_y = exp(_dot(from_x, x, k, last, j)), exp(_dot(from_y, y, k, last, j))
-            if j + LANES == stop:
-                exp_x = _first(exp_x, seen + g * more - j, _ZERO)
-                exp_y = _first(exp_y, seen + (g + 1) * more - j, _ZERO)
-            total_x, total_y = total_x + exp_x, total_y + exp_y
-            _store(exp_x, e, g, j - origin)
-            _store(exp_y, e, g + 1, j - origin)
-        _store(total_x, totals, g, 0)
-        _store(total_y, totals, g + 1, 0)
+    begun, total = _splats(start, i, _GROUP), _load_tile(totals, 0, 0, _NARROW)
+    for j in range(first, stop, LANES):
+        weights = exp(_scores(begun, q, i, k, j, block))
+        if j + LANES == stop:
+            weights = _first(weights, seen - j, more, _ZERO)
+        total = _plus(total, weights)
+        _store_tile(weights, e, 0, j - origin, _NARROW)
+    _store_tile(total, totals, 0, 0, _NARROW)
 
 
 @inlined
-def _add_means(e, v, first, stop, origin, sums, block):
-    """Add to the row g d + c of `sums` the sum of e[g, j - origin] v[c, j] for `first` <= j < `stop`, by lanes."""
-    d = len(v)
-    for g in range(0, TOGETHER, 2):
-        for c in range(0, d, len(block)):
-            x, y = _load_rows(sums, g * d + c, 0, block), _load_rows(sums, (g + 1) * d + c, 0, block)
-            for j in range(first, stop, LANES):
-                x = _added(x, _load(e, g, j - origin), v, c, j)
-                y = _added(y, _load(e, g + 1, j - origin), v, c, j)
-            _store_rows(x, sums, g * d + c, 0)
-            _store_rows(y, sums, (g + 1) * d + c, 0)
+def _add_means(e, v, first, stop, origin, sums):
+    """Add the sum of e[g, j - origin] v[c, j] for `first` <= j < `stop`, by lanes, to where `_mean` finds it."""
+    for c in range(0, len(v), 2):
+        total = _load_tile(sums[c // 2], 0, 0, _BOTH)
+        for j in range(first, stop, LANES):
+            total = _add_means_of(total, _load_tile(e, 0, j - origin, _NARROW), v, c, j, _PAIR)
+        _store_tile(total, sums[c // 2], 0, 0, _BOTH)
+
+
+@inlined
+def _mean(sums, g, c):
+    """The sum over the lanes of what `_add_means` has added for query g and feature c."""
+    return _total(_load(sums[c // 2], 2 * g + c % 2, 0))
 
 
 @inlined
 def _add_outer(e, x, i, first, stop, origin, out, block):
     """Add to out[c, j] the sum over the group of e[g, j - origin] x[c, i + g], for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
-        together = _load_rows(e, 0, j - origin, _GROUP)
+        together = _load_tile(e, 0, j - origin, _NARROW)
         for c in range(0, len(x), len(block)):
             _add_products(together, x, i, out, c, j, block)
 
@@ -605,31 +603,26 @@ def _add_outer(e, x, i, first, stop, origin, out, block):
 @inlined
 def _drop(e, kept, i, first, stop):
     """Set e[g, j - first] to 0 where kept[i + g] lacks the bit of column j, for `first` <= j < `stop`."""
-    for g in range(TOGETHER):
-        for j in range(first, stop, LANES):
-            _store(_where(_load(e, g, j - first), kept, i + g, j // LANES), e, g, j - first)
+    for j in range(first, stop, LANES):
+        _store_tile(
+            _where(_load_tile(e, 0, j - first, _NARROW), kept, i, j // LANES), e, 0, j - first, _NARROW
+        )
 
 
 @inlined
 def _largest_score(q, i, k, seen, block):
     """The largest of q_i . k_j over the first `seen` columns j."""
-    best = _splat(_LEAST)
+    best = (_splat(_LEAST),)
     for j in range(0, seen, LANES):
-        total = _splat(_ZERO)
-        for c in range(0, len(q), len(block)):
-            total = _dot(total, _splats(q, c, i, block), k, c, j)
-        best = _maximum(_first(total, seen - j, _LEAST), best)
-    return _largest(best)
+        score = _scores((_splat(_ZERO),), q, i, k, j, block)
+        best = _larger(best, _first(score, seen - j, 0, _LEAST))
+    return _largest(best[0])
 
 
 # Kernels -------------------------------------------------------------------------------------------------------------
 
 
 # Linear layers and feed-forward part
-
-_TILE: Any = ((0, 0),) * TOGETHER
-_NARROW: Any = ((0,),) * TOGETHER
-_ROW: Any = ((0,),)
 
 
 @inlined
@@ -820,7 +813,7 @@ def attention_forward(qkv, kept, scale, heads, out, log_total, block):
         v = _columns(rows, 2 * d_model + column, d, n, scale, block)
         means, tile = np.empty_like(v), _tile(len(v))
         e, totals = np.empty((TOGETHER, tile + LANES), np.float32), np.empty((TOGETHER, LANES), np.float32)
-        sums, shift = np.empty((TOGETHER * len(v), LANES), np.float32), np.empty(n, np.float32)
+        sums, shift = np.empty((len(v) // 2, 2 * TOGETHER, LANES), np.float32), np.empty(n, np.float32)
         _set_shifts(q, k, shift, block)
         start = -shift
         for i in range(0, n, TOGETHER):
@@ -832,12 +825,12 @@ def attention_forward(qkv, kept, scale, heads, out, log_total, block):
                 _exponentials(q, i, k, first, stop, i + 1, 1, start, e, first, totals, block)
                 if kept is not None:
                     _drop(e, kept[h], i, first, stop)
-                _add_means(e, v, first, stop, first, sums, block)
+                _add_means(e, v, first, stop, first, sums)
             for g in range(TOGETHER):
                 total = _total(_load(totals, g, 0))
                 log_total[h, i + g] = np.log(total) + shift[i + g]
                 for c in range(d):
-                    means[c, i + g] = _total(_load(sums, g * len(v) + c, 0)) / total
+                    means[c, i + g] = _mean(sums, g, c) / total
         _rows(means, d, _ONE, out_rows, column)
 
 
@@ -858,42 +851,36 @@ def attention_backward(qkv, kept, scale, heads, out, log_total, out_grad, qkv_gr
         v = _columns(qkv[batch], 2 * d_model + column, d, n, scale, block)
         grad = _columns(out_grad[batch], column, d, n, _ONE, block)
         q_grad, k_grad, v_grad = np.empty_like(q), np.zeros_like(q), np.zeros_like(q)
-        tile, last = _tile(len(q)), len(q) - len(block)
+        tile = _tile(len(q))
         p = np.empty((TOGETHER, tile + LANES), np.float32)
-        ds, totals, sums = (
-            np.empty_like(p),
-            np.zeros((TOGETHER, LANES), np.float32),
-            np.empty((TOGETHER * len(q), LANES), np.float32),
-        )
-        start, zero, mean = -log_total[h], np.zeros(n, np.float32), np.zeros(n, np.float32)
+        ds, totals = np.empty_like(p), np.zeros((TOGETHER, LANES), np.float32)
+        sums = np.empty((len(q) // 2, 2 * TOGETHER, LANES), np.float32)
+        start, mean = -log_total[h], np.zeros(n, np.float32)
+        nothing = _splats(mean, 0, _GROUP)
         for i in range(qkv.shape[1]):
             for c in range(column, column + d):
                 mean[i] += out[batch, i, c] * out_grad[batch, i, c]
         for i in range(0, n, TOGETHER):
             end = (i // LANES + 1) * LANES
             sums[:] = 0
+            centre = _splats(mean, i, _GROUP)
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
                 _exponentials(q, i, k, first, stop, i + 1, 1, start, p, first, totals, block)
-                if last:
-                    _start(grad, i, v, first, stop, zero, ds, first, block)
-                for g in range(TOGETHER):
-                    x, begun, centre = _splats(grad, last, i + g, block), _splat(_ZERO), _splat(mean[i + g])
-                    for j in range(first, stop, LANES):
-                        if last:
-                            begun = _load(ds, g, j - first)
-                        products = _dot(begun, x, v, last, j)
-                        if kept is not None:
-                            products = _where(products, kept[h], i + g, j // LANES)
-                        _store((products - centre) * _load(p, g, j - first), ds, g, j - first)
+                for j in range(first, stop, LANES):
+                    products = _scores(nothing, grad, i, v, j, block)
+                    if kept is not None:
+                        products = _where(products, kept[h], i, j // LANES)
+                    of_p = _load_tile(p, 0, j - first, _NARROW)
+                    _store_tile(_times(_minus(products, centre), of_p), ds, 0, j - first, _NARROW)
                 if kept is not None:
                     _drop(p, kept[h], i, first, stop)
-                _add_means(ds, k, first, stop, first, sums, block)
+                _add_means(ds, k, first, stop, first, sums)
                 _add_outer(ds, q, i, first, stop, first, k_grad, block)
                 _add_outer(p, grad, i, first, stop, first, v_grad, block)
             for g in range(TOGETHER):
                 for c in range(d):
-                    q_grad[c, i + g] = _total(_load(sums, g * len(q) + c, 0))
+                    q_grad[c, i + g] = _mean(sums, g, c)
         _rows(q_grad, d, np.float32(d**-0.5), qkv_grad[batch], column)
         _rows(k_grad, d, _ONE, qkv_grad[batch], d_model + column)
         _rows(v_grad, d, scale, qkv_grad[batch], 2 * d_model + column)
@@ -911,7 +898,8 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block):
     d, tokens = len(h), len(bound)
     tile, end = _tile(d), (entries + LANES - 1) // LANES * LANES
     e = np.empty((TOGETHER, w.shape[1]), np.float32)
-    totals, sums = np.empty((TOGETHER, LANES), np.float32), np.empty((TOGETHER * d, LANES), np.float32)
+    totals = np.empty((TOGETHER, LANES), np.float32)
+    sums = np.empty((d // 2, 2 * TOGETHER, LANES), np.float32)
     start, per_total = np.empty(tokens, np.float32), np.zeros_like(h)
     loss = 0.0
     for i in range(tokens):
@@ -924,13 +912,13 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block):
         for first in range(0, end, tile):
             stop = min(first + tile, end)
             _exponentials(h, i, w, first, stop, entries, 0, start, e, 0, totals, block)
-            _add_means(e, w, first, stop, 0, sums, block)
+            _add_means(e, w, first, stop, 0, sums)
         for t in range(i, min(i + TOGETHER, len(targets))):
             g, target, wanted = t - i, targets[t], np.float64(0)
             total = _total(_load(totals, g, 0))
             for c in range(d):
                 wanted += np.float64(h[c, t]) * np.float64(w[c, target])
-                h_grad[c, t] = _total(_load(sums, g * d + c, 0)) / total - w[c, target]
+                h_grad[c, t] = _mean(sums, g, c) / total - w[c, target]
                 per_total[c, t] = h[c, t] / total
             loss += np.log(np.float64(total)) - start[t] - wanted
         _add_outer(e, per_total, i, 0, end, 0, w_grad, block)
