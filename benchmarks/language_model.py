@@ -88,7 +88,7 @@ def forward_and_backward(function, inputs, grad):
 def attention_table():
     """Print the times of causal attention, by the kernel and by torch."""
     print(
-        "| batch x heads x positions x d_head | forward, ms | dropout 0.1 | torch | backward, ms | dropout 0.1 | torch |"
+        "| batch x heads x n x d_head | forward, ms | dropout 0.1 | torch | backward, ms | dropout 0.1 | torch |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|")
     for batch, heads, n, d in (

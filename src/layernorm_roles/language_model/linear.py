@@ -116,8 +116,8 @@ def _rows(x: Float[Tensor, "*more d"]) -> Float[Tensor, "tokens d"]:
 
 def _whole(t: Float[Tensor, "*rows columns"], rows: int = 0) -> Float[Tensor, "*more_rows more_columns"]:
     """t with its columns, and its `rows` where they are given, filled up with zeros to multiples of LANES."""
-    missing = -t.shape[-1] % kernels.LANES, -rows % kernels.LANES
-    return F.pad(t, (0, missing[0], 0, missing[1])[: 2 * t.dim()]).contiguous()
+    missing = (0, -t.shape[-1] % kernels.LANES, 0, -rows % kernels.LANES)[: 2 * t.dim()]
+    return (F.pad(t, missing) if any(missing) else t).contiguous()
 
 
 def _by_parts(
