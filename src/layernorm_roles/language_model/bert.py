@@ -21,7 +21,7 @@ from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.language_model.layers import recorded
-from layernorm_roles.language_model.linear import Linear
+from layernorm_roles.language_model.linear import FeedForward, Linear
 from layernorm_roles.language_model.model import initialise, without_attention
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
@@ -37,9 +37,7 @@ class BERTLayer(nn.Module):
         super().__init__()
         d_model, self.heads = settings.d_model, settings.heads
         self.qkv, self.out = Linear(d_model, 3 * d_model), Linear(d_model, d_model)
-        self.feed_forward = nn.Sequential(
-            Linear(d_model, settings.d_ff), nn.GELU(), Linear(settings.d_ff, d_model)
-        )
+        self.feed_forward = FeedForward(d_model, settings.d_ff)
         self.norm_1, self.norm_2 = _norm(d_model, normed), _norm(d_model, normed)
         self.dropout = nn.Dropout(settings.dropout)
 

@@ -21,7 +21,7 @@ from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress, naming
-from layernorm_roles.language_model import tasks
+from layernorm_roles.language_model import parallel, tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
@@ -69,7 +69,7 @@ def train_run(
     if the device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is
     not finite before training.
     """
-    torch.set_num_threads(threads)
+    parallel.use(threads)
     place = open_device(device, on_difference)
     with naming(f"language_model.{run.model}"):
         run.contexts()  # a context that does not fit shows now, not after hours of training
