@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from layernorm_roles.compiling import processor
-from layernorm_roles.gpu import agreement, device, driver, fallbacks
+from layernorm_roles.gpu import agreement, device, driver
 from layernorm_roles.gpu.device import GPU, Device, open_device
 
 
@@ -97,26 +97,6 @@ def test_rounding_in_a_gradient_close_to_zero_is_no_difference():
     assert agreement.difference(numbers, other) is None
     other = numbers._replace(gradients={"large": torch.ones(4), "small": torch.full((4,), 1e-5)})
     assert "gradient of small" in agreement.difference(numbers, other)
-
-
-def test_a_way_that_fails_is_said_once_and_noted(capsys):
-    def fails():
-        raise RuntimeError("Failed to find C compiler.\nPlease specify via CC environment variable.")
-
-    assert not fallbacks.try_once("the loss", "by Triton kernels", fails, "by matrix products")
-    assert capsys.readouterr().err == (
-        "warning: the loss cannot be done by Triton kernels (Failed to find C compiler.); "
-        "it is done by matrix products\n"
-    )
-    assert fallbacks.taken() == {"the loss": "by matrix products"}
-    assert fallbacks.try_once("the loss", "by Triton kernels", lambda: None, "by matrix products")
-    assert fallbacks.taken() == {"the loss": "by Triton kernels"}
-
-    def full():
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        fallbacks.try_once("the loss", "by Triton kernels", full, "by matrix products")
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ torch is imported where it is needed: it takes a second.
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from layernorm_roles.gpu import cards, driver, fallbacks
-from layernorm_roles.memory import first_line, is_out_of_memory
+from layernorm_roles.memory import first_line, is_out_of_memory, warn
 
 log = logging.getLogger("layernorm_roles")
 
@@ -100,7 +99,7 @@ class GPU(Device):
         except RuntimeError as error:
             raise driver.NoGPU(
                 f"{self.card.name} (compute capability {'.'.join(map(str, self.card.capability))}) runs no kernel of "
-                f"torch {torch.__version__}: {str(error).strip().splitlines()[0]}; if that is no accident, install a "
+                f"torch {torch.__version__}: {first_line(error)}; if that is no accident, install a "
                 "build of torch with kernels for it: https://pytorch.org/get-started/locally"
             ) from error
         log.info("GPU %d, %s", self.card.index, self.card.name)
@@ -122,8 +121,7 @@ class GPU(Device):
         )
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
-        log.warning(line)
-        print(f"warning: {line}", file=sys.stderr, flush=True)
+        warn(line)
         fallbacks.note(what, f"more than {tolerance} apart, trained all the same")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
