@@ -1,4 +1,3 @@
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -26,10 +25,6 @@ def checked_modules():
 
 # Before any test imports the package: array shapes and types of every call are those that the signature says.
 install_import_hook([*checked_modules()], "beartype.beartype")
-
-# Triton's kernels run in its interpreter where there is no GPU. It reads this when it is imported.
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 
 # A busy machine is no mistake.
 settings.register_profile("project", deadline=None)
