@@ -124,7 +124,7 @@ def test_other_errors_are_left_alone():
 def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
     monkeypatch.setattr(driver, "ask_driver", None)
     cpu = open_device("cpu")
-    assert cpu.description == f"cpu ({processor()})"
+    assert cpu.description == f"cpu ({processor()})" and cpu.identity == "cpu"
     step = lambda: None  # noqa: E731
     assert cpu.recorded(step) is step
     optimiser = SimpleNamespace(param_groups=[{"lr": 0.1}])
@@ -171,7 +171,7 @@ def test_a_gpu_is_deterministic_and_exact_before_it_computes(opened):
         "fills": False,
         "workspace": ":4096:8",
     }
-    assert gpu.description == "cuda (Fake H100)"
+    assert gpu.description == "cuda (Fake H100)" and gpu.identity == "cuda (Fake H100, (9, 0))"
 
 
 def test_a_card_without_kernels_in_the_build_is_named(opened):

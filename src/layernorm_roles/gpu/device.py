@@ -35,6 +35,11 @@ class Device:
 
         return f"cpu ({processor()})"
 
+    @property
+    def identity(self) -> str:
+        """What a checkpoint says of the device: a run goes on where its arithmetic is that of its beginning."""
+        return self.name
+
     def prepare(self) -> None:
         """Make torch deterministic and exact; to be called before torch computes anything."""
 
@@ -77,6 +82,11 @@ class GPU(Device):
         """The card, and how the run was computed on it."""
         ways = "; ".join(f"{what}: {how}" for what, how in sorted(fallbacks.taken().items()))
         return f"cuda ({self.card.name if self.card else 'no card'}{'; ' + ways if ways else ''})"
+
+    @property
+    def identity(self) -> str:
+        """The card's name and compute capability: another kind of card adds up in another order."""
+        return f"cuda ({self.card.name}, {self.card.capability})" if self.card else self.name
 
     def prepare(self) -> None:
         """Take a card, set torch, and run a kernel.

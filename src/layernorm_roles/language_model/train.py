@@ -75,7 +75,7 @@ def train_run(
         run.contexts()  # a context that does not fit shows now, not after hours of training
         task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
     model = run.build_model(getattr(task, "classes", None))
-    kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
+    kept = Checkpoint(out.checkpoint, {**run.identity, "device": place.identity, "code": code})
     with place.memory_advice(_smaller(run)):
         place.compare(partial(derivatives, model, next(task.validation())), run.title)
         result = train(model, task, run.settings, run.seed, place, kept, run.title)

@@ -45,8 +45,7 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
                 f"{file}: auto_map names code of the folder's own, which is not run, and transformers has no {what} "
                 "for it without"
             )
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return f"{folder}: no {what} that transformers can load ({reason})"
+    return f"{folder}: no {what} that transformers can load ({first_line(error)})"
 
 
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
