@@ -10,7 +10,7 @@ torch is imported where it is needed: it takes a second.
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -45,6 +45,9 @@ class Device:
 
     def compare(self, derivatives: Callable[[str], Any], title: str) -> None:
         """Compare what `derivatives` gives for "cpu" and for the device: the `agreement.Derivatives` of one batch."""
+
+    def check(self, operators: Iterable[Any], title: str) -> None:
+        """Compare each of `operators`, of kind `agreement.Operator`, with itself in float64."""
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` in the form in which the device takes it fastest."""
@@ -125,14 +128,30 @@ class GPU(Device):
             log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
             fallbacks.note(what, f"loss and gradients within {tolerance}")
             return
-        line = (
-            f"{title}: the GPU computes other numbers than the CPU: {found}; "
-            f"expected a difference of {tolerance} at most"
-        )
+        self._refuse(what, f"{title}: the GPU computes other numbers than the CPU: {found}")
+
+    def check(self, operators: Iterable[Any], title: str) -> None:
+        """Raise ValueError if an operator differs from itself in float64, or warn, as `compare` does."""
+        from layernorm_roles.gpu import agreement
+
+        what = "operators on unit normal inputs compared with float64"
+        for operator in operators:
+            if found := agreement.operator_difference(operator, self.name):
+                self._refuse(
+                    what, f"{title}: the GPU computes other numbers in float32 than in float64: {found}"
+                )
+                return
+        fallbacks.note(what, f"within {agreement.TOLERANCE:g}")
+
+    def _refuse(self, what: str, found: str) -> None:
+        """Stop because of a difference that a comparison found, or warn and note it, as the configuration says."""
+        from layernorm_roles.gpu import agreement
+
+        line = f"{found}; expected a difference of {agreement.TOLERANCE:g} at most"
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         warn(line)
-        fallbacks.note(what, f"more than {tolerance} apart, trained all the same")
+        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} apart, trained all the same")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from layernorm_roles.schemas import SCHEMAS
 
-TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", "the")
+TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", *(f"t{number}" for number in range(16)))
 SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact")
 _rng = np.random.default_rng(0)
 
@@ -93,7 +93,7 @@ def tokens() -> pd.DataFrame:
     frame = crossed(
         "sentence_tokens", model="gpt", **runs, layer=(1, 2), context=range(12), position=range(20)
     )
-    text = _rng.choice(TEXTS[:-1], (12, 20))
+    text = _rng.choice(TEXTS[:8], (12, 20))
     verdicts = _rng.choice(["selectable", "unselectable", "borderline"], len(frame), p=[0.6, 0.3, 0.1])
     return frame.assign(token=text[frame.context, frame.position], verdict=verdicts)
 
