@@ -1,4 +1,3 @@
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -12,10 +11,10 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 
 def checked_modules():
-    """Modules whose signatures are checked at every call: all but those that numba or Triton compiles."""
+    """Modules whose signatures are checked at every call: all but those that numba compiles."""
     for file in sorted(SOURCE.rglob("*.py")):
         compiles = re.search(
-            r"^(from|import) (numba|triton)|kernel.jit import|compiling import .*njit",
+            r"^(from|import) numba|kernel.jit import|compiling import .*njit",
             file.read_text("utf-8"),
             re.MULTILINE,
         )
@@ -26,10 +25,6 @@ def checked_modules():
 
 # Before any test imports the package: array shapes and types of every call are those that the signature says.
 install_import_hook([*checked_modules()], "beartype.beartype")
-
-# Triton's kernels run in its interpreter where there is no GPU. It reads this when it is imported.
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 
 # A busy machine is no mistake.
 settings.register_profile("project", deadline=None)

@@ -1,8 +1,6 @@
 """Weights and checkpoints as safetensors files, and training runs that go on from a checkpoint to the byte."""
 
 import json
-import logging
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -13,8 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from layernorm_roles import files, provenance
-
-log = logging.getLogger("layernorm_roles")
+from layernorm_roles.memory import warn
 
 
 @runtime_checkable
@@ -100,9 +97,7 @@ class Checkpoint:
             if different := self._differences(facts.get("identity", {})):
                 raise ValueError(f"{self.path}: a checkpoint of another run (different: {different})")
         except ValueError as error:
-            line = f"{error}: training starts from the beginning"
-            log.warning(line)
-            print(line, file=sys.stderr, flush=True)
+            warn(f"{error}: training starts from the beginning")
             return None
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "generator": {}}
         for name, tensor in tensors.items():

@@ -1,19 +1,26 @@
 """Files that appear whole or not at all, each with a checksum beside it.
 
 Every output of the project is written through `atomic_write` and read through `verify` or `read_bytes`. The SHA-256
-of `folder/name` is kept in `folder/.sha256/name`, in the format of `sha256sum`:
+of `folder/name` is kept in `folder/.sha256/name`, in the format of `sha256sum`. A folder that is finished, as the kept
+reproduction is, has one file of all checksums instead, which `seal` writes:
 
     cd results/default/parquet && sha256sum --check .sha256/*
+    cd results/published && sha256sum --check --quiet SHA256SUMS
 """
 
 import hashlib
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 CHECKSUMS = ".sha256"
 """Name of the hidden folder that holds the checksums of the files beside it."""
+
+SEAL = "SHA256SUMS"
+"""Name of the file with the checksums of all files in its folder and below."""
 
 
 class Unusable(ValueError):
@@ -52,56 +59,110 @@ def write_text(path: str | Path, text: str) -> None:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of `path`. Raises Unusable if it is missing, has no checksum or differs from it."""
-    return _checked(Path(path), lambda file: (content := file.read_bytes(), hashlib.sha256(content)))
+    return _checked(
+        Path(path), lambda file: (content := file.read_bytes(), hashlib.sha256(content).hexdigest())
+    )
 
 
 def verify(path: str | Path) -> None:
     """Raise Unusable if `path` is missing, has no checksum or differs from it; read it piece by piece."""
-    _checked(Path(path), lambda file: (None, _digest(file)))
+    _checked(Path(path), lambda file: (None, sha256_of(file)))
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     """One sentence for each file under `folder` that is damaged or has no checksum, and says what to do.
 
-    Left out are files that are being written, and those of the folders right under `folder` whose names are in
-    `beside`, such as logs, which programs write that know nothing of checksums.
+    Of a sealed folder the files that are gone are among them. Left out are files that are being written, and those of
+    the folders right under `folder` whose names are in `beside`, such as logs, which programs write that know nothing
+    of checksums.
     """
     folder, found = Path(folder), []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        hidden = path.parent.name == CHECKSUMS or path.name.startswith(".")
+        hidden = path.parent.name == CHECKSUMS or path.name.startswith(".") or path.name == SEAL
         if hidden or path.relative_to(folder).parts[0] in beside:
             continue
         try:
             verify(path)
         except Unusable as fault:
             found.append(str(fault))
-    return found
+    gone = [folder / name for name in _sealed(folder / SEAL) if not (folder / name).is_file()]
+    return [*found, *(f"{path}: no such file" for path in gone)]
 
 
-def sha256_of(path: str | Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits."""
-    return _digest(Path(path)).hexdigest()
+def seal(folder: str | Path) -> None:
+    """Put the checksums of all files below `folder` into one file, and take those beside the files away.
+
+    Raises Unusable if a file is damaged or has no checksum.
+    """
+    folder = Path(folder)
+    visible = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    names = sorted(str(path) for path in visible if path.parent.name != CHECKSUMS and path.name != SEAL)
+    for name in names:
+        verify(folder / name)
+    lines = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+    partial = folder / f".{SEAL}.{os.getpid()}.partial"
+    partial.write_text(lines, encoding="utf-8")
+    partial.replace(folder / SEAL)
+    for hidden in sorted(folder.rglob(CHECKSUMS)):
+        shutil.rmtree(hidden)
+
+
+def _sealed(path: Path) -> dict[str, str]:
+    """The checksums in the file `path` by the names of the files; empty if there is no such file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def sha256_of(*paths: str | Path) -> str:
+    """The SHA-256 of the content of files, one after another, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with Path(path).open("rb") as file:
+            while part := file.read(1 << 20):
+                digest.update(part)
+    return digest.hexdigest()
 
 
 def recorded(path: str | Path) -> str | None:
     """The SHA-256 that was recorded when `path` was written, in hexadecimal digits; None if there is none."""
     try:
-        return checksum_file(path).read_text(encoding="ascii").partition(" ")[0]
+        return next(iter(_records(Path(path))), None)
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _checked(path: Path, read):
+def _records(path: Path) -> list[str]:
+    """The checksums that are recorded for `path`: beside it, and in the seals of the folders that it is in.
+
+    A file of a sealed folder that was made again has both, and is right by either.
+    """
+    found = []
+    try:
+        digest, _, name = checksum_file(path).read_text(encoding="ascii").partition("  ")
+        # The name is part of the record, so that the record of another file does not serve.
+        found = [digest if name == f"{path.name}\n" else "of another file"]
+    except FileNotFoundError:
+        pass
+    for folder in path.absolute().parents:
+        sealed = _sealed(folder / SEAL).get(str(path.absolute().relative_to(folder)))
+        found += [sealed] if sealed else []
+    return found
+
+
+def _checked(path: Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
     try:
         content, digest = read(path)
-        line = checksum_file(path).read_text(encoding="ascii")
-    except FileNotFoundError as missing:
-        if Path(missing.filename or path) == path:
-            raise Unusable(f"{path}: no such file") from None
-        raise Unusable.because(path, f"no checksum in {CHECKSUMS}/") from None
+        records = _records(path)
+    except FileNotFoundError:
+        raise Unusable(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable.because(path, f"not readable ({error})") from None
-    if line != _line(path, digest.hexdigest()):
+    if not records:
+        raise Unusable.because(path, f"no checksum in {CHECKSUMS}/")
+    if digest not in records:
         raise Unusable.because(path, "damaged, its SHA-256 is not the one recorded")
     return content
 
@@ -112,18 +173,9 @@ def checksum_file(path: str | Path) -> Path:
     return path.parent / CHECKSUMS / path.name
 
 
-def _digest(path: Path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256")
-
-
-def _line(path: Path, digest: str) -> str:
-    return f"{digest}  {path.name}\n"
-
-
 def _record(path: Path, digest: str) -> None:
     record = checksum_file(path)
     record.parent.mkdir(exist_ok=True)
     partial = record.with_name(f".{record.name}.{os.getpid()}.partial")
-    partial.write_text(_line(path, digest), encoding="ascii")
+    partial.write_text(f"{digest}  {path.name}\n", encoding="ascii")
     partial.replace(record)

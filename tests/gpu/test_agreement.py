@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from layernorm_roles.gpu.agreement import SMALLEST_SHARE, TOLERANCE, Derivatives, difference
+from layernorm_roles.gpu.agreement import (
+    SMALLEST_SHARE,
+    TOLERANCE,
+    Derivatives,
+    Operator,
+    difference,
+    operator_difference,
+)
+from layernorm_roles.gpu.device import GPU
 
 GRADIENTS = {"weight": torch.tensor([3.0, 4.0])}
 
@@ -31,3 +39,44 @@ def test_a_small_gradient_is_judged_by_the_length_of_the_whole(size, apart, agre
     one = {"large": large, "small": torch.zeros(1, dtype=torch.float64)}
     other = one | {"small": torch.full((1,), apart * TOLERANCE * SMALLEST_SHARE * size, dtype=torch.float64)}
     assert (difference(Derivatives(1.0, one), Derivatives(1.0, other)) is None) == agrees
+
+
+class Scores(torch.autograd.Function):
+    """The square of x in float64; in float32 the wrong one, or one with the wrong gradient."""
+
+    @staticmethod
+    def forward(ctx, x, wrong):
+        ctx.save_for_backward(x)
+        ctx.factor = 1 + wrong * (x.dtype == torch.float32)
+        return x.square()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * ctx.factor * ctx.saved_tensors[0] * grad, None
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: x.square(), None),
+        (lambda x: Scores.apply(x, 1e-3), "its gradient by input 1 is 0.001 of its length"),
+        (lambda x: x.square() * (1 + 1e-3 * (x.dtype == torch.float32)), "its result is 0.001 of its length"),
+        (lambda x: x.square() / (x.dtype != torch.float32), "its result is inf of its length"),
+    ],
+)
+def test_an_operator_is_compared_with_itself_in_float64(function, said):
+    found = operator_difference(Operator("square", function, ((4, 3),)), "cpu")
+    assert found is None if said is None else found.startswith(f"square: {said}")
+
+
+def test_a_card_whose_operator_differs_is_refused_or_trains_with_a_warning(monkeypatch, capsys):
+    operator = Operator("square", lambda x: Scores.apply(x, 1e-3), ((4, 3),))
+    monkeypatch.setattr(GPU, "name", "cpu")
+    with pytest.raises(
+        ValueError, match=r"^run: the GPU .* than in float64: square: its gradient.*device_check=warn"
+    ):
+        GPU().check([operator], "run")
+    card = GPU("warn")
+    card.check([operator], "run")
+    assert "warning: run: the GPU computes" in capsys.readouterr().err
+    assert "operators on unit normal inputs compared with float64: more than 0.0001 apart" in card.description

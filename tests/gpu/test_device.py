@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from layernorm_roles.compiling import processor
-from layernorm_roles.gpu import agreement, device, driver, fallbacks
+from layernorm_roles.gpu import agreement, device, driver
 from layernorm_roles.gpu.device import GPU, Device, open_device
 
 
@@ -99,26 +99,6 @@ def test_rounding_in_a_gradient_close_to_zero_is_no_difference():
     assert "gradient of small" in agreement.difference(numbers, other)
 
 
-def test_a_way_that_fails_is_said_once_and_noted(capsys):
-    def fails():
-        raise RuntimeError("Failed to find C compiler.\nPlease specify via CC environment variable.")
-
-    assert not fallbacks.try_once("the loss", "by Triton kernels", fails, "by matrix products")
-    assert capsys.readouterr().err == (
-        "warning: the loss cannot be done by Triton kernels (Failed to find C compiler.); "
-        "it is done by matrix products\n"
-    )
-    assert fallbacks.taken() == {"the loss": "by matrix products"}
-    assert fallbacks.try_once("the loss", "by Triton kernels", lambda: None, "by matrix products")
-    assert fallbacks.taken() == {"the loss": "by Triton kernels"}
-
-    def full():
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        fallbacks.try_once("the loss", "by Triton kernels", full, "by matrix products")
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -144,7 +124,7 @@ def test_other_errors_are_left_alone():
 def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
     monkeypatch.setattr(driver, "ask_driver", None)
     cpu = open_device("cpu")
-    assert cpu.description == f"cpu ({processor()})"
+    assert cpu.description == f"cpu ({processor()})" and cpu.identity == "cpu"
     step = lambda: None  # noqa: E731
     assert cpu.recorded(step) is step
     optimiser = SimpleNamespace(param_groups=[{"lr": 0.1}])
@@ -191,7 +171,7 @@ def test_a_gpu_is_deterministic_and_exact_before_it_computes(opened):
         "fills": False,
         "workspace": ":4096:8",
     }
-    assert gpu.description == "cuda (Fake H100)"
+    assert gpu.description == "cuda (Fake H100)" and gpu.identity == "cuda (Fake H100, (9, 0))"
 
 
 def test_a_card_without_kernels_in_the_build_is_named(opened):

@@ -1,7 +1,5 @@
 """Cross-entropy without logits against torch's with them: values, gradients, extremes."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -108,27 +106,3 @@ def test_exponential_to_the_last_places():
     all_of(x, out)
     exact = np.exp(x.astype(np.float64))
     assert (abs(out - exact) / np.spacing(exact.astype(np.float32))).max() < 3
-
-
-@pytest.fixture
-def without_gpu(monkeypatch):
-    """No memory of ways that were tried, and a torch that cannot use a GPU, as on this machine or as on any."""
-    monkeypatch.setattr(cross_entropy.fallbacks, "_taken", {})
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: pytest.fail("Triton ran"))
-    monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.delitem(sys.modules, "layernorm_roles.language_model.triton_cross_entropy", raising=False)
-    return cross_entropy._triton_works.__wrapped__
-
-
-def test_where_triton_cannot_run_the_loss_is_computed_by_matrix_products_with_a_warning(without_gpu, capsys):
-    assert not without_gpu(8)
-    warning = capsys.readouterr().err
-    assert warning.startswith("warning: the loss cannot be done by Triton kernels (")
-    assert warning.endswith("); it is done by matrix products, 1,024 tokens at a time\n")
-    assert cross_entropy.fallbacks.taken() == {"the loss": "by matrix products, 1,024 tokens at a time"}
-
-
-def test_a_hidden_size_that_triton_is_not_made_for_is_no_warning(without_gpu, capsys):
-    assert not without_gpu(cross_entropy.WIDEST_IN_REGISTERS + 1)
-    assert capsys.readouterr().err == ""
-    assert "matrix products" in cross_entropy.fallbacks.taken()["the loss"]

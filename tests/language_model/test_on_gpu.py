@@ -12,6 +12,7 @@ from layernorm_roles.gpu import fallbacks, recording
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import open_device
 from layernorm_roles.language_model import tasks, train
+from layernorm_roles.language_model.operators import operators
 from layernorm_roles.majority import data, gradients
 from layernorm_roles.majority import train as majority
 from layernorm_roles.majority.model import MajorityTransformer
@@ -67,8 +68,9 @@ def test_a_graph_is_the_eager_step_to_the_bit_and_both_are_close_to_the_cpu(text
 
 
 @pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
-def test_one_batch_agrees_with_the_cpu(text, settings, gpu):
+def test_one_batch_agrees_with_the_cpu_and_the_operators_with_float64(text, settings, gpu):
     run = hand_made.run_of(text, settings)
+    gpu.check(operators(run.settings, run.tokenizer.get_vocab_size()), "test")
     task = tasks.build(settings, text, run.tokenizer, seed=0)
     gpu.compare(partial(derivatives, run.build_model(), next(task.validation())), "test")
 

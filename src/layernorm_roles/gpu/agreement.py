@@ -1,5 +1,6 @@
 """Whether a GPU computes what the CPU computes: loss and gradients of one batch on both, before training."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,42 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
                 f"the gradient of {name} has length {first.norm().item():.8g} on the CPU and "
                 f"{second.norm().item():.8g} on the GPU, and their difference {apart:.3g}"
             )
+    return None
+
+
+class Operator(NamedTuple):
+    """A part of a model that can go wrong on a card where a whole untrained model hides it."""
+
+    name: str
+    function: Callable[..., Tensor]
+    """Takes tensors of the shapes, and `others`."""
+    shapes: tuple[tuple[int, ...], ...]
+    others: tuple[Tensor, ...] = ()
+    """Further arguments, such as the numbers of tokens."""
+
+
+def operator_difference(operator: Operator, device: str) -> str | None:
+    """None if the operator and its gradients in float32 agree with those in float64 on `device`, else what does not.
+
+    Its inputs are unit normal. In an untrained model the scores of attention are close to 0, so that a loss and its
+    gradients hardly depend on how they are computed.
+    """
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(shape, generator=generator) for shape in operator.shapes]
+    others = [other.to(device) for other in operator.others]
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        given = [tensor.clone().to(device, dtype).requires_grad_() for tensor in inputs]
+        out = operator.function(*given, *others)
+        # Different weights for every entry of the result: a plain sum hides what cancels.
+        weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=torch.float64).cos().view(out.shape)
+        (out * weights.to(device, dtype)).sum().backward()
+        found.append([out.detach().double(), *(tensor.grad.double() for tensor in given)])
+    for number, (ours, exact) in enumerate(zip(*found, strict=True)):
+        apart = ((ours - exact).norm() / exact.norm()).item()
+        if not apart <= TOLERANCE:
+            what = f"its gradient by input {number}" if number else "its result"
+            return f"{operator.name}: {what} is {apart:.2g} of its length from that in float64"
     return None
 
 

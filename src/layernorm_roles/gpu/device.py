@@ -10,13 +10,12 @@ torch is imported where it is needed: it takes a second.
 
 import logging
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from layernorm_roles.gpu import cards, driver, fallbacks
-from layernorm_roles.memory import first_line, is_out_of_memory
+from layernorm_roles.memory import first_line, is_out_of_memory, warn
 
 log = logging.getLogger("layernorm_roles")
 
@@ -36,11 +35,19 @@ class Device:
 
         return f"cpu ({processor()})"
 
+    @property
+    def identity(self) -> str:
+        """What a checkpoint says of the device: a run goes on where its arithmetic is that of its beginning."""
+        return self.name
+
     def prepare(self) -> None:
         """Make torch deterministic and exact; to be called before torch computes anything."""
 
     def compare(self, derivatives: Callable[[str], Any], title: str) -> None:
         """Compare what `derivatives` gives for "cpu" and for the device: the `agreement.Derivatives` of one batch."""
+
+    def check(self, operators: Iterable[Any], title: str) -> None:
+        """Compare each of `operators`, of kind `agreement.Operator`, with itself in float64."""
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` in the form in which the device takes it fastest."""
@@ -79,6 +86,11 @@ class GPU(Device):
         ways = "; ".join(f"{what}: {how}" for what, how in sorted(fallbacks.taken().items()))
         return f"cuda ({self.card.name if self.card else 'no card'}{'; ' + ways if ways else ''})"
 
+    @property
+    def identity(self) -> str:
+        """The card's name and compute capability: another kind of card adds up in another order."""
+        return f"cuda ({self.card.name}, {self.card.capability})" if self.card else self.name
+
     def prepare(self) -> None:
         """Take a card, set torch, and run a kernel.
 
@@ -100,7 +112,7 @@ class GPU(Device):
         except RuntimeError as error:
             raise driver.NoGPU(
                 f"{self.card.name} (compute capability {'.'.join(map(str, self.card.capability))}) runs no kernel of "
-                f"torch {torch.__version__}: {str(error).strip().splitlines()[0]}; if that is no accident, install a "
+                f"torch {torch.__version__}: {first_line(error)}; if that is no accident, install a "
                 "build of torch with kernels for it: https://pytorch.org/get-started/locally"
             ) from error
         log.info("GPU %d, %s", self.card.index, self.card.name)
@@ -116,15 +128,30 @@ class GPU(Device):
             log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
             fallbacks.note(what, f"loss and gradients within {tolerance}")
             return
-        line = (
-            f"{title}: the GPU computes other numbers than the CPU: {found}; "
-            f"expected a difference of {tolerance} at most"
-        )
+        self._refuse(what, f"{title}: the GPU computes other numbers than the CPU: {found}")
+
+    def check(self, operators: Iterable[Any], title: str) -> None:
+        """Raise ValueError if an operator differs from itself in float64, or warn, as `compare` does."""
+        from layernorm_roles.gpu import agreement
+
+        what = "operators on unit normal inputs compared with float64"
+        for operator in operators:
+            if found := agreement.operator_difference(operator, self.name):
+                self._refuse(
+                    what, f"{title}: the GPU computes other numbers in float32 than in float64: {found}"
+                )
+                return
+        fallbacks.note(what, f"within {agreement.TOLERANCE:g}")
+
+    def _refuse(self, what: str, found: str) -> None:
+        """Stop because of a difference that a comparison found, or warn and note it, as the configuration says."""
+        from layernorm_roles.gpu import agreement
+
+        line = f"{found}; expected a difference of {agreement.TOLERANCE:g} at most"
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
-        log.warning(line)
-        print(f"warning: {line}", file=sys.stderr, flush=True)
-        fallbacks.note(what, f"more than {tolerance} apart, trained all the same")
+        warn(line)
+        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} apart, trained all the same")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""

@@ -19,7 +19,6 @@ LIBRARIES = ("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1")
 """Names under which the driver's library is looked for; the second is that of the Windows subsystem for Linux."""
 
 OLDEST_CAPABILITY: Mapping[Version, Version] = {
-    (11, 0): (3, 7),
     (12, 0): (5, 0),
     (12, 8): (7, 0),
     (13, 0): (7, 5),
@@ -95,7 +94,7 @@ def usable_cards() -> tuple[Card, ...]:
             f"torch {build.version} is built for CUDA {_text(build.cuda)}, and the NVIDIA driver serves CUDA up to "
             f"{_text(driver.cuda)}; update the driver, or install a build of torch for CUDA {driver.cuda[0]}"
         )
-    oldest = max(needed for cuda, needed in OLDEST_CAPABILITY.items() if cuda <= max(build.cuda, (11, 0)))
+    oldest = max(needed for cuda, needed in OLDEST_CAPABILITY.items() if cuda <= build.cuda)
     cards = tuple(card for card in driver.cards if card.capability >= oldest)
     if not cards:
         card = driver.cards[0]
@@ -164,10 +163,9 @@ def _card(library: ctypes.CDLL, index: int) -> Card:
     for attribute in (_MAJOR, _MINOR):
         library.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
         capability.append(value.value)
-    if hasattr(library, "cuDeviceGetName"):
-        library.cuDeviceGetName(name, len(name), device)
+    library.cuDeviceGetName(name, len(name), device)
     identity, uuid = str(index), ctypes.create_string_buffer(16)
-    if hasattr(library, "cuDeviceGetUuid") and library.cuDeviceGetUuid(uuid, device) == 0:
+    if library.cuDeviceGetUuid(uuid, device) == 0:
         identity = uuid.raw.hex()
     return Card(index, name.value.decode(errors="replace") or f"GPU {index}", tuple(capability), identity)
 

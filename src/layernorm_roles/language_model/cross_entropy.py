@@ -12,7 +12,6 @@ largest logit after all.
 """
 
 from collections.abc import Callable
-from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +19,6 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.gpu import fallbacks
 from layernorm_roles.language_model import kernels, parallel
 
 LossAndGradients = tuple[Float[Tensor, ""], Float[Tensor, "tokens d"], Float[Tensor, "entries d"]]
@@ -53,42 +51,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def choose(hidden: Tensor) -> Callable[[Tensor, Tensor, Tensor], LossAndGradients]:
-    """The implementation for hidden states of this device, precision and size: `fused`, `blocked` or `chunked`."""
+    """The implementation for hidden states of this device, precision and size: `fused` or `chunked`."""
     if hidden.dtype == torch.float32 and hidden.device.type == "cpu":
         return fused
-    if hidden.dtype == torch.float32 and hidden.device.type == "cuda" and _triton_works(hidden.shape[1]):
-        # Imported here, because Triton comes with CUDA builds of torch only.
-        from layernorm_roles.language_model.triton_cross_entropy import blocked
-
-        return blocked
     return chunked
-
-
-WIDEST_IN_REGISTERS = 9
-"""Largest hidden size of `triton_cross_entropy.blocked`, whose threads hold so many features of each token that they
-own, and as many sums. With more, the compiler for an H100 (sm_90) runs out of registers; BERT needs 8, and one for the
-readout's bias."""
-
-
-@cache
-def _triton_works(d: int) -> bool:
-    """Whether Triton can compile and run the kernels of the loss for hidden size d, which is tried once.
-
-    Triton needs a C compiler and Python's headers when it runs; without them the loss is computed by matrix products.
-    """
-    how, instead = "by Triton kernels", f"by matrix products, {TOKENS_TOGETHER['cuda']:,} tokens at a time"
-    if d > WIDEST_IN_REGISTERS:
-        fallbacks.note("the loss", instead)
-        return False
-
-    def trial():
-        from layernorm_roles.language_model.triton_cross_entropy import blocked
-
-        rows = torch.zeros(64, d, device="cuda")
-        blocked(rows, rows, torch.zeros(64, dtype=torch.int64, device="cuda"))
-        torch.cuda.synchronize()
-
-    return fallbacks.try_once("the loss", how, trial, instead)
 
 
 TOKENS_TOGETHER = {"cpu": 64, "cuda": 1024}

@@ -22,6 +22,7 @@ from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import parallel, tasks
+from layernorm_roles.language_model.operators import operators
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
@@ -75,8 +76,9 @@ def train_run(
         run.contexts()  # a context that does not fit shows now, not after hours of training
         task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
     model = run.build_model(getattr(task, "classes", None))
-    kept = Checkpoint(out.checkpoint, {**run.identity, "device": device, "code": code})
+    kept = Checkpoint(out.checkpoint, {**run.identity, "device": place.identity, "code": code})
     with place.memory_advice(_smaller(run)):
+        place.check(operators(run.settings, run.tokenizer.get_vocab_size()), run.title)
         place.compare(partial(derivatives, model, next(task.validation())), run.title)
         result = train(model, task, run.settings, run.seed, place, kept, run.title)
     write(result, run, out, provenance(run.identity, place.description, *task.streams, torch=True))

@@ -106,7 +106,7 @@ def train_batch(
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     place, results, checkpoints = open_device(device, on_difference), {}, []
     for run, file in runs.items():
-        identity = {**run.identity(settings), "device": device, "code": code}
+        identity = {**run.identity(settings), "device": place.identity, "code": code}
         checkpoints.append(
             Checkpoint(Path(out.weights).with_name(f"checkpoint_{run.seed}.safetensors"), identity)
         )

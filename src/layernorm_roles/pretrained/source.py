@@ -1,18 +1,17 @@
 """The files of a pretrained model: in an installed package, in a folder, or downloaded from the Hugging Face hub."""
 
-import hashlib
 import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from layernorm_roles.files import sha256_of
+from layernorm_roles.memory import first_line
 from layernorm_roles.settings.pretrained import PretrainedModel
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _FOR_GGUF = ("gguf", "accelerate")
 """Packages without which transformers reads no GGUF file; the extra [gguf] installs them."""
-_PIECE = 1 << 20
-"""Bytes that are hashed at a time."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,7 @@ class ModelFiles:
 
     def sha256(self) -> str:
         """The SHA-256 of the weights, several files one after another: `cat model-*.safetensors | sha256sum`."""
-        digest = hashlib.sha256()
-        for path in self.weights:
-            with path.open("rb") as file:
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
-        return digest.hexdigest()
+        return sha256_of(*self.weights)
 
 
 def refusal(folder: Path, what: str, error: Exception) -> str:
@@ -51,8 +45,7 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
                 f"{file}: auto_map names code of the folder's own, which is not run, and transformers has no {what} "
                 "for it without"
             )
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return f"{folder}: no {what} that transformers can load ({reason})"
+    return f"{folder}: no {what} that transformers can load ({first_line(error)})"
 
 
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
@@ -143,7 +136,5 @@ def _download(repository: str, given: str) -> Path:
         wanted = ["*.json", "*.txt", "*.model", "*.safetensors"]
         return Path(snapshot_download(repository, allow_patterns=wanted))
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{given}: expected a model that can be downloaded from the hub ({reason})"
-        ) from None
+        expected = "expected a model that can be downloaded from the hub"
+        raise ValueError(f"{given}: {expected} ({first_line(error)})") from None

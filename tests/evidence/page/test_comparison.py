@@ -154,11 +154,9 @@ def test_the_kept_reproduction_against_itself_has_no_difference(tmp_path):
     table = comparison.compare(claims, claims)
     assert set(table.verdicts) == {"same"} and set(table.numbers) <= {"identical", "not measured"}
     copy = tmp_path / "published"
-    (copy / "parquet/.sha256").mkdir(parents=True)
-    for name in COMPARED:
-        for file in (f"{name}.parquet", f".sha256/{name}.parquet"):
-            shutil.copy(KEPT / "parquet" / file, copy / "parquet" / file)
-    files.write_text(copy / "settings.json", (KEPT / "settings.json").read_text(encoding="utf-8"))
+    for name in ("settings.json", *(f"parquet/{table}.parquet" for table in COMPARED)):
+        with files.atomic_write(copy / name) as partial:
+            partial.write_bytes(files.read_bytes(KEPT / name))
     shown, _ = compare(copy, KEPT)
     assert "0 of " in shown and "Nothing: all settings are equal" in shown
 

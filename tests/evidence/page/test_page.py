@@ -331,17 +331,11 @@ def test_commands_name_their_target_before_the_options(tree):
     }
 
 
-@pytest.mark.parametrize("target", ["", *sorted({claim.target for claim in CLAIMS})])
-def test_every_printed_command_plans_a_run(target):
-    command = [
-        sys.executable,
-        "-m",
-        *shlex.split(text.command(target, OPTIONS)),
-        "--dry-run",
-        "--quiet",
-        "all",
-    ]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+def test_every_printed_command_plans_a_run():
+    """All targets at once: a dry run takes seconds."""
+    targets = " ".join(sorted({claim.target for claim in CLAIMS}))
+    planned = [*shlex.split(text.command(targets, OPTIONS)), "--dry-run", "--quiet", "all"]
+    done = subprocess.run([sys.executable, "-m", *planned], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from layernorm_roles import files
 from layernorm_roles.evidence.page import publish
 
 
@@ -32,8 +33,8 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
     (interrupted / "figure_of_an_interrupted_publication.png").write_bytes(b"old")
     publish.publish(world.folder, kept, names, world.reproduction)
     found = contents(kept)
-    assert {name for name in found if ".sha256" not in name} == {*names, "report.html"}
-    assert {name.replace(".sha256/", "") for name in found if ".sha256" in name} == {*names, "report.html"}
+    assert {*found} == {*names, "report.html", "SHA256SUMS"}
+    assert files.faults(kept) == []
     assert all(found[name] == (world.folder / name).read_bytes() for name in names)
     page = found["report.html"].decode()
     assert "Reproduction “published”" in page and "--configfile" not in page
@@ -50,4 +51,12 @@ def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays
     (damaged / names[0]).write_bytes(b"")
     with pytest.raises(ValueError, match=r"claims\.parquet: damaged"):
         publish.publish(damaged, kept, names, world.reproduction)
+    large = tmp_path / "large"
+    shutil.copytree(world.folder, large)
+    with files.atomic_write(large / names[0]) as path:
+        path.write_bytes(bytes(publish.LARGEST + 1))
+    with pytest.raises(
+        ValueError, match=r"too large to be kept, .*: parquet/claims\.parquet \(2,000,001 bytes\)$"
+    ):
+        publish.publish(large, kept, names, world.reproduction)
     assert before == contents(kept)

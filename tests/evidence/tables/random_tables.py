@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from layernorm_roles.heads.ceilings import of_tokens, summary
 from layernorm_roles.schemas import SCHEMAS
 
-TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", "the")
+TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", *(f"t{number}" for number in range(16)))
 SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact")
 _rng = np.random.default_rng(0)
 
@@ -93,7 +94,7 @@ def tokens() -> pd.DataFrame:
     frame = crossed(
         "sentence_tokens", model="gpt", **runs, layer=(1, 2), context=range(12), position=range(20)
     )
-    text = _rng.choice(TEXTS[:-1], (12, 20))
+    text = _rng.choice(TEXTS[:8], (12, 20))
     verdicts = _rng.choice(["selectable", "unselectable", "borderline"], len(frame), p=[0.6, 0.3, 0.1])
     return frame.assign(token=text[frame.context, frame.position], verdict=verdicts)
 
@@ -110,28 +111,40 @@ def losses() -> pd.DataFrame:
     return frame[(frame.variant != "projection") | (frame.seed != 2)].reset_index(drop=True)
 
 
-def ceilings(table: str, **of_model) -> pd.DataFrame:
-    """Bounds of ceilings, a quarter of them wide apart; of the keys in use also what the text gives them."""
-    frame = crossed(table, head=(0, 1), position=range(30), layer=(1, 2), n_keys=30, **of_model)
+def pairs(**values) -> pd.DataFrame:
+    """Bounds of the ceilings of keys in heads, a quarter of them wide apart; of the keys in use what the text gives."""
+    axes = {"head": (0, 1), "position": range(30), "layer": (1, 2), **values}
+    axes = {name: value if isinstance(value, tuple | range) else (value,) for name, value in axes.items()}
+    frame = pd.DataFrame(product(*axes.values()), columns=[*axes]).assign(n_keys=30)
     upper = 10 ** (-3 * _rng.random(len(frame)))
     lower = upper * _rng.choice([1.0, 0.999, 0.9, 0.3], len(frame))
-    got = (upper * frame.received_max).where(frame.normalised == "as used")
+    got = np.where(frame.normalised == "as used", upper * _rng.random(len(frame)), np.nan)
     token = np.array(TEXTS)[(frame.position + frame.context) % (len(TEXTS) - (frame.context < 2))]
-    return frame.assign(lower=lower, upper=upper, received_max=got, received_mean=got / 2, token=token)
+    return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
+
+
+def summarised(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """The table of ceilings that the pairs of each model, or run, add up to."""
+    parts = [
+        summary(part).assign(**dict(zip(names, place, strict=True)))
+        for place, part in frame.groupby([*names])
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def tables() -> dict[str, pd.DataFrame]:
-    """All tables that readable ones are made from, but for claims."""
+    """All tables that readable ones are made from, but for claims, and the pairs behind those of ceilings."""
     kinds = {"queries": ("any", "norm"), "normalised": ("as used", "without norm")}
-    pretrained = [
-        ceilings("attention_ceilings", model="minilm", context=range(4), dimensions=32, **kinds),
-        ceilings("attention_ceilings", model="gpt2", context=0, dimensions=64, **kinds | {"queries": "any"}),
-    ]
+    minilm = pairs(model="minilm", context=range(4), dimensions=32, **kinds)
+    gpt2 = pairs(model="gpt2", context=0, dimensions=64, **kinds | {"queries": "any"})
     own = {"model": "gpt", "variant": ("layernorm", "projection"), "seed": (1, 2, 4), "normalised": "as used"}
-    heads = ceilings(
-        "language_model_ceilings", checkpoint=("initial", "final"), queries=kinds["queries"], context=0,
-        dimensions=2, **own,
-    )  # fmt: skip
+    heads = pairs(checkpoint=("initial", "final"), queries=kinds["queries"], context=0, dimensions=2, **own)
+    heads = heads[(heads.variant != "projection") | (heads.queries != "norm")]
+    words = {
+        c: [*p.drop_duplicates("position").sort_values("position").token]
+        for c, p in minilm.groupby("context")
+    }
+    pretrained = pd.concat([minilm, gpt2], ignore_index=True)
     cut = [("head", 8), ("head_cut", 2), ("head_cut", 4)]
     law = crossed("gaussian_law", d=(2, 3, 5, 8, 32, 64, 128), share=(0.01, 0.1, 0.5), causal=(False, True))
     number = (10 ** (9 * law.n)).round()
@@ -152,8 +165,11 @@ def tables() -> dict[str, pd.DataFrame]:
         "key_selectability": selectability(),
         "sentence_tokens": tokens(),
         "language_model_metrics": losses(),
-        "language_model_ceilings": heads[(heads.variant != "projection") | (heads.queries != "norm")],
-        "attention_ceilings": pd.concat(pretrained, ignore_index=True),
+        "language_model_pairs": heads,
+        "language_model_ceilings": summarised(heads, "model", "variant", "seed", "checkpoint"),
+        "attention_pairs": pretrained,
+        "attention_ceilings": summarised(pretrained, "model"),
+        "token_ceilings": of_tokens(minilm, words).assign(model="minilm"),
         "pretrained_keys": pd.concat(
             keys("pretrained_keys", model="minilm", layer=(1, 2), context=range(3), site=site, dimensions=d)
             for site, d in cut

@@ -244,7 +244,7 @@ def head_ceilings(t):
         found["rest_percent"] = 100 * (lesser >= level).mean()
         return found | named("percent", 100 * reached.groupby(part.seed).mean(), "low", "high")
 
-    frame = with_own(t["language_model_ceilings"]).rename(columns={"dimensions": "d_head"})
+    frame = with_own(t["language_model_pairs"]).rename(columns={"dimensions": "d_head"})
     return at_thresholds(frame, ["model", "d_head", "variant", "checkpoint", "queries"], row)
 
 
@@ -300,7 +300,7 @@ def ceilings(t):
             "percent", 100 * (part.upper < level).groupby(part.context).mean(), "low", "high"
         )
 
-    return at_thresholds(with_own(t["attention_ceilings"]), SETS, row)
+    return at_thresholds(with_own(t["attention_pairs"]), SETS, row)
 
 
 def quantiles(t) -> pd.DataFrame:
@@ -309,7 +309,7 @@ def quantiles(t) -> pd.DataFrame:
     def row(part, level):
         return named("ceiling", part.upper.groupby(part.context).apply(np.quantile, level), "low", "high")
 
-    frame = with_own(t["attention_ceilings"])
+    frame = with_own(t["attention_pairs"])
     found = {
         level: by(frame, SETS, lambda part, level=level: row(part, level)) for level in (0.01, 0.5, 0.99)
     }
@@ -317,7 +317,7 @@ def quantiles(t) -> pd.DataFrame:
 
 
 def ceilings_by_token(t):
-    given = t["attention_ceilings"]
+    given = t["attention_pairs"]
     given = given[(given.queries == "norm") & (given.normalised == "as used")]
     hits = 100.0 * (given.upper < 0.5)
     given = given.assign(hit=hits, of_layer=hits.groupby([given.model, given.layer]).transform("mean"))

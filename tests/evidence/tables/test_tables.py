@@ -74,7 +74,7 @@ def test_the_code_makes_of_random_tables_what_is_recomputed(name):
         assert {len(row) for row in grid.rows} == {len(grid.columns)}
 
 
-@pytest.mark.parametrize("name", sorted(RECOMPUTED))
+@pytest.mark.parametrize("name", sorted({*RECOMPUTED} - {"ceilings", "ceilings_by_token", "head_ceilings"}))
 def test_the_published_numbers_are_found_again(name):
     path, texts = KEPT / f"tables/{name}.csv", dict.fromkeys(("token", "stated"), str)
     if not path.exists():
@@ -97,6 +97,7 @@ def test_sentences_are_marked_where_their_tokens_are_unselectable():
 @pytest.mark.parametrize(("name", "column"), [("table_1", "variant"), ("table_2", "site")])
 def test_the_paper_stands_below_the_model_of_its_size_alone(name, column):
     main, *others = grids(made(name))
+    assert [column.name for column in main.columns[3:-1]] == [f"layer {number}" for number in (1, 2, 3, 4)]
     paper = [row for row in main.rows if row[1] == "paper, trained"]
     assert [row[3:] for row in paper] == {
         "table_1": [["0", "0", "0", "0", "–"], ["51.0", "32.2", "34.7", "36.8", "–"]],

@@ -1,0 +1,25 @@
+"""The operators of a language model by which a card is tried before it trains: attention, the loss, and a norm."""
+
+import torch
+
+from layernorm_roles import norms
+from layernorm_roles.gpu.agreement import Operator
+from layernorm_roles.language_model.attention import attention, causal_attention
+from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+
+SEQUENCES = 2
+"""Sequences of a batch that are tried; every one is computed by itself, and float64 takes much memory."""
+
+
+def operators(settings: GPTSettings | BERTSettings, vocabulary: int) -> list[Operator]:
+    """The operators at the shapes of a run, with fewer sequences."""
+    d, n = settings.d_model, settings.context_length
+    head = (SEQUENCES, settings.heads, n, d // settings.heads)
+    attend = causal_attention if isinstance(settings, GPTSettings) else attention
+    targets = torch.arange(SEQUENCES * n) * 7 % vocabulary
+    return [
+        Operator("attention", attend, (head,) * 3),
+        Operator("the loss", linear_cross_entropy, ((SEQUENCES * n, d), (vocabulary, d)), (targets,)),
+        Operator("LayerNorm", norms.build("layernorm", d, settings.eps), ((SEQUENCES, n, d),)),
+    ]
