@@ -95,8 +95,8 @@ def test_a_norm_of_one_s_own_has_a_version_and_built_in_ones_have_none(plan):
 
 def test_figures_are_those_of_the_experiments_in_the_configuration(plan):
     names = [*plan.figures()]
-    assert {"majority_mine_loss", "majority_alone_by_rate", "majority_alone_by_width"} <= {*names}
-    assert not {"figure_1a", "figure_2a", "majority_d8_loss"} & {*names}
+    assert {"majority_curves", "majority_alone_by_rate", "majority_alone_by_width"} <= {*names}
+    assert not {"figure_1a", "figure_2a"} & {*names}
 
 
 def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
@@ -163,7 +163,7 @@ def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     assert nothing.figures() == {} and nothing.tables() == []
     kept = KeptReproduction(str(ROOT / "results/published"))
     assert "majority_metrics" in kept.tables() and "claims" not in kept.tables()
-    assert {"figure_1a", "figure_2a", "figure_4a", "majority_d8_loss"} <= {*kept.figures()}
+    assert {"figure_1a", "figure_2a", "figure_4a", "majority_curves"} <= {*kept.figures()}
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, mos
     """With one submission a job, and two to six hours each, there were 371 of them for paper.yaml, and 1,059 hours."""
     plan = planned([ROOT / f"workflow/presets/{preset}.yaml"] if preset else [], {})
     rules = [job["rule"] for job in plan["jobs"]]
-    assert rules.count("majority_train") > 80 and rules.count("language_model_train") > 80
+    assert rules.count("majority_train") > 50 and rules.count("language_model_train") > 50
     submitted = {job["unit"] for job in plan["jobs"] if job["rule"] not in ("settings", "download")}
     assert len(submitted) <= most_units
     assert sum(plan["minutes"][unit] for unit in submitted) / 60 <= most_hours
