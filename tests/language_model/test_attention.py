@@ -8,8 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from layernorm_roles.language_model import attention, kernels
+from layernorm_roles.language_model import attention
 from layernorm_roles.language_model.attention import causal_attention, widened_attention
+from layernorm_roles.language_model.kernels import attention as kernels
+from layernorm_roles.language_model.kernels import softmax
 
 
 def packed(*heads):
@@ -126,7 +128,7 @@ def test_with_dropout_values_and_gradients_are_torchs_with_the_mask(n, d, dropou
     q, k, v, grad = drawn_inputs(n, (2, 3, n, d), 3.0)
     torch.manual_seed(n)
     key, threshold = tuple(torch.randint(2**32, (2,)).tolist()), round((1 - dropout) * 2**16)
-    kept = torch.from_numpy(drawn(6, kernels.used(n), key, threshold)[:, :n, :n].reshape(2, 3, n, n).copy())
+    kept = torch.from_numpy(drawn(6, softmax.used(n), key, threshold)[:, :n, :n].reshape(2, 3, n, n).copy())
     later = torch.ones(n, n, dtype=torch.bool).triu(1)
 
     def masked(q, k, v):

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layernorm_roles.language_model import cross_entropy, kernels, parallel
-from layernorm_roles.language_model.kernels import SAFE_SHIFT
+from layernorm_roles.language_model import cross_entropy, parallel
+from layernorm_roles.language_model.kernels import vectors
+from layernorm_roles.language_model.kernels.softmax import SAFE_SHIFT
 
 
 def draw(seed, tokens=37, entries=211, d=8, size=1.0, dtype=torch.float64):
@@ -96,10 +97,10 @@ def test_a_target_that_is_no_entry_is_refused(target):
 
 
 def test_exponential_to_the_last_places():
-    @kernels.jit
+    @vectors.jit
     def all_of(x, out):
-        for j in range(0, x.shape[1], kernels.LANES):
-            kernels._store(kernels.exp(kernels._load(x, 0, j)), out, 0, j)
+        for j in range(0, x.shape[1], vectors.LANES):
+            vectors.store(vectors.exp(vectors.load(x, 0, j)), out, 0, j)
 
     x = np.linspace(-87, 0, 1_000_000, dtype=np.float32)[None]
     out = np.empty_like(x)

@@ -207,26 +207,28 @@ def test_without_attention_a_token_is_predicted_from_the_token_before_it_alone()
         same = torch.isclose(network.logits(first), network.logits(other), rtol=1e-12).all(dim=-1)[0]
         assert same[12] == is_blind
         assert not same[:12].any()
-    assert model.build(GPT, "no_attention", "no_attention", VOCABULARY, 0).keys(first) == []
+    assert model.build(GPT, "no_attention", "no_attention", VOCABULARY, 0).record(first[0].tolist()) == []
+
+
+def assert_found(found, expected):
+    """Assert that an array is what a tensor holds for a batch of one context."""
+    torch.testing.assert_close(torch.from_numpy(found), expected[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("variant", [name for name in ALL_VARIANTS if name != "no_attention"])
-def test_keys_are_where_they_should_be(variant):
+@torch.no_grad()
+def test_queries_and_keys_are_where_they_should_be(variant):
     ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0)).double()
-    window = torch.randint(VOCABULARY, (2, 64), generator=torch.Generator().manual_seed(1))
+    window = torch.randint(VOCABULARY, (1, 64), generator=torch.Generator().manual_seed(1))
     parameters = dict(ours.named_parameters())
     x = ours.tokens(window) + ours.positions.weight
-    for number, (layer, keys) in enumerate(zip(ours.layers, ours.keys(window), strict=True)):
-        torch.testing.assert_close(keys.before_norm, x)
+    for number, (layer, found) in enumerate(zip(ours.layers, ours.record(window[0].tolist()), strict=True)):
+        assert_found(found.before_norm, x)
         of_keys, _ = plain_norm(variant, x, parameters, f"layers.{number}.")
-        torch.testing.assert_close(keys.after_norm, of_keys)
-        projected = keys.after_norm @ layer.attention.qkv.weight[8:16].T
-        for head in range(4):
-            expected = projected[..., 2 * head : 2 * head + 2]
-            if variant == "layernorm_qk":
-                expected = norms.scale(expected, 1e-6)
-                assert keys.heads[:, head].norm(dim=-1).median() == pytest.approx(2**0.5, rel=1e-4)
-            torch.testing.assert_close(keys.heads[:, head], expected)
+        assert_found(found.attention_input, of_keys)
+        for rows, heads in ((slice(8), found.queries), (slice(8, 16), found.keys)):
+            expected = (of_keys @ layer.attention.qkv.weight[rows].T).unflatten(-1, (4, 2)).transpose(1, 2)
+            assert_found(heads, norms.scale(expected, 1e-6) if variant == "layernorm_qk" else expected)
         x = layer(x)
 
 
@@ -278,7 +280,7 @@ def test_bert_without_attention_has_the_other_weights_of_bert_with_it_and_reads_
     tokens = torch.arange(12).reshape(2, 6) + 3
     tokens[:, 2] = bare.vocabulary + bert.MASK
     same = [torch.equal(hidden[0, 2], hidden[1, 2]) for hidden in (bare(tokens), whole(tokens))]
-    assert same == [True, False] and bare.keys(tokens) == []
+    assert same == [True, False] and bare.record(tokens[0].tolist()) == []
 
 
 def test_bert_has_no_other_variant(text):
@@ -353,12 +355,17 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
         norms = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)]
-        layers = zip(ours.keys(tokens), norms, out.hidden_states, body.encoder.layer, strict=False)
-        for keys, norm, hidden, layer in layers:
-            torch.testing.assert_close(keys.after_norm, hidden, rtol=1e-9, atol=1e-9)
-            torch.testing.assert_close(norm(keys.before_norm), hidden, rtol=1e-9, atol=1e-9)
-            heads = layer.attention.self.key(hidden).unflatten(-1, (4, 2)).transpose(1, 2)
-            torch.testing.assert_close(keys.heads, heads, rtol=1e-9, atol=1e-9)
+        layers = zip(
+            ours.record(tokens[0].tolist()), norms, out.hidden_states, body.encoder.layer, strict=False
+        )
+        for found, norm, hidden, layer in layers:
+            assert_found(found.attention_input, hidden)
+            assert_found(norm(torch.from_numpy(found.before_norm)).numpy(), hidden)
+            for heads, projection in (
+                (found.queries, layer.attention.self.query),
+                (found.keys, layer.attention.self.key),
+            ):
+                assert_found(heads, projection(hidden).unflatten(-1, (4, 2)).transpose(1, 2))
 
 
 def test_padding_does_not_change_a_sentences_loss():

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.language_model import kernels, parallel
+from layernorm_roles.language_model import parallel
+from layernorm_roles.language_model.kernels import COMPILING, softmax
+from layernorm_roles.language_model.kernels import attention as kernels
 
 WIDEST_HEAD = 16
 """Largest head that the compiled kernel takes: from about here on torch's is faster."""
@@ -68,9 +70,9 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
-        out, log_total = qkv.new_empty(batch, n, width // 3), qkv.new_empty(batch * heads, kernels.used(n))
+        out, log_total = qkv.new_empty(batch, n, width // 3), qkv.new_empty(batch * heads, softmax.used(n))
         threshold = round((1 - dropout) * 2**16)
-        ctx.scale, ctx.block = np.float32(2**16 / threshold), kernels.unrolled(width // 3 // heads)
+        ctx.scale, ctx.block = np.float32(2**16 / threshold), softmax.unrolled(width // 3 // heads)
         kept = kernels.empty_kept(*log_total.shape) if dropout else None
         key = tuple(torch.randint(2**32, (2,)).tolist()) if dropout else None
         arrays = [None if t is None else t.detach().numpy() for t in (qkv, kept, out, log_total)]
@@ -81,7 +83,7 @@ class _CausalAttention(torch.autograd.Function):
                 kernels.draw_kept(kept[part], part.start, key, threshold)
             kernels.attention_forward(qkv, kept, ctx.scale, (part.start, part.stop), *written, ctx.block)
 
-        with compilation_notice(*kernels.COMPILING):
+        with compilation_notice(*COMPILING):
             parallel.each(compute, parallel.shares(len(log_total)))
         ctx.save_for_backward(qkv, kept, out, log_total)
         return out
@@ -96,6 +98,6 @@ class _CausalAttention(torch.autograd.Function):
         def compute(part: slice) -> None:
             kernels.attention_backward(qkv, kept, ctx.scale, (part.start, part.stop), *others, ctx.block)
 
-        with compilation_notice(*kernels.COMPILING):
+        with compilation_notice(*COMPILING):
             parallel.each(compute, parallel.shares(len(others[1])))
         return qkv_grad, None, None

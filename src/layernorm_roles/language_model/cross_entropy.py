@@ -19,7 +19,9 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.language_model import kernels, parallel
+from layernorm_roles.language_model import parallel
+from layernorm_roles.language_model.kernels import COMPILING, softmax
+from layernorm_roles.language_model.kernels import cross_entropy as kernels
 
 LossAndGradients = tuple[Float[Tensor, ""], Float[Tensor, "tokens d"], Float[Tensor, "entries d"]]
 """The mean loss, and its gradients with respect to the hidden states and the readout's weight."""
@@ -80,7 +82,7 @@ def chunked(
     hidden_grad, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight)
     losses = hidden.new_empty(tokens)
     # To read a number would make a GPU wait: there every token's largest logit is looked for.
-    safe = not hidden.is_cuda and bool((bound <= kernels.SAFE_SHIFT).all())
+    safe = not hidden.is_cuda and bool((bound <= softmax.SAFE_SHIFT).all())
     for start in range(0, tokens, chunk):
         rows = slice(start, start + chunk)
         h, target = hidden[rows], targets[rows]
@@ -121,19 +123,19 @@ def fused(
     if not bound.isfinite().all():
         # The compiled loop assumes finite numbers; the loss of a diverged model must not look like one.
         return chunked(hidden, weight, targets)
-    w, per_token = kernels.columns(weight), F.pad(bound, (0, kernels.used(tokens) - tokens))
+    w, per_token = softmax.columns(weight), F.pad(bound, (0, softmax.used(tokens) - tokens))
     hidden_grad = torch.empty_like(hidden)
 
     def compute(part: slice) -> tuple[float, Tensor]:
-        h = kernels.columns(hidden[part])
+        h = softmax.columns(hidden[part])
         h_grad, w_grad = torch.zeros_like(h), torch.zeros_like(w)
-        bounds = per_token[part.start : part.start + kernels.used(part.stop - part.start)]
+        bounds = per_token[part.start : part.start + softmax.used(part.stop - part.start)]
         arrays = (t.numpy() for t in (h, w, targets[part], h_grad, w_grad, bounds))
-        loss = kernels.cross_entropy_sweep(*arrays, len(weight), kernels.unrolled(d))
+        loss = kernels.cross_entropy_sweep(*arrays, len(weight), softmax.unrolled(d))
         torch.div(h_grad[:d, : part.stop - part.start].T, tokens, out=hidden_grad[part])
         return loss, w_grad
 
-    with compilation_notice(*kernels.COMPILING):
+    with compilation_notice(*COMPILING):
         losses, w_grads = zip(*parallel.each(compute, parallel.slices(tokens, parallel.TOKENS)), strict=True)
     w_grad = w_grads[0]
     for other in w_grads[1:]:

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.language_model import kernels, parallel
+from layernorm_roles.language_model import parallel
+from layernorm_roles.language_model.kernels import COMPILING, vectors
+from layernorm_roles.language_model.kernels import feed_forward as kernels
 
 
 class Linear(nn.Linear):
@@ -48,7 +50,7 @@ def linear(
     bias: Float[Tensor, " outputs"] | None = None,
 ) -> Float[Tensor, "*more outputs"]:
     """x weight' + bias, what torch.nn.functional.linear gives up to rounding; it can be differentiated once."""
-    if _takes(x) and not any(size % kernels.LANES for size in weight.shape):
+    if _takes(x) and not any(size % vectors.LANES for size in weight.shape):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
@@ -116,7 +118,7 @@ def _rows(x: Float[Tensor, "*more d"]) -> Float[Tensor, "tokens d"]:
 
 def _whole(t: Float[Tensor, "*rows columns"], rows: int = 0) -> Float[Tensor, "*more_rows more_columns"]:
     """t with its columns, and its `rows` where they are given, filled up with zeros to multiples of LANES."""
-    missing = (0, -t.shape[-1] % kernels.LANES, 0, -rows % kernels.LANES)[: 2 * t.dim()]
+    missing = (0, -t.shape[-1] % vectors.LANES, 0, -rows % vectors.LANES)[: 2 * t.dim()]
     return (F.pad(t, missing) if any(missing) else t).contiguous()
 
 
@@ -133,7 +135,7 @@ def _by_parts(
         kernel(*(t.detach().numpy() for t in (*(t[part] for t in by_token), *fixed, *own)))
         return own
 
-    with compilation_notice(*kernels.COMPILING):
+    with compilation_notice(*COMPILING):
         first, *others = parallel.each(compute, parallel.slices(len(by_token[0]), parallel.TOKENS))
     for other in others:
         for total, part in zip(first, other, strict=True):

@@ -1,0 +1,244 @@
+"""Causal attention of small heads, with its gradients and its dropout."""
+
+import numpy as np
+import torch
+from jaxtyping import UInt16
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from torch import Tensor
+
+from layernorm_roles.language_model.kernels.softmax import (
+    SAFE_SHIFT,
+    add_means,
+    add_outer,
+    exponentials,
+    largest_score,
+    mean_of,
+    scores,
+    tile_columns,
+)
+from layernorm_roles.language_model.kernels.vectors import (
+    GROUP,
+    INTS,
+    LANES,
+    NARROW,
+    ONE,
+    TOGETHER,
+    ZERO,
+    Code,
+    inlined,
+    jit,
+    lane_sum,
+    load,
+    load_tile,
+    minus,
+    splats,
+    store_tile,
+    times,
+    where,
+)
+
+WORDS = 2
+"""Vectors of 32-bit words that Threefry gives at a time, each of them two random numbers of 16 bits a lane."""
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def empty_kept(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
+    """Memory for what `draw_kept` draws, for n queries and keys, a multiple of LANES."""
+    return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
+
+
+@intrinsic
+def _draw(typing, kept, row, column, key, counter, threshold):
+    """Draw 2 WORDS numbers of LANES bits into kept[row, column:], each bit set with the chance threshold / 2^16.
+
+    The randomness is Threefry-2x32 with 20 rounds (Salmon et al. 2011): a function of the two words of `key` and of a
+    counter of two words, which for lane l are those of `counter`, the first of them plus l.
+    """
+
+    def code(*call):
+        write, builder, (_, row, column, key, counter, threshold) = Code(*call), call[1], call[3]
+        words = ir.IntType(32)
+
+        def both(pair):
+            return [
+                write.splat(builder.trunc(x, words), INTS) for x in cgutils.unpack_tuple(builder, pair, 2)
+            ]
+
+        def rotated(x, by):
+            left, right = (write.constant(n, INTS) for n in (by, 32 - by))
+            return builder.or_(builder.shl(x, left), builder.lshr(x, right))
+
+        keys = both(key)
+        keys.append(builder.xor(builder.xor(*keys), write.constant(0x1BD11BDA, INTS)))
+        x, y = both(counter)
+        x = builder.add(x, ir.Constant(INTS, list(range(LANES))))
+        x, y = builder.add(x, keys[0]), builder.add(y, keys[1])
+        for group in range(1, 6):
+            for by in _ROTATIONS[(group - 1) % 2]:
+                x = builder.add(x, y)
+                y = builder.xor(rotated(y, by), x)
+            x = builder.add(x, keys[group % 3])
+            y = builder.add(builder.add(y, keys[(group + 1) % 3]), write.constant(group, INTS))
+        half = write.constant(16, INTS)
+        below = builder.shl(write.splat(builder.trunc(threshold, words), INTS), half)
+        for n, word in enumerate((x, y, builder.shl(x, half), builder.shl(y, half))):
+            bits = builder.bitcast(builder.icmp_unsigned("<", word, below), ir.IntType(LANES))
+            builder.store(bits, write.pointer(0, row, 0, builder.add(column, column.type(n))))
+        return call[0].get_dummy_value()
+
+    integers = types.UniTuple(types.intp, 2)
+    return types.none(kept, types.intp, types.intp, integers, integers, types.intp), code
+
+
+@jit
+def draw_kept(kept, first, key, threshold):
+    """Draw which attention weights dropout keeps: bit l of kept[h, i, m] is that of query i and key m LANES + l.
+
+    A bit is set with the chance threshold / 2^16. It depends on the two integers of `key`, on h + `first`, the number
+    of the head, and on the places of query and key alone. `kept` has the shape (heads, n, n / LANES, filled up to a
+    multiple of 2 WORDS), and is left as it is for keys that come after the query.
+    """
+    heads, n, _ = kept.shape
+    for h in range(heads):
+        kept_h = kept[h]
+        for i in range(n):
+            for m in range(0, i // LANES + 1, 2 * WORDS):
+                counter = (m // (2 * WORDS) * LANES, (first + h) * n + i)
+                _draw(kept_h, i, m, key, counter, threshold)
+
+
+@inlined
+def _drop(e, kept, i, first, stop):
+    """Set e[g, j - first] to 0 where kept[i + g] lacks the bit of column j, for `first` <= j < `stop`."""
+    for j in range(first, stop, LANES):
+        store_tile(where(load_tile(e, 0, j - first, NARROW), kept, i, j // LANES), e, 0, j - first, NARROW)
+
+
+@inlined
+def _columns(rows, column, d, n, scale, block):
+    """`scale` times d columns of `rows`, from `column` on, turned into what `columns` makes of them for n positions."""
+    out = np.zeros(((d + len(block) - 1) // len(block) * len(block), (n // LANES | 1) * LANES), np.float32)
+    for i in range(len(rows)):
+        for c in range(d):
+            out[c, i] = rows[i, column + c] * scale
+    return out
+
+
+@inlined
+def _rows(columns, d, scale, out, column):
+    """Set out[i, column + c] to `scale` times columns[c, i], for c < d."""
+    for i in range(len(out)):
+        for c in range(d):
+            out[i, column + c] = columns[c, i] * scale
+
+
+@inlined
+def _set_shifts(q, k, shift, block):
+    """Set shift[i] to at least every score of the query i, which is also close to the largest if that is large.
+
+    At first it is the length of q_i times that of the longest of k_0 to k_i.
+    """
+    longest = ZERO
+    for i in range(len(shift)):
+        of_q, of_k = ZERO, ZERO
+        for c in range(len(q)):
+            of_q += q[c, i] * q[c, i]
+            of_k += k[c, i] * k[c, i]
+        longest = max(longest, of_k)
+        shift[i] = np.sqrt(of_q * longest)
+        if shift[i] > SAFE_SHIFT:
+            shift[i] = largest_score(q, i, k, i + 1, block)
+
+
+@jit
+def attention_forward(qkv, kept, scale, heads, out, log_total, block):
+    """Causal attention: writes each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
+
+    qkv (batch, n, 3 d_model) has queries, keys and values, all of them head by head, as out (batch, n, d_model) has
+    its heads. log_total (batch heads, used(n)) has a row a head; only those from heads[0] to heads[1] are computed.
+    Weights whose bits are not set in `kept`, which `draw_kept` has drawn, count as 0, the others `scale` times; with
+    None all count. `block` is `unrolled(d_head)`.
+    """
+    n, d_model = log_total.shape[1], out.shape[2]
+    d = d_model * len(qkv) // len(log_total)
+    for h in range(heads[0], heads[1]):
+        rows, out_rows, column = qkv[h // (d_model // d)], out[h // (d_model // d)], h % (d_model // d) * d
+        q = _columns(rows, column, d, n, np.float32(d**-0.5), block)
+        k = _columns(rows, d_model + column, d, n, ONE, block)
+        v = _columns(rows, 2 * d_model + column, d, n, scale, block)
+        means, tile = np.empty_like(v), tile_columns(len(v))
+        e, totals = np.empty((TOGETHER, tile + LANES), np.float32), np.empty((TOGETHER, LANES), np.float32)
+        sums, shift = np.empty((len(v) // 2, 2 * TOGETHER, LANES), np.float32), np.empty(n, np.float32)
+        _set_shifts(q, k, shift, block)
+        start = -shift
+        for i in range(0, n, TOGETHER):
+            end = (i // LANES + 1) * LANES
+            totals[:] = 0
+            sums[:] = 0
+            for first in range(0, end, tile):
+                stop = min(first + tile, end)
+                exponentials(q, i, k, first, stop, i + 1, 1, start, e, first, totals, block)
+                if kept is not None:
+                    _drop(e, kept[h], i, first, stop)
+                add_means(e, v, first, stop, first, sums)
+            for g in range(TOGETHER):
+                total = lane_sum(load(totals, g, 0))
+                log_total[h, i + g] = np.log(total) + shift[i + g]
+                for c in range(d):
+                    means[c, i + g] = mean_of(sums, g, c) / total
+        _rows(means, d, ONE, out_rows, column)
+
+
+@jit
+def attention_backward(qkv, kept, scale, heads, out, log_total, out_grad, qkv_grad, block):
+    """Causal attention's gradient: writes qkv_grad, of the shape of qkv, for the heads from heads[0] to heads[1].
+
+    The other arguments are those of `attention_forward` and the gradient of its output. With the weights p of one
+    query, the gradient of its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for weights that
+    are not kept.
+    """
+    n, d_model = log_total.shape[1], out.shape[2]
+    d = d_model * len(qkv) // len(log_total)
+    for h in range(heads[0], heads[1]):
+        batch, column = h // (d_model // d), h % (d_model // d) * d
+        q = _columns(qkv[batch], column, d, n, np.float32(d**-0.5), block)
+        k = _columns(qkv[batch], d_model + column, d, n, ONE, block)
+        v = _columns(qkv[batch], 2 * d_model + column, d, n, scale, block)
+        grad = _columns(out_grad[batch], column, d, n, ONE, block)
+        q_grad, k_grad, v_grad = np.empty_like(q), np.zeros_like(q), np.zeros_like(q)
+        tile = tile_columns(len(q))
+        p = np.empty((TOGETHER, tile + LANES), np.float32)
+        ds, totals = np.empty_like(p), np.zeros((TOGETHER, LANES), np.float32)
+        sums = np.empty((len(q) // 2, 2 * TOGETHER, LANES), np.float32)
+        start, mean = -log_total[h], np.zeros(n, np.float32)
+        nothing = splats(mean, 0, GROUP)
+        for i in range(qkv.shape[1]):
+            for c in range(column, column + d):
+                mean[i] += out[batch, i, c] * out_grad[batch, i, c]
+        for i in range(0, n, TOGETHER):
+            end = (i // LANES + 1) * LANES
+            sums[:] = 0
+            centre = splats(mean, i, GROUP)
+            for first in range(0, end, tile):
+                stop = min(first + tile, end)
+                exponentials(q, i, k, first, stop, i + 1, 1, start, p, first, totals, block)
+                for j in range(first, stop, LANES):
+                    products = scores(nothing, grad, i, v, j, block)
+                    if kept is not None:
+                        products = where(products, kept[h], i, j // LANES)
+                    of_p = load_tile(p, 0, j - first, NARROW)
+                    store_tile(times(minus(products, centre), of_p), ds, 0, j - first, NARROW)
+                if kept is not None:
+                    _drop(p, kept[h], i, first, stop)
+                add_means(ds, k, first, stop, first, sums)
+                add_outer(ds, q, i, first, stop, first, k_grad, block)
+                add_outer(p, grad, i, first, stop, first, v_grad, block)
+            for g in range(TOGETHER):
+                for c in range(d):
+                    q_grad[c, i + g] = mean_of(sums, g, c)
+        _rows(q_grad, d, np.float32(d**-0.5), qkv_grad[batch], column)
+        _rows(k_grad, d, ONE, qkv_grad[batch], d_model + column)
+        _rows(v_grad, d, scale, qkv_grad[batch], 2 * d_model + column)
