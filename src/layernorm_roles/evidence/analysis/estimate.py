@@ -54,6 +54,14 @@ class Estimate(NamedTuple):
             return cls.of(infinite).map(lambda end: end * np.inf)
         return cls(float(values.mean()), *map(float, t_interval(values)))
 
+    @classmethod
+    def of_any(cls, values: Values) -> "Estimate":
+        """The mean with Student's interval; of a single value it alone, with NaN for both ends; of none NOTHING."""
+        values = np.asarray(values, dtype=float)
+        if len(values) > 1:
+            return cls.of(values)
+        return NOTHING._replace(mean=float(values[0])) if len(values) else NOTHING
+
     def map(self, function: Callable[[float], float]) -> "Estimate":
         """The increasing `function` of the mean and of both ends."""
         return Estimate(*map(float, map(function, self)))
@@ -65,6 +73,19 @@ class Estimate(NamedTuple):
     def __format__(self, form: str) -> str:
         """The text "mean [low, high]" with every number in the format `form`."""
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+NOTHING = Estimate(np.nan, np.nan, np.nan)
+"""Stands for a number that was not measured."""
+
+
+def span(values: Values, form: str = ",") -> str:
+    """The text "low to high" of the smallest and the largest value, or of the one value that all are.
+
+    `form` is the format of both numbers.
+    """
+    low, high = (f"{end:{form}}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def log_ratio(

@@ -101,8 +101,7 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
             row |= {"step": int(losses.step.max()), "no_attention_loss": bare.mean()}
             row["unigram_loss"] = final_losses(metrics, model, "unigram_loss")[variant].mean()
             for name, values in numbers.items():
-                mean, low, high = Estimate.of(values) if len(values) > 1 else (values.mean(), np.nan, np.nan)
-                row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+                row |= zip((name, f"{name}_low", f"{name}_high"), Estimate.of_any(values), strict=True)
             rows.append(row)
     return pd.DataFrame(rows)
 

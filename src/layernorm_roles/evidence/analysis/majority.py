@@ -16,6 +16,9 @@ from layernorm_roles.evidence.analysis.order import legend_order
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
 
+EARLY = 0.2
+"""Share of a training after which it is still early, and the variants differ most in how far they have come."""
+
 THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 """Test losses, in nats per token, to which the table of convergence counts the steps."""
 
@@ -33,6 +36,15 @@ def random_angle(dim: int) -> float:
 
 
 # Steps
+
+
+def early_and_last(metrics: pd.DataFrame) -> tuple[int, int]:
+    """The logged step nearest to the share EARLY of the longest training, and the last step.
+
+    `metrics` has rows of majority_metrics; those before training, at step 0, are not early in it.
+    """
+    steps = np.sort(metrics.step[metrics.step > 0].unique())
+    return int(steps[np.abs(steps - EARLY * steps[-1]).argmin()]), int(steps[-1])
 
 
 def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float:
@@ -173,11 +185,6 @@ def at_best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
     return metrics.merge(best, on=["variant", "seed", "base_learning_rate"])
 
 
-def mean_and_interval(values: pd.Series) -> Estimate:
-    """Mean and interval of one value a seed; of a single seed its value alone, without an interval."""
-    return Estimate.of(values) if len(values) > 1 else Estimate(float(values.mean()), np.nan, np.nan)
-
-
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """What the runs reach at each learning rate, for experiments with several, and how often each rate is best.
 
@@ -193,9 +200,9 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
         best, ends = best_rates(whole), last_rows(whole)
         arrivals = steps_to_reach(whole, [loss])
         for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
-            accuracy = mean_and_interval(runs.test_accuracy)
+            accuracy = Estimate.of_any(runs.test_accuracy)
             own = arrivals[(arrivals.variant == variant) & (arrivals.base_learning_rate == rate)]
-            steps = mean_and_interval(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
+            steps = Estimate.of_any(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
             reached = int(own.steps.notna().sum())
             rows.append(
                 {
@@ -242,7 +249,7 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
         accuracy = runs.pivot(index="seed", columns="variant", values="test_accuracy")
         for variant in accuracy if "scale" in accuracy else []:
             pairs = 100 * (accuracy["scale"] - accuracy[variant]).dropna()
-            rows.append((*setting, variant, len(pairs), accuracy[variant].mean(), *mean_and_interval(pairs)))
+            rows.append((*setting, variant, len(pairs), accuracy[variant].mean(), *Estimate.of_any(pairs)))
     columns = [*SETTING, "variant", "pairs", "test_accuracy", "cost", "cost_low", "cost_high"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -273,13 +280,13 @@ def two_by_two(values: pd.DataFrame) -> Effects:
     return Effects(size, (large + small) / 2, large - small)
 
 
-def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float, early: int) -> pd.DataFrame:
+def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """The effects of `two_by_two` at every setting that has its four variants.
 
     Columns SETTING, quantity, step, effect (size, projection or interaction), pairs, mean, low, high. `quantity` is
     steps, to the test loss `loss`, with the ratio of steps that the effect saves as a mean (geometric; its `step` is
-    null), or accuracy, in percentage points at the step `early`, if there are rows, and at the last step. Runs that
-    do not reach the loss leave their seed out of the first.
+    null), or accuracy, in percentage points at both steps of `early_and_last`. Runs that do not reach the loss
+    leave their seed out of the first.
     """
     rows = []
     for setting, runs in metrics.groupby(SETTING):
@@ -287,12 +294,12 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float, early: in
             continue
         arrived = steps_to_reach(runs, [loss]).pivot(index="seed", columns="variant", values="steps")
         quantities = [("steps", None, -np.log(arrived))]
-        for step in dict.fromkeys((early, int(runs.step.max()))):
+        for step in dict.fromkeys(early_and_last(runs)):
             accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
-            quantities += [("accuracy", step, 100 * accuracy)] if len(accuracy) else []
+            quantities.append(("accuracy", step, 100 * accuracy))
         for quantity, step, values in quantities:
             for effect, seeds in two_by_two(values)._asdict().items():
-                estimate = mean_and_interval(seeds)
+                estimate = Estimate.of_any(seeds)
                 estimate = estimate.map(np.exp) if quantity == "steps" else estimate
                 rows.append((*setting, quantity, step, effect, len(seeds), *estimate))
     return pd.DataFrame(

@@ -4,7 +4,8 @@ The file <module>.yaml beside a module says in words what is claimed and how it 
 modules: `projection`, `scaling` and `language_model` for the paper's claims, and a module for each experiment on
 statements of other documents. `rules` has the thresholds and says how a verdict is reached.
 
-An entry of these files has the texts of `rules.Claim`, where {NAMES} in braces are thresholds of `rules`, and
+A file begins with what all its entries have in common. An entry has the texts of `rules.Claim`, where {NAMES} in
+braces are thresholds of `rules`; a text that it lacks is empty. Besides these it may have
 
     of       what the claim is about: an experiment of the majority task or a language model. The claim's test, and the
              function that describes the sizes, take it before the tables. Entries without it take the tables alone.
@@ -40,42 +41,31 @@ from layernorm_roles.evidence.claims import (
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Outcome, Tables, Verdict
 from layernorm_roles.provenance import joined
 
-TESTS: dict[str, Callable[..., Outcome]] = (
-    projection.TESTS
-    | scaling.TESTS
-    | language_model.TESTS
-    | head_widths.TESTS
-    | pretrained.TESTS
-    | geometry.TESTS
-    | fusion.TESTS
-    | placement.TESTS
-    | batch_dependence.TESTS
-    | score_scale.TESTS
-    | worked_numbers.TESTS
-)
-"""The test of each entry of the YAML files by the entry's name."""
+MODULES = {
+    "projection.yaml": projection,
+    "scaling.yaml": scaling,
+    "language_model.yaml": language_model,
+    "head_widths.yaml": head_widths,
+    "pretrained.yaml": pretrained,
+    "geometry.yaml": geometry,
+    "fusion.yaml": fusion,
+    "placement.yaml": placement,
+    "batch_dependence.yaml": batch_dependence,
+    "score_scale.yaml": score_scale,
+    "worked_numbers.yaml": worked_numbers,
+}
+"""The YAML files of claims, in the order of the page, each with the module whose TESTS judge its entries by name."""
 
-FILES = (
-    "projection.yaml",
-    "scaling.yaml",
-    "language_model.yaml",
-    "head_widths.yaml",
-    "pretrained.yaml",
-    "geometry.yaml",
-    "fusion.yaml",
-    "placement.yaml",
-    "batch_dependence.yaml",
-    "score_scale.yaml",
-    "worked_numbers.yaml",
-)
-"""The YAML files of claims, in the order of the page."""
 _TUPLES = ("tables", "figures", "shown")
+_DEFAULTS = {"paper_value": None, "figures": [], "shown": []}
 
 
 def _claims() -> Iterator[Claim]:
-    for file in FILES:
-        for entry in yaml.safe_load((Path(__file__).parent / file).read_text(encoding="utf-8")):
-            test = TESTS[entry["name"]]
+    for file, module in MODULES.items():
+        common, entries = yaml.safe_load_all((Path(__file__).parent / file).read_text(encoding="utf-8"))
+        for own in entries:
+            entry = _DEFAULTS | common | own
+            test = module.TESTS[entry["name"]]
             further = entry.pop("again", [])
             yield _claim(entry, test)
             for changes in further:

@@ -1,6 +1,6 @@
 """What lecture notes say about LayerNorm, BatchNorm and the batch."""
 
-from layernorm_roles.evidence.analysis.estimate import power_law
+from layernorm_roles.evidence.analysis.estimate import Estimate, power_law
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
     Outcome,
@@ -8,7 +8,6 @@ from layernorm_roles.evidence.claims.rules import (
     Untestable,
     above,
     direction,
-    if_any,
     over_seeds,
     statement,
     true,
@@ -45,7 +44,10 @@ def padding(tables: Tables) -> Outcome:
         norm: 100 * padded[padded.norm == norm].groupby("seed").change.mean()
         for norm in ("batchnorm", "layernorm")
     }
-    measured, control = over_seeds(change["batchnorm"], "BatchNorm with padding"), if_any(change["layernorm"])
+    measured, control = (
+        over_seeds(change["batchnorm"], "BatchNorm with padding"),
+        Estimate.of_any(change["layernorm"]),
+    )
     sizes = padded[padded.norm == "batchnorm"].groupby("batch_size").change.mean()
     reason = (
         f"With {padded.padding.max():.0%} of padding in the statistics, BatchNorm's output of a real token changes "

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import Estimate, span
 from layernorm_roles.evidence.analysis.heads import gaussian_percent
 from layernorm_roles.evidence.analysis.language_model import (
     final_losses,
@@ -36,22 +36,19 @@ from layernorm_roles.evidence.claims.rules import (
     Verdict,
     above,
     all_of,
+    at_most,
     direction,
     effect,
-    if_any,
     over_seeds,
     paired,
     paper_claim,
     statement,
+    untrained_too,
 )
 from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
-
-UNTRAINED = "untrained models"
-"""What the page calls the models before training, where they pass a test that was meant for trained ones."""
-
 
 # What attention is worth, and the gate
 
@@ -81,7 +78,7 @@ class Baselines(NamedTuple):
 def baselines(tables: Tables, model: str, variant: str) -> Baselines:
     """What a trained variant gains over both baselines; NOTHING for a baseline with fewer than two equal seeds."""
     gains = (count(tables[LOSSES], model, variant) for count in (worth_of_attention, gain_over_unigram))
-    return Baselines(*(if_any(gain) for gain in gains))
+    return Baselines(*(Estimate.of_any(gain) for gain in gains))
 
 
 def gated(
@@ -145,7 +142,7 @@ def gaps(tables: Tables, model: str, high: str, low: str) -> Gaps:
     start = losses[losses.step == 0].pivot(index="seed", columns="variant", values="valid_loss")
     start = differences(start)
     what = f"{model} with {high} beside {low}"
-    return Gaps(over_seeds(train, what), over_seeds(valid, what), if_any(start), len(valid))
+    return Gaps(over_seeds(train, what), over_seeds(valid, what), Estimate.of_any(start), len(valid))
 
 
 def paper_gaps() -> tuple[float, float]:
@@ -199,7 +196,7 @@ def loss_gap(model: str, tables: Tables) -> Outcome:
         reason,
         control,
         reported=valid,
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
     return gated(outcome, tables, model, *PAPER_SCALING, needed=any)
 
@@ -311,13 +308,13 @@ def none(found: Shares, what: str) -> Finding:
 
     Seen only if that is so with all undecided keys counted as unselectable; not there if the certified ones are more.
     """
-    layers = []
-    for layer in found.certified:
-        certified = above(over_seeds(found.certified[layer], what), rules.ZERO)
-        worst = above(over_seeds(found.certified[layer] + found.undecided[layer], what), rules.ZERO)
-        kept = Finding.SEEN if worst == Finding.ABSENT else Finding.UNDECIDED
-        layers.append(Finding.ABSENT if certified == Finding.SEEN else kept)
-    return all_of(*layers)
+    worst = found.certified + found.undecided
+    return all_of(
+        *(
+            at_most(over_seeds(found.certified[layer], what), over_seeds(worst[layer], what))
+            for layer in worst
+        )
+    )
 
 
 def some(found: Shares, what: str) -> Finding:
@@ -414,7 +411,7 @@ def by_layer(
         reason,
         start,
         reported=float(pd.Series(numbers)[list(layers)].mean()),
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
     return gated(outcome, tables, model, *dict.fromkeys((unselectable.variant, selectable.variant)))
 
@@ -441,7 +438,7 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
     start, passes = NOTHING, False
     try:
         before, *found = look("initial")
-        start = if_any(before)
+        start = Estimate.of_any(before)
         passes = own in THERE and all_of(*found) == Finding.SEEN
         learnt = paired(hit, before, without)
         reason += (
@@ -459,7 +456,7 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
         len(hit),
         reason,
         start,
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
     return gated(outcome, tables, model, without, "layernorm")
 
@@ -503,7 +500,7 @@ def heads(model: str, tables: Tables, variant: str, control: str) -> Outcome:
         len(mine.seeds),
         reason,
         over_seeds(others.seeds, control),
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
     outcome = outcome._replace(specifics=_head_sizes(choose(keys, variant, site="head", **where)))
     return gated(outcome, tables, model, variant, control)
@@ -514,9 +511,7 @@ def _question(part: Finding, cause: Finding, *numbers, also_passed_by: str | Non
 
 
 def _head_sizes(heads_keys: pd.DataFrame) -> str:
-    d_head, (few, most) = heads_keys.dimensions.iloc[0], heads_keys.n_keys.agg(["min", "max"])
-    count = f"{few:,}" if few == most else f"{few:,} to {most:,}"
-    return f"Here d_head = {d_head} and n = {count} keys."
+    return f"Here d_head = {heads_keys.dimensions.iloc[0]} and n = {span(heads_keys.n_keys)} keys."
 
 
 BEFORE, AFTER = Place("layernorm", "before_norm"), Place("layernorm", "after_norm")

@@ -23,8 +23,8 @@ from layernorm_roles.evidence.claims.rules import (
     Outcome,
     Tables,
     Untestable,
-    above,
     all_of,
+    at_most,
     direction,
     more_than_half,
     statement,
@@ -46,18 +46,12 @@ def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
     return part
 
 
-def at_most(certified: pd.DataFrame, worst: pd.DataFrame) -> Finding:
-    """Whether no layer has more than ZERO per cent: a row a document, a column a layer.
+def none(certified: pd.DataFrame, worst: pd.DataFrame) -> Finding:
+    """Whether no layer has more than ZERO per cent; both frames have a row a document and a column a layer.
 
-    Seen only if `worst` has no more either, in which what the proofs leave open counts.
+    In `worst` the cases that the proofs leave open count as well.
     """
-    layers = []
-    for layer in certified:
-        if above(Estimate.of(certified[layer]), rules.ZERO) == Finding.SEEN:
-            return Finding.ABSENT
-        none = above(Estimate.of(worst[layer]), rules.ZERO) == Finding.ABSENT
-        layers.append(Finding.SEEN if none else Finding.UNDECIDED)
-    return all_of(*layers)
+    return all_of(*(at_most(Estimate.of(certified[i]), Estimate.of(worst[i])) for i in certified))
 
 
 def by_layer(shares: pd.DataFrame) -> str:
@@ -71,7 +65,7 @@ def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
     heads = keys[keys.site == "head"]
     d, number = int(heads.dimensions.iloc[0]), int(heads.n_keys.sum())
     certified = unselectable_in_heads(keys, "head")
-    part = at_most(certified, unselectable_in_heads(keys, "head", undecided=True))
+    part = none(certified, unselectable_in_heads(keys, "head", undecided=True))
     cuts = keys[keys.site == "head_cut"]
     if cuts.empty:
         raise Untestable(f"The run has no heads of {model} that were cut to fewer dimensions.")
@@ -90,7 +84,7 @@ def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
     if (keys.site == "head_without_norm").any():
         bare = unselectable_in_heads(keys, "head_without_norm")
         worst = unselectable_in_heads(keys, "head_without_norm", undecided=True)
-        if at_most(bare, worst) == Finding.SEEN:
+        if none(bare, worst) == Finding.SEEN:
             passes = "the same heads without the norm"
         mean = bare.to_numpy().mean()
         reason += f" Keys made without the norm: {f'{mean:.2g} % unselectable' if mean else 'none'}."
@@ -110,7 +104,7 @@ def norm_lets_keys_win(model: str, tables: Tables) -> Outcome:
     pairs = ceilings_of_all_sets(of_model(tables[CEILINGS], model))
     used, without = (_below(pairs, 0, NORM, kind) for kind in (AS_USED, WITHOUT_NORM))
     lower = pairs.assign(upper=pairs.lower)
-    part = at_most(used, _below(lower, 0, NORM, AS_USED))
+    part = none(used, _below(lower, 0, NORM, AS_USED))
     measured = Estimate.of(used.mean(axis=1))
     more = Estimate.of((without - used).mean(axis=1))
     tenth = [_below(pairs, 1, NORM, kind).iloc[:, -1].mean() for kind in (AS_USED, WITHOUT_NORM)]

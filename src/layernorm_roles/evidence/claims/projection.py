@@ -19,6 +19,7 @@ from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.majority import (
     at_best_rates,
     best_rates,
+    early_and_last,
     geometry_of_runs,
     last_rows,
     log_ratio_of_steps,
@@ -48,13 +49,13 @@ from layernorm_roles.evidence.claims.rules import (
     paper_claim,
     statement,
     true,
+    untrained_too,
 )
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
 METRICS, VECTORS = "majority_metrics", "majority_vectors"
 COMPARED = (*PAPER_PROJECTION, "scale")
-UNTRAINED = "untrained models"
 
 
 # Runs of an experiment
@@ -288,7 +289,7 @@ def parallel(experiment: str, tables: Tables) -> Outcome:
     reason += f" LayerNorm's runs lie between {angles.layernorm.min():.0f} and {angles.layernorm.max():.0f} degrees."
     passed = None
     if len(untrained := by_variant(metrics, "query_angle_mean", 0)):
-        passed = UNTRAINED if compare(untrained)[0] in THERE else None
+        passed = untrained_too(compare(untrained)[0] in THERE)
     n_seeds = n_pairs(angles, "layernorm", "scale_released")
     return paper_claim(own, isolated, released, n_seeds, reason, scale, paper, passed)
 
@@ -333,7 +334,7 @@ def on_a_plane(variant: str, experiment: str, tables: Tables) -> Outcome:
     passed = None
     if (vectors.checkpoint == "initial").any():
         flat, start = measure("initial")
-        passed = UNTRAINED if of_paper(flat, start)[0] in THERE else None
+        passed = untrained_too(of_paper(flat, start)[0] in THERE)
         reason += f" Untrained, the queries of {name} are {start[variant].mean():.1f} degrees from it."
     return paper_claim(own, isolated, below, n_pairs(angle, variant), reason, scale, random, passed)
 
@@ -449,11 +450,8 @@ def size_or_projection(experiment: str, tables: Tables) -> Outcome:
         f"Without projection relative to with it, the steps at LayerNorm's size are {times(interaction)} times those "
         "at the smaller size."
     )
-    last = int(metrics.step.max())
-    for step in dict.fromkeys((rules.EARLY_STEP, last)):
+    for step in dict.fromkeys(early_and_last(metrics)):
         accuracy = 100 * by_variant(metrics, "test_accuracy", step)
-        if accuracy.empty:
-            continue
         on_accuracy = [over_seeds(e, "all four norms") for e in two_by_two(accuracy)]
         reason += (
             " At step {:,} the larger size is worth {:+.1f} percentage points of accuracy and the projection {:+.1f}; "
@@ -487,7 +485,7 @@ def equal_attention(experiment: str, tables: Tables) -> Outcome:
         f"After training it is {times(released)} times as large with scaling only as released, and {times(scale)} "
         f"times with scaling only; before training {times(untrained[0])} and {times(untrained[1])} times."
     )
-    passed = UNTRAINED if nearer(untrained[1]) in THERE and isolated in THERE else None
+    passed = untrained_too(nearer(untrained[1]) in THERE and isolated in THERE)
     measured, control = (estimate.map(np.exp) for estimate in (released, scale))
     return paper_claim(own, isolated, measured, n_pairs(end, *COMPARED[:2]), reason, control, None, passed)
 

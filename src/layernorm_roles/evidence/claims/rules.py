@@ -52,7 +52,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 
 TEST_LOSS = 0.5
@@ -60,9 +60,6 @@ TEST_LOSS = 0.5
 
 ACCURACY_STEP = 5000
 """The step for which the paper's accuracy with and without projection can be read off its figure."""
-
-EARLY_STEP = 2000
-"""A step early in the training of the majority task, at which the variants differ most in how far they have come."""
 
 ZERO = 1.0
 """Per cent. What the paper prints as 0 may be this much: an eps of 1e-5 leaves keys slightly off their sphere."""
@@ -128,6 +125,15 @@ ATTENTION = 0.3
 SHARES_OF_ATTENTION = THRESHOLDS
 """Shares of a query's attention that a key of a pretrained model may reach: a half, a tenth, a hundredth. A key with
 more than half of it has the highest score, and of a key that no query puts first no query's attention exceeds half."""
+
+
+UNTRAINED = "untrained models"
+"""What the page calls the models before training, where they pass a test that was meant for trained ones."""
+
+
+def untrained_too(passes: bool) -> str | None:
+    """What else passes a test, for `Outcome.also_passed_by`: UNTRAINED if they do."""
+    return UNTRAINED if passes else None
 
 
 class Verdict(StrEnum):
@@ -217,6 +223,16 @@ def above(estimate: Estimate, threshold: float) -> Finding:
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
+def at_most(certified: Estimate, worst: Estimate, threshold: float = ZERO) -> Finding:
+    """Whether a share of certified cases is no more than a threshold.
+
+    Seen only if `worst`, in which undecided cases count as certified ones, is no more either.
+    """
+    if above(certified, threshold) == Finding.SEEN:
+        return Finding.ABSENT
+    return Finding.SEEN if above(worst, threshold) == Finding.ABSENT else Finding.UNDECIDED
+
+
 def more_than_half(estimate: Estimate, reported: float) -> Finding:
     """Whether the whole interval lies above half of a reported effect; the OPPOSITE says that it lies below."""
     return above(estimate, reported / 2)
@@ -276,10 +292,6 @@ def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -
 
 class Untestable(Exception):
     """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason."""
-
-
-NOTHING = Estimate(np.nan, np.nan, np.nan)
-"""Stands for a number that was not measured."""
 
 
 class Outcome(NamedTuple):
@@ -367,13 +379,6 @@ def over_seeds(values: pd.Series, what: str) -> Estimate:
 def paired(high: pd.Series, low: pd.Series, what: str) -> Estimate:
     """Mean and interval of the differences high - low, over the seeds that both have."""
     return over_seeds((high - low).dropna(), what)
-
-
-def if_any(values: pd.Series) -> Estimate:
-    """Mean and interval of one value a seed; of a single seed its value alone, of none NOTHING."""
-    if len(values) < 2:
-        return NOTHING._replace(mean=float(values.mean()))
-    return Estimate.of(values)
 
 
 def paper_claim(

@@ -4,7 +4,7 @@ from functools import partial
 
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import power_law
+from layernorm_roles.evidence.analysis.estimate import Estimate, power_law, span
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
     Outcome,
@@ -12,7 +12,6 @@ from layernorm_roles.evidence.claims.rules import (
     Untestable,
     all_of,
     direction,
-    if_any,
     over_seeds,
     paired,
     statement,
@@ -48,8 +47,7 @@ def square_root(tables: Tables) -> Outcome:
     )
     heads = table[(table.source == "language_model") & table.divided & (table.variant == "layernorm")]
     if len(heads):
-        spans = f"{heads.score_std.min():.2f} to {heads.score_std.max():.2f}"
-        reason += f" In the trained language models it is {spans} over heads."
+        reason += f" In the trained language models it is {span(heads.score_std, '.2f')} over heads."
     return statement(parts, spread, normal.seed.nunique(), reason, divided)
 
 
@@ -99,10 +97,10 @@ def reasonable(source: str, tables: Tables) -> Outcome:
     parts = [true(part.score_std.max() < rules.SCORES), true(part.score_std.min() < rules.SCORES)]
     reason = (
         f"After training the divided scores have a standard deviation of {size:.2f} (d_k = {part.d_k.iloc[0]}; "
-        f"{part.score_std.min():.2f} to {part.score_std.max():.2f} over runs, layers and heads), where random unit "
+        f"{span(part.score_std, '.2f')} over runs, layers and heads), where random unit "
         "normals have 1: the division sets the start, training the rest."
     )
-    return statement(parts, size, len(seeds), reason, if_any(normal))
+    return statement(parts, size, len(seeds), reason, Estimate.of_any(normal))
 
 
 TESTS = {

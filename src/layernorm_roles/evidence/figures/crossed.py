@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.majority import two_by_two
+from layernorm_roles.evidence.analysis.majority import early_and_last, two_by_two
 from layernorm_roles.evidence.figures import colours, style
 
 CELLS = {
@@ -25,9 +25,6 @@ SIZES = ("1/√d (small)", "√d (large)")
 EFFECTS = ("projection", "size", "interaction")
 """The effects of the right panel, from the top."""
 
-EARLY = 0.2
-"""Share of the training after which it is still early: step 2,000 of 10,000."""
-
 
 def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Figure:
     """Draw the accuracy in the four cells, early and at the end, and the two main effects with their interaction.
@@ -35,11 +32,7 @@ def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Fi
     metrics: table majority_metrics. `setting` describes the experiment: experiment, title (see `registry`).
     """
     runs = metrics[metrics.experiment == setting["experiment"]]
-    steps = np.sort(runs.step.unique())
-    moments = {
-        "early": int(steps[np.abs(steps - EARLY * steps[-1]).argmin()]),
-        "end": int(steps[-1]),
-    }
+    moments = dict(zip(("early", "end"), early_and_last(runs), strict=True))
     figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.9), width_ratios=[1, 1, 1.35])
     for axes, step in zip(panels, moments.values(), strict=False):
         cells = accuracies(runs, step)
