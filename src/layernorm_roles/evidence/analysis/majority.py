@@ -5,12 +5,12 @@ that tell its settings apart, and RUN those that tell its runs apart.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio
+from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, log_ratio
 from layernorm_roles.evidence.analysis.order import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
@@ -160,29 +160,30 @@ def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The learning rate at which each run is to be judged: the best one for the other seeds of its variant.
+By = Literal["loss", "accuracy", "speed"]
+"""What a learning rate is chosen by: test loss or accuracy at the last step, or the steps to a test loss."""
 
-    Columns variant, seed, base_learning_rate, at_end; a row for each variant and seed. Best is the rate with the lowest
-    test loss at the last step, mean over the seeds of the variant without the seed itself, which therefore has no
-    part in the choice. `at_end` says that it is the smallest or the largest rate that was tried, so that a better one
-    may lie beyond. Variants with a single seed have no rows. `metrics` is of one experiment and width.
+
+def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
+    """The learning rate at which each run is to be judged, which the other half of its variant's seeds chooses.
+
+    Columns variant, seed, base_learning_rate, at_end; a row for each variant and seed, and none for a variant with a
+    single seed. `estimate.cross_fitted` says how the halves choose; with `by` = "speed" by the steps to the test loss
+    `loss`, and a run that does not get there has come to nothing. `at_end` says that the rate is the smallest or the
+    largest that was tried, so that a better one may lie beyond. `metrics` is of one experiment and width.
     """
+    if by == "speed":
+        runs = steps_to_reach(metrics, [loss])
+        worse = np.log(runs.steps.clip(lower=1)).fillna(np.inf)
+    else:
+        runs = last_rows(metrics)
+        worse = runs.test_loss if by == "loss" else -runs.test_accuracy
     rows = []
-    for variant, part in last_rows(metrics).groupby("variant"):
-        losses = part.pivot(index="seed", columns="base_learning_rate", values="test_loss")
-        if len(losses) < 2:
-            continue
-        for seed in losses.index:
-            rate = losses.drop(index=seed).mean().idxmin()
-            rows.append((variant, seed, rate, rate in (losses.columns.min(), losses.columns.max())))
+    for variant, part in runs.assign(worse=worse).groupby("variant"):
+        values = part.pivot(index="seed", columns="base_learning_rate", values="worse")
+        for seed, rate in cross_fitted(values).items():
+            rows.append((variant, seed, rate, rate in (values.columns.min(), values.columns.max())))
     return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
-
-
-def at_best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the runs at the learning rates of `best_rates`: one run for each variant and seed."""
-    best = best_rates(metrics)[["variant", "seed", "base_learning_rate"]]
-    return metrics.merge(best, on=["variant", "seed", "base_learning_rate"])
 
 
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
@@ -197,7 +198,7 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
         if whole.base_learning_rate.nunique() < 2:
             continue
-        best, ends = best_rates(whole), last_rows(whole)
+        best, ends = best_rates(whole, "loss"), last_rows(whole)
         arrivals = steps_to_reach(whole, [loss])
         for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
             accuracy = Estimate.of_any(runs.test_accuracy)
@@ -308,6 +309,20 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
 
 
 # Vectors
+
+
+def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
+    """How long the queries of each run are along the ones vector, and in the hyperplane that is orthogonal to it.
+
+    Columns variant, seed, checkpoint, along and visible: root mean squares over the queries. After a projection all
+    keys lie in the hyperplane, so that a score sees the visible part alone. `vectors` is of one setting.
+    """
+    queries = vectors[vectors.kind == "query"]
+    matrix = np.stack(queries.vector.to_numpy())
+    along = matrix.sum(axis=1) ** 2 / matrix.shape[1]
+    visible = np.maximum((matrix**2).sum(axis=1) - along, 0)
+    squares = queries[["variant", "seed", "checkpoint"]].assign(along=along, visible=visible)
+    return np.sqrt(squares.groupby(["variant", "seed", "checkpoint"]).mean()).reset_index()
 
 
 def geometry_of_runs(vectors: pd.DataFrame, centred: bool = False) -> pd.DataFrame:

@@ -50,8 +50,8 @@ class Width(NamedTuple):
         Where Gaussian keys have at most ZERO per cent there is no least number, and ZERO is the most in any case.
         Undecided keys count as unselectable where it is asked whether there are too many.
         """
-        certified = over_seeds(self.found.seeds, self.model)
-        worst = over_seeds((self.found.certified + self.found.undecided).mean(axis=1), self.model)
+        certified = self.found.estimate(self.model)
+        worst = self.found.estimate(self.model, undecided=True)
         most = max(2 * self.gaussian, rules.ZERO)
         enough = more_than_half(certified, self.gaussian) if self.gaussian > rules.ZERO else Finding.SEEN
         return all_of(enough, at_most(certified, worst, most))
@@ -96,7 +96,9 @@ def head_widths(model: str, tables: Tables) -> Outcome:
     )
     losses = tables[LOSSES]
     for name in models.values():
-        outcome = gated(outcome, {**tables, LOSSES: _with_baseline(losses, name, model)}, name, "layernorm")
+        outcome = gated(
+            outcome, {**tables, LOSSES: _with_baseline(losses, name, model)}, name, keys_of=["layernorm"]
+        )
     return outcome
 
 
