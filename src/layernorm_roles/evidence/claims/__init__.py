@@ -126,9 +126,7 @@ def judge(
 
 
 def _p(claim: Claim, found: Mapping[str, Any]) -> float:
-    """The p-value of a claim's own effect being none, on the scale of its interval; NaN where it was not tested."""
-    if found["verdict"] == Verdict.NOT_TESTED:
-        return math.nan
+    """The p-value of a claim's own effect being none, on the scale of its interval; NaN without Student's interval."""
     measured = Estimate(*(found[column] for column in ("measured", "ci_low", "ci_high")))
     if claim.unit == "×":
         with np.errstate(divide="ignore"):

@@ -664,8 +664,8 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
 def heads(model: str, tables: Tables, variant: str, control: str) -> Outcome:
     """Keys in the heads, after W_K, of the models with `variant`, beside those of the models with `control`.
 
-    Where keys are unselectable, those certified in the same heads with eps = 0 are a part of their own: eps alone may be
-    why. (There a norm leaves keys so near to each other that some stay undecided.)
+    Where keys are unselectable, those certified in the same heads with eps = 0 are a part of their own: eps alone may
+    be why. (There a norm leaves keys so near to each other that some stay undecided.)
     """
     keys, where = tables[KEYS], {"model": model, "texts": "long"}
 
