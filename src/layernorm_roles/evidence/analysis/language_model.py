@@ -62,16 +62,16 @@ def best_rates(runs: pd.DataFrame, quantity: str = "valid_loss") -> pd.DataFrame
     Columns variant, seed, base_learning_rate and at_end; a row for each variant and seed. Where a variant was trained
     with several rates, the other half of its seeds chooses, see `estimate.cross_fitted`, by the lowest `quantity`, a
     column of `runs` that is infinite where a run came to nothing; there is no row if there is only one seed. `at_end`
-    says that the rate is the smallest or the largest that was tried, so that a better one may lie beyond.
+    says that the rate is the smallest or the largest that was tried, so that a better one may lie beyond. Two rates
+    are no grid with an inside: they were chosen on other runs, and the better one is judged.
     """
     rows = []
     for variant, part in runs.groupby("variant"):
         values = part.pivot(index="seed", columns="base_learning_rate", values=quantity)
         tried = values.columns
-        several = len(tried) > 1
-        chosen = cross_fitted(values) if several else pd.Series(tried[0], index=values.index)
+        chosen = cross_fitted(values) if len(tried) > 1 else pd.Series(tried[0], index=values.index)
         for seed, rate in chosen.items():
-            rows.append((variant, seed, rate, several and rate in (tried.min(), tried.max())))
+            rows.append((variant, seed, rate, len(tried) > 2 and rate in (tried.min(), tried.max())))
     found = pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
     return found.astype(runs.dtypes[["variant", "seed", "base_learning_rate"]].to_dict() | {"at_end": bool})
 
@@ -110,9 +110,11 @@ class Attention(NamedTuple):
 
 
 def attention(metrics: pd.DataFrame, model: str) -> Attention:
-    """What attention is worth in a model's longest runs; NaN if the table lacks LayerNorm or the model without it."""
-    losses = final_losses(metrics, model).reindex(columns=[NO_ATTENTION_VARIANT, "layernorm"]).mean()
-    return Attention(losses[NO_ATTENTION_VARIANT], losses[NO_ATTENTION_VARIANT] - losses["layernorm"])
+    """What attention is worth in a model's longest runs; NaN if the table lacks LayerNorm or runs without attention."""
+    bare = losses_without_attention(metrics, model).mean()
+    return Attention(
+        bare, bare - final_losses(metrics, model).get("layernorm", pd.Series(dtype=float)).mean()
+    )
 
 
 def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFrame:
@@ -138,14 +140,36 @@ def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
     return metrics[metrics.model.map(points) == 1]
 
 
+BASELINES = {
+    "gpt_rates": "gpt",
+    "gpt_lengths": "gpt",
+    "bytes_rates": "gpt_bytes",
+    "bytes_rates_small": "gpt_bytes",
+    "bytes_lengths": "gpt_bytes",
+}
+"""Models that need not be trained without attention again, each with the one whose runs without it stand for theirs."""
+
+
+def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
+    """The final validation loss of a model whose layers have no attention, one value a seed; else that of BASELINES."""
+    for name in (model, BASELINES.get(model)):
+        losses = final_losses(metrics, name).get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
+        if len(losses):
+            return losses
+    return losses
+
+
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
     """By how many nats per token attention lowers the final validation loss of a variant, one value a seed.
 
-    That is the loss of the model whose layers have no attention minus the loss of `variant`, of equal seeds; empty
-    if the table lacks one of the two.
+    That is the loss of the model whose layers have no attention minus the loss of `variant`, of equal seeds. A model
+    with lists, which has one such run or those of BASELINES, is compared with their mean: without attention the seeds
+    hardly differ. Empty if the table lacks one of the two.
     """
-    losses = final_losses(metrics, model).reindex(columns=[NO_ATTENTION_VARIANT, variant])
-    return (losses[NO_ATTENTION_VARIANT] - losses[variant]).dropna()
+    bare, losses = losses_without_attention(metrics, model), final_losses(metrics, model).get(variant)
+    if losses is None or bare.empty:
+        return pd.Series(dtype=float)
+    return ((bare.mean() if model in BASELINES else bare) - losses).dropna()
 
 
 def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:

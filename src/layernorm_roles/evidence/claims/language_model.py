@@ -32,9 +32,9 @@ from layernorm_roles.evidence.analysis.language_model import (
     attention,
     best_rates,
     ends,
-    final_losses,
     gain_over_unigram,
     judged_runs,
+    losses_without_attention,
     steps_to_attend,
     worth_of_attention,
 )
@@ -132,7 +132,7 @@ def attention_worth(model: str, tables: Tables, least: float) -> Outcome:
     at_inner_rates(tables, model, "layernorm")
     gain = baselines(tables, model, "layernorm")
     part = all_of(above(gain.attention, least), gain.finding)
-    bare = final_losses(tables[LOSSES], model)[NO_ATTENTION_VARIANT].mean()
+    bare = losses_without_attention(tables[LOSSES], model).mean()
     reason = (
         f"{at_step(tables, model)}, without attention the validation loss is {bare:.3f} nats per token, with it "
         f"{gain.attention:.3f} lower. "
