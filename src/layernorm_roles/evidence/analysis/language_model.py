@@ -152,7 +152,8 @@ BASELINES = {
 
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
     """The final validation loss of a model whose layers have no attention, one value a seed; else that of BASELINES."""
-    for name in (model, BASELINES.get(model)):
+    losses = pd.Series(dtype=float)
+    for name in filter(None, (model, BASELINES.get(model))):
         losses = final_losses(metrics, name).get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
         if len(losses):
             return losses
