@@ -186,10 +186,11 @@ def losses(
     untrained_gap: float = 0.0,
     rate: float = 0.01,
     steps: int = 1000,
+    own: float = 0.3,
 ) -> pd.DataFrame:
     """Language models whose loss without scaling is higher by `gap`, and without attention by `worth`.
 
-    The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by much more. `more`: other
+    The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by `own`. `more`: other
     variants, each with its loss minus LayerNorm's.
     """
     above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "layernorm_shrunk": 0.0} | (
@@ -197,10 +198,10 @@ def losses(
     )
     rows = []
     for seed, (number, (variant, higher)) in product(range(seeds), enumerate(above.items())):
-        own = noise(8, number, seed, round(1e5 * rate), steps).standard_normal()
-        higher += (number > 0) * spread * own
+        apart = noise(8, number, seed, round(1e5 * rate), steps).standard_normal()
+        higher += (number > 0) * spread * apart
         start = 9.0 + untrained_gap * (variant == "projection")
-        for step, loss in ((0, start), (steps, 6.0 + 0.3 * noise(7, seed).standard_normal() + higher)):
+        for step, loss in ((0, start), (steps, 6.0 + own * noise(7, seed).standard_normal() + higher)):
             rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, steps, 1.0))
     return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
 

@@ -5,7 +5,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import interval
+from plain import best, interval
 from recomputed_language_model import more_than_one, of_parts
 
 HUGE = 1e9
@@ -184,7 +184,7 @@ def tuned(t) -> pd.Series | None:
     for (placement, seed), runs in e.groupby(["placement", "seed"]):
         half = [other for other in seeds if (seeds.index(other) - seeds.index(seed)) % 2]
         others = e[(e.placement == placement) & e.seed.isin(half)]
-        rate, warmup = others.groupby(["learning_rate", "warmup"]).loss.mean().idxmin()
+        rate, warmup = best(others.pivot(index="seed", columns=["learning_rate", "warmup"], values="loss"))
         if rate in (e.learning_rate.min(), e.learning_rate.max()):
             return None
         chosen.append(runs[(runs.learning_rate == rate) & (runs.warmup == warmup)])

@@ -5,7 +5,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import gaussian, interval
+from plain import best, gaussian, interval
 from scipy import stats
 from scipy.special import betaincinv
 
@@ -47,11 +47,21 @@ OURS = {
 """What the verdicts on claims of the paper are called elsewhere."""
 
 
-def runs(t, model: str, steps: int | None = None, of: str = "valid_loss") -> pd.DataFrame:
+SEEN: dict = {}
+"""What `runs` found, with the tables that it was found in: they are asked for often."""
+
+
+def runs(t, model: str, steps: int | None = None) -> pd.DataFrame:
     """The last rows of the longest runs, of each seed at the rate that suits the other half of its seeds best.
 
     Column `outer`: whether that rate is the first or last of at least three.
     """
+    if (id(t), model, steps) not in SEEN:
+        SEEN[id(t), model, steps] = t, _runs(t, model, steps)
+    return SEEN[id(t), model, steps][1]
+
+
+def _runs(t, model: str, steps: int | None) -> pd.DataFrame:
     m = t["language_model_metrics"].query("model == @model")
     m = m[(m.steps == (m.steps.max() if steps is None else steps)) & (m.step == m.steps)]
     chosen = [m.iloc[:0].assign(outer=False)]
@@ -60,7 +70,7 @@ def runs(t, model: str, steps: int | None = None, of: str = "valid_loss") -> pd.
         for seed, run in v.groupby("seed"):
             half = v[[(seeds.index(s) - seeds.index(seed)) % 2 == 1 for s in v.seed]]
             rate = (
-                half.groupby("base_learning_rate")[of].mean().idxmin()
+                half.groupby("base_learning_rate").valid_loss.mean().idxmin()
                 if len(rates) > 1 and len(half)
                 else rates[0]
             )
@@ -218,7 +228,7 @@ def soonest(t, model: str = "bytes_rates") -> tuple[list[np.ndarray], bool]:
     for variant in SCALING:
         runs = m[m.variant == variant].groupby(["seed", "base_learning_rate"])
         steps = pd.Series({key: arrival(run, half(t, model)) for key, run in runs}).unstack()
-        rates = [steps.iloc[(i + 1) % 2 :: 2].mean().idxmin() for i in range(len(steps))]
+        rates = [best(steps.iloc[(i + 1) % 2 :: 2]) for i in range(len(steps))]
         ends |= bool({*rates} & {steps.columns[0], steps.columns[-1]})
         found.append(np.log([steps.iloc[i][rate] for i, rate in enumerate(rates)]))
     return found, ends

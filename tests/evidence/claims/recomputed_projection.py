@@ -5,6 +5,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
+import plain
 
 
 def wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -67,7 +68,7 @@ def best(tables, by) -> pd.DataFrame:
     for _, v in m.groupby("variant"):
         values = by(v)
         for i, seed in enumerate(values.index):
-            rate = values.iloc[(i + 1) % 2 :: 2].mean().idxmin()
+            rate = plain.best(values.iloc[(i + 1) % 2 :: 2])
             chosen.append(of(v, seed=seed, base_learning_rate=rate))
     return pd.concat(chosen)
 

@@ -155,22 +155,27 @@ def _rank_sums(m: int, n: int) -> tuple[int, ...]:
     return tuple(one + other for one, other in zip(largest_first, padded, strict=True))
 
 
+def _best(values: pd.DataFrame) -> object:
+    """The column with the fewest infinite values, of these the one with the lowest mean of the others."""
+    lost = np.isinf(values).sum()
+    return values[lost.index[lost == lost.min()]].replace(np.inf, np.nan).mean().fillna(np.inf).idxmin()
+
+
 def cross_fitted(values: pd.DataFrame) -> pd.Series:
     """The setting at which each seed is to be judged, chosen by the other half of the seeds: no index without halves.
 
     `values` has a row a seed and a column a setting; less is better, and infinite is a run that came to nothing.
-    Settings that a seed lacks are left out. The seeds at even places of their order choose, by the lowest mean, for
-    those at odd places, and the other way round. So no seed has a part in the choice of its own setting, and a mean
-    over all seeds is one of values that were not chosen for being good; its interval is Student's over the seeds, in
-    which the two settings count as given.
+    Settings that a seed lacks are left out. The seeds at even places of their order choose for those at odd places, and
+    the other way round: the setting with the fewest runs that came to nothing and, among equals, with the lowest mean
+    of the others. So no seed has a part in the choice of its own setting, and a mean over all seeds is one of values
+    that were not chosen for being good; its interval is Student's over the seeds, in which the two settings count as
+    given.
     """
     values = values.dropna(axis="columns").sort_index()
     if len(values) < 2 or values.empty:
         return pd.Series(dtype=float)
     halves = values.iloc[::2], values.iloc[1::2]
-    chosen = {
-        seed: choosing.mean().idxmin() for judged, choosing in (halves, halves[::-1]) for seed in judged.index
-    }
+    chosen = {seed: _best(choosing) for judged, choosing in (halves, halves[::-1]) for seed in judged.index}
     return pd.Series(chosen).sort_index()
 
 

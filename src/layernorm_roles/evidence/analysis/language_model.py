@@ -83,6 +83,8 @@ def judged_runs(metrics: pd.DataFrame, model: str, steps: int | None = None) -> 
     """
     runs = ends(metrics, model)
     runs = runs[runs.steps == (runs.steps.max() if steps is None else steps)]
+    if runs.base_learning_rate.nunique() == 1:
+        return runs.assign(at_end=False)
     return runs.merge(best_rates(runs))
 
 
