@@ -1,5 +1,5 @@
 # The whole reproduction: `snakemake --cores all`. Settings are in config.yaml; a preset is laid over it with
-# --configfile. What can be asked for is in workflow/rules/targets.smk; `snakemake --list-target-rules` lists it.
+# --configfile. What can be asked for is in workflow/rules/targets.smk; `snakemake --cores 1 help` lists it.
 from snakemake.utils import min_version
 
 min_version("9.27")
@@ -9,6 +9,7 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/cluster.smk"
 include: "workflow/rules/text.smk"
 include: "workflow/rules/majority.smk"
 include: "workflow/rules/random_keys.smk"

@@ -1,11 +1,10 @@
-"""The language model on one thread: attention against torch's, and a training step with logits and without.
+"""The language models on processors: their kernels beside torch's operations, and their training steps.
 
-    python benchmarks/language_model.py [--vocabulary 50257] [--batch 8] [--context 256] [--steps 5]
+    python benchmarks/language_model.py [--steps 5] [--only attention,losses,parts,steps,sizes]
 
-First it prints the fastest times of causal attention for heads of several sizes, and of the cross-entropy for
-vocabularies of several sizes. Then the median time of a step of the default run's models; and, for every implementation
-of the cross-entropy, the median time of a step, what a step adds to the memory of a process of its own, and the largest
-memory of that process.
+First it prints the fastest times, on one thread, of causal attention for heads of several sizes, of the cross-entropy
+for vocabularies of several sizes, and of feed-forward parts. Then the median time of a step of the default run's
+models; and of the paper's, on one and two threads, with the largest memory of a process.
 """
 
 import argparse
@@ -18,15 +17,50 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import yaml
+from torch import nn
 
-from layernorm_roles.language_model import attention, cross_entropy, model
-from layernorm_roles.settings.language_model import GPTSettings
+from layernorm_roles.language_model import attention, bert, cross_entropy, linear, model, parallel
+from layernorm_roles.optimiser import AdamW
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 ROOT = Path(__file__).parents[1]
 CONFIGURED = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["language_model"]
-SETTINGS = GPTSettings.model_validate(CONFIGURED["gpt"])
-"""The settings of the default run."""
+"""The language models of the default run."""
 VOCABULARIES = (2_048, 8_192, 50_257)
+SIZES = {
+    "gpt, attention dropout 0": ("gpt", {"batch_size": 16, "attention_dropout": 0.0}),
+    "gpt, attention dropout 0.1": ("gpt", {"batch_size": 16, "attention_dropout": 0.1}),
+    "bert, 3,072 hidden units": ("bert", {"batch_size": 32, "d_ff": 3072}),
+    "bert, feed-forward parts by torch": ("bert", {"batch_size": 32, "d_ff": 3072}),
+}
+"""The paper's sizes, with the 50,257 entries of GPT-2's tokenizer; BERT predicts masked tokens here."""
+
+
+def build(name, entries, **changes):
+    """A function that takes a training step of the language model `name`, with these changes, on random tokens."""
+    configured = CONFIGURED[name]
+    values = CONFIGURED.get(configured.get("like"), {}) | configured | changes
+    kind = GPTSettings if values["architecture"] == "gpt" else BERTSettings
+    settings = kind.model_validate({key: value for key, value in values.items() if key in kind.model_fields})
+    if kind is GPTSettings:
+        network = model.build(settings, "layernorm", "layernorm", entries, seed=0)
+        batch = [torch.randint(entries, (settings.batch_size, settings.context_length + 1))]
+    else:
+        network = bert.build(settings, "layernorm", entries, None, seed=0)
+        shape, masked = (settings.batch_size, settings.context_length), settings.context_length * 15 // 100
+        where = torch.rand(shape).argsort(dim=1)[:, :masked]
+        batch = [torch.randint(entries, shape), where, torch.randint(entries, where.shape)]
+    optimiser = AdamW(network.parameters(), 1e-3)
+
+    def step():
+        loss = network.loss(*batch)
+        network.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+
+    size = f"{settings.batch_size} x {settings.context_length:,}"
+    return step, size
 
 
 def materialised(hidden, weight, targets):
@@ -34,71 +68,51 @@ def materialised(hidden, weight, targets):
     return F.cross_entropy(hidden @ weight.T, targets)
 
 
-def chunked(hidden, weight, targets):
-    """Cross-entropy from a few tokens' logits at a time, by matrix products."""
-    choose, cross_entropy.choose = cross_entropy.choose, lambda hidden: cross_entropy.chunked
-    try:
-        return cross_entropy.linear_cross_entropy(hidden, weight, targets)
-    finally:
-        cross_entropy.choose = choose
+def fastest(functions, rounds=40):
+    """The fastest process time, in ms, of each of the functions, which are called in turns."""
+    times = [[] for _ in functions]
+    for _ in range(rounds + 1):
+        for function, passes in zip(functions, times, strict=True):
+            began = time.process_time()
+            function()
+            passes.append(time.process_time() - began)
+    return [1e3 * min(passes[1:]) for passes in times]
 
 
-IMPLEMENTATIONS = {
-    "materialised": materialised,
-    "chunked": chunked,
-    "fused": cross_entropy.linear_cross_entropy,
-}
+def forward_and_backward(function, inputs, grad):
+    """Two functions that call `function` and differentiate what it returns."""
+    out = function(*inputs)
+    return [lambda: function(*inputs), lambda: torch.autograd.grad(out, inputs, grad, retain_graph=True)]
 
 
-def step(network, optimiser, window, loss_of):
-    """Take one training step with an implementation of the cross-entropy."""
-    hidden, targets = network(window[:, :-1]), window[:, 1:].flatten()
-    loss = loss_of(hidden.flatten(0, 1), network.tokens.weight, targets)
-    optimiser.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-    optimiser.step()
+def attention_table():
+    """Print the times of causal attention, by the kernel and by torch."""
+    print(
+        "| batch x heads x n x d_head | forward, ms | dropout 0.1 | torch | backward, ms | dropout 0.1 | torch |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for batch, heads, n, d in (
+        (2, 4, 1024, 2),
+        (2, 4, 1024, 4),
+        (2, 4, 1024, 8),
+        (2, 4, 1024, 16),
+        (16, 4, 128, 16),
+    ):
+        qkv, grad = torch.randn(batch, n, 3 * heads * d, requires_grad=True), torch.randn(batch, n, heads * d)
 
+        def by_torch(qkv, heads=heads):
+            q, k, v = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in qkv.chunk(3, dim=-1))
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
 
-def prepare(options):
-    """The model, its optimiser and a batch of random windows."""
-    torch.set_num_threads(1)
-    network = model.build(SETTINGS, "layernorm", "layernorm", options.vocabulary, seed=0)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
-    return network, optimiser, torch.randint(options.vocabulary, (options.batch, options.context + 1))
-
-
-def torch_attention(q, k, v):
-    """torch's own causal attention."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-
-def attention_table(rounds=9):
-    """Print the fastest process times of causal attention, with the kernel and with torch's, measured in turns."""
-    print("| batch x heads x positions x d_head | forward, ms | torch | backward, ms | torch |")
-    print("|---|---:|---:|---:|---:|")
-    for shape in ((2, 4, 1024, 2), (2, 4, 1024, 4), (2, 4, 1024, 8), (2, 4, 1024, 16), (16, 4, 128, 16)):
-        q, k, v, grad = (torch.randn(shape) for _ in range(4))
-        inputs = [t.requires_grad_() for t in (q, k, v)]
-        fastest = {}
-        for _ in range(rounds + 1):
-            for attend in (attention.causal_attention, torch_attention):
-                times = [time.process_time()]
-                out = attend(*inputs)
-                times.append(time.process_time())
-                torch.autograd.grad(out, inputs, grad)
-                times.append(time.process_time())
-                fastest.setdefault(attend, []).append((times[1] - times[0], times[2] - times[1]))
-        ours, theirs = (
-            [1e3 * min(one[i] for one in passes[1:]) for i in (0, 1)] for passes in fastest.values()
-        )
-        cells = " | ".join(f"{t:.2f}" for t in (ours[0], theirs[0], ours[1], theirs[1]))
-        print(f"| {' x '.join(map(str, shape))} | {cells} |")
+        kernel = [lambda qkv, p=p, heads=heads: attention.causal_attention(qkv, heads, p) for p in (0.0, 0.1)]
+        passes = [forward_and_backward(function, [qkv], grad) for function in (*kernel, by_torch)]
+        times = fastest([one[i] for i in (0, 1) for one in passes])
+        print(f"| {batch} x {heads} x {n} x {d} | {' | '.join(f'{t:.2f}' for t in times)} |")
     print()
 
 
-def cross_entropy_table(rounds=9, tokens=2048, d=8):
-    """Print the fastest process times of the cross-entropy with its gradients, by the kernel and with logits."""
+def losses_table(tokens=2048, d=8):
+    """Print the times of the cross-entropy with its gradients, by the kernel and with logits."""
     print(
         f"| {tokens:,} tokens of width {d}, entries | kernel, ms | ns a pair | with logits, ms | times the speed |"
     )
@@ -106,37 +120,91 @@ def cross_entropy_table(rounds=9, tokens=2048, d=8):
     for entries in VOCABULARIES:
         inputs = [torch.randn(rows, d).requires_grad_() for rows in (tokens, entries)]
         targets = torch.randint(entries, (tokens,))
-        times = {fused: [] for fused in (True, False)}
-        for _ in range(rounds + 1):
-            for fused, passes in times.items():
-                began = time.process_time()
-                loss = (cross_entropy.linear_cross_entropy if fused else materialised)(*inputs, targets)
-                torch.autograd.grad(loss, inputs)
-                passes.append(time.process_time() - began)
-        ours, theirs = (min(passes[1:]) for passes in times.values())
-        pair = 1e9 * ours / tokens / entries
-        print(f"| {entries:,} | {1e3 * ours:.1f} | {pair:.2f} | {1e3 * theirs:.1f} | {theirs / ours:.1f} |")
+        ours, theirs = fastest(
+            [
+                lambda loss=loss, inputs=inputs, targets=targets: torch.autograd.grad(
+                    loss(*inputs, targets), inputs
+                )
+                for loss in (cross_entropy.linear_cross_entropy, materialised)
+            ]
+        )
+        pair = 1e6 * ours / tokens / entries
+        print(f"| {entries:,} | {ours:.1f} | {pair:.2f} | {theirs:.1f} | {theirs / ours:.1f} |")
     print()
 
 
-def step_table(steps=30):
+def by_torch(part):
+    """A feed-forward part with the parameters of `part` that torch computes operation by operation."""
+    plain = [
+        nn.Linear(part[0].in_features, part[0].out_features),
+        part[1],
+        nn.Linear(*part[2].weight.T.shape),
+    ]
+    plain = nn.Sequential(*plain)
+    plain.load_state_dict(part.state_dict())
+    return plain
+
+
+def parts_table():
+    """Print the times of feed-forward parts, by the kernel and by torch."""
+    print("| tokens x d_model x hidden units | GELU | forward, ms | torch | backward, ms | torch |")
+    print("|---|---|---:|---:|---:|---:|")
+    for tokens, d, d_ff, form in ((512, 64, 256, "tanh"), (2048, 8, 32, "tanh"), (2064, 8, 3072, "none")):
+        x, part = torch.randn(tokens, d, requires_grad=True), linear.FeedForward(d, d_ff, form)
+        passes = []
+        for one in (part, by_torch(part)):
+            inputs = [x, *one.parameters()]
+            passes.append(forward_and_backward(lambda x, *_, one=one: one(x), inputs, torch.randn(tokens, d)))
+        times = fastest([one[i] for i in (0, 1) for one in passes])
+        print(f"| {tokens:,} x {d} x {d_ff:,} | {form} | {' | '.join(f'{t:.2f}' for t in times)} |")
+    print()
+
+
+def steps_table(steps=30):
     """Print the median time of a training step of the default run's models."""
-    print("| model | a step, tokens | entries | median, ms |")
-    print("|---|---:|---:|---:|")
+    print("| model | a step, tokens | entries | median, ms | fastest, ms |")
+    print("|---|---:|---:|---:|---:|")
     for name, entries in (("gpt", 8192), ("gpt_bytes", 256)):
-        own = {key: value for key, value in CONFIGURED[name].items() if key != "like"}
-        settings = GPTSettings.model_validate(CONFIGURED["gpt"] | own)
-        network = model.build(settings, "layernorm", "layernorm", entries, seed=0)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
-        window = torch.randint(entries, (settings.batch_size, settings.context_length + 1))
-        times = []
-        for _ in range(steps + 3):
-            began = time.perf_counter()
-            step(network, optimiser, window, cross_entropy.linear_cross_entropy)
-            times.append(time.perf_counter() - began)
-        size = f"{settings.batch_size} x {settings.context_length:,}"
-        print(f"| {name} | {size} | {entries:,} | {1e3 * statistics.median(times[3:]):.1f} |")
+        step, size = build(name, entries)
+        times = sorted(timed(step) for _ in range(steps + 3))
+        print(
+            f"| {name} | {size} | {entries:,} | {1e3 * statistics.median(times):.1f} | {1e3 * times[0]:.1f} |"
+        )
     print()
+
+
+def timed(step):
+    """The seconds that a call takes."""
+    began = time.perf_counter()
+    step()
+    return time.perf_counter() - began
+
+
+def sizes_table(steps):
+    """Print the times of steps of the paper's sizes on one and two threads, taken in turns, and the memory."""
+    print(
+        f"| {steps} steps of 50,257 entries | tokens | one thread, s | two threads, s | efficiency | peak, MiB |"
+    )
+    print("|---|---:|---:|---:|---:|---:|")
+    for title in SIZES:
+        command = [sys.executable, __file__, "--steps", str(steps), "--size", title]
+        print(subprocess.check_output(command, text=True), end="", flush=True)
+
+
+def print_size(title, steps):
+    """Print the row of `sizes_table` that measures one of SIZES in this process."""
+    name, changes = SIZES[title]
+    if "by torch" in title:
+        linear.FeedForward.forward = lambda self, x: nn.Sequential.forward(self, x)
+        linear._takes = lambda x: False
+    step, size = build(name, 50_257, **changes)
+    times = {1: [], 2: []}
+    for _ in range(steps + 1):
+        for threads, passes in times.items():
+            parallel.use(threads)
+            passes.append(timed(step))
+    one, two = (statistics.median(passes[1:]) for passes in times.values())
+    print(f"| {title} | {size} | {one:.3f} | {two:.3f} | {one / two / 2:.2f} | {peak() / 1024:.0f} |")
 
 
 def peak():
@@ -149,43 +217,27 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--vocabulary", type=int, default=50257)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--context", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--memory-of", choices=IMPLEMENTATIONS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    run = prepare(options)
-    if options.memory_of:
-        # A tiny step comes first, so that what libraries and compilers take does not count.
-        small = prepare(argparse.Namespace(vocabulary=300, batch=1, context=16))
-        step(*small, IMPLEMENTATIONS[options.memory_of])
-        before = peak()
-        step(*run, IMPLEMENTATIONS[options.memory_of])
-        after = peak()
-        print(f"{(after - before) / 1024:.0f} {after / 1024:.0f}")
-        return
-    attention_table()
-    cross_entropy_table()
-    step_table()
-    times = {name: [] for name in IMPLEMENTATIONS}
-    for _ in range(options.steps + 1):
-        for name, loss_of in IMPLEMENTATIONS.items():
-            began = time.perf_counter()
-            step(*run, loss_of)
-            times[name].append(time.perf_counter() - began)
-    print(f"{options.batch} x {options.context} tokens, vocabulary {options.vocabulary:,}, one thread\n")
-    print(
-        "| a training step | median, ms | times the speed with logits | adds to memory, MiB | process' peak, MiB |"
+    parser.add_argument(
+        "--steps", type=int, default=5, help="steps of the paper's sizes on every number of threads"
     )
-    print("|---|---:|---:|---:|---:|")
-    slowest = statistics.median(times["materialised"][1:])
-    for name, seconds in times.items():
-        median = statistics.median(seconds[1:])
-        command = [sys.executable, __file__, *sys.argv[1:], "--memory-of", name]
-        step_mib, process_mib = subprocess.check_output(command, text=True).split()
-        cells = f"{1e3 * median:.0f} | {slowest / median:.1f} | {step_mib} | {process_mib}"
-        print(f"| cross-entropy {name} | {cells} |")
+    parser.add_argument(
+        "--only", default="attention,losses,parts,steps,sizes", help="the tables, with commas"
+    )
+    parser.add_argument("--size", choices=SIZES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    parallel.use(1)
+    if options.size:
+        print_size(options.size, options.steps)
+        return
+    tables = {
+        "attention": attention_table,
+        "losses": losses_table,
+        "parts": parts_table,
+        "steps": steps_table,
+        "sizes": lambda: sizes_table(options.steps),
+    }
+    for name in options.only.split(","):
+        tables[name]()
 
 
 if __name__ == "__main__":

@@ -74,10 +74,11 @@ def work(folder: Path, settings: MajorityExperiment, sample: int) -> float:
             began = time.monotonic()
         seed, norm = number // len(VARIANTS), VARIANTS[number % len(VARIANTS)]
         written = (folder / name for name in ("metrics.parquet", "vectors.parquet", "weights.safetensors"))
-        files = train.RunFiles(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet", *written)
         run = train.MajorityRun("d8", norm, norm, seed, settings.d_model[0], settings.learning_rate[0])
-        result = train.train(settings, run, data.load(files.data))
-        train.write(result, settings, run, "cpu", files)
+        result = train.train(
+            settings, run, data.load(folder / f"results/overhead/data/majority/d8/seed_{seed}.parquet")
+        )
+        train.write({run: result}, settings, "cpu", train.Outputs(*written))
     return (time.monotonic() - began) / sample
 
 

@@ -15,7 +15,7 @@ def checked_modules():
     """Modules whose signatures are checked at every call: all but those that numba or Triton compiles."""
     for file in sorted(SOURCE.rglob("*.py")):
         compiles = re.search(
-            r"^(from|import) (numba|triton)|kernel.jit import|import cached_njit",
+            r"^(from|import) (numba|triton)|kernel.jit import|compiling import .*njit",
             file.read_text("utf-8"),
             re.MULTILINE,
         )

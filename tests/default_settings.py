@@ -24,8 +24,8 @@ _SECTIONS = {
     BatchDependence: DEFAULT["statements"]["batch_dependence"],
     ScoreScale: DEFAULT["statements"]["score_scale"],
     Text: DEFAULT["text"]["words"],
-    GPTSettings: {key: value for key, value in DEFAULT["language_model"]["gpt"].items() if key != "seeds"},
-    BERTSettings: {key: value for key, value in DEFAULT["language_model"]["bert"].items() if key != "seeds"},
+    GPTSettings: {key: DEFAULT["language_model"]["gpt"][key] for key in GPTSettings.model_fields},
+    BERTSettings: {key: DEFAULT["language_model"]["bert"][key] for key in BERTSettings.model_fields},
 }
 
 

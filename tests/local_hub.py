@@ -69,7 +69,7 @@ def paper_preset(datasets: dict[str, str]) -> dict:
         preset[section] = smoke[section]
     sizes = {"steps": 20, "batch_size": 2, "evaluate_every": 10, "checkpoint_every": 10}
     models = preset["language_model"]
-    for settings in models.values():
+    for settings in filter(None, models.values()):
         settings |= sizes | {"seeds": dict.fromkeys(settings["seeds"], 2)}
     models["gpt"]["validation_windows"] = 2
     models |= {name: settings for name, settings in smoke["language_model"].items() if name not in models}

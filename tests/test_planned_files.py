@@ -56,6 +56,6 @@ def test_a_damaged_file_of_settings_is_named(tmp_path):
 
 @pytest.mark.parametrize(("there", "drawn"), [(["a"], []), (["b"], []), (["a", "b"], ["both"])])
 def test_a_figure_of_two_tables_is_there_only_with_both(tmp_path, monkeypatch, there, drawn):
-    both = replace(registry.DURATIONS, name="both", tables=("a", "b"))
+    both = replace(registry.figures({})["claims_forest"], name="both", tables=("a", "b"))
     monkeypatch.setattr(registry, "figures", lambda settings: {"both": both})
     assert list(kept(tmp_path, there).figures()) == drawn

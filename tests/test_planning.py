@@ -48,43 +48,37 @@ def test_an_overlay_changes_what_it_names_at_every_depth():
 
 
 def test_runs_are_counted_variant_by_variant(plan):
-    released = (("d_model", 8), ("learning_rate", 0.001))
+    released = (("d_model", 8), ("base_learning_rate", 0.001))
     mine = [("scale", 7), ("scale", 8), ("scale", 9), ("dynamic_tanh", 7)]
     assert plan.runs("majority", "mine") == [Run("mine", *run, released) for run in mine]
     alone = [
-        Run("alone", variant, seed, (("d_model", width), ("learning_rate", rate)))
+        Run("alone", variant, seed, (("d_model", width), ("base_learning_rate", rate)))
         for width in (3, 5)
         for rate in (0.001, 0.1)
         for variant, seed in (("layernorm", 7), ("layernorm", 8), ("projected_qk", 7))
     ]
     assert plan.runs("majority", "alone") == alone
     assert plan.runs("majority") == plan.runs("majority", "mine") + alone
-    assert plan.run_files("majority", "metrics.parquet", plan.runs("majority", "alone"))[4] == (
-        "results/mine/runs/majority/alone/layernorm/d_model_3/learning_rate_0.1/seed_8/metrics.parquet"
-    )
-    assert len({run.folder for run in plan.runs("majority")}) == 4 + 12
     assert len(plan.runs("language_model", "bert")) == 2 + 2 + 2  # the others keep the default's two
 
 
-def test_seeds_share_jobs_in_order_and_no_run_is_left_out(plan):
-    jobs = plan.shared_jobs()
-    assert [job.name for job in jobs] == [
-        "mine/scale/d_model_8/learning_rate_0.001/seeds_7_to_8",
-        "mine/scale/d_model_8/learning_rate_0.001/seeds_9_to_9",
-        "mine/dynamic_tanh/d_model_8/learning_rate_0.001/seeds_7_to_7",
+def test_a_batch_has_the_seeds_of_one_variant_width_and_rate_in_order(plan):
+    batches = plan.batches("majority")
+    assert [run for batch in batches for run in batch.runs] == plan.runs("majority"), "no run is left out"
+    assert all(len({run._replace(seed=0) for run in batch.runs}) == 1 for batch in batches)
+    assert [batch.folder for batch in batches if batch.group == "mine"] == [
+        "mine/scale/d_model_8/base_learning_rate_0.001/seeds_7_to_8",
+        "mine/scale/d_model_8/base_learning_rate_0.001/seeds_9_to_9",
+        "mine/dynamic_tanh/d_model_8/base_learning_rate_0.001/seeds_7_to_7",
     ]
-    assert [run for job in jobs for run in job.runs] == plan.runs("majority", "mine")
-
-
-def test_only_runs_that_differ_in_the_seed_share_a_job():
-    overlay = {
-        "majority": {**OVERLAY["majority"], "alone": OVERLAY["majority"]["alone"] | {"seeds_per_job": 9}}
-    }
-    plan = Plan(planning.configured(ROOT / "config.yaml", overlay | {"norms": OVERLAY["norms"]}))
-    jobs = [job for job in plan.shared_jobs() if job.group == "alone"]
-    assert [len(job.runs) for job in jobs] == [2, 1] * 4
-    assert all(len({(run.variant, run.point) for run in job.runs}) == 1 for job in jobs)
-    assert [run for job in jobs for run in job.runs] == plan.runs("majority", "alone")
+    assert all(planning.seeds_of(batch.folder.rpartition("seeds_")[2]) == batch.seeds for batch in batches)
+    assert plan.run_files("majority", "metrics.parquet", batches)[6] == (
+        "results/mine/runs/majority/alone/layernorm/d_model_3/base_learning_rate_0.1/seeds_7_to_7/metrics.parquet"
+    )
+    assert len({batch.folder for batch in batches}) == len(batches) == 3 + 12
+    identities = plan.identities("majority", batches)
+    assert [identity["seeds"] for identity in identities[:3]] == [[7, 8], [9], [7]]
+    assert identities[5]["base_learning_rate"] == 0.001 and identities[6]["base_learning_rate"] == 0.1
 
 
 def test_what_a_run_computes_does_not_depend_on_who_else_is_trained(plan):

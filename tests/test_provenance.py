@@ -75,7 +75,6 @@ BESIDE_THE_WORKFLOW = {
     "job.py",
     "planning.py",
     "selectability/command_line.py",
-    "selectability/heartbeat.py",
     "selectability/matrices.py",
     "settings/__main__.py",
     "settings/json_schema.py",

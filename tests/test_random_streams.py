@@ -45,7 +45,7 @@ def test_numbers_of_streams_are_different():
 def test_the_sentence_in_the_metadata_makes_the_stream_again():
     text = random_streams.describe((Stream.RANDOM_KEYS, Stream.TEXT_SELECTION), torch=True)
     called = re.findall(r"random_streams\.generator\((.*?)\)", text)
-    assert called[1] == "Stream.TEXT_SELECTION, texts"
+    assert called[1] == "Stream.TEXT_SELECTION, seed, texts"
     assert len(called) == 2 and "torch.manual_seed(seed)" in text
     scope = {"seed": 7, "n": 3, "d": 5, "Stream": Stream}
     stream, *integers = (

@@ -340,6 +340,15 @@ def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
             {"language_model": {"only": "gpt2"}},
             "language_model.only = 'gpt2': expected a list of models, some",
         ),
+        (
+            {"language_model": {"bytes_heads_8": {"like": {"not": "this"}}}},
+            "language_model.bytes_heads_8.like = {'not': 'this'}: expected another model",
+        ),
+        ({"majority": {"only": [{"d8": 1}]}}, "majority.only = [{'d8': 1}]: expected a list of experiments"),
+        (
+            {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1e6 for i in range(3000)]}}},
+            "or a list of length at least 1 and of length at most 100",
+        ),
         ({"majority": {"d8": {"like": "d3"}}}, "majority.d3.like = 'd8': expected another experiment"),
         ({"majority": {"d8": None}}, "majority.d3.like = 'd8': expected another experiment"),
     ],
@@ -349,6 +358,21 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
         load(merged(WRITTEN, overlay))
     assert says in str(error.value)
     assert "pydantic" not in str(error.value)
+
+
+def test_a_fault_that_others_take_over_is_reported_once():
+    """Five experiments are like d8, one of them by way of d3; what an experiment says itself is its own fault."""
+    overlay = {"majority": {"d8": {"stepz": 3, "steps": -1}, "rates": {"steps": -2}}}
+    overlay["language_model"] = {"gpt": {"heds": 4}}
+    with pytest.raises(ValueError, match="not usable") as error:
+        load(merged(WRITTEN, overlay))
+    told = [line.split(";")[0].split(": expected")[0].strip() for line in str(error.value).splitlines()[1:]]
+    assert sorted(told) == [
+        "language_model.gpt: unknown key 'heds'",
+        "majority.d8.steps = -1",
+        "majority.d8: unknown key 'stepz'",
+        "majority.rates.steps = -2",
+    ]
 
 
 def test_an_experiment_names_only_what_differs():

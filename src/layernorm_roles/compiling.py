@@ -1,5 +1,8 @@
 """How CPU kernels are compiled: once for each source and processor, kept in a private cache, and with a notice.
 
+A kernel may be spread over modules: what is kept of it belongs to the text of the module that defines it and of all
+modules of this package that it reaches by imports, so that an edit of any of them compiles anew.
+
 numba keeps compiled functions as pickles, which run code when they are read. They lie in a folder that only its owner
 can enter, below $NUMBA_CACHE_DIR or ~/.cache/layernorm-roles, and each file ends with the SHA-256 of the rest: one that
 is damaged is deleted, and its function compiled again. While one process compiles, others that lack something wait for
@@ -20,10 +23,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+if os.environ.get("NUMBA_NUM_THREADS", "").strip() == "0":
+    os.environ["NUMBA_NUM_THREADS"] = "1"  # numba does not start with 0; no kernel uses its threads
+
 import llvmlite.binding
 import numba
 from numba import njit
 from numba.core import caching, event
+
+from layernorm_roles.provenance import reached
 
 __all__ = ["cache_folder", "cached_njit", "compilation_notice", "njit", "processor"]
 
@@ -64,9 +72,16 @@ def cached_njit(**options) -> Callable:
 
 
 def cache_folder(source: str | Path) -> Path:
-    """The folder of what is compiled from the Python file `source`, for this user, numba and processor."""
+    """The folder of what is compiled from the Python file `source`, for this user, numba and processor.
+
+    Its name holds a hash of that file and of the modules of this package that it reaches. Of what this module itself
+    needs, only this module counts, since compiled code does not call the rest. Comments count: they move lines, by
+    which numba tells functions of one name apart.
+    """
+    source, here = Path(source), Path(__file__)
+    files = (reached(source)[0] - reached(here)[0]) | {source, here}
     parts = (
-        Path(source).read_bytes(),
+        *(file.read_bytes() for file in sorted(files)),
         numba.__version__.encode(),
         sys.version.encode(),
         llvmlite.binding.get_host_cpu_name().encode(),
@@ -74,7 +89,7 @@ def cache_folder(source: str | Path) -> Path:
         str(os.geteuid()).encode(),
     )
     digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
-    return _root() / f"{Path(source).stem}_{digest}"
+    return _root() / f"{source.stem}_{digest}"
 
 
 def _root() -> Path:

@@ -1,10 +1,8 @@
 """What a workflow says when it ends: how many verdicts of each word there are, or which jobs failed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-from layernorm_roles import store
 
 
 def verdicts(folder: str | Path) -> str:
@@ -12,8 +10,22 @@ def verdicts(folder: str | Path) -> str:
 
     It is read from the table claims. Raises ValueError if that is damaged.
     """
+    from layernorm_roles import store  # it imports pandas, which no plan needs
+
     words = store.read(Path(folder) / "parquet/claims.parquet", "claims").verdict.value_counts()
     return f"{words.sum():,} claims: " + ", ".join(f"{number:,} {word}" for word, number in words.items())
+
+
+def results(asked: Iterable[str], folders: Iterable[str]) -> list[str]:
+    """The lines that say where the files `asked` for are, and of a report also how many verdicts of each word it has.
+
+    The report of a reproduction lies in its folder, one of `folders`.
+    """
+    asked = {*asked}
+    lines = [f"{folder}: {verdicts(folder)}" for folder in folders if f"{folder}/report.html" in asked]
+    if pages := sorted(file for file in asked if file.endswith(".html")):
+        return [*lines, *(f"The report: {page}" for page in pages)]
+    return [f"Made: {folder}/" for folder in sorted({str(Path(file).parent) for file in asked})]
 
 
 def failure(logs: Sequence[str]) -> list[str]:

@@ -15,6 +15,11 @@ def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) ->
     return learning_rate * max(0.0, 1 - step / last) * min(1.0, (step + 1) / max(warmup, 1))
 
 
+def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
+    """The learning rate with which a run that has taken `step` steps took the last of them; before any, the first's."""
+    return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
+
+
 def set_learning_rate(optimiser: "torch.optim.Optimizer | AdamW", rate: float) -> None:
     """Let an optimiser take its next steps with the learning rate `rate`, also where a CUDA graph takes them."""
     for group in optimiser.param_groups:

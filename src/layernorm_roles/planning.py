@@ -4,8 +4,9 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 """
 
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
@@ -16,6 +17,9 @@ from typing import Any, NamedTuple
 from layernorm_roles import files, provenance
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
+from layernorm_roles.evidence.tables import registry as tables
+from layernorm_roles.evidence.tables.registry import Table
+from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
@@ -23,8 +27,34 @@ from layernorm_roles.settings.reproduction import KEPT, Settings
 from layernorm_roles.settings.text import Source
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
-CEILING_SEEDS = 3
-"""Ceilings of attention are computed of this many seeds of a GPT, the first ones, which are enough for an interval."""
+MAJORITY_STEP, TOKEN, GPU_STEP = 0.01, 80e-6, 0.03
+"""Seconds that a cluster is asked for: for a majority step of 6,000 sequences; for each token of a language model's
+steps on a processor; and for a language model's step on a GPU."""
+
+SHORT = 30
+"""Training jobs that ask for at most so many minutes share a submission to a cluster."""
+
+DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
+"""The key of config.yaml that names the device of each stage that trains."""
+
+TEXT_FILES = {
+    "tokenizer": "tokenizer.json",
+    "training": "training.npy",
+    "validation": "validation.npy",
+    "contexts": "contexts.parquet",
+    "manifest": "manifest.json",
+}
+"""The files of a text, by the names that rules give them."""
+
+CATEGORIES = {
+    "majority": figures.MAJORITY,
+    "random_keys": figures.RANDOM_KEYS,
+    "language_model": figures.LANGUAGE_MODELS,
+    "pretrained": figures.PRETRAINED,
+    "statements": figures.STATEMENTS,
+    "verdicts": figures.VERDICTS,
+}
+"""The category of the figures of each room of the evidence; its readable tables are made by the module of its name."""
 
 
 def merged(base: Any, overlay: Any) -> Any:
@@ -83,20 +113,31 @@ class Run(NamedTuple):
         return f"{self.group_folder}/seed_{self.seed}"
 
 
-class TrainingJob(NamedTuple):
-    """Runs of one experiment that differ in the seed only, and that one process trains one after another."""
+class Batch(NamedTuple):
+    """Training runs that differ in the seed only: one job trains them in turn, and they have their files in common."""
 
     runs: tuple[Run, ...]
 
     @property
     def group(self) -> str:
-        """The name of the experiment."""
+        """The name of the experiment or model."""
         return self.runs[0].group
 
     @property
-    def name(self) -> str:
-        """The path of the job's log and benchmark file, without ending."""
-        return f"{self.runs[0].group_folder}/seeds_{self.runs[0].seed}_to_{self.runs[-1].seed}"
+    def seeds(self) -> list[int]:
+        """The seeds of the runs, which follow each other."""
+        return [run.seed for run in self.runs]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the files, relative to results/<name>/runs/<stage>/; `seeds_of` reads its last part."""
+        return f"{self.runs[0].group_folder}/seeds_{self.seeds[0]}_to_{self.seeds[-1]}"
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds that the folder of a batch names, such as [3, 4, 5] for the text 3_to_5."""
+    first, last = map(int, text.split("_to_"))
+    return list(range(first, last + 1))
 
 
 @dataclass(frozen=True)
@@ -133,6 +174,39 @@ class Plan:
         """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
         return int(self.device(stage) == "cuda")
 
+    def refuse_without_gpu(self) -> None:
+        """Raise ValueError if the configuration names a GPU for runs that are not there yet, and none can be used here.
+
+        Runs that a machine with a GPU has trained are drawn on any machine.
+        """
+        wanted = [
+            DEVICE_KEYS[stage]
+            for stage, choice in self.devices.items()
+            if choice.device == "cuda" and not choice.why and self._lacking(stage)
+        ]
+        if not wanted or self.elsewhere:
+            return
+        try:
+            driver.usable_cards()
+        except driver.NoGPU as fault:
+            raise ValueError(
+                f"{', '.join(f'{key} = cuda' for key in wanted)}: {fault}\n    To train on the CPU: --config "
+                f"{' '.join(f'{key}=cpu' for key in wanted)}; to send jobs to a cluster: --workflow-profile slurm"
+            ) from None
+
+    def _lacking(self, stage: str) -> bool:
+        runs = self.batches(stage) if stage == "majority" else self.runs(stage)
+        return not all(map(os.path.exists, self.run_files(stage, "metrics.parquet", runs)))
+
+    def devices_in_words(self, rules: Collection[str]) -> list[str]:
+        """A line for each stage that one of `rules` trains: on which device, and why."""
+        return [
+            f"{DEVICE_KEYS[stage]} = "
+            + (f"auto, which means {choice.device}: {choice.why}" if choice.why else choice.device)
+            for stage, choice in self.devices.items()
+            if f"{stage}_train" in rules
+        ]
+
     def runs(self, stage: str, *groups: str) -> list[Run]:
         """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
         return [
@@ -148,8 +222,8 @@ class Plan:
         """The seeds of an experiment that has `number` of them."""
         return list(range(self.settings.first_seed, self.settings.first_seed + number))
 
-    def run_files(self, stage: str, file: str, runs: Iterable[Run]) -> list[str]:
-        """The path of `file` in the folder of each of `runs`, which are runs of a stage, majority or language_model."""
+    def run_files(self, stage: str, file: str, runs: Iterable[Run | Batch]) -> list[str]:
+        """The path of `file` in the folder of each run or batch of `stage`, majority or language_model."""
         return [f"{self.folder}/runs/{stage}/{run.folder}/{file}" for run in runs]
 
     def run_settings(self, stage: str, group: str) -> dict[str, Any]:
@@ -160,37 +234,54 @@ class Plan:
         """
         return getattr(self.settings, stage)[group].of_training()
 
-    def identities(self, stage: str, runs: Iterable[Run]) -> list[dict[str, Any]]:
-        """What the files of runs of a stage say of themselves; those of language models add the hash of their text."""
+    def identities(self, stage: str, runs: Iterable[Run | Batch]) -> list[dict[str, Any]]:
+        """What the files of runs or batches say of themselves; those of language models add a hash of their text."""
         kind = {"majority": "experiment", "language_model": "model"}[stage]
         return [
             provenance.run_identity(
                 variant=run.variant,
                 norm=self.norm_class(run.variant),
-                seed=run.seed,
                 settings=self.run_settings(stage, run.group),
+                **({"seeds": each.seeds} if isinstance(each, Batch) else {"seed": run.seed}),
                 **{kind: run.group},
                 **dict(run.point),
             )
-            for run in runs
+            for each in runs
+            for run in (each.runs[:1] if isinstance(each, Batch) else [each])
         ]
 
-    def shared_jobs(self) -> list[TrainingJob]:
-        """The majority jobs that train several runs, in experiments whose seeds_per_job is above 1.
+    def batches(self, stage: str) -> list[Batch]:
+        """The runs of a stage that trains batches, in their order, each batch with at most `seeds_per_job` seeds.
 
-        They save time because starting a process takes longer than a short run. The runs of a job differ in the seed
-        only. Every run has the files that it would have in a job alone; but a seed that is added to a job trains all of
-        the job's runs again.
+        Starting a process takes longer than a short run. More seeds keep the batches that are full.
         """
-        return [job for experiment in self.settings.majority for job in self._shared_jobs(experiment)]
+        found = []
+        for _, same in groupby(self.runs(stage), key=attrgetter("group_folder")):
+            runs = tuple(same)
+            size = self.plain[stage][runs[0].group]["seeds_per_job"]
+            found += [Batch(runs[first : first + size]) for first in range(0, len(runs), size)]
+        return found
 
-    def _shared_jobs(self, experiment: str) -> Iterator[TrainingJob]:
-        size = self.settings.majority[experiment].seeds_per_job
-        runs = self.runs("majority", experiment) if size > 1 else []
-        for _, same in groupby(runs, key=attrgetter("group_folder")):
-            seeds = tuple(same)
-            for first in range(0, len(seeds), size):
-                yield TrainingJob(seeds[first : first + size])
+    def minutes(self, stage: str, group: str, steps: int | None = None) -> int:
+        """The minutes that a cluster is asked for, for one training job of an experiment or model.
+
+        `steps` are those of the run, where a model has a list of them. The minutes are about twice what the job took
+        where it was measured, on a processor or (estimated) on a GPU.
+        """
+        settings = self.plain[stage][group]
+        steps = steps or settings["steps"]
+        if stage == "majority":
+            sequences = max(settings["batch_size"], 6000) / 6000
+            seconds = steps * settings["seeds_per_job"] * MAJORITY_STEP * sequences
+        elif self.gpus(stage):
+            seconds = steps * GPU_STEP
+        else:
+            seconds = steps * settings["batch_size"] * settings["context_length"] * TOKEN
+        return 5 + math.ceil(seconds / 60)
+
+    def group(self, stage: str, group: str, steps: int | None = None) -> str | None:
+        """The name under which short training jobs of a stage share submissions to a cluster; None for long ones."""
+        return f"{stage}_train" if self.minutes(stage, group, steps) <= SHORT else None
 
     def widest_experiment(self) -> str:
         """The majority experiment with the largest d_model, of those with one width and learning rate; else any."""
@@ -232,7 +323,7 @@ class Plan:
             for run in self.runs("language_model")
             if run.group in gpts
             and run.variant in PAPER_SCALING
-            and run.seed < self.settings.first_seed + CEILING_SEEDS
+            and run.seed - self.settings.first_seed < self.settings.language_model[run.group].ceiling_seeds
         ]
 
     def _gpts(self) -> list[str]:
@@ -272,6 +363,23 @@ class Plan:
             return []
         return [settings.training, settings.validation]
 
+    def text_files(self, name: str, *files: str) -> dict[str, str]:
+        """The paths of `files`, keys of TEXT_FILES, of the text called `name`, by key."""
+        return {file: f"{self.folder}/data/text/{name}/{TEXT_FILES[file]}" for file in files}
+
+    def text_of_model(self, *files: str) -> Callable[[Any], dict[str, str]]:
+        """A function that gives Snakemake the `files` of the text of the model that a rule's wildcards name."""
+        return lambda wildcards: self.text_files(self.text_of(wildcards.model), *files)
+
+    def benchmark_files(self, rule: str, runs: Iterable[str] = ()) -> list[str]:
+        """The paths of the benchmark files of a rule: one for each of `runs`, or a single one without runs."""
+        names = [f"{rule}/{run}" for run in runs] or [rule]
+        return [f"{self.folder}/benchmarks/{name}.tsv" for name in names]
+
+    def downloaded(self, sources: Iterable[Source]) -> list[str]:
+        """The files to which those of `sources` that are of kind hub are downloaded."""
+        return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
+
     def hub_sources(self) -> list[Source]:
         """The sources of kind hub, which have to be downloaded: those of all texts and labelled sentences."""
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
@@ -284,7 +392,7 @@ class Plan:
 
 
 POINT = {
-    "majority": {"d_model": "d_model", "learning_rate": "learning_rate"},
+    "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
 """By stage, the names in `Run.point`, and the keys of the settings that list their values."""
@@ -324,6 +432,98 @@ class KeptReproduction:
         kept = {*self.tables(), "claims"}
         found = figures.figures(self.plain)
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
+
+
+class Room(NamedTuple):
+    """The figures and readable tables of one part of the evidence, which one job draws."""
+
+    name: str
+    figures: Mapping[str, Figure]
+    tables: Mapping[str, Table]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the Parquet tables from which they are made."""
+        drawn = (figure.tables for figure in self.figures.values())
+        return sorted(
+            {name for names in (*drawn, *(table.inputs for table in self.tables.values())) for name in names}
+        )
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules that make them, which are imported by a name made at run time: paths below the package."""
+        modules = {f"figures/{figure.module.replace('.', '/')}" for figure in self.figures.values()}
+        modules |= {f"tables/{table.module}" for table in self.tables.values()}
+        return [f"evidence/{module}.py" for module in sorted(modules)]
+
+    def files(self, folder: str) -> list[str]:
+        """The PNG and PDF files of the figures and the files of the tables, in the folder of a reproduction."""
+        drawn = [f"{folder}/figures/{name}.{kind}" for name in self.figures for kind in ("png", "pdf")]
+        return drawn + [
+            f"{folder}/tables/{file}" for table in self.tables.values() for file in tables.files(table)
+        ]
+
+
+DURATIONS = Room("durations", {}, {"durations": tables.DURATIONS})
+"""The time that jobs took, the one part of the evidence that is made from their benchmark files."""
+
+
+def rooms(drawn: Mapping[str, Figure], parquet: Iterable[str]) -> list[Room]:
+    """The rooms of a reproduction that has the figures `drawn` and the Parquet tables `parquet`, without empty ones."""
+    readable = tables.made_from([*parquet])
+    found = [
+        Room(
+            name,
+            {key: figure for key, figure in drawn.items() if figure.category == category},
+            {key: table for key, table in readable.items() if table.module == name},
+        )
+        for name, category in CATEGORIES.items()
+    ]
+    return [room for room in found if room.figures or room.tables]
+
+
+def shown(found: Iterable[Room], name: str, folder: str) -> list[str]:
+    """The files of the room called `name` in the folder of a reproduction; empty if it is not among those `found`."""
+    return [file for room in found if room.name == name for file in room.files(folder)]
+
+
+def table_modules() -> list[str]:
+    """The modules that make readable tables, as paths below the package: the page sets the tables in HTML."""
+    modules = {table.module for table in (*tables.TABLES.values(), tables.DURATIONS)}
+    return [f"evidence/tables/{module}.py" for module in sorted(modules)]
+
+
+class Collected(NamedTuple):
+    """A Parquet table that is put together from the tables of many runs."""
+
+    files: list[str]
+    """The files of the runs."""
+    settings: Mapping[str, Any]
+    """The settings of all these runs."""
+    identities: list[dict[str, Any]]
+    """What each of the files must say of itself."""
+
+
+def parquet(folder: str, names: Iterable[str]) -> dict[str, str]:
+    """The Parquet files of the tables `names` in the folder of a reproduction, by name."""
+    return {name: f"{folder}/parquet/{name}.parquet" for name in names}
+
+
+def partition_fault(
+    file: str | Path, named: Iterable[str], there: Collection[str] | None, too_large: Collection[str]
+) -> str | None:
+    """What is wrong with the partitions that `file` names, in one line, or None.
+
+    `there` are the names of the cluster's partitions, None where it does not say; the jobs of the rules `too_large` ask
+    for more than any of the partitions allows.
+    """
+    if there is not None and (unknown := sorted(set(named) - set(there))):
+        known = ", ".join(sorted(there)) or "none"
+        return f"{file}: the cluster has no partition {', '.join(unknown)}; sinfo knows {known}"
+    if too_large:
+        rules = ", ".join(sorted(too_large))
+        return f"{file}: no partition allows what {rules} asks for: max_runtime, max_mem_mb, max_threads, max_gpu"
+    return None
 
 
 COMPARED_FILES = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]

@@ -6,13 +6,16 @@ the rule's outputs again.
 """
 
 import ast
+import atexit
 import hashlib
 import importlib.util
 import json
+import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -41,7 +44,7 @@ def provenance(
         "version": __version__,
         "git_commit": _git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
-        "torch": metadata.version("torch"),
+        "torch": _installed_version("torch") or "not installed",
         "python": platform.python_version(),
         "device": device,
     }
@@ -66,16 +69,14 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
     return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def run_identity(
-    variant: str, norm: str, seed: int, settings: Mapping[str, Any], **place: Any
-) -> dict[str, Any]:
+def run_identity(variant: str, norm: str, settings: Mapping[str, Any], **place: Any) -> dict[str, Any]:
     """What every file of a training run says of itself, and what its readers expect of it.
 
     `norm` is what `norms.build_pair` takes for the variant, `settings` are those of the experiment or model, and
-    `place` holds whatever else names the run: its experiment or model, and in the majority task d_model and
-    learning_rate.
+    `place` holds whatever else names the run: its experiment or model, its seed (or `seeds`, for a file of several
+    runs), and in the majority task d_model and base_learning_rate.
     """
-    return {**place, "variant": variant, "norm": norm, "seed": seed, "settings": dict(settings)}
+    return {**place, "variant": variant, "norm": norm, "settings": dict(settings)}
 
 
 def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -171,22 +172,97 @@ class _Direct(NamedTuple):
 @cache
 def _direct(file: Path) -> _Direct:
     files, packages = [], set()
-    for module, name in _imports(_tree(file)):
+    facts = _facts(file)
+    for module, name in facts.imports:
         place = _place(module, file)
         if place is None:
             packages |= {module.partition(".")[0]} - {""} - sys.stdlib_module_names
         else:
             files += _definers(place, name)
-    return _Direct((*files, *_data_files(file)), frozenset(packages))
+    named = (file.parent / text for text in facts.texts)
+    return _Direct((*files, *(path for path in named if path.is_file())), frozenset(packages))
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+class _Facts(NamedTuple):
+    """What a Python file says by itself, wherever it lies."""
+
+    imports: list[tuple[str, str | None]]
     """(module, imported name or None) of every import, also within functions."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((_source(node), alias.name) for alias in node.names)
+    sources: dict[str, str]
+    """The module from which each name comes that the file imports outside of functions."""
+    texts: list[str]
+    """The texts in the file that may name a data file."""
+    digest: str
+    """A hash of what the file means: of its syntax without docstrings."""
+
+
+@cache
+def _facts(file: Path) -> _Facts:
+    state = file.stat()
+    # The time of the last change of the file's entry cannot be set back, as that of its content can.
+    stamp = [state.st_mtime_ns, state.st_ctime_ns, state.st_size]
+    kept, facts = _KEPT.get(str(file), (None, None))
+    if kept != stamp:
+        facts = _Facts(*_read(file))
+        _KEPT[str(file)] = stamp, facts
+    return _Facts(*facts)
+
+
+def _read(file: Path) -> Iterator[Any]:
+    """The fields of `_Facts`, in the form in which JSON gives them back."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    nodes = [*ast.walk(tree)]
+    yield [
+        [*found]
+        for node in nodes
+        for found in (
+            [(alias.name, None) for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [(_source(node), alias.name) for alias in node.names]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    ]
+    yield {
+        alias.asname or alias.name: _source(node)
+        for node in reversed(tree.body)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant))
+    yield [text for text in texts if isinstance(text, str) and _may_name_a_file(text)]
+    yield hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
+
+
+_KEPT: dict[str, tuple[list[int], Any]] = {}
+"""The facts of files that were read, and the versions of packages, each after the times at which it was found."""
+
+
+def remember(place: str | Path) -> None:
+    """Take what earlier processes have read of Python files from the file `place`, and keep what is read from now on.
+
+    To read all the code that a workflow's scripts reach takes seconds. A file that has changed since is read again; a
+    file `place` that is missing, damaged or of another version of this module is not used.
+    """
+    state = Path(__file__).stat()
+    version = [sys.version, state.st_mtime_ns, state.st_ctime_ns]
+    try:
+        found, kept = json.loads(Path(place).read_text(encoding="utf-8"))
+        if found == version:
+            _KEPT.update(kept)
+    except (OSError, ValueError, TypeError):
+        pass
+    before = len(_KEPT), [stamp for stamp, _ in _KEPT.values()]
+
+    def write() -> None:
+        if before != (len(_KEPT), [stamp for stamp, _ in _KEPT.values()]):
+            with suppress(OSError):  # the time that it saves is not worth an error
+                partial = Path(place).with_name(f"{Path(place).name}.{os.getpid()}")
+                partial.parent.mkdir(parents=True, exist_ok=True)
+                partial.write_text(json.dumps([version, _KEPT]), encoding="utf-8")
+                partial.replace(place)
+
+    atexit.register(write)
 
 
 def _source(node: ast.ImportFrom) -> str:
@@ -197,19 +273,22 @@ def _source(node: ast.ImportFrom) -> str:
 def _place(module: str, importer: Path) -> Path | None:
     """The folder or file of a module in this package, the working directory or the importer's folder; else None."""
     parts = [part for part in module.split(".") if part]
+    own = module.partition(".")[0] == PACKAGE.name
     if level := len(module) - len(module.lstrip(".")):
         roots = (importer.parents[level - 1],)
-    elif PACKAGE in importer.parents:
+    elif own:
         roots = (PACKAGE.parent,)
+    elif PACKAGE in importer.parents:
+        return None  # beside an installed package lie all others
     else:
-        roots = (PACKAGE.parent, Path.cwd(), importer.parent)
+        roots = (Path.cwd(), importer.parent)
     for root in roots:
         path = root.joinpath(*parts)
         if parts and path.with_suffix(".py").is_file():
             return path.with_suffix(".py")
         if path.is_dir() and any(path.glob("*.py")):
             return path
-    if module.partition(".")[0] == PACKAGE.name:
+    if own:
         raise ValueError(f"{importer}: imports {module}, which is not there")
     return None
 
@@ -225,20 +304,11 @@ def _definers(place: Path, name: str | None) -> Iterator[Path]:
     elif name is not None and (place / name / "__init__.py").is_file():
         yield place / name / "__init__.py"
     elif init.is_file():
-        for node in _tree(init).body:
-            if isinstance(node, ast.ImportFrom) and name in {a.asname or a.name for a in node.names}:
-                source = _place(_source(node), init)
-                yield from _definers(source, name) if source else ()
-                return
-        yield init
-
-
-def _data_files(file: Path) -> Iterator[Path]:
-    for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _may_name_a_file(node.value):
-            path = file.parent / node.value
-            if path.is_file():
-                yield path
+        if name in (sources := _facts(init).sources):
+            source = _place(sources[name], init)
+            yield from _definers(source, name) if source else ()
+        else:
+            yield init
 
 
 def _may_name_a_file(text: str) -> bool:
@@ -246,17 +316,9 @@ def _may_name_a_file(text: str) -> bool:
 
 
 @cache
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-
-
-@cache
 def _content_hash(file: Path) -> str:
     """The SHA-256 of what a file means: of Python its syntax without docstrings, else its bytes."""
-    content = (
-        ast.dump(_without_docstrings(_tree(file))).encode() if file.suffix == ".py" else file.read_bytes()
-    )
-    return hashlib.sha256(content).hexdigest()
+    return _facts(file).digest if file.suffix == ".py" else hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
@@ -278,10 +340,20 @@ def _is_text(node: ast.stmt) -> bool:
 @cache
 def _installed_version(package: str) -> str:
     """The version of the distribution that provides the import name `package`; empty for the standard library."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ", ".join(metadata.version(name) for name in _distributions().get(package, []))
+    kept, version = _KEPT.get(f"package {package}", (None, ""))
+    if kept != _installed():
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            version = ", ".join(metadata.version(name) for name in _distributions().get(package, []))
+        _KEPT[f"package {package}"] = _installed(), version
+    return version
+
+
+@cache
+def _installed() -> list[Any]:
+    """The folders in which packages are looked for, with their times, which change when one is installed."""
+    return [[folder, Path(folder).stat().st_mtime_ns] for folder in sys.path if Path(folder).is_dir()]
 
 
 @cache

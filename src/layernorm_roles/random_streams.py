@@ -24,13 +24,17 @@ class Stream(Enum):
     RANDOM_KEYS = (2, ("seed", "n", "d"), "Gaussian matrices of keys, equal for every norm")
     TEXT_SELECTION = (
         3,
-        ("texts",),
-        "choice of the contexts whose keys are tested, long (0) or sentences (1)",
+        ("seed", "texts"),
+        "choice of the contexts whose keys are tested, with the seed first_seed, long (0) or sentences (1)",
     )
     LANGUAGE_MODEL_BATCHES = (4, ("seed", "epoch"), "order and offset of GPT's training windows")
     MASKED_BATCHES = (5, ("seed", "step"), "places and masks of BERT's training windows")
     LABELLED_BATCHES = (6, ("seed", "epoch"), "order of BERT's labelled training sentences")
-    MASKED_VALIDATION = (7, (), "places and masks of BERT's validation windows")
+    MASKED_VALIDATION = (
+        7,
+        ("seed",),
+        "places and masks of BERT's validation windows, with the seed first_seed",
+    )
     GEOMETRY = (8, ("seed", "n"), "gain, bias and inputs of the geometry of LayerNorm")
     GEOMETRY_CLOUD = (9, ("seed",), "the drawn cloud in three dimensions")
     FUSION = (10, ("seed", "d", "d_heads"), "weights and activations of random attention blocks")
@@ -65,7 +69,7 @@ def generator(stream: Stream, *integers: int) -> np.random.Generator:
 
     if len(integers) != len(stream.integers):
         raise TypeError(f"{stream} takes {stream.integers}: got {integers}")
-    seed, key = (integers[0], integers[1:]) if "seed" in stream.integers else (0, integers)
+    seed, *key = integers
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream.number, *key)))
 
 

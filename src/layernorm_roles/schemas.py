@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-ANY, NORM = "any", "norm"
-"""Values of the column `queries`: all queries, or those that the head can make behind its norm, on any text."""
+ANY, NORM, OWN = "any", "norm", "own"
+"""Values of the column `queries`: all queries, those that the head can make behind its norm, on any text, or those that
+it makes on the context itself. Each set holds the next."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
 """Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
+CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
+"""Shares of a query's attention below which ceilings are counted: fifty a decade from 0.001 to 1, and a half."""
+CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+"""Quantiles of the ceilings that the tables hold: both tails, and what lies between."""
 
 _TYPES = {"str": "string", "int": "int64", "float": "float64"}
 """Names of types in schemas.csv that Arrow calls by other names."""

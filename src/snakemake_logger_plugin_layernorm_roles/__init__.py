@@ -18,6 +18,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
+from layernorm_roles import ending
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
@@ -99,7 +100,11 @@ class LogHandler(LogHandlerBase):
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print what the record says, shortly or in Snakemake's way."""
+        """Print what the record says, shortly or in Snakemake's way; before a failed job's error, why it failed."""
+        if get_event(record) in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
+            logs = [*(getattr(record, "log", None) or []), *(getattr(record, "aux_logs", None) or [])]
+            for reason in ending.reasons(logs):
+                self._print(reason)
         if not self._brief:
             self._screen.emit(record)
             return

@@ -24,19 +24,16 @@ class Remaining:
 
     def __init__(self, jobs: Mapping[str, int], earlier: Mapping[str, float]):
         self._earlier = earlier
-        self._left: Counter[str] = Counter()
-        for rule, number in jobs.items():
-            self._left[self._kind(rule)] += number
-        self._work = sum(number * earlier.get(kind, 0.0) for kind, number in self._left.items())
+        self._left = Counter(jobs)
+        self._work = sum(number * earlier.get(rule, 0.0) for rule, number in jobs.items())
         self._seen: Counter[str] = Counter()
         self._spent: Counter[str] = Counter()
 
     def finished(self, rule: str, seconds: float) -> None:
         """Count a job of `rule` that took `seconds`."""
-        kind = self._kind(rule)
-        self._left[kind] -= 1
-        self._seen[kind] += 1
-        self._spent[kind] += seconds
+        self._left[rule] -= 1
+        self._seen[rule] += 1
+        self._spent[rule] += seconds
 
     def seconds(self, elapsed: float, running: Iterable[tuple[str, float]]) -> float | None:
         """Seconds until the run ends, or None while too little is known.
@@ -44,17 +41,17 @@ class Remaining:
         `elapsed` are the seconds since the first job began, and `running` holds, for each running job, its rule and
         the seconds since it began.
         """
-        known = [kind for kind in self._seen if kind in self._earlier]
-        measured = sum(self._seen[kind] * self._earlier[kind] for kind in known)
+        known = [rule for rule in self._seen if rule in self._earlier]
+        measured = sum(self._seen[rule] * self._earlier[rule] for rule in known)
         if not self._seen or measured < MEASURED_SHARE * self._work:
             return None
         # Another machine, or other sizes, than those of the earlier run.
-        speed = sum(self._spent[kind] for kind in known) / measured if measured else 1.0
+        speed = sum(self._spent[rule] for rule in known) / measured if measured else 1.0
         left, busy = 0.0, sum(self._spent.values())
-        for kind, number in self._left.items():
-            left += number * self._expected(kind, speed)
+        for rule, number in self._left.items():
+            left += number * self._expected(rule, speed)
         for rule, spent in running:
-            expected = self._expected(self._kind(rule), speed)
+            expected = self._expected(rule, speed)
             if spent > max(2 * expected, expected + OVERRUN_SECONDS):
                 return None
             left -= min(spent, expected)
@@ -62,15 +59,10 @@ class Remaining:
         # `busy` over `elapsed` is how many jobs ran at a time.
         return max(left, 0.0) * elapsed / busy if busy else None
 
-    def _expected(self, kind: str, speed: float) -> float:
-        if self._seen[kind]:
-            return self._spent[kind] / self._seen[kind]
-        return speed * self._earlier[kind] if kind in self._earlier else UNKNOWN_SECONDS
-
-    def _kind(self, rule: str) -> str:
-        """The rule of the earlier run to which `rule` belongs: majority_train for majority_train_rates_scale_..."""
-        found = [kind for kind in self._earlier if rule == kind or rule.startswith(f"{kind}_")]
-        return max(found, key=len, default=rule)
+    def _expected(self, rule: str, speed: float) -> float:
+        if self._seen[rule]:
+            return self._spent[rule] / self._seen[rule]
+        return speed * self._earlier[rule] if rule in self._earlier else UNKNOWN_SECONDS
 
 
 def seconds_by_rule(file: str | Path | None) -> dict[str, float]:

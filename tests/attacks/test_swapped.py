@@ -71,17 +71,18 @@ def majority(tmp_path_factory):
     """The data and the metrics of every run of two reproductions, by the folder of the run."""
     folder, made = tmp_path_factory.mktemp("majority"), {}
     for number, plan in enumerate(map(planned, (SETTINGS, EDITED))):
-        for run, identity in zip(plan.runs("majority"), plan.identities("majority", plan.runs("majority")),
-                                 strict=True):  # fmt: skip
+        for batch, identity in zip(plan.batches("majority"), plan.identities("majority", plan.batches("majority")),
+                                   strict=True):  # fmt: skip
+            (run,) = batch.runs
             settings = MajorityTraining.model_validate(plan.run_settings("majority", run.group))
             norm = plan.norm_class(run.variant)
             its = train.MajorityRun(run.group, run.variant, norm, run.seed, **dict(run.point))
-            assert its.identity(settings) == identity, "the rule and the job mean the same run"
-            place = folder / str(number) / run.folder
-            paths = train.RunFiles(*(place / name for name in ("d.parquet", "m.parquet", "v.parquet", "w")))
-            data.write(settings, run.seed, paths.data)
+            assert train.batch_identity(settings, [its]) == identity, "the rule and the job mean the same run"
+            place = folder / str(number) / batch.folder
+            paths = train.Outputs(*(place / name for name in ("m.parquet", "v.parquet", "w")))
+            data.write(settings, run.seed, place / "d.parquet")
             result = train.TrainedRun(METRICS, VECTORS, its_model(settings, its))
-            train.write(result, settings, its, "cpu", paths)
+            train.write({its: result}, settings, "cpu", paths)
             made[number, run] = (paths, identity, its, settings)
     return made
 
@@ -115,13 +116,13 @@ def test_no_training_takes_the_data_of_another_seed_or_other_settings(majority, 
         entry for (number, its), entry in majority.items() if number == 0 and its.group == "d8"
         and its.variant == "layernorm"
     )  # fmt: skip
-    files_of_run = paths._replace(data=copied(others.data, tmp_path / "data.parquet"))
+    own, other = (each.metrics.with_name("d.parquet") for each in (paths, others))
     with pytest.raises(
         ValueError, match=r"data\.parquet: a file of another run \(seed = 1001, expected 1000\)"
     ):
-        train.train_runs(settings, [(run, files_of_run)], "cpu", {run.variant: None})
+        train.train_batch(settings, {run: copied(other, tmp_path / "data.parquet")}, paths, "cpu", None)
     with pytest.raises(ValueError, match=r"sequences = 20, expected 30"):
-        data.load(paths.data, data.identity_of(settings.model_copy(update={"sequences": 30}), 1000))
+        data.load(own, data.identity_of(settings.model_copy(update={"sequences": 30}), 1000))
 
 
 def test_the_message_names_the_file_what_was_found_and_what_was_expected(majority):
@@ -130,7 +131,7 @@ def test_the_message_names_the_file_what_was_found_and_what_was_expected(majorit
     path, wanted = majority[0, seed_1][0].metrics, majority[0, seed_0][1]
     with pytest.raises(ValueError) as error:
         store.read(path, "majority_metrics", wanted)
-    said = f"{path}: a file of another run (seed = 1001, expected 1000); delete it and run again"
+    said = f"{path}: a file of another run (seeds = [1001], expected [1000]); delete it and run again"
     assert str(error.value) == said
 
 

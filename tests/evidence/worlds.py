@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from layernorm_roles.heads import ceilings as heads
 from layernorm_roles.schemas import SCHEMAS
 
 VARIANTS = ("layernorm", "scale_released", "scale", "layernorm_small")
@@ -441,7 +442,28 @@ def pretrained_keys(
     return pd.DataFrame(rows, columns=SCHEMAS["pretrained_keys"].names).astype({"head": "Int64"})
 
 
-def attention_ceilings(
+def ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
+    """What the pairs of a key and a head of every run add up to, as the table of ceilings keeps them."""
+    run, parts = ["model", "variant", "seed", "checkpoint"], []
+    for names, part in pairs.groupby(run, sort=False, dropna=False):
+        named = {name: None if pd.isna(value) else value for name, value in zip(run, names, strict=True)}
+        parts.append(heads.summary(part).assign(**named))
+    return pd.concat(parts, ignore_index=True)[SCHEMAS["attention_ceilings"].names].astype({"seed": "Int64"})
+
+
+def token_ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The pairs of the layer in which most keys cannot get half, as table token_ceilings keeps them."""
+    words = {0: pairs.drop_duplicates("position").sort_values("position").token.tolist()}
+    words = {context: words[0] for context in pairs.context.unique().tolist()}
+    return heads.of_tokens(pairs, words).assign(model=pairs.model.iloc[0])
+
+
+def attention_ceilings(*arguments, **options) -> pd.DataFrame:
+    """Table attention_ceilings of the pairs of `ceiling_pairs`."""
+    return ceilings(ceiling_pairs(*arguments, **options))
+
+
+def ceiling_pairs(
     below: dict[str, float | tuple[float, float]],
     received: float = 0.05,
     unknown: float = 0.0,
@@ -485,11 +507,10 @@ def attention_ceilings(
                     "lower": np.where(open_, 0.3, upper * (1 - 1e-9)),
                     "upper": upper,
                     "received_max": got if used else np.nan,
-                    "received_mean": got / 10 if used else np.nan,
                 }
             )
         )
-    return pd.concat(rows, ignore_index=True)[SCHEMAS["attention_ceilings"].names]
+    return pd.concat(rows, ignore_index=True)
 
 
 def gaussian_law() -> pd.DataFrame:

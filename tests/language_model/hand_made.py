@@ -62,7 +62,7 @@ def prepared_text(folder, training, validation, frame, vocabulary=VOCABULARY):
     with files.atomic_write(text.tokenizer) as partial:
         tokenizer(vocabulary).save(str(partial))
     store.write(frame, "contexts", text.contexts, provenance({}, "cpu"))
-    recorded = {"content_hash": "made by hand", "sha256": {}}
+    recorded = {"content_hash": "made by hand", "sha256": {}, "seed": 11}
     files.write_text(text.manifest, json.dumps(recorded))
     return text
 

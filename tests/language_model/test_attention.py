@@ -1,52 +1,153 @@
-"""The compiled causal attention against torch's, in float64, with its gradients."""
+"""The compiled causal attention against torch's, in float64, with its gradients, and the masks of its dropout."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from layernorm_roles.language_model import attention
+from layernorm_roles.language_model import attention, kernels
 from layernorm_roles.language_model.attention import causal_attention, widened_attention
+
+
+def packed(*heads):
+    """Queries, keys and values (batch, heads, n, d_head) as the one tensor that `causal_attention` takes."""
+    return torch.cat([t.transpose(1, 2).flatten(2) for t in heads], dim=-1)
+
+
+def drawn_inputs(seed, shape, size=1.0):
+    """Queries, keys, values, and a gradient of what attention makes of them, of the shape (batch, heads, n, d_head)."""
+    g = torch.Generator().manual_seed(seed)
+    return [size * torch.randn(shape, generator=g) for _ in range(4)]
+
+
+def outputs(attend, q, k, v, grad):
+    """What `attend` makes of q, k and v, and its gradients with respect to them, in one list."""
+    inputs = [t.clone().requires_grad_() for t in (q, k, v)]
+    out = attend(*inputs)
+    return [out.detach(), *torch.autograd.grad(out, inputs, grad.to(out.dtype))]
+
+
+def ours(dropout=0.0):
+    """The compiled attention as a function of q, k and v."""
+
+    def attend(q, k, v):
+        out = causal_attention(packed(q, k, v), q.shape[1], dropout)
+        return out.unflatten(-1, (q.shape[1], -1)).transpose(1, 2)
+
+    return attend
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 13, 16])
 @pytest.mark.parametrize("n", [1, 2, 65, 700])
 @pytest.mark.parametrize("size", [0.1, 1.0, 12.0])
 def test_values_and_gradients(d, n, size):
-    g = torch.Generator().manual_seed(n)
-    q, k, v, grad = (size * torch.randn(2, 3, n, d, generator=g) for _ in range(4))
-    ours = [t.clone().requires_grad_() for t in (q, k, v)]
-    theirs = [t.double().requires_grad_() for t in (q, k, v)]
-    out = causal_attention(*ours)
-    expected = F.scaled_dot_product_attention(*theirs, is_causal=True)
-    out.backward(grad)
-    expected.backward(grad.double())
-    scale = max(1.0, float((q.double() @ k.double().mT).abs().max()))
+    q, k, v, grad = drawn_inputs(n, (2, 3, n, d), size)
+    exact = [t.double() for t in (q, k, v, grad)]
+    expected = outputs(lambda *heads: F.scaled_dot_product_attention(*heads, is_causal=True), *exact)
+    scale = max(1.0, float((exact[0] @ exact[1].mT).abs().max()))
     # A score's gradient is a difference of products of grad and v, whose rounding stays where the difference is 0.
-    for a, b in [(out, expected), *((a.grad, b.grad) for a, b in zip(ours, theirs, strict=True))]:
-        a, b = a.detach(), b.detach()
-        torch.testing.assert_close(
-            a.double(), b, rtol=0, atol=1e-6 * scale * max(1.0, size, float(b.abs().max()))
-        )
+    for a, b in zip(outputs(ours(), q, k, v, grad), expected, strict=True):
+        atol = 1e-6 * scale * max(1.0, size, float(b.abs().max()))
+        torch.testing.assert_close(a.double(), b, rtol=0, atol=atol)
 
 
-def test_no_query_sees_what_comes_later():
-    g = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, 1, 20, 2, generator=g) for _ in range(3))
-    before = causal_attention(q, k, v)
-    k[..., 12:, :], v[..., 12:, :] = 9.0, -9.0
-    after = causal_attention(q, k, v)
-    assert torch.equal(before[..., :12, :], after[..., :12, :])
-    assert not torch.equal(before[..., 12:, :], after[..., 12:, :])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_no_query_sees_what_comes_later(dropout):
+    found = []
+    for later in (1.0, -9.0):
+        q, k, v, _ = drawn_inputs(0, (1, 1, 20, 2))
+        k[..., 12:, :], v[..., 12:, :] = later, later
+        torch.manual_seed(0)
+        found.append(ours(dropout)(q, k, v))
+    assert torch.equal(found[0][..., :12, :], found[1][..., :12, :])
+    assert not torch.equal(found[0][..., 12:, :], found[1][..., 12:, :])
 
 
-@pytest.mark.parametrize("heads,n", [(1, 16), (4, 8)])
-def test_keys_of_another_shape_are_refused(heads, n):
-    """torch would repeat one head for all queries; the compiled loop would read beyond it."""
-    q, other = torch.randn(1, 4, 16, 2), torch.randn(1, heads, n, 2)
-    for k, v in ((other, other), (q, other), (other, q)):
-        with pytest.raises(ValueError, match="expected equal shapes"):
-            attention._CausalAttention.apply(q, k, v)
+def threefry(key, x, y):
+    """Threefry-2x32 with 20 rounds of the counter (x, y), arrays of integers, as Salmon et al. 2011 write it down."""
+    mask = np.uint64(2**32 - 1)
+    keys = [np.uint64(word) for word in (*key, key[0] ^ key[1] ^ 0x1BD11BDA)]
+    x, y = (np.asarray(t, np.uint64) for t in (x, y))
+    x, y = (x + keys[0]) & mask, (y + keys[1]) & mask
+    for number in range(20):
+        by = np.uint64((13, 15, 26, 6, 17, 29, 16, 24)[number % 8])
+        x = (x + y) & mask
+        y = (((y << by) | (y >> (np.uint64(32) - by))) & mask) ^ x
+        if number % 4 == 3:
+            group = number // 4 + 1
+            x, y = (x + keys[group % 3]) & mask, (y + keys[(group + 1) % 3] + np.uint64(group)) & mask
+    return x, y
+
+
+def drawn(heads, n, key, threshold, first=0):
+    """What the kernel keeps, as an array of 0 and 1 with a row a query and a column a key, 0 after the query."""
+    kept = kernels.empty_kept(heads, n).numpy()
+    kernels.draw_kept(kept, first, key, threshold)
+    return np.tril(np.unpackbits(kept.view(np.uint8), axis=-1, bitorder="little")[..., :n])
+
+
+def test_dropout_keeps_what_threefry_says_of_key_head_query_and_position():
+    """The known answers are those of Random123, the authors' library."""
+    for key, counter, answer in (
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ):
+        assert threefry(key, *counter) == answer
+    heads, n, key, threshold, first = 3, 208, (2**32 - 5, 77), 50_000, 11
+    h, i, j = np.indices((heads, n, n))
+    words = threefry(key, j // 64 * 16 + j % 16, (first + h) * n + i)
+    number = j // 16 % 4  # both words' upper halves come first, then their lower halves
+    bits = np.where(number % 2, words[1], words[0]) >> np.where(number < 2, np.uint64(16), np.uint64(0))
+    expected = np.tril((bits & np.uint64(0xFFFF)) < threshold)
+    assert np.array_equal(drawn(heads, n, key, threshold, first), expected)
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_the_share_of_dropped_weights_and_their_independence(dropout):
+    heads, n = 8, 512
+    kept = drawn(heads, n, (1, 2), round((1 - dropout) * 2**16))
+    pairs = heads * n * (n + 1) / 2
+    deviation = math.sqrt(dropout * (1 - dropout) / pairs)
+    assert kept.sum() / pairs == pytest.approx(1 - dropout, abs=5 * deviation)
+    # Neighbours of every kind are dropped together as often as chance has it.
+    visible = np.broadcast_to(np.tri(n), kept.shape)
+    for axis, step in ((0, 1), (1, 1), (1, 8), (2, 1), (2, 16), (2, 32), (2, 64)):
+        both, of = (t * np.roll(t, step, axis) for t in (visible - kept, visible))
+        assert both.sum() / of.sum() == pytest.approx(dropout**2, abs=7 * deviation)
+    assert not np.array_equal(kept, drawn(heads, n, (1, 3), round((1 - dropout) * 2**16)))
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 2), (70, 1), (300, 2), (129, 8), (65, 16)])
+@pytest.mark.parametrize("dropout", [0.1, 0.75])
+def test_with_dropout_values_and_gradients_are_torchs_with_the_mask(n, d, dropout):
+    q, k, v, grad = drawn_inputs(n, (2, 3, n, d), 3.0)
+    torch.manual_seed(n)
+    key, threshold = tuple(torch.randint(2**32, (2,)).tolist()), round((1 - dropout) * 2**16)
+    kept = torch.from_numpy(drawn(6, kernels.used(n), key, threshold)[:, :n, :n].reshape(2, 3, n, n).copy())
+    later = torch.ones(n, n, dtype=torch.bool).triu(1)
+
+    def masked(q, k, v):
+        weights = (q @ k.mT / d**0.5).masked_fill(later, -torch.inf).softmax(dim=-1)
+        return weights * kept * 2**16 / threshold @ v
+
+    torch.manual_seed(n)
+    found = outputs(ours(dropout), q, k, v, grad)
+    for a, b in zip(found, outputs(masked, *(t.double() for t in (q, k, v, grad))), strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=0, atol=4e-5 * max(1.0, float(b.abs().max())))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_numbers_do_not_depend_on_threads(dropout, threads):
+    found = []
+    for number in (1, 2, 4):
+        threads(number)
+        torch.manual_seed(4)
+        found.append(outputs(ours(dropout), *drawn_inputs(0, (3, 3, 130, 2))))
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
@@ -75,17 +176,14 @@ def test_a_gpu_gets_the_widened_heads(monkeypatch):
     monkeypatch.setattr(attention, "widened_attention", widened)
     with FakeTensorMode():  # a CUDA tensor without a GPU
         q, k, v = (torch.empty(2, 3, 9, 2, device="cuda") for _ in range(3))
-    causal_attention(q, k, v, 0.1)
+        causal_attention(packed(q, k, v), 3, 0.1)
     attention.attention(q, k, v, attn_mask=None)
-    assert calls == [((q, k, v), {"dropout_p": 0.1, "is_causal": True}), ((q, k, v), {"attn_mask": None})]
+    assert [tuple(t.shape) for t in calls[0][0]] == 3 * [(2, 3, 9, 2)]
+    assert [options for _, options in calls] == [{"dropout_p": 0.1, "is_causal": True}, {"attn_mask": None}]
 
 
-@pytest.mark.parametrize(
-    "changes", [{"dtype": torch.float64}, {"d": attention.WIDEST_HEAD + 1}, {"dropout": 0.5}]
-)
+@pytest.mark.parametrize("changes", [{"dtype": torch.float64}, {"d": attention.WIDEST_HEAD + 1}])
 def test_what_the_compiled_kernel_does_not_take_goes_to_torch(changes, monkeypatch):
-    monkeypatch.setattr(attention._CausalAttention, "apply", lambda *tensors: pytest.fail("the kernel ran"))
-    shape = (1, 1, 5, changes.get("d", 2))
-    q, k, v = (torch.ones(shape, dtype=changes.get("dtype", torch.float32)) for _ in range(3))
-    out = causal_attention(q, k, v, changes.get("dropout", 0.0))
-    assert torch.equal(out, v) == ("dropout" not in changes)
+    monkeypatch.setattr(attention._CausalAttention, "apply", lambda *arguments: pytest.fail("the kernel ran"))
+    qkv = torch.ones(1, 5, 3 * changes.get("d", 2), dtype=changes.get("dtype", torch.float32))
+    assert torch.equal(causal_attention(qkv, 1), qkv[..., : changes.get("d", 2)])

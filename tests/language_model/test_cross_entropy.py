@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layernorm_roles.language_model import cross_entropy, kernels
+from layernorm_roles.language_model import cross_entropy, kernels, parallel
 from layernorm_roles.language_model.kernels import SAFE_SHIFT
 
 
@@ -56,6 +56,18 @@ def test_compiled_kernel_at_any_shape_and_size(seed, tokens, entries, d, size):
     for ours, theirs in zip(cross_entropy.fused(*inputs), reference(*inputs), strict=True):
         # A logit is wrong by its size times 6e-8, a probability by as much of itself.
         torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=4e-6 * scale)
+
+
+def test_numbers_of_several_parts_do_not_depend_on_threads(threads):
+    inputs, found = draw(4, 2 * parallel.TOKENS + 300, 100, 3, dtype=torch.float32), []
+    differentiated = [t.requires_grad_() for t in inputs[:2]]
+    for number in (1, 2, 3):
+        threads(number)
+        loss = cross_entropy.linear_cross_entropy(*inputs)
+        found.append((loss.detach(), *torch.autograd.grad(loss, differentiated)))
+    for one, two, three, right in zip(*found, reference(*inputs), strict=True):
+        assert torch.equal(one, two) and torch.equal(one, three)
+        torch.testing.assert_close(one.double(), right, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", [cross_entropy.fused, cross_entropy.chunked])

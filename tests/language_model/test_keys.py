@@ -23,8 +23,8 @@ from scipy.optimize import linprog
 from torch import nn
 
 from layernorm_roles import checkpoint, store
+from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model import keys, model, tasks
-from layernorm_roles.language_model.model import LayerKeys
 from layernorm_roles.language_model.runs import refuse_misfits
 
 TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
@@ -32,7 +32,7 @@ TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 
 def collect(variant, frame):
     network = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
-    return network, keys.collect(network, frame, tokenizer(), keys.scaled_sites(variant, variant))
+    return network, keys.collect(network, frame, tokenizer(), keys.sites_of(variant, variant, "gpt"))
 
 
 def inside(points, i):
@@ -47,12 +47,13 @@ def inside(points, i):
 def test_verdicts_agree_with_a_linear_programme(variant):
     frame = contexts(("sentences", TOKENS[:40]))
     network, verdicts = collect(variant, frame)
-    layers = network.double().keys(torch.tensor(frame.tokens[0])[None])
+    layers = network.double().record(frame.tokens[0].tolist())
     table = verdicts.selectability
-    for row in table[~table.site.str.endswith("exact")].itertuples():
+    for row in table[~table.site.str.endswith("exact") & ~table.causal].itertuples():
         at = layers[row.layer - 1]
-        points = at.heads[0, row.head] if row.site == "head" else getattr(at, row.site)[0]
-        assert row.n_unselectable == sum(inside(points.numpy(), i) for i in range(40))
+        streams = {"before_norm": at.before_norm, "after_norm": at.attention_input}
+        points = at.keys[row.head] if row.site == "head" else streams[row.site]
+        assert row.n_unselectable == sum(inside(points, i) for i in range(40))
         assert row.n_borderline == 0
         assert row.n_keys == 40
 
@@ -62,7 +63,7 @@ def test_rows_are_complete_and_name_their_site():
     table = verdicts.selectability
     assert table.groupby(["context", "layer"]).site.value_counts().unstack().drop_duplicates().to_dict(
         "records"
-    ) == [{"after_norm": 1, "after_norm_exact": 1, "before_norm": 1, "head": 4, "head_exact": 4}]
+    ) == [{"after_norm": 1, "after_norm_exact": 1, "before_norm": 1, "head": 8, "head_exact": 4}]
     assert table[table.site.str.startswith("head")]["head"].notna().all()
     assert table[~table.site.str.startswith("head")]["head"].isna().all()
     in_heads = table.site.str.startswith("head")
@@ -79,7 +80,7 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
     assert table["head_exact"] == 0
     settings = changed(GPT, query_key_eps=1e-3)
     network = model.build(settings, "layernorm_qk", "layernorm_qk", VOCABULARY, 0)
-    shrunk = keys.collect(network, frame, tokenizer(), ("head",)).selectability
+    shrunk = keys.collect(network, frame, tokenizer(), ("head", "head_exact")).selectability
     assert shrunk[shrunk.site == "head"].n_unselectable.sum() > 0
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
 
@@ -87,19 +88,21 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
 @pytest.mark.parametrize(
     ("variant", "sites"),
     [
-        ("layernorm", ("after_norm",)),
-        ("scale", ("after_norm",)),
+        ("layernorm", ("after_norm_exact",)),
+        ("scale", ("after_norm_exact",)),
         ("projection", ()),
         ("none", ()),
-        ("layernorm_qk", ("after_norm", "head")),
-        ("projected_qk", ("after_norm",)),
-        ("projected_v", ("after_norm",)),
+        ("layernorm_qk", ("after_norm_exact", "head_exact")),
+        ("projected_qk", ("after_norm_exact",)),
+        ("projected_v", ("after_norm_exact",)),
         ("layernorm_affine", ()),
         ("own.module:Norm", ()),
     ],
 )
 def test_where_keys_come_out_of_a_scaling(variant, sites):
-    assert keys.scaled_sites(variant, variant) == sites
+    first = ("before_norm", "after_norm", "head")
+    assert keys.sites_of(variant, variant, "gpt") == (*first, *sites)
+    assert keys.sites_of(variant, variant, "bert") == first
 
 
 INTERIOR = {
@@ -135,21 +138,33 @@ class HandMade(nn.Module):
         return self.dropout(found.to(self.one.dtype)[ids] * self.one)
 
     @torch.no_grad()
-    def keys(self, ids):
+    def record(self, tokens):
+        ids = torch.tensor([tokens])
+        heads = {n: [self.place(ids[0], "head", n, head).numpy() for head in (0, 1)] for n in (1, 2)}
         return [
-            LayerKeys(
-                self.place(ids, "before_norm", layer),
-                self.place(ids, "after_norm", layer),
-                torch.stack([self.place(ids[0], "head", layer, head) for head in (0, 1)])[None],
+            Layer(
+                layer=layer,
+                queries=np.stack(heads[layer]),
+                keys=np.stack(heads[layer]),
+                scaling=1.0,
+                visible=np.ones((len(tokens), len(tokens)), bool),
+                before_norm=self.place(ids[0], "before_norm", layer).numpy(),
+                attention_input=self.place(ids[0], "after_norm", layer).numpy(),
+                norm=None,
+                query_projection=None,
+                key_projection=None,
             )
             for layer in (1, 2)
         ]
 
 
+SITES = ("before_norm", "after_norm", "head")
+
+
 def test_hand_made_keys_have_the_verdicts_of_their_places():
     order = [3, 8, 0, 5, 1, 7, 2, 6, 4]
     frame = contexts(("long", range(9)), ("sentences", order))
-    verdicts = keys.collect(HandMade().train(), frame, tokenizer())
+    verdicts = keys.collect(HandMade().train(), frame, tokenizer(), SITES)
     table = verdicts.selectability
     assert len(table) == 2 * len(INTERIOR)
     for row in table.itertuples():
@@ -168,7 +183,7 @@ def test_hand_made_keys_have_the_verdicts_of_their_places():
 def test_what_the_model_reads_first_is_part_of_its_keys():
     """BERT's class token has the number that follows the tokenizer's entries."""
     frame = contexts(("sentences", range(8)))
-    table, tokens = keys.collect(HandMade(), frame, tokenizer(8), prefix=(8,))
+    table, tokens = keys.collect(HandMade(), frame, tokenizer(8), SITES, prefix=(8,))
     assert set(table.n_keys) == {9}
     for _, part in tokens.groupby("layer"):
         assert part.token.tolist() == ["[CLS]", *(f"w{i}" for i in range(8))]

@@ -17,12 +17,13 @@ from hand_made import (
     randomise,
     run_of,
     snakemake,
-    tokenizer,
 )
 from scipy.optimize import minimize
 
 from layernorm_roles import checkpoint, norms, store
+from layernorm_roles.heads.ceilings import pairs, queries_behind_norm
 from layernorm_roles.language_model import ceilings, model
+from layernorm_roles.schemas import AS_USED, CEILING_SHARES
 from layernorm_roles.selectability import certify
 
 N = 24
@@ -35,9 +36,7 @@ def network_of(variant):
 
 
 def table_of(variant):
-    frame = contexts(("long", TOKENS))
-    words = {int(token): tokenizer().decode([token]) for token in TOKENS}
-    return ceilings.table(network_of(variant), frame, words, variant)
+    return pairs(network_of(variant), {0: TOKENS.tolist()}, [AS_USED], "ceilings")
 
 
 def of_head(table, layer, head, queries):
@@ -97,17 +96,16 @@ def test_received_is_the_attention_of_the_model():
     weights = scores.softmax(dim=1).numpy()
     rows = of_head(table, 2, 0, "norm")
     np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
-    np.testing.assert_allclose(rows.received_mean, weights.sum(axis=0) / np.arange(N, 0, -1))
-    assert rows.token.tolist() == [f"w{token}" for token in TOKENS]
     # The last query sees all keys, so it cannot exceed their ceilings.
     assert (weights[-1] <= rows.upper * (1 + 1e-9)).all()
 
 
 def test_every_query_of_the_model_lies_in_its_ellipsoid():
     network = network_of("layernorm")
-    for number, layer in enumerate(network.layers, start=1):
-        for head, behind in enumerate(ceilings.queries_behind_norm(layer.attention, "layernorm")):
-            queries, _ = queries_and_keys(network, number, head)
+    for layer in network.record(TOKENS.tolist()):
+        for head in (0, 1):
+            behind = queries_behind_norm(layer, head)
+            queries, _ = queries_and_keys(network, layer.layer, head)
             inside = np.linalg.lstsq(behind.axes, (queries - behind.centre).T, rcond=None)[0]
             np.testing.assert_allclose(inside.T @ behind.axes.T + behind.centre, queries, atol=1e-9)
             assert behind.filled and (np.linalg.norm(inside, axis=0) <= 1).all()
@@ -136,17 +134,19 @@ def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
     run, files = saved
     out = tmp_path / "ceilings.parquet"
     inputs = {name: str(path) for name, path in files.items()}
-    job = snakemake(run, tmp_path / "log", input=inputs, output={"ceilings": str(out)})
+    parts = {"input": inputs, "output": {"ceilings": str(out)}, "params": {"contexts": 1}}
+    job = snakemake(run, tmp_path / "log", **parts)
     runpy.run_path(str(ROOT / "workflow/scripts/measure_ceilings.py"), {"snakemake": job})
     table = store.read(out, "language_model_ceilings", run.identity)
     assert set(zip(table.model, table.variant, table.seed, table.context, strict=True)) == {
         ("hand_made", "layernorm", 3, 0)
     }
-    sizes = table.groupby(["checkpoint", "queries", "layer", "head"]).size()
-    assert len(sizes) == 2 * 2 * 2 * 2 and set(sizes) == {N}
-    assert (table.upper >= table.lower).all() and set(table.dimensions) == {4}
-    trained = table[table.checkpoint == "final"]
-    np.testing.assert_allclose(trained.upper, table_of("layernorm").upper, rtol=1e-9)
+    rows = table[table.layer.notna()].set_index(["checkpoint", "queries", "layer"])
+    assert len(rows) == 2 * 3 * 2 and set(rows.pairs) == {2 * N} and set(table.dimensions) == {4}
+    trained = table_of("layernorm")
+    for (queries, layer), part in trained.groupby(["queries", "layer"]):
+        counts = rows.loc["final", queries, layer].upper_below
+        np.testing.assert_array_equal(counts, [(part.upper < share).sum() for share in CEILING_SHARES])
 
 
 def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
@@ -154,7 +154,7 @@ def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
     network = run.build_model()
     torch.nn.init.constant_(network.tokens.weight, torch.inf)
     checkpoint.save(network.state_dict(), files["final"], {"identity": run.weights_identity("final")})
-    ceilings.measure_run(run, files, tmp_path / "out.parquet", 1)
+    ceilings.measure_run(run, files, tmp_path / "out.parquet", 1, 1)
     table = store.read(tmp_path / "out.parquet", "language_model_ceilings")
     assert set(table.checkpoint) == {"initial"} and "the run diverged" in capsys.readouterr().out
 

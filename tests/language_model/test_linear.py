@@ -1,59 +1,109 @@
-"""Linear layers by oneDNN: torch's numbers and gradients, in every layout that the models use."""
+"""Linear layers and feed-forward parts by compiled kernels: torch's numbers and gradients in float64."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from layernorm_roles.language_model import linear
-from layernorm_roles.language_model.linear import Linear
+from layernorm_roles.language_model import linear, parallel
+from layernorm_roles.language_model.linear import FeedForward, Linear
 
-needs_onednn = pytest.mark.skipif(not linear.has_onednn(), reason="a torch without oneDNN")
+MANY = 2 * parallel.TOKENS + 77
+
+
+def drawn(*sizes):
+    """Matrices of standard normal numbers in float32, a size each."""
+    generator = torch.Generator().manual_seed(0)
+    return [None if size is None else torch.randn(size, generator=generator) for size in sizes]
 
 
 def numbers_and_gradients(function, inputs, grad):
+    """What `function` makes of its inputs, and its gradients with respect to those that are there."""
     inputs = [None if t is None else t.detach().clone().requires_grad_() for t in inputs]
     out = function(*inputs)
-    return out, *torch.autograd.grad(out, [t for t in inputs if t is not None], grad.to(out.dtype))
+    return out.detach(), *torch.autograd.grad(out, [t for t in inputs if t is not None], grad.to(out.dtype))
 
 
-@needs_onednn
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(70, 64), (3, 17, 64), (1, 1, 64)])
-def test_numbers_and_gradients_are_those_of_float64(shape, bias):
-    generator = torch.Generator().manual_seed(0)
-    draw = lambda *size: torch.randn(size, generator=generator)  # noqa: E731
-    inputs = draw(*shape), draw(48, 64), draw(48) if bias else None
-    grad = draw(*shape[:-1], 48)
-    found = numbers_and_gradients(linear.linear, inputs, grad)
-    exact = numbers_and_gradients(F.linear, [None if t is None else t.double() for t in inputs], grad)
-    for ours, right in zip(found, exact, strict=True):
+def assert_those_of_float64(function, reference, inputs, grad):
+    exact = numbers_and_gradients(reference, [None if t is None else t.double() for t in inputs], grad)
+    for ours, right in zip(numbers_and_gradients(function, inputs, grad), exact, strict=True):
         assert ours.dtype == torch.float32 and ours.shape == right.shape
-        torch.testing.assert_close(ours.double(), right, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(
+            ours.double(), right, rtol=0, atol=3e-6 * max(1.0, float(right.abs().max()))
+        )
 
 
-@needs_onednn
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(70, 64), (3, 17, 64), (1, 1, 64), (MANY, 64)])
+def test_linear_layers(shape, bias):
+    *inputs, grad = drawn(shape, (48, 64), 48 if bias else None, (*shape[:-1], 48))
+    assert_those_of_float64(linear.linear, F.linear, inputs, grad)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize(
+    ("shape", "d_ff"), [((70, 64), 256), ((2, 33, 8), 32), ((1, 1), 1), ((9, 21), 50), ((MANY, 8), 33)]
+)
+def test_feed_forward_parts(shape, d_ff, approximate):
+    d = shape[-1]
+    x, grad, *weights = drawn(shape, shape, (d_ff, d), d_ff, (d, d_ff), d)
+    part = FeedForward(d, d_ff, approximate)
+    names = [name for name, _ in part.named_parameters()]
+
+    def ours(x, *weights):
+        return torch.func.functional_call(part, dict(zip(names, weights, strict=True)), (x,))
+
+    def reference(x, w_in, b_in, w_out, b_out):
+        return F.linear(F.gelu(F.linear(x, w_in, b_in), approximate=approximate), w_out, b_out)
+
+    assert_those_of_float64(ours, reference, [x, *weights], grad)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_far_from_zero_and_close_to_it(approximate):
+    """One hidden unit that is x, and a weight of 1 after it: the part is GELU itself."""
+    part = FeedForward(1, 1, approximate)
+    with torch.no_grad():
+        for parameter, value in zip(part.parameters(), (1.0, 0.0, 1.0, 0.0), strict=True):
+            parameter.fill_(value)
+    x = torch.cat([torch.linspace(-9, 9, 3001), torch.tensor([0.0, 1e-20, -1e-20, -40.0, 40.0])])[:, None]
+    found = numbers_and_gradients(part, [x], torch.ones_like(x))
+    exact = numbers_and_gradients(
+        lambda x: F.gelu(x, approximate=approximate), [x.double()], torch.ones_like(x)
+    )
+    for ours, right in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours.double(), right, rtol=1e-6, atol=6e-7)
+    assert part(torch.tensor([[torch.nan]])).isnan()
+
+
 def test_views_of_other_tensors_are_read_where_they_lie():
     """Heads are transposed, weights split: neither is contiguous."""
-    x, weight = torch.randn(5, 64, 9).transpose(1, 2), torch.randn(64, 100).T[20:60]
+    x, weight = torch.randn(5, 64, 9).transpose(1, 2), torch.randn(64, 112).T[20:68]
     torch.testing.assert_close(linear.linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-4)
 
 
-@needs_onednn
 @pytest.mark.parametrize(
-    ("size", "dtype", "by_onednn"), [(32, "float32", True), (31, "float32", False), (64, "float64", False)]
+    ("size", "dtype", "by_kernel"), [(32, "float32", True), (31, "float32", False), (64, "float64", False)]
 )
-def test_onednn_multiplies_where_it_is_faster_alone(size, dtype, by_onednn, monkeypatch):
+def test_what_the_kernel_does_not_take_goes_to_torch(size, dtype, by_kernel, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        linear, "_product", lambda x, weight, bias: asked.append(size) or F.linear(x, weight, bias)
+        linear._Linear, "apply", lambda *arguments: asked.append(size) or F.linear(*arguments)
     )
     layer = Linear(64, size).to(getattr(torch, dtype))
     assert layer(torch.ones(2, 64, dtype=layer.weight.dtype)).shape == (2, size)
-    assert asked == [size] * by_onednn
+    assert asked == [size] * by_kernel
 
 
-def test_without_onednn_torch_multiplies(monkeypatch):
-    monkeypatch.setattr(linear, "has_onednn", lambda: False)
-    layer = Linear(64, 64)
-    x = torch.randn(3, 64)
-    assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
+def test_numbers_do_not_depend_on_threads(threads):
+    part, layer = FeedForward(16, 40), Linear(16, 32)
+    (x,) = drawn((MANY, 16))
+    found = []
+    for number in (1, 2, 3):
+        threads(number)
+        x = x.detach().requires_grad_()
+        out = layer(part(x))
+        found.append(
+            [out, *torch.autograd.grad(out.square().sum(), [x, *part.parameters(), *layer.parameters()])]
+        )
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))

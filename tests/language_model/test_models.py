@@ -12,7 +12,7 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from layernorm_roles import norms
-from layernorm_roles.language_model import bert, model
+from layernorm_roles.language_model import bert, model, parallel
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
 
@@ -367,3 +367,35 @@ def test_padding_does_not_change_a_sentences_loss():
     padded = torch.nn.functional.pad(tokens, (0, 13), value=VOCABULARY + bert.PAD)
     length, label = torch.tensor([20]), torch.tensor([1])
     torch.testing.assert_close(network.loss(tokens, length, label), network.loss(padded, length, label))
+
+
+@pytest.mark.parametrize("architecture", ["gpt", "bert"])
+def test_a_loss_curve_does_not_depend_on_threads(architecture, threads, monkeypatch):
+    """Batches of several parts, with dropout of both kinds, and widths that the linear layers' kernels take or not."""
+    monkeypatch.setattr(parallel, "TOKENS", 48)
+    curves = []
+    for number in (1, 2, 3):
+        threads(number)
+        torch.manual_seed(5)
+        if architecture == "gpt":
+            network = model.build(
+                changed(GPT, d_model=16, dropout=0.1, attention_dropout=0.1), "scale", "scale", 99, 0
+            )
+            batches = [(torch.randint(99, (3, 65)),) for _ in range(4)]
+        else:
+            network = bert.BERT(BERT, True, 99)
+            batches = [
+                (torch.randint(99, (9, 33)), torch.randint(33, (9, 12)), torch.randint(99, (9, 12)))
+                for _ in range(4)
+            ]
+        optimiser = torch.optim.AdamW(network.parameters(), lr=0.01, fused=True)
+        curves.append([])
+        for batch in batches:
+            loss = network.loss(*batch)
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimiser.step()
+            curves[-1].append(loss.item())
+    assert curves[0] == curves[1] == curves[2]
+    assert len(set(curves[0])) == 4

@@ -112,9 +112,11 @@ def test_a_text_shorter_than_a_batch_is_refused():
         next_token(seed=0, training=64)
 
 
-def masked(**changes):
+def masked(seed=0, validation_seed=11, **changes):
     settings = changed(SMALL_BERT, context_length=129, batch_size=200, validation_batches=1, **changes)
-    return tasks.MaskedTokens(np.arange(50_000) % 500, np.arange(5000) % 500, 500, settings, seed=0)
+    return tasks.MaskedTokens(
+        np.arange(50_000) % 500, np.arange(5000) % 500, 500, settings, seed, validation_seed
+    )
 
 
 def test_masking_follows_bert():
@@ -136,8 +138,10 @@ def test_every_step_masks_other_tokens_and_a_repeated_step_the_equal_ones():
     for a, b, c in zip(first, second, again, strict=True):
         assert not np.array_equal(a, b)
         assert np.array_equal(a, c)
-    for a, b in zip(next(task.validation()), next(task.validation()), strict=True):
+    for a, b in zip(next(task.validation()), next(masked(seed=1).validation()), strict=True):
         assert np.array_equal(a, b)
+    tokens, masks = (next(masked(validation_seed=seed).validation())[0] for seed in (11, 12))
+    assert not np.array_equal(tokens, masks)
 
 
 def test_the_unigram_loss_is_that_of_smoothed_frequencies_on_the_tokens_to_predict():
@@ -167,7 +171,8 @@ def test_the_unigram_loss_is_the_validation_loss_of_a_model_that_knows_frequenci
     rng, settings = np.random.default_rng(3), changed(settings, batch_size=2)
     training, validation = (np.sort(rng.geometric(0.3, n) % 12).astype(np.uint16) for n in (3000, 500))
     kind = tasks.task_type(settings)
-    task = kind(training, validation, 12, settings, seed=0)
+    seeds = {"seed": 0} if kind is tasks.NextToken else {"seed": 0, "validation_seed": 0}
+    task = kind(training, validation, 12, settings, **seeds)
     counts = np.array([1 + np.sum(training == token) for token in range(12)])
     model = Frequencies(counts / counts.sum(), kind is tasks.NextToken)
     assert task.unigram_loss() == pytest.approx(train.validation_loss(model, task, "cpu"), abs=1e-12)

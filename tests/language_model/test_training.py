@@ -69,7 +69,9 @@ def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_
     assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
     assert metrics.tokens.tolist() == [0, 256, 512, 640]
     assert metrics.unigram_loss.tolist() == [4.5] * 4
-    assert metrics.learning_rate.tolist() == pytest.approx([0.1, 0.06, 0.02, 0.0])
+    assert metrics.learning_rate.tolist() == pytest.approx([0.1, 0.07, 0.03, 0.01]), (
+        "the rate of the step before the row"
+    )
 
 
 def test_dropout_is_on_in_training_and_off_in_validation():
@@ -237,7 +239,7 @@ def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text,
             metrics.step.max()
         }
         assert metrics.learning_rate.tolist() == pytest.approx(
-            [rate * (1 - step / steps) for step in metrics.step]
+            [rate * (1 - max(step - 1, 0) / steps) for step in metrics.step]
         )
 
 
@@ -251,7 +253,7 @@ def test_metrics_and_learning(text, tmp_path, settings):
     assert metrics.tokens.tolist() == [step * (64 if gpt else 68) for step in metrics.step]
     assert metrics.valid_loss[0] == pytest.approx(np.log(300), abs=0.1)
     assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - (0.5 if gpt else 0.1)
-    assert metrics.learning_rate.iloc[-1] == 0
+    assert metrics.learning_rate.iloc[-1] == pytest.approx(metrics.learning_rate[0] / metrics.step.iloc[-1])
     # The text has six words, equally frequent.
     assert metrics.unigram_loss.tolist() == pytest.approx([np.log(6)] * len(metrics), abs=0.15)
     assert metrics.unigram_loss.nunique() == 1

@@ -44,7 +44,7 @@ def test_the_cache_gives_the_bytes_that_were_compiled_and_is_left_when_a_helper_
     assert notice == "compiling the majority kernel, once (about 20 s)\n"
     assert computed() == (compiled, ""), "loaded, not compiled"
 
-    helper = package / "majority" / "kernel" / "loss.py"
+    helper = package / "majority" / "kernel" / "block.py"
     line = "        loss += n[p] * (log(total[p]) + margin[p])\n"
     text = helper.read_text()
     assert text.count(line) == 1

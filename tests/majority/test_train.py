@@ -18,7 +18,7 @@ from layernorm_roles.majority import data, kernel, train
 from layernorm_roles.majority.evaluation import evaluation_steps, query_angle, spread_of_attention
 from layernorm_roles.majority.gradients import autograd_gradient, gradient_on
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
-from layernorm_roles.majority.train import MajorityRun, RunFiles
+from layernorm_roles.majority.train import MajorityRun, Outputs
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.majority import MajorityTraining
 
@@ -69,7 +69,7 @@ def test_a_seed_gives_equal_bytes_and_learns(sets):
     loss = first.metrics.train_loss
     assert loss.iloc[-1] < 0.7 * loss.iloc[0]
     assert list(first.metrics.step) == [0, 20, 40, 60]
-    assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 20, 40, 60)])
+    assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 19, 39, 59)])
 
 
 class Killed(Exception):
@@ -324,74 +324,65 @@ def test_a_run_has_the_width_and_the_rate_that_it_names(sets):
     wide, fast = run_of("layernorm", 0, d_model=7), run_of("layernorm", 0, learning_rate=0.5)
     assert train.train(settings, wide, sets).model.layer.linear1.weight.shape == (7, 7)
     assert train.train(task(), wide, sets).model.layer.linear1.weight.shape == (5, 7)
-    assert list(train.train(settings, fast, sets).metrics.learning_rate) == [0.5, 0.5 * (1 - 1 / 120)]
+    assert list(train.train(settings, fast, sets).metrics.learning_rate) == [0.5, 0.5]
     runs = [run_of("layernorm", 0), wide, fast]
     assert len({json.dumps(run.identity(settings)) for run in runs}) == 3
 
 
 @pytest.fixture
-def two_runs(tmp_path):
-    """Runs of two variants, seeds, widths and learning rates, each with the data set of its seed."""
-    runs = [
-        MajorityRun("small", "layernorm", "layernorm", 0, 4, 0.01),
-        MajorityRun("small", "mine", "scale", 1, 5, 0.02),
-    ]
-    files = []
-    for run in runs:
-        folder = tmp_path / run.variant
-        files.append(
-            RunFiles(
-                folder / "d.parquet", folder / "m.parquet", folder / "v.parquet", folder / "w.safetensors"
-            )
-        )
-        data.write(task(), run.seed, files[-1].data)
-    return list(zip(runs, files, strict=True))
+def batch(tmp_path):
+    """Two runs that differ in the seed only, each with the data of its seed, and the files of both."""
+    runs = {
+        MajorityRun("small", "mine", "scale", seed, 5, 0.02): tmp_path / f"{seed}.parquet" for seed in (3, 4)
+    }
+    for run, file in runs.items():
+        data.write(task(), run.seed, file)
+    return runs, Outputs(*(tmp_path / name for name in ("m.parquet", "v.parquet", "w.safetensors")))
 
 
-CODE = {"layernorm": ["a", None], "mine": ["a", "b"]}
+CODE = ["a", "b"]
 
 
-def test_runs_that_share_a_process_write_what_each_writes_alone(two_runs):
-    settings = task()
-    train.train_runs(settings, two_runs, "cpu", CODE)
-    for run, files in two_runs:
-        alone = train.train(settings, run, data.load(files.data))
-        name = {"experiment": "small", "variant": run.variant, "seed": run.seed}
-        identity = {**name, "norm": run.norm, "d_model": run.d_model, "learning_rate": run.learning_rate}
-        identity["settings"] = settings.of_training()
-        name |= {"d_model": run.d_model, "base_learning_rate": run.learning_rate}
-        for table, file, frame in (
-            ("majority_metrics", files.metrics, alone.metrics),
-            ("majority_vectors", files.vectors, alone.vectors),
-        ):
-            written = store.read(file, table)
-            expected = frame.assign(**name)[written.columns].reset_index(drop=True)
-            pd.testing.assert_frame_equal(written, expected, check_exact=True)
-            origin = store.read_provenance(file)
-            assert json.loads(origin["config"]) == identity
-            for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
-                assert stream.sentence in origin["seed_rule"]
-        weights, facts = checkpoint.load(files.weights)
-        assert facts["identity"] == identity
-        assert all(torch.equal(value, weights[name]) for name, value in alone.model.state_dict().items())
-        assert not files.weights.with_name("checkpoint.safetensors").exists()
+def test_runs_that_share_files_write_what_each_computes_alone(batch):
+    settings, (runs, out) = task(), batch
+    train.train_batch(settings, runs, out, "cpu", CODE)
+    alone = {run: train.train(settings, run, data.load(file)) for run, file in runs.items()}
+    identity = {"experiment": "small", "variant": "mine", "seeds": [3, 4], "norm": "scale", "d_model": 5}
+    identity |= {"base_learning_rate": 0.02, "settings": settings.of_training()}
+    for kind in ("metrics", "vectors"):
+        written = store.read(getattr(out, kind), f"majority_{kind}", identity)
+        named = {"experiment": "small", "variant": "mine", "d_model": 5, "base_learning_rate": 0.02}
+        frames = [getattr(result, kind).assign(seed=run.seed, **named) for run, result in alone.items()]
+        expected = pd.concat(frames)[written.columns].reset_index(drop=True)
+        pd.testing.assert_frame_equal(written, expected, check_exact=True)
+        origin = store.read_provenance(getattr(out, kind))
+        assert json.loads(origin["config"]) == identity
+        for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
+            assert stream.sentence in origin["seed_rule"]
+    weights, facts = checkpoint.load(out.weights)
+    assert facts["identity"] == identity
+    for run, result in alone.items():
+        for name, value in result.model.state_dict().items():
+            assert torch.equal(value, weights.pop(f"{run.seed}.{name}"))
+    assert not weights
+    assert not list(out.weights.parent.rglob("checkpoint*"))
 
 
-def test_a_killed_job_takes_no_step_again_and_another_code_all(two_runs, monkeypatch):
-    settings, steps = task(), []
+def test_a_killed_batch_takes_no_step_again_and_another_code_all(batch, monkeypatch):
+    settings, (runs, out), steps = task(), batch, []
     monkeypatch.setattr(train, "gradient_on", counted(steps))
     with monkeypatch.context() as patch:
         # The first run saves 9 checkpoints; the second is killed at its third, which is step 21.
         patch.setattr(checkpoint.Checkpoint, "save", killed_after(12))
         with pytest.raises(Killed):
-            train.train_runs(settings, two_runs, "cpu", CODE)
+            train.train_batch(settings, runs, out, "cpu", CODE)
     assert len(steps) == 60 + 21
     steps.clear()
     with monkeypatch.context() as patch:
         patch.setattr(train, "write", lambda *arguments: None)
         patch.setattr(checkpoint.Checkpoint, "remove", lambda self: None)
-        train.train_runs(settings, two_runs, "cpu", CODE)
+        train.train_batch(settings, runs, out, "cpu", CODE)
     assert len(steps) == 60 - 21
     steps.clear()
-    train.train_runs(settings, two_runs, "cpu", {**CODE, "mine": ["a", "edited"]})
-    assert len(steps) == 60, "the finished layernorm keeps its steps, the edited norm takes all"
+    train.train_batch(settings, runs, out, "cpu", ["a", "edited"])
+    assert len(steps) == 2 * 60, "the checkpoints of other code are not used"

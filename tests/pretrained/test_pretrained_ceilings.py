@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from test_recording import TOKENS
+from transformers import AutoModel
 
-from layernorm_roles.pretrained import ceilings, recording
+from layernorm_roles.heads import ceilings
+from layernorm_roles.heads.keys import keys_without_norm
+from layernorm_roles.pretrained import recording
 from layernorm_roles.pretrained.source import files_at
+from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
+from layernorm_roles.selectability.ceilings import ceilings as of_keys
 
 
 @pytest.fixture(scope="module")
@@ -30,26 +36,42 @@ def test_a_rotary_embedding_gives_each_position_queries_of_its_own(model):
     assert ceilings.queries_behind_norm(model("llama").record(TOKENS)[0], 0) is None
 
 
-@pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama"])
-def test_no_key_receives_more_than_its_ceiling(architecture, model):
-    network = model(architecture)
-    words = {token: f"w{token}" for token in TOKENS}
-    table = ceilings.table(network, {3: TOKENS}, "tiny", words)
-    assert set(table.model) == {"tiny"} and set(table.context) == {3}
-    assert list(table.token[: len(TOKENS)]) == [words[token] for token in TOKENS]
-    used = table[table.normalised == "as used"]
-    if not network.record(TOKENS)[
-        0
-    ].causal:  # the ceiling is among all keys, and a causal query sees some of them
-        assert (used.received_max <= used.upper + 1e-9).all()
-    keys = ["layer", "head", "position", "normalised"]
-    wide = table.pivot(index=keys, columns="queries", values="upper")
-    assert set(wide) == ({"any"} if architecture == "llama" else {"any", "norm"})
-    if "norm" in wide:
-        assert (wide["norm"] <= wide["any"] + 1e-9).all(), "fewer queries cannot do more"
-    for layer in network.record(TOKENS):
-        for head, weights in enumerate(layer.attention()):
-            rows = used[(used.layer == layer.layer) & (used["head"] == head) & (used.queries == "any")]
-            np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
-            seen = np.where(layer.visible, weights, np.nan)
-            np.testing.assert_allclose(rows.received_mean, np.nanmean(seen, axis=0))
+@pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama", "qwen3"])
+def test_no_key_receives_more_than_its_ceiling(architecture, model, saved):
+    """The attention is transformers' own, of its last query, which sees all keys in a causal model, too."""
+    tokens = np.random.default_rng(2).permutation(60)[:48].tolist()
+    table = ceilings.pairs(model(architecture), {3: tokens}, [AS_USED, WITHOUT_NORM], "ceilings")
+    assert set(table.context) == {3}
+    eager = AutoModel.from_pretrained(saved(architecture), dtype=torch.float64, attn_implementation="eager")
+    with torch.no_grad():
+        weights = eager.eval()(torch.tensor([tokens]), output_attentions=True).attentions
+    place = ["layer", "head", "position"]
+    used = table[table.normalised == AS_USED].pivot(index=place, columns="queries", values="upper")
+    for number, of_layer in enumerate(weights, start=1):
+        causal = not of_layer[0].triu(1).any()
+        for head, of_head in enumerate(of_layer[0].numpy()):
+            for queries in used:
+                upper = used.loc[(number, head), queries].to_numpy()
+                given = of_head[-1] if causal else of_head.max(axis=0)
+                assert (given <= upper + 1e-6).all(), (number, head, queries)
+            rows = table[(table.layer == number) & (table["head"] == head) & (table.queries == "any")]
+            got = rows[rows.normalised == AS_USED].received_max
+            np.testing.assert_allclose(got, of_head.max(axis=0), atol=1e-6)
+    assert set(used) == ({"any"} if architecture in ("llama", "qwen3") else {"any", "norm"})
+    if "norm" in used:
+        assert (used["norm"] <= used["any"] + 1e-9).all(), "fewer queries cannot do more"
+
+
+def test_query_heads_share_key_heads_in_blocks(model):
+    """Four query heads share two key heads, all of which differ."""
+    tokens = np.random.default_rng(2).permutation(60)[:48].tolist()
+    network = model("llama")
+    table = ceilings.pairs(network, {0: tokens}, [AS_USED, WITHOUT_NORM], "ceilings")
+    for layer in network.record(tokens):
+        for kind, keys in ((AS_USED, layer.keys), (WITHOUT_NORM, keys_without_norm(layer))):
+            uppers = [of_keys(matrix).upper for matrix in keys]
+            assert abs(uppers[0] - uppers[1]).max() > 0.1
+            for head, key_head in enumerate((0, 0, 1, 1)):
+                rows = table[(table.layer == layer.layer) & (table["head"] == head)]
+                rows = rows[(rows.normalised == kind) & (rows.queries == "any")]
+                np.testing.assert_allclose(rows.upper, uppers[key_head])

@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 from test_recording import TOKENS
 
-from layernorm_roles.pretrained import keys, recording
+from layernorm_roles.heads import keys
+from layernorm_roles.pretrained import recording
+from layernorm_roles.pretrained.measure import SITES
 from layernorm_roles.pretrained.source import files_at
 from layernorm_roles.selectability.certify import certify
+
+CUTS = (2, 4, 30)
+
+
+def table_of(network, contexts):
+    found = keys.judged(network, contexts, SITES, "keys", CUTS)
+    return keys.table(row for judged in found for row in judged.rows())
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +27,7 @@ def model(saved):
 def test_the_table_counts_what_certify_says_of_every_head(model):
     network = model("llama")
     contexts = {seed: np.random.default_rng(seed).permutation(60)[:32].tolist() for seed in (0, 7)}
-    table = keys.table(network, contexts, "tiny")
+    table = table_of(network, contexts)
     assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2 + 2 * 2), (
         "the heads twice, among all keys and among those before, and cut to two and to four dimensions"
     )
@@ -42,13 +51,13 @@ def test_a_token_that_stands_twice_is_unselectable_where_positions_do_not_part_i
     # GPT-2's position embeddings part two equal tokens; Llama's stream before layer 1 does not.
     tokens = [7, 7, *range(10, 30)]
     for architecture, expected in (("gpt2", 0), ("llama", 2)):
-        table = keys.table(model(architecture), {0: tokens}, "tiny")
+        table = table_of(model(architecture), {0: tokens})
         first = table[(table.layer == 1) & (table.site == "before_norm")]
         assert first.n_unselectable.item() == expected
 
 
 def test_of_an_unknown_architecture_the_table_has_heads(model):
-    assert set(keys.table(model("gpt_neox"), {0: TOKENS}, "tiny").site) == {"head", "head_cut"}
+    assert set(table_of(model("gpt_neox"), {0: TOKENS}).site) == {"head", "head_cut"}
 
 
 def test_heads_are_cut_to_where_their_keys_differ_most():
@@ -65,11 +74,11 @@ def test_heads_are_cut_to_where_their_keys_differ_most():
 
 def test_cut_heads_have_as_many_unselectable_keys_as_their_columns(model):
     network, context = model("bert"), np.random.default_rng(1).permutation(60)[:32].tolist()
-    table = keys.table(network, {0: context}, "tiny")
+    table = table_of(network, {0: context})
     cuts = table[table.site == "head_cut"].set_index(["layer", "dimensions", "head"]).n_unselectable
     for layer in network.record(context):
         assert set(cuts[layer.layer].index.get_level_values(0)) == {
-            d for d in keys.CUTS if d < layer.keys.shape[2]
+            d for d in CUTS if d < layer.keys.shape[2]
         }
         for head, matrix in enumerate(layer.keys):
             alone = keys.cut(matrix[None], 2)[0]

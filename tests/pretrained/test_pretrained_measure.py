@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from layernorm_roles import files, store
-from layernorm_roles.pretrained.measure import measure, measure_files
+from layernorm_roles.pretrained.measure import Measured, measure, measure_files
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.pretrained import PretrainedModel
 from layernorm_roles.text.prepared import PreparedText
@@ -35,7 +35,7 @@ def settings(folder, length):
 
 def test_a_context_may_be_as_long_as_the_model_reads(folder):
     text = " ".join(f"w{i % 60}" for i in range(70))
-    assert set(measure("tiny", settings(folder, 64), [text]).keys.n_keys) == {64}
+    assert set(measure("tiny", settings(folder, 64), [text]).pretrained_keys.n_keys) == {64}
     with pytest.raises(ValueError, match=r"^pretrained\.tiny\.context_length = 65: expected at most 64"):
         measure("tiny", settings(folder, 65), [text])
 
@@ -48,11 +48,11 @@ def test_the_files_say_of_which_model_and_text_they_are(folder, tmp_path):
     with files.atomic_write(text.tokenizer) as partial:
         words().save(str(partial))
     files.write_text(text.manifest, json.dumps({"content_hash": "made by hand", "sha256": {}}))
-    out = {name: tmp_path / f"{name}.parquet" for name in ("pretrained_keys", "attention_ceilings")}
+    out = {name: tmp_path / f"{name}.parquet" for name in Measured._fields}
     measure_files("tiny", settings(folder, 8).model_dump(mode="json"), text.manifest, out)
     tables = {
         name: store.read(path, name, {"model": "tiny", "text": "made by hand"}) for name, path in out.items()
     }
     assert all(set(table.model) == {"tiny"} and set(table.context) == {1} for table in tables.values())
-    spelt = tables["attention_ceilings"].groupby("position").token.agg(set)
+    spelt = tables["token_ceilings"].groupby("position").token.agg(set)
     assert list(spelt) == [{f"w{i}"} for i in range(20, 28)]

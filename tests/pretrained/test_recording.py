@@ -66,7 +66,9 @@ def test_softmax_of_the_recorded_scores_is_the_attention_of_transformers(archite
     # There RMSNorm is rounded to float32.
     for layer, expected in zip(recorded(architecture), attentions, strict=True):
         tolerance = 1e-13 if layer.norm and layer.norm.kind == "layernorm" else 1e-5
-        np.testing.assert_allclose(layer.attention(), expected[0], rtol=0, atol=tolerance)
+        np.testing.assert_allclose(
+            [layer.attention(head) for head in range(len(layer.queries))], expected[0], rtol=0, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize("architecture", KIN)

@@ -5,6 +5,7 @@ import pytest
 from layernorm_roles import store
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.random_keys import law
+from layernorm_roles.settings.random_keys import Law
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -29,8 +30,8 @@ def test_the_largest_number_that_is_tried_counts():
 
 
 def test_the_table_has_every_dimension_and_grows_with_it(tmp_path):
-    table = law.table(range(2, 7), largest=300)
-    assert len(table) == 5 * len(law.SHARES) * 2
+    table = law.table(Law(dimensions=(2, 6), shares=(0.1, 0.5), largest=300))
+    assert len(table) == 5 * 2 * 2
     store.write(table, "gaussian_law", tmp_path / "law.parquet", {})
     found = table.pivot(index=["causal", "share"], columns="d", values="n")
     assert (

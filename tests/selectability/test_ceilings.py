@@ -237,7 +237,12 @@ def test_scale_and_shift_with_an_ellipsoid():
     np.testing.assert_allclose(checked(4 * keys + 7.0, scaled).lower, expected, rtol=1e-8)
     rotation = np.linalg.qr(gaussian(5, 5, seed=2))[0]
     np.testing.assert_allclose(
-        checked(keys @ rotation.T, queries.transformed(rotation)).lower, expected, rtol=1e-8
+        checked(
+            keys @ rotation.T,
+            QueryEllipsoid(rotation @ queries.centre, rotation @ queries.axes, filled=queries.filled),
+        ).lower,
+        expected,
+        rtol=1e-8,
     )
 
 
@@ -347,12 +352,12 @@ def test_verification_refuses_what_does_not_hold(queries):
     keys[3] = 0.1
     found = checked(keys, queries)
     for what, spoilt in _spoilt(found):
-        with pytest.raises(ValueError, match="bounds of key 3 "):
+        with pytest.raises(ValueError, match="row 3: the bounds do not hold"):
             spoilt.verify(keys)
             pytest.fail(f"a changed {what} was verified")
     with pytest.raises(ValueError, match="do not hold"):
         found.verify(keys + 0.1 * gaussian(41, 2, seed=9))
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="keys have 40 rows of size 2: these ceilings are those of 41 rows"):
         found.verify(keys[:-1])
 
 
@@ -370,33 +375,10 @@ def test_verification_refuses_a_query_outside_the_ellipsoid():
         beyond.verify(keys)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        np.zeros(3),
-        np.zeros((0, 2)),
-        np.array([[1.0, np.nan]]),
-        np.array([["a"]]),
-        np.ones((2, 2), complex),
-        np.zeros((1, 2, 2)),
-        np.array([[2**53 + 1], [2**53]]),
-    ],
-)
-def test_refused_keys(keys):
-    with pytest.raises(ValueError, match="keys"):
-        ceilings(keys)
-
-
 def test_half_precision_is_taken_as_float32():
     keys = gaussian(10, 3).astype(np.float16)
     null = [ceilings(keys.astype(dtype)).null for dtype in (np.float16, np.float32, np.float64)]
     assert null[0] == null[1] > null[2]
-
-
-@pytest.mark.parametrize("d,r", [(2, 3), (4, 3)])
-def test_refused_queries(d, r):
-    with pytest.raises(ValueError, match="expected \\(3,\\)"):
-        ceilings(gaussian(5, 3), QueryEllipsoid(np.zeros(d), np.zeros((d, r))))
 
 
 # The search's own devices

@@ -240,9 +240,9 @@ def test_causal_certificates_may_not_lean_on_later_keys():
     keys = np.array([[0.0, 0.0], [0.1, 0.0], [-4.0, -4.0], [4.0, -4.0], [0.0, 5.0]])
     whole, causal = certify(keys), certify(keys, causal=True)
     assert whole.verdict[1] == "unselectable" and causal.verdict[1] == "selectable"
-    with pytest.raises(ValueError, match="certificate of key 0 does not hold"):
+    with pytest.raises(ValueError, match="certificate of row 0 does not hold"):
         replace(whole, causal=True).verify(keys)
-    with pytest.raises(ValueError, match="certificate of key 0 does not hold"):
+    with pytest.raises(ValueError, match="certificate of row 0 does not hold"):
         replace(causal, causal=False).verify(keys)
 
 
@@ -431,26 +431,19 @@ def test_a_causal_stack_is_its_matrices():
         np.testing.assert_array_equal(verdict, certify(keys, causal=True).verdict)
 
 
-def test_same_keys_same_bytes():
-    keys = stream_like(300, 8)
-    first, second_time = certify(keys), certify(keys)
-    for name, value in vars(first).items():
-        np.testing.assert_array_equal(value, vars(second_time)[name])
-
-
 def test_verify_refuses_what_does_not_prove():
     keys = gaussian(60, 3)
     certificates = certify(keys)
     with pytest.raises(ValueError, match="does not hold"):
         certificates.verify(keys[::-1])
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="10 rows of size 3: these certificates are for 60 rows"):
         certificates.verify(keys[:10])
     inner = int(np.flatnonzero(certificates.verdict == "unselectable")[0])
     for damage in ({"weights": 2.0}, {"support": inner}):
         ((name, value),) = damage.items()
         array = np.copy(getattr(certificates, name))
         array[inner] = value * array[inner] if name == "weights" else value
-        with pytest.raises(ValueError, match=f"key {inner} does not hold"):
+        with pytest.raises(ValueError, match=f"row {inner} does not hold"):
             replace(certificates, **{name: array}).verify(keys)
     indices, weights = certificates.combination(inner)
     np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
@@ -473,7 +466,7 @@ def test_verify_refuses_a_mean_that_is_none_of_other_keys(weights, causal):
     if 3 in weights and not causal:
         claimed.verify(keys)
     else:
-        with pytest.raises(ValueError, match=r"key 2 does not hold: unselectable, .* residual 0,"):
+        with pytest.raises(ValueError, match=r"row 2 does not hold: unselectable, .* residual 0,"):
             claimed.verify(keys)
 
 
@@ -497,7 +490,7 @@ def test_verify_refuses_a_mean_of_keys_that_are_not_there(nowhere):
     certificates.verify(keys)
     support = certificates.support.copy()
     support[3] = nowhere
-    with pytest.raises(ValueError, match="key 3 does not hold: unselectable"):
+    with pytest.raises(ValueError, match="row 3 does not hold: unselectable"):
         replace(certificates, support=support).verify(keys)
 
 
@@ -511,7 +504,7 @@ def test_verify_refuses_a_query_whose_scores_rounding_makes(n, size):
     assert certificates.verdict[3] == "unselectable"
     code, queries = certificates.code.copy(), certificates.queries.copy()
     code[3], queries[3] = 1, size
-    with pytest.raises(ValueError, match="key 3 does not hold: selectable"), np.errstate(all="ignore"):
+    with pytest.raises(ValueError, match="row 3 does not hold: selectable"), np.errstate(all="ignore"):
         replace(certificates, code=code, queries=queries).verify(keys)
 
 
@@ -570,45 +563,11 @@ def test_a_summary_is_of_certificates_that_hold():
         matrix, key = np.argwhere(found.verdict == verdict)[-1].tolist()
         array = getattr(found, name).copy()
         array[matrix, key] = -array[matrix, key] if name == "queries" else (array[matrix, key] + 1) % 9
-        with pytest.raises(ValueError, match=rf"key \({matrix}, {key}\) does not hold: {verdict}"):
+        with pytest.raises(ValueError, match=f"row {key} of matrix {matrix} does not hold: {verdict}"):
             list(summaries(replace(found, **{name: array}), stack))
-
-
-@pytest.mark.parametrize(
-    "keys,message",
-    [
-        (np.array([[1.0, np.nan]]), r"keys has nan at \(0, 1\)"),
-        (np.array([[1.0], [-np.inf]]), r"keys has -inf at \(1, 0\)"),
-        (np.ones(3), r"shape \(3,\): expected 2 dimensions"),
-        (np.ones((0, 3)), "keys is empty"),
-        (np.ones((3, 0)), "keys is empty"),
-        (np.ones((2, 2), complex), "dtype complex128"),
-        (np.array([["a"]]), "dtype <U1"),
-        ([[1.0, 2.0], [3.0]], "not an array"),
-        (np.full((2, 2), 1e-310), "column 0"),
-        (
-            np.array([[1], [2**53 + 1]]),
-            r"keys has 9007199254740993 at \(1, 0\): expected integers up to 2\^53",
-        ),
-        (np.array([[-(2**63)]]), "expected integers up to"),
-        (np.array([[2**64 - 1]], np.uint64), "expected integers up to"),
-    ],
-)
-def test_refuses_keys(keys, message):
-    with pytest.raises(ValueError, match=message):
-        certify(keys)
 
 
 def test_integers_are_certified_as_they_are():
     keys = np.array([[0, 2**53], [0, 2**53 - 1], [-(2**53), 0], [3, 3]])
     assert checked(keys).duplicates == 0
     np.testing.assert_array_equal(checked(keys).verdict, checked(keys.astype(float)).verdict)
-
-
-def test_refuses_bias():
-    with pytest.raises(ValueError, match="bias has 2 entries: expected 3"):
-        certify(np.ones((3, 2)), np.ones(2))
-    with pytest.raises(ValueError, match=r"bias has nan at \(0,\)"):
-        certify(np.ones((1, 2)), np.array([np.nan]))
-    with pytest.raises(ValueError, match="expected 3 dimensions"):
-        certify_many(np.ones((3, 2)))

@@ -1,6 +1,7 @@
 """certify-keys on files of each kind, its options, and files and options it has to refuse."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,17 @@ def files(tmp_path):
     np.save(tmp_path / "keys.npy", KEYS)
     pd.DataFrame(KEYS, columns=["x", "y", "z"]).to_parquet(tmp_path / "columns.parquet")
     pd.DataFrame({"token": range(50), "vector": list(KEYS)}).to_parquet(tmp_path / "lists.parquet")
+    pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet(tmp_path / "words.parquet")
+    exact = pd.DataFrame(KEYS.astype(float))
+    exact.to_csv(tmp_path / "plain.csv", index=False, header=False)
+    exact.to_csv(tmp_path / "names.csv", index=False, header=["x", "y", "z, quoted"])
+    named = (tmp_path / "names.csv").read_bytes()
+    (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf" + named.replace(b"\n", b"\r\n"))
+    exact.to_csv(tmp_path / "counted.csv", index=False)
+    exact.to_csv(tmp_path / "tabs.tsv", index=False, header=["x", "y", "z"], sep="\t")
+    (tmp_path / "folder.csv").mkdir()
+    np.save(tmp_path / "short.npy", np.ones(3, np.float32))
+    np.save(tmp_path / "nan_bias.npy", np.where(np.arange(50) == 3, np.nan, BIAS))
     keys = torch.tensor(KEYS)
     save_file({"keys": keys, "other": keys[:5].clone()}, tmp_path / "two.safetensors")
     save_file({"keys": keys}, tmp_path / "one.safetensors")
@@ -64,246 +76,279 @@ def last_error(capsys):
 
 
 @pytest.mark.parametrize(
-    "name,options",
+    "name,options,taken",
     [
-        ("keys.npy", []),
-        ("columns.parquet", []),
-        ("lists.parquet", []),
-        ("lists.parquet", ["--tensor", "vector"]),
-        ("one.safetensors", []),
-        ("two.safetensors", ["--tensor", "keys"]),
-        ("one.npz", []),
-        ("two.npz", ["--tensor", "keys"]),
-        ("large.parquet", []),
-        ("model.safetensors.index.json", ["--tensor", "keys"]),
+        ("keys.npy", [], ""),
+        ("columns.parquet", [], ""),
+        ("words.parquet", [], " (column vector)"),
+        ("lists.parquet", ["--tensor", "vector"], " (column vector)"),
+        ("large.parquet", [], " (column vector)"),
+        ("one.safetensors", [], " (tensor keys, float32)"),
+        ("two.safetensors", ["--tensor", "keys"], " (tensor keys, float32)"),
+        ("one.npz", [], " (array arr_0)"),
+        ("two.npz", ["--tensor", "keys"], " (array keys)"),
+        ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
+        ("plain.csv", [], ""),
+        ("names.csv", [], " (line 1 taken as names: x, y, z, quoted)"),
+        ("windows.csv", [], " (line 1 taken as names: x, y, z, quoted)"),
+        ("counted.csv", ["--header", "yes"], " (line 1 taken as names: 0, 1, 2)"),
+        ("tabs.tsv", [], " (line 1 taken as names: x, y, z)"),
     ],
 )
-def test_verdicts_of_a_file(files, name, options, capsys):
+def test_verdicts_of_a_file(files, name, options, taken, capsys):
     assert main([str(files / name), *options, "--out", str(files / "verdicts.parquet")]) == 0
-    expected = certify(KEYS)
+    keys = KEYS.astype(float) if name.endswith("sv") else KEYS  # every digit of a text is read
+    expected = certify(keys)
     table = verdicts_in(files / "verdicts.parquet")
     assert table.verdict.tolist() == expected.verdict.tolist()
+    np.testing.assert_array_equal(table.margin, expected.margin)
+    np.testing.assert_array_equal(table.residual, expected.residual)
     inner = table[table.verdict == "unselectable"].iloc[0]
     np.testing.assert_allclose(inner.weights @ KEYS[inner.support], KEYS[inner.key], atol=1e-6)
     winner = table[table.verdict == "selectable"].iloc[0]
     assert np.argmax(KEYS @ winner["query"]) == winner.key
-    assert "50 keys, d = 3, float32" in capsys.readouterr().out
-
-
-def test_bias(files, capsys):
-    assert main([str(files / "keys.npy"), "--bias", str(files / "bias.npy")]) == 0
-    assert "every certificate verified" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "name,content,message",
-    [
-        ("absent.npy", None, "no such file"),
-        ("keys.txt", b"1 2", "unknown kind '.txt'"),
-        ("text.npy", b"not an array", "no NumPy array"),
-        ("empty.npy", b"", "no NumPy array"),
-        ("text.parquet", b"not a table", "no Parquet table"),
-        ("text.safetensors", b"not tensors at all", "not readable as safetensors"),
-    ],
-)
-def test_refuses_a_file_that_is_no_matrix(tmp_path, name, content, message, capsys):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    assert main([str(tmp_path / name)]) == 2
-    error = capsys.readouterr().err
-    assert name in error and message in error and error.count("\n") == 1
-
-
-def test_refuses_pickles_and_wrong_arrays(files, capsys):
-    np.save(files / "objects.npy", np.array([{}, {}]), allow_pickle=True)
-    np.save(files / "line.npy", np.ones(3))
-    np.save(files / "nan.npy", np.array([[1.0, np.nan]]))
-    np.save(files / "short.npy", np.ones(3, np.float32))
-    pd.DataFrame({"a": [[1.0], [1.0, 2.0]]}).to_parquet(files / "ragged.parquet")
-    for options, message in [
-        (["objects.npy"], "objects.npy: no NumPy array: Array can't be memory-mapped: Python objects"),
-        (["line.npy"], "line.npy: keys has shape (3,)"),
-        (["nan.npy"], "nan.npy: keys has nan at (0, 1)"),
-        (["two.safetensors"], "choose one with --tensor: keys, other"),
-        (["two.safetensors", "--tensor", "values"], "no tensor 'values': it has"),
-        (["lists.parquet", "--tensor", "values"], "no column 'values': it has token, vector"),
-        (["ragged.parquet"], "lengths [1, 2]"),
-        (["keys.npy", "--tensor", "values"], "holds one array"),
-        (["keys.npy", "--bias", str(files / "short.npy")], "short.npy: bias has shape (3,): expected (50,)"),
-    ]:
-        assert main([str(files / options[0]), *options[1:]]) == 2
-        assert message in capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert f"{name}{taken}: 50 keys, d = 3, {keys.dtype}\n" in printed
+    inside = np.flatnonzero(expected.verdict == "unselectable")
+    first = ", ".join(map(str, inside[:20]))
+    assert f"unselectable rows, from 0: {first} and {len(inside) - 20} more\n" in printed
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_read_exactly(tmp_path, dtype, capsys):
+    before = torch.zeros(7)  # so that the keys do not begin where the tensors do
     keys = torch.tensor(KEYS).to(dtype)
-    save_file({"keys": keys}, tmp_path / "half.safetensors")
-    assert main([str(tmp_path / "half.safetensors"), "--out", str(tmp_path / "v.parquet")]) == 0
+    save_file({"a": before, "keys": keys}, tmp_path / "half.safetensors")
+    options = ["--tensor", "keys", "--out", str(tmp_path / "v.parquet")]
+    assert main([str(tmp_path / "half.safetensors"), *options]) == 0
     expected = certify(keys.float().numpy())
     table = verdicts_in(tmp_path / "v.parquet")
     assert table.verdict.tolist() == expected.verdict.tolist()
     np.testing.assert_array_equal(table.margin, expected.margin)
+    assert f"tensor keys, {str(dtype).removeprefix('torch.')}" in capsys.readouterr().out
 
 
-def test_the_input_is_never_overwritten(tmp_path, capsys):
-    pd.DataFrame(KEYS, columns=["x", "y", "z"]).to_parquet(tmp_path / "keys.parquet")
-    pd.DataFrame({"b": KEYS[:, 0]}).to_parquet(tmp_path / "bias.parquet")
-    (tmp_path / "link.parquet").symlink_to(tmp_path / "keys.parquet")
-    (tmp_path / "hard.parquet").hardlink_to(tmp_path / "keys.parquet")
-    before = {path: path.read_bytes() for path in tmp_path.glob("*.parquet")}
-    arguments = [str(tmp_path / "keys.parquet"), "--bias", str(tmp_path / "bias.parquet"), "--out"]
-    for out in (
-        "keys.parquet",
-        "bias.parquet",
-        "link.parquet",
-        "hard.parquet",
-        f"../{tmp_path.name}/keys.parquet",
-    ):
-        assert main([*arguments, str(tmp_path / out)]) == 2
-        assert "would overwrite what is read" in capsys.readouterr().err
-    assert before == {path: path.read_bytes() for path in tmp_path.glob("*.parquet")}
+LARGE = np.array([2**53, 2**53 + 1, 0, 5])
+"""Rounded to float64, the first two are equal, and as keys duplicates, which no query selects."""
+NO_NUMPY = "no NumPy array"
+NO_INDEX = "no index of safetensors files"
+NO_CSV = "no table of numbers separated by commas"
+PICKLE = "is a pickle, which runs code when it is read: save the matrix by safetensors.torch.save_file"
+CLAIMS = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }\n"
+REFUSED = [
+    # file, its content (None: one of `files`), further options, a part of the message
+    ("absent.npy", None, [], "no such file"),
+    ("keys.txt", b"1 2", [], "unknown kind '.txt'"),
+    *((f"model{ending}", b"PK", [], PICKLE) for ending in (".pt", ".pth", ".bin", ".pkl")),
+    ("text.npy", b"not an array", [], NO_NUMPY),
+    ("empty.npy", b"", [], NO_NUMPY),
+    (
+        "claims.npy",
+        b"\x93NUMPY\x01\x00" + len(CLAIMS).to_bytes(2, "little") + CLAIMS + bytes(24),
+        [],
+        NO_NUMPY,
+    ),
+    ("objects.npy", np.array([{}, {}]), [], "Python objects"),
+    ("line.npy", np.ones(3), [], "keys has shape (3,)"),
+    ("nan.npy", np.array([[1.0, np.nan]]), [], "keys has nan at (0, 1)"),
+    ("integers.npy", LARGE[:, None], [], "9007199254740993 at (1, 0): expected integers up to 2^53"),
+    ("keys.npy", None, ["--tensor", "values"], "holds one array"),
+    ("text.npz", b"no archive", [], "no archive of NumPy arrays: File is not a zip file"),
+    ("two.npz", None, [], "holds 2 arrays; choose one with --tensor: keys, other"),
+    ("two.npz", None, ["--tensor", "kyes"], "no array 'kyes': it has keys"),
+    ("text.parquet", b"not a table", [], "no Parquet table"),
+    ("lists.parquet", None, [], "lists (vector) beside columns of numbers (token): choose one with --tensor"),
+    ("lists.parquet", None, ["--tensor", "values"], "no column 'values': it has token, vector"),
+    ("a.parquet", {"v": [[1.0], [1.0, 2.0]]}, [], "lengths [1, 2]"),
+    ("a.parquet", {"v": [["a"], ["b"]]}, [], "column 'v' has no numbers"),
+    ("a.parquet", {"v": [[1.0], [None]]}, [], "column 'v' has no numbers, or nulls among them"),
+    ("a.parquet", {"x": [1.0, None]}, [], "there are nulls"),
+    ("a.parquet", {"word": ["a", "b"], "x": [1.0, 2.0]}, [], "dtype object: expected real numbers"),
+    ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),
+    ("a.parquet", {"v": [[k, 1] for k in LARGE.tolist()]}, [], "9007199254740993 at (1, 0)"),
+    ("text.safetensors", b"not tensors at all", [], "not readable as safetensors"),
+    ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
+    ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
+    ("k.safetensors", torch.zeros(4, 2, dtype=torch.complex64), [], "C64: expected real numbers"),
+    ("two.safetensors", None, [], "choose one with --tensor: keys, other"),
+    ("two.safetensors", None, ["--tensor", "values"], "no tensor 'values': it has"),
+    ("model.safetensors.index.json", None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
+    ("model.safetensors.index.json", None, [], " and 21 more"),
+    ("model.safetensors.index.json", None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
+    ("model.safetensors.index.json", None, ["--tensor", "layer.3"], "which is not beside the index"),
+    *(
+        ("bad.safetensors.index.json", content, ["--tensor", "k"], message)
+        for content, message in [
+            (b"{", NO_INDEX),
+            (b"[]", NO_INDEX),
+            (b'{"weight_map": 3}', NO_INDEX),
+            (b'{"weight_map": {"k": "../two.safetensors"}}', "expected the name of a file beside the index"),
+            (b'{"weight_map": {"k": ["two.safetensors"]}}', "expected the name of a file beside the index"),
+            (b'{"weight_map": {"k": "two.safetensors"}}', "two.safetensors: no tensor 'k'"),
+            (b'{"weight_map": {}}', "no tensor 'k'"),
+        ]
+    ),
+    *(
+        ("keys.csv", content.encode() if isinstance(content, str) else content, [], message)
+        for content, message in [
+            ("0,1\n2,3\n", "line 1 counts 0 to 1: say with --header yes or --header no"),
+            (",x,y\n0,1.5,2\n", "leave out a column that numbers the rows"),
+            ("word,1.5\ncat,2\n", "names beside numbers"),
+            *(
+                (f'"{number}","{number}"\n1,2\n', f"{number!r}, which may be a number")
+                for number in ("−1.5", "0x1", "1,000", "1D5", "1+2j", "(1+2j)", "NA", "n/a", "$3", "1.5e")
+            ),
+            ("NA,1\n1,2\n", "names beside numbers"),
+            ("1.5,2\n3\n", NO_CSV),
+            ("1.5;2\n3;4\n", "'1.5;2', which may be a number"),
+            ("x;y\n3;4\n", NO_CSV),
+            ("x,y\n1,two\n", "could not convert string 'two'"),
+            ("1.5,\n1,2\n", "line 1 has empty cells"),
+            ("1,2\n9007199254740993,1\n", "column 0 has integers of 2^53 and more"),
+            ("1.5,nan\n2,3\n", "keys has nan at (0, 1)"),
+            ("1,inf\n2,3\n", "keys has inf at (0, 1): expected finite numbers"),
+            ("1,2\n2,-1e400\n", "keys has -inf at (1, 1): expected finite numbers"),
+            ('x,"y\n1,2\n3,4\n', "unexpected end of data"),
+            ('x,y\n1,2\n3,"4\n', "unexpected end of data"),
+            ("", "empty: expected numbers separated by commas"),
+            ("x,y\n", "keys is empty"),
+            (b"\xff\xfe1\x00", "no table of text in UTF-8"),
+        ]
+    ),
+    ("keys.tsv", b"1,2\n3,4\n", [], "'1,2', which may be a number"),
+    ("keys.npy", None, ["--bias", "short.npy"], "short.npy: bias has shape (3,): expected (50,)"),
+    ("keys.npy", None, ["--bias", "nan_bias.npy"], "nan_bias.npy: bias has nan at (3,): expected finite"),
+    ("keys.npy", None, ["--bias", "bias.npy", "--causal"], "--causal and --bias: expected one of the two"),
+    ("keys.npy", None, ["--bias-tensor", "b"], "--bias-tensor without --bias"),
+    ("keys.npy", None, ["--rows", "5"], "'5': expected FIRST:STOP, such as 0:5000"),
+    ("keys.npy", None, ["--rows", "-5:"], "expected"),
+    ("keys.npy", None, ["--rows", "0:51"], "--rows 0:51: expected at least one of the rows 0:50"),
+    ("keys.npy", None, ["--rows", "7:7"], "--rows 7:7"),
+    ("keys.npy", None, ["--header", "yes"], "--header: expected only with a .csv or .tsv file"),
+    ("keys.npy", None, ["--header", "maybe"], "expected yes or no"),
+    ("keys.npy", None, ["--wrong"], "--wrong"),
+    ("absent.npy", None, ["--out", "v.txt"], "ending '.txt': expected one of .parquet, .csv"),
+    ("absent.npy", None, ["--out", "verdicts"], "ending ''"),
+    ("absent.npy", None, ["--out", "folder.csv"], "is a folder"),
+    (
+        "absent.npy",
+        None,
+        ["--out", "bias.npy/deep/v.csv"],
+        "expected a place in a folder that can be written",
+    ),
+]
 
 
-def test_integers_that_floats_cannot_hold_are_refused(tmp_path, capsys):
-    """Rounded, the first two keys would be duplicates, which no query selects."""
-    large = np.array([2**53, 2**53 + 1, 0, 5])
-    np.save(tmp_path / "a.npy", large[:, None])
-    pd.DataFrame({"i": large, "x": [0.0, 1.0, 2.0, 3.0]}).to_parquet(tmp_path / "b.parquet")
-    pd.DataFrame({"v": [[k, 1] for k in large.tolist()]}).to_parquet(tmp_path / "c.parquet")
-    save_file({"k": torch.tensor(large)[:, None]}, tmp_path / "d.safetensors")
-    for name in ("a.npy", "b.parquet", "c.parquet", "d.safetensors"):
-        assert main([str(tmp_path / name)]) == 2
-        error = capsys.readouterr().err
-        assert name in error and "9007199254740993" in error and "expected integers up to 2^53" in error
+@pytest.mark.parametrize("name,content,options,message", REFUSED)
+def test_what_is_no_matrix_or_may_be_another_one_is_refused_in_one_line(
+    files, name, content, options, message, capsys, monkeypatch
+):
+    monkeypatch.chdir(files)
+    write(files / name, content)
+    assert main([name, *options]) == 2
+    assert message in last_error(capsys)
 
 
-def test_files_that_lie_about_their_size_or_kind_end_in_one_line(tmp_path, capsys):
-    claims = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }"
-    (tmp_path / "claims.npy").write_bytes(
-        b"\x93NUMPY\x01\x00" + len(claims + b"\n").to_bytes(2, "little") + claims + b"\n" + bytes(24)
-    )
-    save_file({"keys": torch.zeros(4, 2).to(torch.float8_e4m3fn)}, tmp_path / "fp8.safetensors")
-    save_file({"keys": torch.zeros(4, 2, dtype=torch.complex64)}, tmp_path / "complex.safetensors")
-    for name in ("claims.npy", "fp8.safetensors", "complex.safetensors"):
-        assert main([str(tmp_path / name)]) == 2
-        error = capsys.readouterr().err
-        assert name in error and error.count("\n") == 1
+def write(path, content):
+    """A file of the kind that its name says; nothing for None."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, torch.Tensor):
+        save_file({"k": content}, path)
+    elif isinstance(content, dict):
+        pd.DataFrame(content).to_parquet(path)
+    elif content is not None:
+        np.save(path, content, allow_pickle=True)
+
+
+def test_no_file_is_no_matrix(capsys):
+    assert main([]) == 2
+    assert "required: file" in last_error(capsys)
+
+
+def test_damaged_archives_and_pickles_in_them_are_refused(files, capsys):
+    np.savez(files / "objects.npz", np.array([{}, {}]), allow_pickle=True)
+    content = bytearray((files / "one.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (files / "flipped.npz").write_bytes(content)
+    for name, message in [("objects.npz", "Object arrays cannot be loaded"), ("flipped.npz", "Bad CRC-32")]:
+        assert main([str(files / name), *(["--tensor", "arr_0"] if name == "objects.npz" else [])]) == 2
+        assert message in last_error(capsys)
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
     names = {"\x1b[31mred\x07": torch.zeros(2, 2), "two\nlines\u202e": torch.ones(2, 2)}
     save_file(names, tmp_path / "names.safetensors")
     assert main([str(tmp_path / "names.safetensors")]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and error.rstrip("\n").isprintable()
+    error = last_error(capsys)
+    assert error.rstrip("\n").isprintable()
     assert r"\x1b[31mred\x07" in error and r"two\nlines\u202e" in error
 
 
-def test_a_damaged_file_of_the_project_is_refused(tmp_path, capsys):
-    path = tmp_path / "verdicts.parquet"
-    store.write(certify(KEYS).to_frame(), "key_verdicts", path, provenance({}, "cpu"))
-    damaged = bytearray(path.read_bytes())
-    damaged[len(damaged) // 3] ^= 1
-    path.write_bytes(damaged)
-    assert main([str(path), "--tensor", "query"]) == 2
-    assert "verdicts.parquet: damaged" in capsys.readouterr().err
+def test_the_input_is_never_overwritten(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    pd.DataFrame({"b": BIAS}).to_parquet("bias.parquet")
+    (files / "link.parquet").symlink_to("columns.parquet")
+    (files / "hard.parquet").hardlink_to("columns.parquet")
+    before = {path: path.read_bytes() for path in files.glob("*.parquet")}
+    for out in (
+        "columns.parquet",
+        "bias.parquet",
+        "link.parquet",
+        "hard.parquet",
+        f"../{files.name}/columns.parquet",
+    ):
+        assert main(["columns.parquet", "--bias", "bias.parquet", "--out", out]) == 2
+        assert "would overwrite what is read" in last_error(capsys)
+    assert before == {path: path.read_bytes() for path in files.glob("*.parquet")}
 
 
-@pytest.mark.parametrize("name", ["v.csv", "v.parquet"])
-def test_beside_an_output_nothing_is_left(files, name, capsys):
-    out = files / "new" / name
+def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(files, capsys, monkeypatch):
+    out = files / "new" / "v.csv"
     for rows in ("0:50", "0:40"):  # the second run replaces the file of the first
         assert main([str(files / "keys.npy"), "--rows", rows, "--out", str(out)]) == 0
-    assert [path.name for path in out.parent.iterdir()] == [name]
+    before = out.read_text()
+
+    def full_disk(*_, **__):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(command_line.csv, "writer", full_disk)
+    assert main([str(files / "keys.npy"), "--out", str(out)]) == 2
+    assert "no space left" in last_error(capsys)
+    assert out.read_text() == before and [path.name for path in out.parent.iterdir()] == ["v.csv"]
 
 
-def test_an_output_takes_the_place_of_a_file_of_the_project(files, capsys):
-    """Whose checksum would call the new file damaged."""
+def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
+    """By one without a checksum: that of the old file would call the new one damaged."""
     out = files / "verdicts.parquet"
     store.write(certify(KEYS).to_frame(), "key_verdicts", out, provenance({}, "cpu"))
+    whole = out.read_bytes()
+    out.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    assert main([str(out), "--tensor", "query"]) == 2
+    assert "verdicts.parquet: damaged" in last_error(capsys)
     assert main([str(files / "keys.npy"), "--rows", "0:40", "--out", str(out)]) == 0
     assert main([str(out), "--tensor", "key"]) == 2
     assert "keys has shape (40,)" in last_error(capsys)
 
 
-def test_csv_with_and_without_a_line_of_names(tmp_path, capsys):
-    table = pd.DataFrame(KEYS.astype(float))
-    table.to_csv(tmp_path / "plain.csv", index=False, header=False)
-    table.to_csv(tmp_path / "names.csv", index=False, header=["x", "y", "z, quoted"])
-    (tmp_path / "windows.csv").write_bytes(
-        b"\xef\xbb\xbf" + (tmp_path / "names.csv").read_bytes().replace(b"\n", b"\r\n")
-    )
-    table.to_csv(tmp_path / "counted.csv", index=False)
-    expected = certify(KEYS.astype(float))
-    for name, options in [
-        ("plain.csv", []),
-        ("names.csv", []),
-        ("windows.csv", []),
-        ("counted.csv", ["--header", "yes"]),
-    ]:
-        assert main([str(tmp_path / name), *options, "--out", str(tmp_path / "v.parquet")]) == 0
-        assert "50 keys, d = 3, float64" in capsys.readouterr().out
-        verdicts = verdicts_in(tmp_path / "v.parquet")
-        np.testing.assert_array_equal(verdicts.margin, expected.margin)  # every digit was read
-    assert main([str(tmp_path / "counted.csv"), "--header", "no"]) == 0
-    assert "51 keys, d = 3" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "content,message",
-    [
-        ("0,1\n2,3\n", "line 1 counts 0 to 1: say with --header yes or --header no"),
-        (",x,y\n0,1.5,2\n", "leave out a column that numbers the rows"),
-        ("word,1.5\ncat,2\n", "names beside numbers"),
-        ("1.5,2\n3\n", "no table of numbers separated by commas"),
-        ("1.5;2\n3;4\n", "no table of numbers separated by commas"),
-        ("x,y\n1,two\n", "could not convert string 'two'"),
-        ("1.5,\n1,2\n", "line 1 has empty cells"),
-        ("1,2\n9007199254740993,1\n", "column 0 has integers of 2^53 and more"),
-        ("1.5,nan\n2,3\n", "keys has nan at (0, 1)"),
-        ("", "empty: expected numbers separated by commas"),
-        ("x,y\n", "keys is empty"),
-        (b"\xff\xfe1\x00", "no text in UTF-8"),
-    ],
-)
-def test_a_csv_file_that_is_no_table_of_numbers_or_may_be_another_one_is_refused(
-    tmp_path, content, message, capsys
-):
-    file = tmp_path / "keys.csv"
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert main([str(file)]) == 2
-    error = last_error(capsys)
-    assert "keys.csv: " in error and message in error
-
-
 def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
     out = files / "verdicts.parquet"
-    assert main([str(files / "keys.npy"), "--rows", "10:40", "--out", str(out)]) == 0
-    assert "30 keys" in capsys.readouterr().out
-    expected = certify(KEYS[10:40])
-    table = verdicts_in(out)
-    assert table.key.tolist() == list(range(10, 40))
-    assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
-    for row in table[table.verdict == "unselectable"].itertuples():
-        np.testing.assert_allclose(row.weights @ KEYS[row.support], KEYS[row.key], atol=1e-6)
-    assert asked(out)["rows"] == [10, 40]
+    pd.DataFrame({"bias": BIAS}).to_csv(files / "bias.csv", index=False)
+    for bias in (None, "bias.npy", "bias.csv"):
+        options = ["--rows", "10:40", "--out", str(out), *(["--bias", str(files / bias)] if bias else [])]
+        assert main([str(files / "keys.npy"), *options]) == 0
+        expected = certify(KEYS[10:40], BIAS[10:40] if bias else None)
+        table = verdicts_in(out)
+        assert table.key.tolist() == list(range(10, 40))
+        assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
+        inside = table[table.verdict == "unselectable"]
+        assert f"unselectable rows, from 0: {', '.join(map(str, inside.key[:20]))}" in capsys.readouterr().out
+        for row in inside.itertuples():
+            np.testing.assert_allclose(row.weights @ KEYS[row.support], KEYS[row.key], atol=1e-6)
+        assert asked(out)["rows"] == [10, 40]
     for rows in (":40", "40:"):
         assert main([str(files / "keys.npy"), "--rows", rows]) == 0
     assert "40 keys" in (printed := capsys.readouterr().out) and "10 keys" in printed
-
-
-def test_rows_of_a_bias_are_taken_with_those_of_the_keys(files, capsys):
-    out = files / "verdicts.csv"
-    pd.DataFrame({"bias": BIAS}).to_csv(files / "bias.csv", index=False)
-    for bias in ("bias.npy", "bias.csv"):
-        options = ["--rows", "10:40", "--bias", str(files / bias), "--out", str(out)]
-        assert main([str(files / "keys.npy"), *options]) == 0
-        expected = certify(KEYS[10:40], BIAS[10:40])
-        assert pd.read_csv(out).verdict.tolist() == expected.verdict.tolist()
-    np.save(files / "long.npy", np.zeros(60))
-    assert main([str(files / "keys.npy"), "--rows", "10:40", "--bias", str(files / "long.npy")]) == 2
-    assert "long.npy: bias has shape (60,): expected (50,)" in last_error(capsys)
 
 
 def test_causal_certificates_are_those_of_the_library(files, capsys):
@@ -332,105 +377,12 @@ def test_flat_keys_are_judged_in_their_plane(tmp_path, capsys):
     assert (verdicts_in(out).verdict[inside] == "borderline").all() and inside.any()
 
 
-def test_a_csv_output_has_all_but_the_proofs(files, capsys):
-    assert main([str(files / "keys.npy"), "--out", str(files / "v.csv")]) == 0
+@pytest.mark.parametrize("options", [[], ["--causal"]])
+def test_a_csv_output_has_all_but_the_proofs(files, options, capsys):
+    assert main([str(files / "keys.npy"), *options, "--out", str(files / "v.csv")]) == 0
     assert "v.csv; its proofs need a .parquet file" in capsys.readouterr().out
-    expected = certify(KEYS).to_frame()[["key", "verdict", "margin", "residual", "duplicate"]]
-    pd.testing.assert_frame_equal(pd.read_csv(files / "v.csv"), expected)
-
-
-def test_outputs_that_would_fail_later_are_refused_before_anything_is_read(tmp_path, capsys):
-    (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "file").touch()
-    for out, message in [
-        ("v.txt", "ending '.txt': expected one of .parquet, .csv"),
-        ("verdicts", "ending ''"),
-        ("v.parquet.gz", "ending '.gz'"),
-        ("folder.csv", "is a folder"),
-        ("file/deep/v.csv", "expected a place in a folder that can be written to"),
-    ]:
-        assert main([str(tmp_path / "absent.npy"), "--out", str(tmp_path / out)]) == 2
-        assert message in last_error(capsys)
-
-
-def test_a_failure_leaves_an_earlier_output_as_it_was(files, capsys):
-    out = files / "v.csv"
-    out.write_text("earlier")
-    np.save(files / "nan.npy", np.array([[1.0, np.nan]]))
-    assert main([str(files / "nan.npy"), "--out", str(out)]) == 2
-    assert out.read_text() == "earlier"
-
-
-def test_options_that_cannot_be_are_refused_in_one_line(files, capsys):
-    keys = str(files / "keys.npy")
-    for options, message in [
-        ([keys, "--rows", "5"], "'5': expected FIRST:STOP, such as 0:5000"),
-        ([keys, "--rows", "-5:"], "expected"),
-        ([keys, "--rows", "0:51"], "--rows 0:51: expected at least one of the rows 0:50"),
-        ([keys, "--rows", "7:7"], "--rows 7:7"),
-        (
-            [keys, "--causal", "--bias", str(files / "bias.npy")],
-            "--causal and --bias: expected one of the two",
-        ),
-        ([keys, "--bias-tensor", "b"], "--bias-tensor without --bias"),
-        ([keys, "--header", "yes"], "--header: expected only with a .csv file"),
-        ([keys, "--header", "maybe"], "expected yes or no"),
-        ([keys, "--wrong"], "--wrong"),
-        ([], "required: file"),
-    ]:
-        assert main(options) == 2
-        assert message in last_error(capsys)
-
-
-def test_tensors_are_named_where_one_has_to_be_chosen(files, capsys):
-    index = str(files / "model.safetensors.index.json")
-    for options, message in [
-        ([str(files / "two.npz")], "holds 2 arrays; choose one with --tensor: keys, other"),
-        ([str(files / "two.npz"), "--tensor", "kyes"], "no array 'kyes': it has keys"),
-        ([index], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
-        ([index], " and 21 more"),
-        ([index, "--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
-        (
-            [index, "--tensor", "layer.3"],
-            "is in model-00001-of-00002.safetensors, which is not beside the index",
-        ),
-    ]:
-        assert main(options) == 2
-        assert message in last_error(capsys)
-
-
-@pytest.mark.parametrize(
-    "content,message",
-    [
-        ("{", "no index of safetensors files"),
-        ("[]", "no index of safetensors files"),
-        ('{"weight_map": 3}', "no index of safetensors files"),
-        ('{"weight_map": {"k": "../two.safetensors"}}', "expected the name of a file beside the index"),
-        ('{"weight_map": {"k": ["two.safetensors"]}}', "expected the name of a file beside the index"),
-        ('{"weight_map": {"k": "two.safetensors"}}', "two.safetensors: no tensor 'k'"),
-        ('{"weight_map": {}}', "holds 0 tensors"),
-    ],
-)
-def test_an_index_that_names_no_shard_beside_it_is_refused(files, content, message, capsys):
-    (files / "bad.safetensors.index.json").write_text(content)
-    assert main([str(files / "bad.safetensors.index.json")]) == 2
-    assert message in last_error(capsys)
-
-
-def test_damaged_archives_of_arrays_and_pickles_in_them_are_refused(files, capsys):
-    np.savez(files / "objects.npz", np.array([{}, {}]), allow_pickle=True)
-    content = bytearray((files / "one.npz").read_bytes())
-    content[len(content) // 2] ^= 1
-    (files / "flipped.npz").write_bytes(content)
-    (files / "text.npz").write_bytes(b"no archive")
-    for name, message in [
-        ("objects.npz", "Object arrays cannot be loaded"),
-        ("flipped.npz", "Bad CRC-32"),
-        ("text.npz", "not a zip file"),
-    ]:
-        assert main([str(files / name), *(["--tensor", "arr_0"] if name == "objects.npz" else [])]) == 2
-        error = last_error(capsys)
-        assert "no archive of NumPy arrays" in error and message in error
+    expected = certify(KEYS, causal=bool(options)).to_frame().drop(columns=["query", "support", "weights"])
+    assert (files / "v.csv").read_text() == expected.to_csv(index=False)
 
 
 class FakeClock:
@@ -487,16 +439,48 @@ def test_a_long_search_says_how_long_it_will_take_and_how_long_it_took(files, mo
     assert "certify-keys: 50 x 3: about 5 min\n" in capfd.readouterr().err
 
 
-def test_ctrl_c_ends_compiled_code_at_once():
-    """As one line of compiled code that keeps Python's lock for a minute, libc's sleep."""
-    code = (
-        "import ctypes; from layernorm_roles.selectability.command_line import _ended_by_ctrl_c\n"
-        "with _ended_by_ctrl_c(): print(flush=True); ctypes.PyDLL(None).sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+WORKING = """
+import os, time
+from layernorm_roles.selectability import command_line
+
+def prove(keys, bias):
+    print(flush=True)
+    time.sleep(60)
+
+command_line._with_progress("keys", lambda: prove(None, None), 100.0, every=0.2)
+"""
+
+
+def test_lines_of_progress_come_while_it_works_and_ctrl_c_ends_it_at_once():
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", WORKING], **pipes) as process:
         process.stdout.readline()
+        lines = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT
+    assert all(re.fullmatch(r"keys: \d s, about (100|99|98) s left\n", line) for line in lines)
+
+
+def test_compiled_code_lets_the_line_of_progress_through(capfd):
+    """The search of keys that lie inside takes seconds, in which the main thread prints."""
+    keys = np.random.default_rng(0).standard_normal((6000, 8))
+    certify(keys[:50])  # compiles
+    command_line._with_progress("keys", lambda: certify(keys), every=0.1)
+    assert capfd.readouterr().err.count("keys: ") > 3
+
+
+@pytest.mark.parametrize(
+    "spent,expected,said",
+    [
+        (30.4, None, "30 s"),
+        (30.0, 100.0, "30 s, about 70 s left"),
+        (90.0, 400.0, "90 s, about 5 min left"),
+        (100.0, 80.0, "100 s, longer than the 80 s expected"),
+        (150.1, None, "3 min"),
+    ],
+)
+def test_the_words_of_a_line_of_progress(spent, expected, said):
+    assert command_line._spent(spent, expected) == said
 
 
 def test_version(capsys):

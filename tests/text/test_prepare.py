@@ -23,6 +23,7 @@ from layernorm_roles.text.token_streams import read_stream
 
 SPLIT = {"training": 0.6, "validation": 0.2, "held_out": 0.2}
 LETTERS = {"training": "abcdef", "validation": "ghijkl", "held_out": "mnopqr"}
+SEED = 5
 DOCUMENTS = {"training": 20, "validation": 8, "held_out": 12}
 
 
@@ -68,7 +69,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(world, tmp_path_factory):
     text = PreparedText(tmp_path_factory.mktemp("prepared"))
-    prepare(world[1], text.folder)
+    prepare(world[1], text.folder, seed=SEED)
     return text
 
 
@@ -109,7 +110,7 @@ def test_contexts_are_a_random_choice_in_the_order_of_the_documents(world, prepa
     bpe, frame = tokenizer.load(prepared.tokenizer), store.read(prepared.contexts, "contexts")
     candidates = [s + "." for text in world[0]["held_out"] for s in text[:-1].split(". ")]
     candidates = [s for s in candidates if 4 <= len(bpe.encode(s).ids) <= 60]
-    order = random_streams.generator(Stream.TEXT_SELECTION, 1).permutation(len(candidates))
+    order = random_streams.generator(Stream.TEXT_SELECTION, SEED, 1).permutation(len(candidates))
     chosen = [bpe.decode(list(t)) for t in frame[frame.texts == "sentences"].tokens]
     assert chosen == [candidates[i] for i in sorted(order[:40])]
     assert chosen != candidates[:40]
@@ -143,12 +144,25 @@ def test_every_file_has_its_checksum_and_its_streams_are_plain_npy_files(prepare
 
 
 def test_preparing_twice_gives_equal_bytes_and_equal_identity(world, prepared, tmp_path):
-    prepare(world[1], tmp_path)
+    prepare(world[1], tmp_path, seed=SEED)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in prepared.folder.iterdir()}
     for path in tmp_path.glob("*.*"):
         if path.is_file():
             assert path.read_bytes() == (prepared.folder / path.name).read_bytes(), path.name
     assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
+
+
+def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp_path):
+    prepare(world[1], tmp_path, seed=SEED + 1)
+    other = PreparedText(tmp_path)
+    for part in ("training", "validation"):
+        assert other.tokens(part).read_bytes() == prepared.tokens(part).read_bytes()
+    ours, theirs = (store.read(text.contexts, "contexts") for text in (prepared, other))
+    for texts in ("long", "sentences"):
+        mine, others = (frame[frame.texts == texts].tokens.map(tuple).tolist() for frame in (ours, theirs))
+        assert mine != others
+    assert (prepared.seed, other.seed) == (SEED, SEED + 1)
+    assert other.content_hash() != prepared.content_hash()
 
 
 def test_with_the_fewest_entries_every_byte_is_a_token(tmp_path):
@@ -190,7 +204,7 @@ def test_with_the_fewest_entries_every_byte_is_a_token(tmp_path):
     ],
 )
 def test_another_tokenizer_or_stream_is_another_identity(world, prepared, tmp_path, change):
-    prepare(changed(world[1], **change), tmp_path)
+    prepare(changed(world[1], **change), tmp_path, seed=SEED)
     assert PreparedText(tmp_path).content_hash() != prepared.content_hash()
 
 
@@ -204,7 +218,7 @@ def test_a_tokenizer_that_gives_equal_streams_is_another_identity(world, prepare
         return trained
 
     monkeypatch.setattr(tokenizer, "train", train_one_more)
-    prepare(world[1], tmp_path)
+    prepare(world[1], tmp_path, seed=SEED)
     other = PreparedText(tmp_path)
     for part in ("training", "validation"):
         assert other.tokens(part).read_bytes() == prepared.tokens(part).read_bytes()
@@ -213,7 +227,7 @@ def test_a_tokenizer_that_gives_equal_streams_is_another_identity(world, prepare
 
 def test_other_contexts_leave_the_identity_of_the_training_text(world, prepared, tmp_path):
     sentences = world[1].sentences.model_dump() | {"contexts": 3}
-    prepare(changed(world[1], sentences=sentences), tmp_path)
+    prepare(changed(world[1], sentences=sentences), tmp_path, seed=SEED)
     assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
 
 
@@ -268,7 +282,7 @@ def test_contexts_from_other_sources(world, tmp_path):
 def test_the_rules_script_writes_the_same_text(world, prepared, tmp_path):
     job = SimpleNamespace(
         log=[str(tmp_path / "log")],
-        params=SimpleNamespace(settings=world[1].model_dump(mode="json"), downloads="downloads"),
+        params=SimpleNamespace(settings=world[1].model_dump(mode="json"), downloads="downloads", seed=SEED),
         output=SimpleNamespace(manifest=str(tmp_path / "text" / "manifest.json")),
     )
     runpy.run_path(str(ROOT / "workflow/scripts/prepare_text.py"), {"snakemake": job})

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 DAMAGED = {
     "Parquet": ("*.parquet",),
     "weights": ("initial.safetensors", "final.safetensors", "weights.safetensors"),
-    "checkpoint": ("checkpoint.safetensors",),
+    "checkpoint": ("checkpoint*.safetensors",),
     "checksum": (f"{files.CHECKSUMS}/*",),
     "dataset": ("training.npy", "validation.npy", "tokenizer.json", "manifest.json", "data/**/*.parquet"),
 }

@@ -1,74 +1,233 @@
-"""What the rules of the default reproduction say, read from Snakemake: which file is which, and whose code counts."""
+"""What each job of a plan is given: its files, its parameters, what it asks of a cluster, and whose code counts."""
 
-import json
-import subprocess
-import sys
+import math
 from pathlib import Path
 
 import pytest
-from default_settings import DEFAULT, ROOT
+from plans import ROOT, planned
 
+from layernorm_roles import planning
 from layernorm_roles.provenance import code_version
 
-# In a process of its own: the Snakefile sets environment variables for the jobs.
-PROGRAM = """
-import json
-from pathlib import Path
-from types import SimpleNamespace
-from snakemake.api import SnakemakeApi
-from snakemake.settings.types import ConfigSettings, OutputSettings, Quietness, ResourceSettings
+SMOKE = ROOT / "workflow/presets/smoke.yaml"
+NORM = "examples.dynamic_tanh:DynamicTanh"
+CONFIG = {
+    "device": "cuda",
+    "device_check": "warn",
+    "norms": {"mine": NORM},
+    "majority": {"d8": {"seeds": {"mine": 3}}},
+    "random_keys": {"norms": ["none", "mine"]},
+}
 
-def called(value, **wildcards):
-    value = getattr(value, "_file", value)  # Snakemake wraps an input function, and one that is unpacked twice
-    value = getattr(value, "callable", None) or value
-    return value(SimpleNamespace(**wildcards)) if callable(value) else value
 
-def named(files):
-    return {name: str(file) for name, file in files.items() if isinstance(file, str)}
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    file = tmp_path_factory.mktemp("config") / "more.yaml"
+    file.write_text(planning.json.dumps(CONFIG))
+    return planned([SMOKE, file], {})["jobs"]
 
-with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
-    workflow = api.workflow(
-        resource_settings=ResourceSettings(cores=1), config_settings=ConfigSettings(), snakefile=Path("Snakefile")
-    )._workflow
-    rules = {
-        rule.name: {
-            "input": named(rule.input),
-            "output": named(rule.output),
-            "script": rule.script and Path(rule.script).name,
-            "code": dict(rule.params.items()).get("code"),
+
+@pytest.fixture(scope="module")
+def settings():
+    overlay = planning.merged(planning.yaml_files.read(SMOKE), CONFIG)
+    return planning.configured(ROOT / "config.yaml", overlay, [SMOKE]).model_dump(mode="json")
+
+
+DATA = (
+    "sequence_length",
+    "classes",
+    "majority_gap",
+    "sequences",
+    "labellings",
+    "sampling",
+    "split",
+    "test_share",
+)
+OF_TRAINING = (*DATA, "d_ff", "batch_size", "steps", "schedule_steps", "evaluate_every", "checkpoint_every")
+"""What a run of the majority task depends on, beside its name."""
+WHOLE = {"page", "settings", "durations", "claims", "tables"}
+
+
+def seeds(number):
+    return list(range(1000, 1000 + number))
+
+
+def expected(job, settings):
+    """The parameters that a job must have, by its rule, from the settings as the user wrote them."""
+    rule, named, statements = job["rule"], job["wildcards"], settings["statements"]
+    variant = named.get("variant")
+    norm = {
+        "norm": settings["norms"].get(variant, variant),
+        "norm_code": code_version(ROOT / "examples/dynamic_tanh.py") if variant == "mine" else None,
+    }
+    if rule in statements and rule != "placement":
+        own = {"settings": statements[rule]}
+        return own | ({"seed": 1000} if rule == "geometry" else {"seeds": seeds(statements[rule]["seeds"])})
+    if rule.startswith("majority"):
+        experiment = settings["majority"][named["experiment"]]
+        if rule == "majority_data":
+            return {"settings": {key: experiment[key] for key in DATA}}
+        own = {
+            "settings": {key: experiment[key] for key in OF_TRAINING},
+            "device": "cpu",
+            "device_check": "warn",
         }
-        for rule in workflow.rules
+        first, last = map(int, named["seeds"].split("_to_"))
+        assert last - first < experiment["seeds_per_job"]
+        return own | norm | {"seeds": list(range(first, last + 1))}
+    if rule.startswith("language_model"):
+        model = settings["language_model"][named["model"]]
+        not_of_runs = ("seeds", "learning_rate", "steps", "ceiling_seeds", "ceiling_contexts")
+        shared = {key: value for key, value in model.items() if key not in not_of_runs}
+        own = {"settings": shared} | norm
+        if rule == "language_model_train":
+            downloads = "results/smoke/data/downloads"
+            return own | {"device": "cuda", "device_check": "warn", "downloads": downloads}
+        if rule == "language_model_ceilings":
+            own["contexts"] = model["ceiling_contexts"]
+        if rule == "language_model_activations":
+            own["block_contexts"] = statements["fusion"]["contexts"]
+            own["head_contexts"] = statements["score_scale"]["contexts"]
+        return own
+    if rule.startswith("draw"):
+        return {"settings": {part: settings[part] for part in planning.figures.SECTIONS}}
+    placement = statements["placement"]
+    return {
+        "text": lambda: {
+            "settings": settings["text"][named["text"]],
+            "seed": 1000,
+            "downloads": "results/smoke/data/downloads",
+        },
+        "pretrained_measure": lambda: {"settings": settings["pretrained"][named["pretrained"]]},
+        "random_keys_table": lambda: {
+            "settings": settings["random_keys"],
+            "seed": 1000,
+            "norms": {"none": "none", "mine": NORM},
+            "norm_code": {"none": None, "mine": code_version(ROOT / "examples/dynamic_tanh.py")},
+        },
+        "placement_train": lambda: {
+            "settings": placement,
+            "seeds": seeds(placement["seeds"]),
+            "untrained_seeds": seeds(placement["untrained_seeds"]),
+        },
+        "gaussian_law": lambda: {"settings": settings["random_keys"]["law"]},
+        "tables": lambda: {"table": named["table"]},
+        "settings": lambda: {"settings": settings},
+        "page": lambda: {"settings": settings, "options": " --configfile workflow/presets/smoke.yaml"},
+    }.get(rule, dict)()
+
+
+def test_every_parameter_is_the_setting_that_its_name_means(jobs, settings):
+    """Wherever two settings could be exchanged, they have different values in the smoke preset."""
+    for job in jobs:
+        wanted = expected(job, settings)
+        given = {name: value for name, value in job["params"].items() if name != "code"}
+        if job["rule"] in WHOLE | {
+            "fusion",
+            "score_scale",
+        }:  # lists of files and identities have tests of their own
+            given = {name: given[name] for name in wanted}
+        assert given == wanted, (job["rule"], job["wildcards"])
+
+
+def test_settings_that_could_be_exchanged_differ_in_the_smoke_preset(settings):
+    statements = settings["statements"]
+    for pair in (
+        [statements[name]["contexts"] for name in ("fusion", "score_scale")],
+        [statements["placement"][name] for name in ("seeds", "untrained_seeds")],
+        [statements[name]["seeds"] for name in ("fusion", "placement", "batch_dependence", "score_scale")],
+    ):
+        assert len({*pair}) == len(pair), pair
+
+
+RESOURCES = {
+    "majority_data": (1000, 5),
+    "majority_train": (1500, None),
+    "language_model_train": (4000, None),
+    "language_model_keys": (1500, 15),
+    "language_model_ceilings": (1500, 10),
+    "language_model_activations": (2000, 10),
+    "random_keys_table": (1500, 15),
+    "gaussian_law": (1000, 5),
+    "geometry": (1500, 5),
+    "batch_dependence": (1500, 5),
+    "worked_numbers": (1500, 5),
+    "fusion": (1500, 10),
+    "score_scale": (1500, 10),
+    "placement_train": (2000, 60),
+    "pretrained_measure": (3000, 60),
+    "text": (1500, 120),
+    "tables": (1500, 5),
+    "claims": (1500, 5),
+    "page": (1500, 5),
+    "durations": (1500, 5),
+    "draw": (2000, 10),
+    "settings": (None, None),
+}
+"""Memory in MB and minutes that the first attempt of each rule asks for; None where it depends on the settings."""
+
+
+def test_a_retry_asks_for_twice_what_the_first_attempt_asked_for(jobs):
+    for job in jobs:
+        memory, minutes = RESOURCES["draw" if job["rule"].startswith("draw_") else job["rule"]]
+        first, *again = job["resources"]
+        assert first[0] == memory and (minutes is None or first[1] == minutes), job["rule"]
+        for factor, (more, longer, gpu) in zip((2, 4), again, strict=True):
+            assert memory is None or more == factor * memory, job["rule"]
+            assert first[1] is None or longer == factor * first[1], job["rule"]
+            assert gpu == first[2]
+        assert (first[2] or 0) == (job["rule"] == "language_model_train"), (
+            "device is cuda, majority_device is cpu"
+        )
+
+
+def test_trainings_ask_for_minutes_by_their_steps():
+    overlay = {
+        "device": "cpu",
+        "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}},
+        "language_model": {"gpt": {"batch_size": 16}},
     }
-    def rule(name):
-        return workflow.get_rule(name)
-    models = {}
-    for model in json.loads(MODELS):
-        wildcards = {"model": model, "variant": "layernorm", "seed": "0"}
-        wildcards |= {"base_learning_rate": "0.25", "steps": "7"}
-        inputs = [called(file, **wildcards) for file in rule("language_model_train").input]
-        texts = next(files for files in inputs if isinstance(files, dict))
-        settings = {
-            name: called(dict(rule(name).params.items())["settings"], **wildcards)
-            for name in ("language_model_train", "language_model_keys", "language_model_activations")
-        }
-        models[model] = {"texts": {k: str(v) for k, v in texts.items()}, "settings": settings}
-    collected = {
-        table: [str(file) for file in called(rule("language_model_tables").input[0], table=table)]
-        for table in ("language_model_metrics", "key_selectability", "sentence_tokens")
-    }
-    collected |= {
-        f"majority_{kind}": [str(file) for file in called(rule("majority_tables").input[0], kind=kind)]
-        for kind in ("metrics", "vectors")
-    }
-print("RESULT" + json.dumps({"rules": rules, "models": models, "collected": collected}))
-"""
+    plan = planning.Plan(planning.configured(ROOT / "config.yaml", overlay))
+    assert plan.minutes("majority", "d8") == 5 + 4 * 9000 / 100 / 60
+    assert plan.minutes("language_model", "gpt", 50_000) == 5 + math.ceil(50_000 * 16 * 1024 * 80e-6 / 60)
+    assert (plan.group("majority", "d8"), plan.group("language_model", "gpt", 50_000)) == (
+        "majority_train",
+        None,
+    )
+    on_gpus = planning.Plan(
+        planning.configured(ROOT / "config.yaml", overlay | {"device": "cuda"}), elsewhere=True
+    )
+    assert on_gpus.minutes("language_model", "gpt", 50_000) == 5 + 50_000 * 0.03 / 60
+
+
+@pytest.mark.parametrize(
+    ("preset", "most_units", "most_hours"), [(None, 45, 25), ("paper", 85, 65)], ids=["default", "paper"]
+)
+def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, most_units, most_hours):
+    """With one submission a job, and two to six hours each, there were 371 of them for paper.yaml, and 1,059 hours."""
+    plan = planned([ROOT / f"workflow/presets/{preset}.yaml"] if preset else [], {})
+    rules = [job["rule"] for job in plan["jobs"]]
+    assert rules.count("majority_train") > 80 and rules.count("language_model_train") > 80
+    submitted = {job["unit"] for job in plan["jobs"] if job["rule"] not in ("settings", "download")}
+    assert len(submitted) <= most_units
+    assert sum(plan["minutes"][unit] for unit in submitted) / 60 <= most_hours
+    alone = [
+        job["unit"]
+        for job in plan["jobs"]
+        if job["resources"][0][1] and job["resources"][0][1] > planning.SHORT
+    ]
+    assert len(alone) == len({*alone}), "a long job has a submission of its own"
+
 
 NAMES = {
     "language_model_train": {"initial": "initial.safetensors", "final": "final.safetensors"}
     | {"metrics": "metrics.parquet"},
     "language_model_keys": {"initial": "initial.safetensors", "final": "final.safetensors"}
     | {"verdicts": "keys.parquet", "tokens": "tokens.parquet"},
+    "language_model_ceilings": {"initial": "initial.safetensors", "final": "final.safetensors"},
     "language_model_activations": {"final": "final.safetensors"},
+    "majority_train": {name: f"{name}.parquet" for name in ("metrics", "vectors")}
+    | {"weights": "weights.safetensors"},
     "pretrained_measure": {name: f"{name}.parquet" for name in ("pretrained_keys", "attention_ceilings")},
     "random_keys_table": {"norms": "random_keys.parquet", "precision": "random_keys_precision.parquet"},
     "geometry": {"measured": "geometry.parquet", "cloud": "geometry_cloud.parquet"},
@@ -76,68 +235,84 @@ NAMES = {
 }
 """The file behind each name that a rule gives to an input or output."""
 
+
+def test_each_file_is_the_one_that_its_name_means(jobs, settings):
+    for job in jobs:
+        files = {
+            name: Path(file).name
+            for name, file in (job["inputs"] | job["outputs"]).items()
+            if isinstance(file, str)
+        }
+        wanted = NAMES.get(job["rule"], {})
+        assert {name: files[name] for name in wanted} == wanted, job["rule"]
+        if model := job["wildcards"].get("model"):
+            text = settings["language_model"][model]["text"]
+            assert {Path(file).parent.name for file in job["input"] if "/data/text/" in file} == {text}
+        if job["rule"] == "majority_train":
+            read = [int(Path(file).stem.removeprefix("seed_")) for file in job["input"]]
+            assert read == job["params"]["seeds"]
+            assert {Path(file).parent.name for file in job["input"]} == {job["wildcards"]["experiment"]}
+
+
 COLLECTED = {
-    "language_model_metrics": "metrics.parquet",
-    "key_selectability": "keys.parquet",
-    "sentence_tokens": "tokens.parquet",
-    "majority_metrics": "metrics.parquet",
-    "majority_vectors": "vectors.parquet",
+    "language_model_metrics": "metrics",
+    "key_selectability": "keys",
+    "sentence_tokens": "tokens",
+    "language_model_ceilings": "ceilings",
+    "majority_metrics": "metrics",
+    "majority_vectors": "vectors",
 }
-"""The files of the runs of which each table consists."""
-
-LISTED = {"learning_rate", "steps", "seeds"}
-"""Keys of a language model whose values name its runs."""
-
-WITHOUT_RESULTS = {"publish", "check"}
-"""Rules that copy or read files: an edit of the code changes none of their outputs."""
+"""The file of a run from which each table is put together; of the others it has the name of the table."""
 
 
-@pytest.fixture(scope="module")
-def read():
-    program = f"MODELS = {json.dumps(json.dumps(list(DEFAULT['language_model'])))}\n{PROGRAM}"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.partition("RESULT")[2])
+def test_each_table_is_put_together_from_the_files_of_its_runs(jobs, settings):
+    for job in (job for job in jobs if job["rule"] == "tables"):
+        table, files = job["wildcards"]["table"], job["input"]
+        assert {Path(file).stem for file in files} == {COLLECTED.get(table, table)}
+        assert len(set(files)) == len(files) == len(job["params"]["identities"]), table
+        stage = Path(files[0]).parts[3]
+        part = settings["statements"] if stage == "placement" else settings
+        assert job["params"]["settings"] == part[stage], table
+        for file, identity in zip(files, job["params"]["identities"], strict=True):
+            group = identity.get("experiment") or identity.get("model") or identity["placement"]
+            assert f"runs/{stage}/{group}/" in file and identity.get("variant", group) in file
+            run = identity.get("seeds") if stage == "majority" else None
+            assert not run or f"seeds_{run[0]}_to_{run[-1]}/" in file
 
 
-@pytest.mark.parametrize("rule", NAMES)
-def test_each_file_is_the_one_that_its_name_means(read, rule):
-    found = read["rules"][rule]
-    files = {name: Path(file).name for name, file in (found["input"] | found["output"]).items()}
-    assert {name: files[name] for name in NAMES[rule]} == NAMES[rule]
+def test_an_edit_of_the_code_that_computes_makes_a_result_again(jobs, settings):
+    (page,) = (job for job in jobs if job["rule"] == "page")
+    found = planning.rooms(planning.figures.figures(settings), [*page["params"]["tables"]][1:])
+    modules = {f"draw_{room.name}": room.modules for room in found}
+    modules |= {"durations": planning.DURATIONS.modules, "page": planning.table_modules()}
+    scripts = {(job["rule"], job["script"], job["params"]["code"]) for job in jobs}
+    assert len(scripts) == len({job["rule"] for job in jobs}), "all jobs of a rule have the code of that rule"
+    for rule, script, code in scripts:
+        more = (ROOT / "src/layernorm_roles" / module for module in modules.get(rule, ()))
+        assert code == code_version(ROOT / "workflow/scripts" / script, *more), rule
 
 
-@pytest.mark.parametrize("table", COLLECTED)
-def test_each_table_is_collected_from_the_files_of_its_runs(read, table):
-    files = read["collected"][table]
-    assert {Path(file).name for file in files} == {COLLECTED[table]}
-    assert len(set(files)) == len(files) > 1
+def test_every_figure_and_readable_table_is_drawn_in_one_room():
+    plan = planning.Plan(planning.configured(ROOT / "config.yaml", {}))
+    inputs = {name for table in planning.tables.TABLES.values() for name in table.inputs}
+    rooms = planning.rooms(plan.figures(), inputs)
+    assert sorted(name for room in rooms for name in room.figures) == sorted(plan.figures())
+    assert sorted(name for room in rooms for name in room.tables) == sorted(planning.tables.TABLES)
+    assert len({file for room in rooms for file in room.files("x")}) == sum(
+        len(room.files("x")) for room in rooms
+    )
+    for room in rooms:
+        for module in room.modules:
+            assert (ROOT / "src/layernorm_roles" / module).is_file()
 
 
-def modules(rule: str) -> list[Path]:
-    """The module that a rule of figures or readable tables imports by a name made at run time."""
-    for kind in ("figures", "tables"):
-        folder = ROOT / "src/layernorm_roles/evidence" / kind
-        name = rule.removeprefix("published_")
-        for file in folder.rglob("*.py") if name.startswith(f"{kind}_") else ():
-            if "_".join(file.relative_to(folder).with_suffix("").parts) == name.removeprefix(f"{kind}_"):
-                return [file]
-    return []
-
-
-def test_an_edit_of_the_code_that_computes_makes_a_result_again(read):
-    for name, rule in read["rules"].items():
-        if rule["script"] and name not in WITHOUT_RESULTS:
-            script = ROOT / "workflow/scripts" / rule["script"]
-            assert rule["code"], f"{name} does not depend on its code"
-            if name.removeprefix("published_") not in ("page", "durations"):
-                assert rule["code"] == code_version(script, *modules(name)), name
-
-
-@pytest.mark.parametrize("model", DEFAULT["language_model"])
-def test_each_model_has_its_own_settings_and_reads_its_own_text(read, model):
-    known = {key: value for key, value in DEFAULT["language_model"][model].items() if key not in LISTED}
-    for rule, settings in read["models"][model]["settings"].items():
-        assert {key: settings[key] for key in known} == known, rule
-    for file in read["models"][model]["texts"].values():
-        assert f"/{known['text']}/" in file
+def test_what_is_wrong_with_partitions_is_said_in_one_line():
+    fault = planning.partition_fault
+    assert fault("p.yaml", ["cpu", "gpu"], ["cpu", "gpu", "debug"], []) is None
+    assert fault("p.yaml", ["cpu", "gpu"], None, []) is None
+    assert fault("p.yaml", ["cpu", "gpus"], ["debug", "cpu"], ["text"]) == (
+        "p.yaml: the cluster has no partition gpus; sinfo knows cpu, debug"
+    )
+    assert fault("p.yaml", ["cpu"], ["cpu"], ["text", "page"]).startswith(
+        "p.yaml: no partition allows what page, text"
+    )

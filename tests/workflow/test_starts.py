@@ -39,6 +39,7 @@ CERTIFIED = {"numba", "scipy.special", "scipy.sparse"}
 
 NEEDED = {
     "check_files": set(),
+    "print_targets": set(),
     "write_settings": set(),
     "download_text": {"numpy", "pyarrow", "pydantic"},
     "prepare_text": TABLES | {"pydantic", "tokenizers"},
@@ -58,11 +59,10 @@ NEEDED = {
     "measure_fusion": STATEMENT | {"scipy.special"},
     "measure_score_scale": STATEMENT | {"scipy.special"},
     "collect_tables": TABLES,
-    "write_tables": TABLES,
     "judge_claims": EVIDENCE,
     "update_readme": EVIDENCE,
-    "draw_figures": EVIDENCE | DRAWING,
-    "write_durations": EVIDENCE | DRAWING,
+    "draw": EVIDENCE | DRAWING,
+    "write_durations": EVIDENCE,
     "write_page": EVIDENCE | DRAWING,
     "publish": EVIDENCE | DRAWING,
     "compare": EVIDENCE | DRAWING,

@@ -35,16 +35,17 @@ def test_a_run_prints_a_few_short_lines_and_ends_with_the_place_of_its_results(m
 
 
 def test_failed_jobs_are_named_with_their_logs(made):
-    made.run(NUMBERS)
-    file = made.folder / NUMBERS
+    law = "results/smoke/parquet/gaussian_law.parquet"
+    made.run(law, "results/smoke/parquet/random_keys.parquet")
+    file = made.folder / law
     content = file.read_bytes()
     file.write_bytes(content[:-1])
-    done = made.snakemake("results/smoke/tables/worked_numbers.csv")
+    done = made.snakemake("random_keys")
     file.write_bytes(content)
-    log = "results/smoke/logs/tables/statements.log"
+    log = "results/smoke/logs/draw/random_keys.log"
     lines = done.stdout.splitlines()
     assert done.returncode != 0 and len(lines) < 25, done.stdout
-    first = next(number for number, line in enumerate(lines) if "FAILED    tables/statements" in line)
+    first = next(number for number, line in enumerate(lines) if "FAILED    draw/random_keys" in line)
     assert lines[first + 1].strip() == f"its log: {log}"
     last = lines.index("1 job failed; its log says why:")
     assert lines[last + 1] == f"    {log}" and "the same command goes on" in lines[last + 2]
@@ -75,7 +76,7 @@ def gpu_is_usable():
 
 
 @pytest.mark.skipif(gpu_is_usable(), reason="this machine has a GPU")
-def test_without_a_gpu_its_jobs_are_refused_before_the_first_and_in_a_dry_run(checkout):
+def test_without_a_gpu_its_trainings_are_refused_before_the_first_job_and_in_a_dry_run(checkout):
     made = checkout(SMOKE | {"majority_device": "cuda"})
     refusal = (
         r"\nerror: majority_device = cuda: .+\n    To train on the CPU: --config majority_device=cpu; .+\n*$"
@@ -85,7 +86,6 @@ def test_without_a_gpu_its_jobs_are_refused_before_the_first_and_in_a_dry_run(ch
         assert done.returncode != 0 and re.search(refusal, done.stdout), done.stdout
         assert "Exception" not in done.stdout and "Traceback" not in done.stdout
         assert not list(made.folder.glob("results/smoke/**/*.parquet"))
-    assert "settings" in made.run(SETTINGS, "--dry-run"), "no job that is due needs a GPU"
     submitted = ("--executor", "cluster-generic", "--cluster-generic-submit-cmd", "false", "--jobs", "2")
     assert "majority_train" in made.run("majority", "--dry-run", *submitted), "other machines may have GPUs"
 
@@ -94,6 +94,11 @@ def test_the_last_words_on_verdicts_and_failures(tmp_path):
     text = ending.verdicts(ROOT / "results/published")
     numbers = [int(number) for number in re.findall(r"\d+", text)]
     assert re.match(r"\d+ claims: \d+ [a-z ]+, ", text) and numbers[0] == sum(numbers[1:])
+    published = str(ROOT / "results/published")
+    pages = [f"{published}/report.html", "results/smoke/compare_x.html", "results/smoke/settings.json"]
+    said = [f"{published}: {text}", *(f"The report: {page}" for page in sorted(pages[:2]))]
+    assert ending.results(pages, ["results/smoke", published]) == said
+    assert ending.results(["a/b/c", "a/b/d", "a/e"], ["a"]) == ["Made: a/", "Made: a/b/"]
     assert ending.failure([])[0].startswith("The run was stopped.")
     assert ending.failure(["b", "a"])[:3] == ["2 jobs failed; their logs say why:", "    a", "    b"]
 
@@ -108,23 +113,23 @@ def test_the_reasons_of_a_failed_job_are_its_own_errors_and_what_slurm_did_to_it
     assert ending.reasons([str(tmp_path / "gone.log"), str(tmp_path)]) == []
 
 
-EARLIER = {"data": 1.0, "train": 100.0, "train_long": 1000.0}
+EARLIER = {"data": 1.0, "train": 100.0}
 
 
 @pytest.mark.parametrize("speed", [0.05, 1.0, 3.0])
 def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
     """Two jobs at a time, data before training: after 10 of 40 trainings the rest takes three times as long as they."""
-    remaining = Remaining({"data": 40, "train_d3": 20, "train_d8": 20}, EARLIER)
+    remaining = Remaining({"data": 40, "train": 40}, EARLIER)
     for _ in range(40):
         remaining.finished("data", speed)
     assert remaining.seconds(20 * speed, []) is None, "data say nothing about training"
     for _ in range(10):
-        remaining.finished("train_d3", 100 * speed)
+        remaining.finished("train", 100 * speed)
     elapsed = (40 + 1000) * speed / 2
     assert remaining.seconds(elapsed, []) == pytest.approx(30 * 100 * speed / 2)
-    halfway = [("train_d8", 50 * speed)] * 2
+    halfway = [("train", 50 * speed)] * 2
     assert remaining.seconds(elapsed + 50 * speed, halfway) == pytest.approx(29 * 100 * speed / 2)
-    overrun = [("train_d8", 250 * speed)]
+    overrun = [("train", 250 * speed)]
     assert (remaining.seconds(elapsed, overrun) is None) == (150 * speed > 30)
 
 

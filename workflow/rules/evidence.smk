@@ -1,5 +1,31 @@
-# Verdicts, figures, readable tables and the page: for this reproduction, and again for the kept one, results/published/,
-# of whose Parquet tables the rules make claims.parquet alone.
+# The tables of all runs; and verdicts, figures, readable tables and the page: for this reproduction, and again for the
+# kept one, results/published/, of whose Parquet tables the rules make claims.parquet alone.
+rule tables:
+    input:
+        lambda wildcards: COLLECTED[wildcards.table].files,
+    output:
+        f"{RUN}/parquet/{{table}}.parquet",
+    log:
+        f"{RUN}/logs/tables/{{table}}.log",
+    benchmark:
+        f"{RUN}/benchmarks/tables/{{table}}.tsv"
+    wildcard_constraints:
+        table="|".join(COLLECTED),
+    group:
+        "tables"
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
+    params:
+        table="{table}",
+        settings=lambda wildcards: COLLECTED[wildcards.table].settings,
+        identities=lambda wildcards: COLLECTED[wildcards.table].identities,
+        code=code("collect_tables.py"),
+    script:
+        "../scripts/collect_tables.py"
+
+
+BENCHMARKS += PLAN.benchmark_files("tables", COLLECTED)
 RESULT_TABLES = [
     "majority_metrics",
     "majority_vectors",
@@ -10,88 +36,76 @@ RESULT_TABLES = [
     *STATEMENT_TABLES,
     *PRETRAINED_TABLES,
 ]
+ROOMS = planning.rooms(PLAN.figures(), RESULT_TABLES)
+KEPT_ROOMS = planning.rooms(KEPT.figures(), KEPT.tables())
 
 # The files of a finished reproduction, but for its page.
 FINISHED = [
     f"{RUN}/settings.json",
-    *parquet(RUN, ["claims", *RESULT_TABLES]).values(),
-    *figure_files(RUN, [*PLAN.figures(), "durations"]),
-    *readable(RUN, tables_registry.made_from(RESULT_TABLES) | {"durations": tables_registry.DURATIONS}),
+    *planning.parquet(RUN, ["claims", *RESULT_TABLES]).values(),
+    *(file for room in ROOMS for file in room.files(RUN)),
+    *planning.DURATIONS.files(RUN),
 ]
 
-# Modules that write_page.py imports by a name made at run time: the page sets the readable tables in HTML.
-TABLE_MODULES = [
-    f"evidence/tables/{module}.py"
-    for module in [*by_module(tables_registry.TABLES), tables_registry.DURATIONS.module]
-]
 
-# For each of the two reproductions: its folder, the prefix of its rules' names, its figures, Parquet tables and settings.
-REPRODUCTIONS = [
-    (RUN, "", PLAN.figures(), RESULT_TABLES, PLAIN),
-    (KEPT.folder, "published_", KEPT.figures(), KEPT.tables(), KEPT.plain),
-]
-
-for FOLDER, PREFIX, FIGURES, TABLES, SETTINGS in REPRODUCTIONS:
+# For each of the two reproductions: its folder, the prefix of its rules' names, its rooms, Parquet tables and settings.
+for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
+    (RUN, "", ROOMS, RESULT_TABLES, PLAIN),
+    (KEPT.folder, "published_", KEPT_ROOMS, KEPT.tables(), KEPT.plain),
+]:
 
     rule:
         name:
             f"{PREFIX}claims"
         input:
-            **parquet(FOLDER, TABLES),
+            **planning.parquet(FOLDER, TABLES),
         output:
             f"{FOLDER}/parquet/claims.parquet",
         log:
             f"{FOLDER}/logs/claims.log",
         benchmark:
             f"{FOLDER}/benchmarks/claims.tsv"
+        group:
+            "drawing"
+        resources:
+            mem_mb=doubling(1500),
+            runtime=doubling(5),
         params:
             code=code("judge_claims.py"),
         script:
             "../scripts/judge_claims.py"
 
-    for MODULE, ENTRIES in by_module(FIGURES).items():
+    # A rule for each room, and not one for all, so that `snakemake majority` draws its figures without language models.
+    for ROOM in FILLED:
 
         rule:
             name:
-                f"{PREFIX}figures_{MODULE.replace('.', '_')}"
+                f"{PREFIX}draw_{ROOM.name}"
             input:
-                **parquet(FOLDER, sorted({table for entry in ENTRIES.values() for table in entry.tables})),
+                **planning.parquet(FOLDER, ROOM.inputs),
             output:
-                drawn(FOLDER, ENTRIES),
+                [*drawn(FOLDER, ROOM)],
             log:
-                f"{FOLDER}/logs/figures/{MODULE}.log",
+                f"{FOLDER}/logs/draw/{ROOM.name}.log",
             benchmark:
-                f"{FOLDER}/benchmarks/figures/{MODULE}.tsv"
+                f"{FOLDER}/benchmarks/draw/{ROOM.name}.tsv"
+            group:
+                "drawing"
+            resources:
+                mem_mb=doubling(2000),
+                runtime=doubling(10),
             params:
                 settings={part: SETTINGS.get(part) for part in figures_registry.SECTIONS},
-                code=code("draw_figures.py", f"evidence/figures/{MODULE.replace('.', '/')}.py"),
+                code=code("draw.py", *ROOM.modules),
             script:
-                "../scripts/draw_figures.py"
-
-    for MODULE, ENTRIES in by_module(tables_registry.made_from(TABLES)).items():
-
-        rule:
-            name:
-                f"{PREFIX}tables_{MODULE}"
-            input:
-                **parquet(FOLDER, sorted({table for entry in ENTRIES.values() for table in entry.inputs})),
-            output:
-                readable(FOLDER, ENTRIES),
-            log:
-                f"{FOLDER}/logs/tables/{MODULE}.log",
-            benchmark:
-                f"{FOLDER}/benchmarks/tables/{MODULE}.tsv"
-            params:
-                code=code("write_tables.py", f"evidence/tables/{MODULE}.py"),
-            script:
-                "../scripts/write_tables.py"
+                "../scripts/draw.py"
 
     rule:
         name:
             f"{PREFIX}page"
         input:
-            **parquet(FOLDER, ["claims", *TABLES]),
-            figures=[f"{FOLDER}/figures/{name}.png" for name in FIGURES],
+            **planning.parquet(FOLDER, ["claims", *TABLES]),
+            figures=[f"{FOLDER}/figures/{name}.png" for room in FILLED for name in room.figures],
             durations=f"{FOLDER}/tables/durations.csv",
         output:
             f"{FOLDER}/report.html",
@@ -99,12 +113,17 @@ for FOLDER, PREFIX, FIGURES, TABLES, SETTINGS in REPRODUCTIONS:
             f"{FOLDER}/logs/page.log",
         benchmark:
             f"{FOLDER}/benchmarks/page.tsv"
+        group:
+            "drawing"
+        resources:
+            mem_mb=doubling(1500),
+            runtime=doubling(5),
         params:
             tables=["claims", *TABLES],
-            figures=[*FIGURES],
+            figures=[name for room in FILLED for name in room.figures],
             settings=SETTINGS,
             options=planning.command_options(Path(FOLDER).name, WORKFLOW / "presets"),
-            code=code("write_page.py", *TABLE_MODULES),
+            code=code("write_page.py", *planning.table_modules()),
         script:
             "../scripts/write_page.py"
 
@@ -112,17 +131,20 @@ for FOLDER, PREFIX, FIGURES, TABLES, SETTINGS in REPRODUCTIONS:
 rule durations:
     input:
         # When these tables are made, so are the benchmark files of all jobs that compute.
-        **parquet(RUN, RESULT_TABLES),
+        **planning.parquet(RUN, RESULT_TABLES),
     output:
         csv=f"{RUN}/tables/durations.csv",
         md=f"{RUN}/tables/durations.md",
-        png=f"{RUN}/figures/durations.png",
-        pdf=f"{RUN}/figures/durations.pdf",
     log:
         f"{RUN}/logs/durations.log",
+    group:
+        "drawing"
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     params:
         benchmarks=BENCHMARKS,
-        code=code("write_durations.py", "evidence/figures/durations.py", "evidence/tables/durations.py"),
+        code=code("write_durations.py", *planning.DURATIONS.modules),
     script:
         "../scripts/write_durations.py"
 
@@ -144,7 +166,7 @@ if OTHER:
 
     rule comparison:
         input:
-            **parquet(RUN, figures_registry.COMPARED),
+            **planning.parquet(RUN, figures_registry.COMPARED),
             settings=rules.settings.output,
         output:
             page=f"{RUN}/compare_{Path(OTHER.folder).name}.html",
@@ -160,53 +182,5 @@ if OTHER:
             "../scripts/compare.py"
 
 
-rule compare:
-    """This reproduction beside another: with --config against=published it makes results/<name>/compare_published.html."""
-    input:
-        compared,
-
-
-# `publish` has no inputs, so that an unfinished reproduction is refused instead of finished.
-rule publish:
-    """Replace results/published/ by this reproduction, which must be finished."""
-    log:
-        f"{RUN}/logs/publish.log",
-    params:
-        run=RUN,
-        kept=KEPT.folder,
-        settings=PLAIN,
-        tables=["claims", *RESULT_TABLES],
-        figures=[*PLAN.figures()],
-        files=[str(Path(file).relative_to(RUN)) for file in FINISHED],
-    script:
-        "../scripts/publish.py"
-
-
-rule check:
-    """Compare every file of this reproduction with its checksum, and name those to delete."""
-    log:
-        f"{RUN}/logs/check.log",
-    params:
-        run=RUN,
-    script:
-        "../scripts/check_files.py"
-
-
-rule readme:
-    """Put the verdicts of results/published/, and the tree of the package, into README.md."""
-    input:
-        f"{KEPT.folder}/parquet/claims.parquet",
-    log:
-        f"{KEPT.folder}/logs/readme.log",
-    params:
-        package=str(SOURCE),
-        code=code("update_readme.py"),
-    script:
-        "../scripts/update_readme.py"
-
-
 localrules:
     settings,
-    publish,
-    check,
-    readme,

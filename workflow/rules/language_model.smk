@@ -1,34 +1,34 @@
 # The language models (Figure 4, Tables 1 to 4): training, verdicts on their keys, activations, aggregation.
 LANGUAGE_MODEL_JOB = "{model}/{variant}/base_learning_rate_{base_learning_rate}/steps_{steps}/seed_{seed}"
 LANGUAGE_MODEL_RUN = f"{RUN}/runs/language_model/{LANGUAGE_MODEL_JOB}"
-LANGUAGE_MODEL_RUNS = [run.folder for run in PLAN.runs("language_model")]
-JUDGED_RUNS = [run.folder for run in PLAN.judged_runs()]
-RECORDED_RUNS = [run.folder for run in PLAN.recorded_runs()]
-CEILING_RUNS = [run.folder for run in PLAN.ceiling_runs()]
 
 
-# The file of a run that each table is collected from, and the runs, by the name of the table.
-COLLECTED = {
+# The file of a run that each table is put together from, and the runs, by the name of the table.
+LANGUAGE_MODEL_TABLES = {
     "language_model_metrics": ("metrics.parquet", PLAN.runs("language_model")),
     "key_selectability": ("keys.parquet", PLAN.judged_runs()),
     "sentence_tokens": ("tokens.parquet", PLAN.judged_runs()),
-} | ({"language_model_ceilings": ("ceilings.parquet", PLAN.ceiling_runs())} if CEILING_RUNS else {})
-LANGUAGE_MODEL_TABLES = {
-    table: PLAN.run_files("language_model", file, runs) for table, (file, runs) in COLLECTED.items()
+    "language_model_ceilings": ("ceilings.parquet", PLAN.ceiling_runs()),
 }
+LANGUAGE_MODEL_TABLES = {table: found for table, found in LANGUAGE_MODEL_TABLES.items() if found[1]}
+for TABLE, (FILE, RUNS) in LANGUAGE_MODEL_TABLES.items():
+    COLLECTED[TABLE] = planning.Collected(
+        PLAN.run_files("language_model", FILE, RUNS),
+        PLAIN["language_model"],
+        PLAN.identities("language_model", RUNS),
+    )
 ACTIVATIONS = PLAN.run_files("language_model", "activations.safetensors", PLAN.recorded_runs())
 
 
 wildcard_constraints:
     model="|".join(PLAIN["language_model"]),
-    base_learning_rate=r"[\d.e-]+",
     steps=r"\d+",
 
 
 rule language_model_train:
     input:
-        unpack(text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
-        downloads=lambda wildcards: downloaded(PLAN.labelled_sources(wildcards.model)),
+        unpack(PLAN.text_of_model("tokenizer", "training", "validation", "contexts", "manifest")),
+        downloads=lambda wildcards: PLAN.downloaded(PLAN.labelled_sources(wildcards.model)),
     output:
         initial=f"{LANGUAGE_MODEL_RUN}/initial.safetensors",
         final=f"{LANGUAGE_MODEL_RUN}/final.safetensors",
@@ -37,11 +37,16 @@ rule language_model_train:
         f"{RUN}/logs/language_model_train/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
         f"{RUN}/benchmarks/language_model_train/{LANGUAGE_MODEL_JOB}.tsv"
+    group:
+        lambda wildcards: PLAN.group("language_model", wildcards.model, int(wildcards.steps))
     threads: 1
     resources:
         gpu=PLAN.gpus("language_model"),
         mem_mb=doubling(4000 if PLAN.gpus("language_model") else 1500),
-        runtime=doubling(360),
+        runtime=lambda wildcards, attempt: PLAN.minutes(
+            "language_model", wildcards.model, int(wildcards.steps)
+        )
+        * 2 ** (attempt - 1),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
@@ -56,7 +61,7 @@ rule language_model_train:
 
 rule language_model_keys:
     input:
-        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "contexts", "manifest")),
         initial=rules.language_model_train.output.initial,
         final=rules.language_model_train.output.final,
     output:
@@ -66,10 +71,12 @@ rule language_model_keys:
         f"{RUN}/logs/language_model_keys/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
         f"{RUN}/benchmarks/language_model_keys/{LANGUAGE_MODEL_JOB}.tsv"
+    group:
+        "language_model_keys"
     threads: 1
     resources:
         mem_mb=doubling(1500),
-        runtime=doubling(120),
+        runtime=doubling(15),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
@@ -81,7 +88,7 @@ rule language_model_keys:
 
 rule language_model_ceilings:
     input:
-        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "contexts", "manifest")),
         initial=rules.language_model_train.output.initial,
         final=rules.language_model_train.output.final,
     output:
@@ -90,11 +97,14 @@ rule language_model_ceilings:
         f"{RUN}/logs/language_model_ceilings/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
         f"{RUN}/benchmarks/language_model_ceilings/{LANGUAGE_MODEL_JOB}.tsv"
+    group:
+        "language_model_keys"
     threads: 1
     resources:
         mem_mb=doubling(1500),
-        runtime=doubling(60),
+        runtime=doubling(10),
     params:
+        contexts=lambda wildcards: PLAIN["language_model"][wildcards.model]["ceiling_contexts"],
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
         norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
@@ -105,7 +115,7 @@ rule language_model_ceilings:
 
 rule language_model_activations:
     input:
-        unpack(text_of_model("tokenizer", "contexts", "manifest")),
+        unpack(PLAN.text_of_model("tokenizer", "contexts", "manifest")),
         final=rules.language_model_train.output.final,
     output:
         f"{LANGUAGE_MODEL_RUN}/activations.safetensors",
@@ -113,9 +123,12 @@ rule language_model_activations:
         f"{RUN}/logs/language_model_activations/{LANGUAGE_MODEL_JOB}.log",
     benchmark:
         f"{RUN}/benchmarks/language_model_activations/{LANGUAGE_MODEL_JOB}.tsv"
+    group:
+        "language_model_keys"
     threads: 1
     resources:
         mem_mb=doubling(2000),
+        runtime=doubling(10),
     params:
         settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
         norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
@@ -127,28 +140,10 @@ rule language_model_activations:
         "../scripts/record_activations.py"
 
 
-rule language_model_tables:
-    input:
-        lambda wildcards: LANGUAGE_MODEL_TABLES[wildcards.table],
-    output:
-        f"{RUN}/parquet/{{table}}.parquet",
-    log:
-        f"{RUN}/logs/language_model_tables/{{table}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/language_model_tables/{{table}}.tsv"
-    wildcard_constraints:
-        table="|".join(LANGUAGE_MODEL_TABLES),
-    params:
-        table="{table}",
-        settings=PLAIN["language_model"],
-        identities=lambda wildcards: PLAN.identities("language_model", COLLECTED[wildcards.table][1]),
-        code=code("collect_tables.py"),
-    script:
-        "../scripts/collect_tables.py"
-
-
-BENCHMARKS += benchmark_files("language_model_train", LANGUAGE_MODEL_RUNS)
-BENCHMARKS += benchmark_files("language_model_keys", JUDGED_RUNS)
-BENCHMARKS += benchmark_files("language_model_ceilings", CEILING_RUNS) if CEILING_RUNS else []
-BENCHMARKS += benchmark_files("language_model_activations", RECORDED_RUNS)
-BENCHMARKS += benchmark_files("language_model_tables", LANGUAGE_MODEL_TABLES)
+for NAME, RUNS in {
+    "train": PLAN.runs("language_model"),
+    "keys": PLAN.judged_runs(),
+    "ceilings": PLAN.ceiling_runs(),
+    "activations": PLAN.recorded_runs(),
+}.items():
+    BENCHMARKS += PLAN.benchmark_files(f"language_model_{NAME}", [run.folder for run in RUNS]) if RUNS else []

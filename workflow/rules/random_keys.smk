@@ -10,7 +10,8 @@ rule random_keys_table:
         f"{RUN}/benchmarks/random_keys_table.tsv"
     threads: 1
     resources:
-        mem_mb=doubling(1000),
+        mem_mb=doubling(1500),
+        runtime=doubling(15),
     params:
         settings=PLAIN["random_keys"],
         seed=PLAIN["first_seed"],
@@ -28,13 +29,17 @@ rule gaussian_law:
         f"{RUN}/logs/gaussian_law.log",
     benchmark:
         f"{RUN}/benchmarks/gaussian_law.tsv"
+    group:
+        "statements"
     threads: 1
     resources:
-        mem_mb=doubling(500),
+        mem_mb=doubling(1000),
+        runtime=doubling(5),
     params:
+        settings=PLAIN["random_keys"]["law"],
         code=code("measure_gaussian_law.py"),
     script:
         "../scripts/measure_gaussian_law.py"
 
 
-BENCHMARKS += benchmark_files("random_keys_table") + benchmark_files("gaussian_law")
+BENCHMARKS += PLAN.benchmark_files("random_keys_table") + PLAN.benchmark_files("gaussian_law")

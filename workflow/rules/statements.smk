@@ -1,5 +1,12 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
-PLACEMENT_TABLES = ["placement", "placement_gradients", "placement_scales", "untrained_gradients", "position_probe"]
+PLACEMENT = PLAIN["statements"]["placement"]
+PLACEMENT_TABLES = [
+    "placement",
+    "placement_gradients",
+    "placement_scales",
+    "untrained_gradients",
+    "position_probe",
+]
 STATEMENT_TABLES = [
     "geometry",
     "geometry_cloud",
@@ -19,6 +26,12 @@ rule geometry:
         f"{RUN}/logs/geometry.log",
     benchmark:
         f"{RUN}/benchmarks/geometry.tsv"
+    group:
+        "statements"
+    threads: 1
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     params:
         settings=PLAIN["statements"]["geometry"],
         seed=PLAIN["first_seed"],
@@ -36,6 +49,12 @@ rule fusion:
         f"{RUN}/logs/fusion.log",
     benchmark:
         f"{RUN}/benchmarks/fusion.tsv"
+    group:
+        "statements"
+    threads: 1
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(10),
     params:
         settings=PLAIN["statements"]["fusion"],
         seeds=PLAN.seeds(PLAIN["statements"]["fusion"]["seeds"]),
@@ -47,7 +66,7 @@ rule fusion:
 
 rule placement_train:
     input:
-        **text_files(PLAIN["statements"]["placement"]["text"], "training", "manifest"),
+        **PLAN.text_files(PLACEMENT["text"], "training", "manifest"),
     output:
         **{table: f"{RUN}/runs/placement/{{placement}}/{table}.parquet" for table in PLACEMENT_TABLES},
     log:
@@ -59,44 +78,25 @@ rule placement_train:
     threads: 1
     resources:
         mem_mb=doubling(2000),
-        runtime=doubling(120),
+        runtime=doubling(60),
     params:
-        settings=PLAIN["statements"]["placement"],
-        seeds=PLAN.seeds(PLAIN["statements"]["placement"]["seeds"]),
-        untrained_seeds=PLAN.seeds(PLAIN["statements"]["placement"]["untrained_seeds"]),
+        settings=PLACEMENT,
+        seeds=PLAN.seeds(PLACEMENT["seeds"]),
+        untrained_seeds=PLAN.seeds(PLACEMENT["untrained_seeds"]),
         code=code("train_placement.py"),
     script:
         "../scripts/train_placement.py"
 
 
-rule placement_tables:
-    input:
-        expand(
-            f"{RUN}/runs/placement/{{placement}}/{{{{table}}}}.parquet",
-            placement=PLAIN["statements"]["placement"]["placements"],
-        ),
-    output:
-        f"{RUN}/parquet/{{table}}.parquet",
-    log:
-        f"{RUN}/logs/placement_tables/{{table}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/placement_tables/{{table}}.tsv"
-    wildcard_constraints:
-        table="|".join(PLACEMENT_TABLES),
-    params:
-        table="{table}",
-        settings=PLAIN["statements"]["placement"],
-        identities=[
-            {
-                "placement": placement,
-                "seeds": PLAN.seeds(PLAIN["statements"]["placement"]["seeds"]),
-                "settings": PLAIN["statements"]["placement"],
-            }
-            for placement in PLAIN["statements"]["placement"]["placements"]
+for TABLE in PLACEMENT_TABLES:
+    COLLECTED[TABLE] = planning.Collected(
+        [f"{RUN}/runs/placement/{each}/{TABLE}.parquet" for each in PLACEMENT["placements"]],
+        PLACEMENT,
+        [
+            {"placement": each, "seeds": PLAN.seeds(PLACEMENT["seeds"]), "settings": PLACEMENT}
+            for each in PLACEMENT["placements"]
         ],
-        code=code("collect_tables.py"),
-    script:
-        "../scripts/collect_tables.py"
+    )
 
 
 rule batch_dependence:
@@ -106,6 +106,12 @@ rule batch_dependence:
         f"{RUN}/logs/batch_dependence.log",
     benchmark:
         f"{RUN}/benchmarks/batch_dependence.tsv"
+    group:
+        "statements"
+    threads: 1
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     params:
         settings=PLAIN["statements"]["batch_dependence"],
         seeds=PLAN.seeds(PLAIN["statements"]["batch_dependence"]["seeds"]),
@@ -124,6 +130,12 @@ rule score_scale:
         f"{RUN}/logs/score_scale.log",
     benchmark:
         f"{RUN}/benchmarks/score_scale.tsv"
+    group:
+        "statements"
+    threads: 1
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(10),
     params:
         settings=PLAIN["statements"]["score_scale"],
         seeds=PLAN.seeds(PLAIN["statements"]["score_scale"]["seeds"]),
@@ -141,6 +153,12 @@ rule worked_numbers:
         f"{RUN}/logs/worked_numbers.log",
     benchmark:
         f"{RUN}/benchmarks/worked_numbers.tsv"
+    group:
+        "statements"
+    threads: 1
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     params:
         code=code("measure_worked_numbers.py"),
     script:
@@ -148,6 +166,5 @@ rule worked_numbers:
 
 
 for NAME in ("geometry", "fusion", "batch_dependence", "score_scale", "worked_numbers"):
-    BENCHMARKS += benchmark_files(NAME)
-BENCHMARKS += benchmark_files("placement_train", PLAIN["statements"]["placement"]["placements"])
-BENCHMARKS += benchmark_files("placement_tables", PLACEMENT_TABLES)
+    BENCHMARKS += PLAN.benchmark_files(NAME)
+BENCHMARKS += PLAN.benchmark_files("placement_train", PLACEMENT["placements"])

@@ -1,6 +1,5 @@
 # The texts of the language models: for each its tokenizer, token streams for training and validation, the contexts whose
 # keys are tested, and a manifest of what was used. What comes from the Hugging Face hub is downloaded before.
-TEXT = f"{RUN}/data/text/{{text}}"
 DOWNLOADS = f"{RUN}/data/downloads"
 HUB_SOURCES = {source.file_name: source for source in PLAN.hub_sources()}
 
@@ -29,27 +28,25 @@ rule download:
 rule text:
     input:
         lambda wildcards: PLAN.corpus_files(wildcards.text),
-        lambda wildcards: downloaded(PLAN.text_sources(wildcards.text)),
+        lambda wildcards: PLAN.downloaded(PLAN.text_sources(wildcards.text)),
     output:
-        tokenizer=f"{TEXT}/tokenizer.json",
-        training=f"{TEXT}/training.npy",
-        validation=f"{TEXT}/validation.npy",
-        contexts=f"{TEXT}/contexts.parquet",
-        manifest=f"{TEXT}/manifest.json",
+        **PLAN.text_files("{text}", *planning.TEXT_FILES),
     log:
         f"{RUN}/logs/text/{{text}}.log",
     benchmark:
         f"{RUN}/benchmarks/text/{{text}}.tsv"
+    threads: 1
     resources:
         mem_mb=doubling(1500),
         runtime=doubling(120),
     params:
         settings=lambda wildcards: PLAIN["text"][wildcards.text],
+        seed=PLAIN["first_seed"],
         downloads=DOWNLOADS,
         code=code("prepare_text.py"),
     script:
         "../scripts/prepare_text.py"
 
 
-BENCHMARKS += benchmark_files("text", PLAN.texts())
-BENCHMARKS += benchmark_files("download", HUB_SOURCES) if HUB_SOURCES else []
+BENCHMARKS += PLAN.benchmark_files("text", PLAN.texts())
+BENCHMARKS += PLAN.benchmark_files("download", HUB_SOURCES) if HUB_SOURCES else []

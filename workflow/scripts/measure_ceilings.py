@@ -9,4 +9,4 @@ with job(snakemake.log[0]):
     params, manifest = snakemake.params, snakemake.input.manifest
     run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
     weights = {name: Path(snakemake.input[name]) for name in ("initial", "final")}
-    measure_run(run, weights, Path(snakemake.output[0]), snakemake.threads)
+    measure_run(run, weights, Path(snakemake.output[0]), snakemake.threads, params.contexts)

@@ -6,5 +6,5 @@ with job(snakemake.log[0]):
     from layernorm_roles.settings.text import Text
     from layernorm_roles.text.prepare import prepare
 
-    settings = Text.model_validate(snakemake.params.settings)
-    prepare(settings, Path(snakemake.output.manifest).parent, snakemake.params.downloads)
+    params, folder = snakemake.params, Path(snakemake.output.manifest).parent
+    prepare(Text.model_validate(params.settings), folder, params.downloads, params.seed)

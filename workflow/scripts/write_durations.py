@@ -2,11 +2,8 @@ from layernorm_roles.job import job
 
 with job(snakemake.log[0]):
     from layernorm_roles.evidence.analysis.durations import durations
-    from layernorm_roles.evidence.figures import registry as figures
-    from layernorm_roles.evidence.figures import style
     from layernorm_roles.evidence.tables import output
     from layernorm_roles.evidence.tables import registry as tables
 
     out, frame = snakemake.output, durations(snakemake.params.benchmarks)
     output.write(tables.make(tables.DURATIONS, {"durations": frame}), out.csv, out.md)
-    style.save(figures.draw(figures.DURATIONS, {"durations": frame}), out.png, out.pdf)

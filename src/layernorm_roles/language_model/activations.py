@@ -80,15 +80,11 @@ def blocks(network: GPT, contexts: list[Integer[Tensor, "1 _"]]) -> dict[str, Fl
     return tensors
 
 
-@torch.no_grad()
 def queries_and_keys(network: GPT, contexts: list[Integer[Tensor, "1 _"]]) -> dict[str, Float[Tensor, "..."]]:
     """The queries and keys of every head of every layer, in every context."""
-    tensors = {}
-    for context, tokens in enumerate(contexts):
-        x = network.embed(tokens)
-        for number, layer in enumerate(network.layers, start=1):
-            queries, keys, _ = layer.attention.split(*layer.normed(x))
-            at = f"layer_{number}.context_{context}"
-            tensors |= {f"{at}.queries": queries[0], f"{at}.keys": keys[0]}
-            x = layer(x)
-    return tensors
+    return {
+        f"layer_{layer.layer}.context_{number}.{name}": torch.from_numpy(getattr(layer, name))
+        for number, tokens in enumerate(contexts)
+        for layer in network.record(tokens[0].tolist())
+        for name in ("queries", "keys")
+    }

@@ -8,13 +8,15 @@ scaled_dot_product_attention, on a GPU with heads made wide enough for its fused
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.language_model import kernels
+from layernorm_roles.language_model import kernels, parallel
 
 WIDEST_HEAD = 16
 """Largest head that the compiled kernel takes: from about here on torch's is faster."""
@@ -24,18 +26,17 @@ numbers of float32, 8 of half precision. Other heads get a kernel that writes th
 
 
 def causal_attention(
-    q: Float[Tensor, "batch heads n d_head"],
-    k: Float[Tensor, "batch heads n d_head"],
-    v: Float[Tensor, "batch heads n d_head"],
-    dropout: float = 0.0,
-) -> Float[Tensor, "batch heads n d_head"]:
+    qkv: Float[Tensor, "batch n three_d_model"], heads: int, dropout: float = 0.0
+) -> Float[Tensor, "batch n d_model"]:
     """For every query the mean of the values up to its position, weighted by the softmax of the scores.
 
-    `dropout` is the share of the weights set to 0. The result can be differentiated once.
+    qkv holds all queries, then all keys, then all values, each of them head by head, as the result does. `dropout` is
+    the share of the weights set to 0. The result can be differentiated once.
     """
-    if q.device.type == "cpu" and q.dtype == torch.float32 and not dropout and q.shape[-1] <= WIDEST_HEAD:
-        return _CausalAttention.apply(q, k, v)
-    return attention(q, k, v, dropout_p=dropout, is_causal=True)
+    if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and qkv.shape[-1] <= 3 * heads * WIDEST_HEAD:
+        return _CausalAttention.apply(qkv, heads, dropout)
+    q, k, v = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in qkv.chunk(3, dim=-1))
+    return attention(q, k, v, dropout_p=dropout, is_causal=True).transpose(1, 2).flatten(2)
 
 
 def attention(
@@ -62,41 +63,39 @@ def widened_attention(
 
 
 class _CausalAttention(torch.autograd.Function):
-    """The compiled kernel for autograd; q, k and v have the shape (batch, heads, n, d_head)."""
+    """The compiled kernel for autograd."""
 
     @staticmethod
-    def forward(ctx, q, k, v):
-        if not q.shape == k.shape == v.shape:
-            raise ValueError(
-                f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: expected equal shapes"
-            )
-        shape, d = q.shape, q.shape[-1]
-        q, k, v = (kernels.columns(t).flatten(0, 1) for t in (q / d**0.5, k, v))
-        out = torch.empty_like(q)
-        log_total = out.new_empty(len(q), kernels.used(shape[-2]))
-        norms = [t[..., : log_total.shape[1]].square().sum(dim=1).sqrt() for t in (q, k)]
-        bound = norms[0] * norms[1].cummax(dim=1).values
-        arrays = (t.numpy() for t in (q, k, v, bound, out, log_total))
+    def forward(ctx, qkv, heads, dropout):
+        qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
+        out, log_total = qkv.new_empty(batch, n, width // 3), qkv.new_empty(batch * heads, kernels.used(n))
+        threshold = round((1 - dropout) * 2**16)
+        ctx.scale, ctx.block = np.float32(2**16 / threshold), kernels.unrolled(width // 3 // heads)
+        kept = kernels.empty_kept(*log_total.shape) if dropout else None
+        key = tuple(torch.randint(2**32, (2,)).tolist()) if dropout else None
+        arrays = [None if t is None else t.detach().numpy() for t in (qkv, kept, out, log_total)]
+
+        def compute(part: slice) -> None:
+            qkv, kept, *written = arrays
+            if dropout:
+                kernels.draw_kept(kept[part], part.start, key, threshold)
+            kernels.attention_forward(qkv, kept, ctx.scale, (part.start, part.stop), *written, ctx.block)
+
         with compilation_notice(*kernels.COMPILING):
-            kernels.attention_forward(*arrays, kernels.unrolled(d))
-        ctx.save_for_backward(q, k, v, out, log_total)
-        return _rows(out, shape)
+            parallel.each(compute, parallel.shares(len(log_total)))
+        ctx.save_for_backward(qkv, kept, out, log_total)
+        return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
-        shape, d = grad.shape, grad.shape[-1]
-        columns = kernels.columns(grad).flatten(0, 1)
-        grads = [torch.zeros_like(columns) for _ in range(3)]
-        arrays = (t.numpy() for t in (*ctx.saved_tensors, columns, *grads))
+        qkv_grad = torch.empty_like(ctx.saved_tensors[0])
+        tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
+        qkv, kept, *others = (None if t is None else t.detach().numpy() for t in tensors)
+
+        def compute(part: slice) -> None:
+            kernels.attention_backward(qkv, kept, ctx.scale, (part.start, part.stop), *others, ctx.block)
+
         with compilation_notice(*kernels.COMPILING):
-            kernels.attention_backward(*arrays, kernels.unrolled(d))
-        grads[0] /= d**0.5
-        return tuple(_rows(g, shape) for g in grads)
-
-
-def _rows(
-    t: Float[Tensor, "heads_of_all rows columns"], shape: torch.Size
-) -> Float[Tensor, "batch heads n d_head"]:
-    """What `kernels.columns` makes of a tensor of this shape, turned back."""
-    *heads, n, d = shape
-    return t[:, :d, :n].unflatten(0, heads).mT
+            parallel.each(compute, parallel.shares(len(others[1])))
+        return qkv_grad, None, None

@@ -9,16 +9,20 @@ output of the norm before it. The model predicts masked tokens, or as in the pap
 Source: Brody et al. 2023, appendix, and its bert_small_dim_config.json; Devlin et al. 2019.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from layernorm_roles import random_streams
+from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.linear import Linear
-from layernorm_roles.language_model.model import LayerKeys, initialise, without_attention
+from layernorm_roles.language_model.layers import recorded
+from layernorm_roles.language_model.linear import FeedForward, Linear
+from layernorm_roles.language_model.model import initialise, without_attention
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
@@ -33,9 +37,7 @@ class BERTLayer(nn.Module):
         super().__init__()
         d_model, self.heads = settings.d_model, settings.heads
         self.qkv, self.out = Linear(d_model, 3 * d_model), Linear(d_model, d_model)
-        self.feed_forward = nn.Sequential(
-            Linear(d_model, settings.d_ff), nn.GELU(), Linear(settings.d_ff, d_model)
-        )
+        self.feed_forward = FeedForward(d_model, settings.d_ff)
         self.norm_1, self.norm_2 = _norm(d_model, normed), _norm(d_model, normed)
         self.dropout = nn.Dropout(settings.dropout)
 
@@ -116,16 +118,17 @@ class BERT(nn.Module):
         return linear_cross_entropy(F.pad(hidden, (0, 1), value=1.0), weight, targets.flatten())
 
     @torch.no_grad()
-    def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[LayerKeys]:
-        """The keys of every layer that has attention, first layer first.
+    def record(self, tokens: Sequence[int]) -> list[Layer]:
+        """What every layer that has attention computes there on one context, first layer first.
 
-        Call eval() before, or dropout changes them.
+        Call eval() before, or dropout changes it.
         """
-        layers, before, norm = [], self.embed(tokens), self.norm_0
-        for layer in self.layers:
+        layers, before, norm = [], self.embed(torch.tensor([list(tokens)])), self.norm_0
+        for number, layer in enumerate(self.layers, start=1):
             x = norm(before)
             if layer.qkv is not None:
-                layers.append(LayerKeys(before, x, layer.split(x)[1]))
+                queries, keys, _ = layer.split(x)
+                layers.append(recorded(number, before, x, queries, keys, norm, None, layer.qkv, causal=False))
             before, norm = layer(x, None), layer.norm_2
         return layers
 

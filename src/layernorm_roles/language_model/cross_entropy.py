@@ -21,7 +21,7 @@ from torch import Tensor
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.gpu import fallbacks
-from layernorm_roles.language_model import kernels
+from layernorm_roles.language_model import kernels, parallel
 
 LossAndGradients = tuple[Float[Tensor, ""], Float[Tensor, "tokens d"], Float[Tensor, "entries d"]]
 """The mean loss, and its gradients with respect to the hidden states and the readout's weight."""
@@ -155,10 +155,21 @@ def fused(
     if not bound.isfinite().all():
         # The compiled loop assumes finite numbers; the loss of a diverged model must not look like one.
         return chunked(hidden, weight, targets)
-    h, w = kernels.columns(hidden), kernels.columns(weight)
-    h_grad, w_grad = torch.zeros_like(h), torch.zeros_like(w)
-    bounds = F.pad(bound, (0, kernels.used(tokens) - tokens))
-    arrays = (t.numpy() for t in (h, w, targets, h_grad, w_grad, bounds))
+    w, per_token = kernels.columns(weight), F.pad(bound, (0, kernels.used(tokens) - tokens))
+    hidden_grad = torch.empty_like(hidden)
+
+    def compute(part: slice) -> tuple[float, Tensor]:
+        h = kernels.columns(hidden[part])
+        h_grad, w_grad = torch.zeros_like(h), torch.zeros_like(w)
+        bounds = per_token[part.start : part.start + kernels.used(part.stop - part.start)]
+        arrays = (t.numpy() for t in (h, w, targets[part], h_grad, w_grad, bounds))
+        loss = kernels.cross_entropy_sweep(*arrays, len(weight), kernels.unrolled(d))
+        torch.div(h_grad[:d, : part.stop - part.start].T, tokens, out=hidden_grad[part])
+        return loss, w_grad
+
     with compilation_notice(*kernels.COMPILING):
-        loss = kernels.cross_entropy_sweep(*arrays, len(weight), kernels.unrolled(d)) / tokens
-    return hidden.new_tensor(loss), h_grad[:d, :tokens].T / tokens, w_grad[:d, : len(weight)].T / tokens
+        losses, w_grads = zip(*parallel.each(compute, parallel.slices(tokens, parallel.TOKENS)), strict=True)
+    w_grad = w_grads[0]
+    for other in w_grads[1:]:
+        w_grad += other
+    return hidden.new_tensor(sum(losses) / tokens), hidden_grad, w_grad[:d, : len(weight)].T / tokens

@@ -4,32 +4,22 @@ The network runs in float64 with its float32 weights: normalised keys then lie o
 rounding does not decide which key is inside the convex hull of the others.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
 from tokenizers import Tokenizer
 from torch import nn
 
-from layernorm_roles import norms, store
-from layernorm_roles.job import Progress
-from layernorm_roles.language_model.model import LayerKeys
+from layernorm_roles import store
+from layernorm_roles.heads.keys import judged, table
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.selectability.certificates import Summary, summaries
-from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
-
-SITES = ("before_norm", "after_norm", "head", "after_norm_exact", "head_exact")
-"""Where keys are looked at: the residual stream; what queries and keys are made from; the keys of a head, as the head
-uses them; and the last two scaled once more with eps = 0, where they come out of a scaling. The first three say what a
-model does, the last two what its scaling would do without the eps."""
 
 
 class Verdicts(NamedTuple):
@@ -52,11 +42,10 @@ def collect_run(
     """
     torch.set_num_threads(threads)
     contexts = run.contexts()
-    causal = run.settings.architecture == "gpt"
-    scaled = scaled_sites(run.variant, run.norm) if causal else ()
+    sites = sites_of(run.variant, run.norm, run.settings.architecture)
     parts = []
     for name, model in run.restored(weights):
-        part = collect(model, contexts, run.tokenizer, scaled, run.prefix, causal)
+        part = collect(model, contexts, run.tokenizer, sites, run.prefix)
         columns = {"model": run.model, "variant": run.variant, "seed": run.seed, "checkpoint": name}
         parts.append([frame.assign(**columns) for frame in part])
     verdicts = Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))
@@ -66,63 +55,51 @@ def collect_run(
     store.write(verdicts.selectability, "key_selectability", out["selectability"], metadata)
 
 
-def scaled_sites(variant: str, norm: str) -> tuple[str, ...]:
-    """The sites where the keys of a GPT come out of a scaling, with nothing after it; one's own norm counts as none."""
+def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
+    """Where the keys of a model are looked at: names of `heads.keys.SITES`.
+
+    The last of them are those where keys come out of a scaling, with nothing after it, looked at with eps = 0; one's
+    own norm counts as none, and BERT's norms have a gain.
+    """
+    sites = ("before_norm", "after_norm", "head")
+    if architecture != "gpt":
+        return sites
     if variant == QUERY_KEY_VARIANT:
-        return ("after_norm", "head")
+        return (*sites, "after_norm_exact", "head_exact")
     of_keys = SPLIT_VARIANTS[norm].queries_keys if norm in SPLIT_VARIANTS else norm
     built_in = VARIANTS.get(of_keys)
-    return ("after_norm",) if built_in and built_in.scales and built_in.learns == "nothing" else ()
+    exact = built_in and built_in.scales and built_in.learns == "nothing"
+    return (*sites, "after_norm_exact") if exact else sites
 
 
 def collect(
     model: nn.Module,
     contexts: pd.DataFrame,
     tokenizer: Tokenizer,
-    scaled: tuple[str, ...] = (),
+    sites: Sequence[str],
     prefix: tuple[int, ...] = (),
-    causal: bool = False,
 ) -> Verdicts:
-    """Certified verdicts for the keys of each row of table `contexts`.
+    """Certified verdicts for the keys of each row of table `contexts`, which has the long texts before the sentences.
 
-    `scaled` names the sites whose keys come out of a scaling, `prefix` holds tokens that stand before each text. With
-    `causal` the keys of the heads are judged once more among the keys before them, as a causal query meets them. The
-    frames lack the columns that name the model. Raises ValueError if a certificate does not prove its verdict.
+    `sites` are names of `heads.keys.SITES`, `prefix` holds tokens that stand before each text. The frames lack the
+    columns that name the model. Raises ValueError if a certificate does not prove its verdict.
     """
-    model = model.double().eval()
-    progress = Progress("key verdicts", len(contexts), "contexts")
-    rows, tokens = [], []
-    for done, context in enumerate(contexts.itertuples(), start=1):
-        ids = torch.tensor([[*prefix, *context.tokens.tolist()]])
-        for layer, keys in enumerate(model.keys(ids), start=1):
-            for site, stack in _sites(keys, scaled):
-                for among_earlier in (False, True) if causal and site == "head" else (False,):
-                    certificates = certify_many(stack, causal=among_earlier, flat=True)
-                    for i, summary in enumerate(summaries(certificates, stack)):
-                        head = i if site.startswith("head") else None
-                        where = (context.texts, context.context, layer, site, head)
-                        rows.append((*where, among_earlier, stack.shape[-1], *summary))
-                if site == "after_norm" and context.texts == "sentences":  # judged once, among all keys
-                    verdicts = certificates.verdict[0]
-                    tokens += [
-                        (context.context, layer, position, int(token), verdict)
-                        for position, (token, verdict) in enumerate(zip(ids[0], verdicts, strict=True))
-                    ]
-        progress(done)
-    place = ["texts", "context", "layer", "site", "head", "causal", "dimensions"]
-    table = pd.DataFrame(rows, columns=[*place, *Summary._fields])
-    table["head"] = table["head"].astype("Int64")
+    model, spell = model.double().eval(), _spelling(tokenizer)
+    tables, tokens = [], []
+    for texts, part in contexts.groupby("texts", sort=False):
+        ids = {row.context: [*prefix, *row.tokens.tolist()] for row in part.itertuples()}
+        rows = []
+        for found in judged(model, ids, sites, f"key verdicts ({texts})"):
+            rows += found.rows()
+            if texts == "sentences" and found.site == "after_norm":
+                verdicts = zip(ids[found.context], found.certificates.verdict[0], strict=True)
+                tokens += [
+                    (found.context, found.layer, position, spell(token), verdict)
+                    for position, (token, verdict) in enumerate(verdicts)
+                ]
+        tables.append(table(rows).assign(texts=texts))
     words = pd.DataFrame(tokens, columns=["context", "layer", "position", "token", "verdict"])
-    words["token"] = words["token"].map(_spelling(tokenizer))
-    return Verdicts(table, words)
-
-
-def _sites(keys: LayerKeys, scaled: tuple[str, ...]) -> Iterator[tuple[str, Float[np.ndarray, "stack n d"]]]:
-    at = {"before_norm": keys.before_norm, "after_norm": keys.after_norm, "head": keys.heads[0]}
-    # The eps changed lengths only: scaling once more without an eps gives what scaling without an eps would have.
-    at |= {f"{site}_exact": norms.scale(at[site]) for site in scaled}
-    for site, stack in at.items():
-        yield site, stack.numpy()
+    return Verdicts(pd.concat(tables, ignore_index=True), words)
 
 
 def _spelling(tokenizer: Tokenizer) -> Callable[[int], str]:

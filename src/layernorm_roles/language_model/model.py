@@ -15,29 +15,20 @@ Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radfor
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from layernorm_roles import norms, random_streams
+from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import causal_attention
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.linear import Linear, linear
+from layernorm_roles.language_model.layers import recorded
+from layernorm_roles.language_model.linear import FeedForward, Linear, linear
 from layernorm_roles.settings.language_model import GPTSettings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
-
-
-class LayerKeys(NamedTuple):
-    """What attention can select from in one layer, at the three places where it can be looked at."""
-
-    before_norm: Float[Tensor, "batch n d"]
-    """The residual stream."""
-    after_norm: Float[Tensor, "batch n d"]
-    """What queries and keys are made from."""
-    heads: Float[Tensor, "batch heads n d_head"]
-    """The keys of every head, after W_K and, in layernorm_qk, their norm."""
 
 
 class CausalSelfAttention(nn.Module):
@@ -54,21 +45,32 @@ class CausalSelfAttention(nn.Module):
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
         """Queries, keys and values of every head: queries and keys made from x, values from x_values."""
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.packed(x, x_values).chunk(3, dim=-1)
+        )
+        return q, k, v
+
+    def packed(
+        self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
+    ) -> Float[Tensor, "batch n three_d"]:
+        """What `split` returns in one tensor: all queries, all keys, all values, each of them head by head."""
         if x_values is x:
-            parts = self.qkv(x).chunk(3, dim=-1)
+            qkv = self.qkv(x)
         else:
             of_queries_and_keys, of_values = self.qkv.weight.split([2 * x.shape[-1], x.shape[-1]])
-            parts = (*linear(x, of_queries_and_keys).chunk(2, dim=-1), linear(x_values, of_values))
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        return self.query_key_norm(q), self.query_key_norm(k), v
+            qkv = torch.cat([linear(x, of_queries_and_keys), linear(x_values, of_values)], dim=-1)
+        if isinstance(self.query_key_norm, nn.Identity):
+            return qkv
+        q_and_k, v = qkv.split([2 * x.shape[-1], x.shape[-1]], dim=-1)
+        normed = self.query_key_norm(q_and_k.unflatten(-1, (2 * self.heads, -1))).flatten(-2)
+        return torch.cat([normed, v], dim=-1)
 
     def attended(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n d"]:
         """The outputs of all heads, concatenated, before W_O; queries and keys come from x, values from x_values."""
-        q, k, v = self.split(x, x_values)
-        dropout = self.dropout if self.training else 0.0
-        return causal_attention(q, k, v, dropout).transpose(1, 2).flatten(2)
+        return causal_attention(self.packed(x, x_values), self.heads, self.dropout if self.training else 0.0)
 
     def forward(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
@@ -93,9 +95,7 @@ class GPTLayer(nn.Module):
             d_model, settings.heads, settings.attention_dropout
         )
         self.ln_2 = nn.LayerNorm(d_model, eps=settings.eps)
-        self.feed_forward = nn.Sequential(
-            Linear(d_model, 4 * d_model), nn.GELU(approximate="tanh"), Linear(4 * d_model, d_model)
-        )
+        self.feed_forward = FeedForward(d_model, 4 * d_model, "tanh")
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
@@ -169,16 +169,18 @@ class GPT(nn.Module):
         return linear_cross_entropy(hidden.flatten(0, 1), self.tokens.weight, targets.flatten())
 
     @torch.no_grad()
-    def keys(self, tokens: Integer[Tensor, "batch n"]) -> list[LayerKeys]:
-        """The keys of every layer that has attention, first layer first.
+    def record(self, tokens: Sequence[int]) -> list[Layer]:
+        """What every layer that has attention computes there on one context, first layer first.
 
-        Call eval() before, or dropout changes them.
+        Call eval() before, or dropout changes it.
         """
-        x, layers = self.embed(tokens), []
-        for layer in self.layers:
+        x, layers = self.embed(torch.tensor([list(tokens)])), []
+        for number, layer in enumerate(self.layers, start=1):
             if layer.attention is not None:
                 y, y_values = layer.normed(x)
-                layers.append(LayerKeys(x, y, layer.attention.split(y, y_values)[1]))
+                queries, keys, _ = layer.attention.split(y, y_values)
+                of_heads, qkv = layer.attention.query_key_norm, layer.attention.qkv
+                layers.append(recorded(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True))
             x = layer(x)
         return layers
 

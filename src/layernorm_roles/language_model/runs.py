@@ -53,7 +53,7 @@ class LanguageModelRun:
         """What the result of the run depends on, in values that JSON has."""
         settings = self.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
         place = {"model": self.model, "text": self.text.content_hash(), **self.point}
-        return run_identity(self.variant, self.norm, self.seed, settings, **place)
+        return run_identity(self.variant, self.norm, settings, seed=self.seed, **place)
 
     @property
     def point(self) -> dict[str, int | float]:

@@ -129,11 +129,12 @@ class MaskedTokens:
         vocabulary: int,
         settings: BERTSettings,
         seed: int,
+        validation_seed: int,
     ):
         self._length, self._size, self._seed = settings.context_length - 1, settings.batch_size, seed
         self._vocabulary, self._training = vocabulary, training
         self.tokens_per_step = self._size * settings.context_length
-        rng = random_streams.generator(Stream.MASKED_VALIDATION)
+        rng = random_streams.generator(Stream.MASKED_VALIDATION, validation_seed)
         self._validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
 
     def batch(self, step: int) -> Batch:
@@ -276,4 +277,6 @@ def build(
     vocabulary = tokenizer.get_vocab_size()
     window = settings.context_length - (kind is MaskedTokens)
     streams = [read_stream(text.tokens(part), vocabulary, window) for part in ("training", "validation")]
-    return kind(*streams, vocabulary, settings, seed)
+    if kind is MaskedTokens:
+        return MaskedTokens(*streams, vocabulary, settings, seed, text.seed)
+    return NextToken(*streams, vocabulary, settings, seed)

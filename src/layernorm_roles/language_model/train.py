@@ -21,10 +21,10 @@ from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress, naming
-from layernorm_roles.language_model import tasks
+from layernorm_roles.language_model import parallel, tasks
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
-from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -69,7 +69,7 @@ def train_run(
     if the device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is
     not finite before training.
     """
-    torch.set_num_threads(threads)
+    parallel.use(threads)
     place = open_device(device, on_difference)
     with naming(f"language_model.{run.model}"):
         run.contexts()  # a context that does not fit shows now, not after hours of training
@@ -185,7 +185,9 @@ class _Training:
         untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
         for place, array in zip(self.batch, self.task.batch(self.step), strict=True):
             place.copy_(torch.from_numpy(array))
-        set_learning_rate(self.optimiser, self._at(self.step)["learning_rate"])
+        settings = self.settings
+        rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
+        set_learning_rate(self.optimiser, rate)
         self.update()
         if self.step == 0:
             self._add_row(self.loss_sum.item(), untrained)
@@ -219,7 +221,7 @@ class _Training:
     def _at(self, step: int) -> dict[str, float | int]:
         """What a row of the metrics says of a step, whatever the losses are."""
         settings = self.settings
-        learning_rate = linear_decay(settings.learning_rate, step, settings.steps, settings.warmup)
+        learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
 
     def _seconds(self) -> float:

@@ -1,6 +1,6 @@
 """Training runs of the majority transformer, as released: Adam, a permutation an epoch, linear decay."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from layernorm_roles.majority.evaluation import (
 )
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
 from layernorm_roles.provenance import provenance, run_identity
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
@@ -45,7 +45,7 @@ class MajorityRun(NamedTuple):
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
     d_model: int
     """Size of the residual stream."""
-    learning_rate: float
+    base_learning_rate: float
     """Adam's learning rate at the first step."""
 
     @property
@@ -53,7 +53,7 @@ class MajorityRun(NamedTuple):
         """What logs and error messages call the run."""
         return (
             f"majority {self.experiment} {self.variant} d_model {self.d_model} "
-            f"learning rate {self.learning_rate} seed {self.seed}"
+            f"learning rate {self.base_learning_rate} seed {self.seed}"
         )
 
     @property
@@ -64,7 +64,7 @@ class MajorityRun(NamedTuple):
             "variant": self.variant,
             "seed": self.seed,
             "d_model": self.d_model,
-            "base_learning_rate": self.learning_rate,
+            "base_learning_rate": self.base_learning_rate,
         }
 
     def identity(self, settings: MajorityTraining) -> dict[str, Any]:
@@ -72,13 +72,13 @@ class MajorityRun(NamedTuple):
         return run_identity(**self._asdict(), settings=settings.of_training())
 
 
-class RunFiles(NamedTuple):
-    """Paths of the files of a run: the data set that it reads, and what it writes."""
+class Outputs(NamedTuple):
+    """Paths of the files that the runs of a batch have in common."""
 
-    data: str | Path
     metrics: str | Path
     vectors: str | Path
     weights: str | Path
+    """The models' parameters, whose names begin with the seed, as in `1000.embedding.weight`."""
 
 
 class TrainedRun(NamedTuple):
@@ -89,28 +89,31 @@ class TrainedRun(NamedTuple):
     model: MajorityTransformer
 
 
-def train_runs(
+def train_batch(
     settings: MajorityTraining,
-    runs: Iterable[tuple[MajorityRun, RunFiles]],
+    runs: Mapping[MajorityRun, str | Path],
+    out: Outputs,
     device: str,
-    code: Mapping[str, Any],
+    code: Any,
     on_difference: str = "stop",
 ) -> None:
-    """Train several runs of an experiment on `device`, cpu or cuda, one after another, and write their files.
+    """Train `runs`, which differ in the seed only, on `device`, cpu or cuda, one after another, and write their files.
 
-    `code` gives, for each variant, what identifies the code that trains it; `on_difference` is the key device_check of
-    config.yaml. A killed call goes on from where it was when it is made again with equal arguments. Every run keeps its
-    last checkpoint until all runs are finished, because Snakemake deletes what a killed job has written.
+    `runs` gives for each run the file of its data; `code` identifies the code that trains them; `on_difference` is the
+    key device_check of config.yaml. A killed call goes on from where it was when it is made again with equal arguments:
+    every run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    place, checkpoints = open_device(device, on_difference), []
-    for run, files in runs:
-        identity = {**run.identity(settings), "device": device, "code": code[run.variant]}
-        checkpoints.append(Checkpoint(Path(files.weights).with_name("checkpoint.safetensors"), identity))
+    place, results, checkpoints = open_device(device, on_difference), {}, []
+    for run, file in runs.items():
+        identity = {**run.identity(settings), "device": device, "code": code}
+        checkpoints.append(
+            Checkpoint(Path(out.weights).with_name(f"checkpoint_{run.seed}.safetensors"), identity)
+        )
         with place.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
-            data = load(files.data, identity_of(settings, run.seed))
-            result = train(settings, run, data, place, checkpoints[-1])
-        write(result, settings, run, place.description, files)
+            data = load(file, identity_of(settings, run.seed))
+            results[run] = train(settings, run, data, place, checkpoints[-1])
+    write(results, settings, place.description, out)
     for checkpoint in checkpoints:
         checkpoint.remove()
 
@@ -140,7 +143,7 @@ def train(
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device)
     set_gradient = gradient_on(device)(model, parameters)
-    optimiser = place.recordable(AdamW([parameters], run.learning_rate))
+    optimiser = place.recordable(AdamW([parameters], run.base_learning_rate))
     training, test = (DeviceSequences.of(data[name], device) for name in ("train", "test"))
 
     reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
@@ -163,7 +166,7 @@ def train(
     progress = Progress(run.title, settings.steps, "steps", first)
 
     def at(step: int) -> dict[str, float | int]:
-        learning_rate = linear_decay(run.learning_rate, step, settings.schedule_steps)
+        learning_rate = rate_taken(run.base_learning_rate, step, settings.schedule_steps)
         return {"step": step, "learning_rate": learning_rate}
 
     for step in range(first, settings.steps + 1):
@@ -183,7 +186,8 @@ def train(
             chosen = next(batches)
             rows_of_step, take_step = step_on(len(chosen))
             rows_of_step.copy_(torch.from_numpy(chosen))
-            set_learning_rate(optimiser, at(step)["learning_rate"])
+            rate = linear_decay(run.base_learning_rate, step, settings.schedule_steps)
+            set_learning_rate(optimiser, rate)
             take_step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
@@ -199,11 +203,25 @@ def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " ba
 
 
 def write(
-    result: TrainedRun, settings: MajorityTraining, run: MajorityRun, device: str, files: RunFiles
+    results: Mapping[MajorityRun, TrainedRun], settings: MajorityTraining, device: str, out: Outputs
 ) -> None:
-    """Write the weights, vectors and metrics of a run; `device` describes the device that trained it."""
-    save(result.model.state_dict(), files.weights, {"identity": run.identity(settings)})
+    """Write the weights, vectors and metrics of the runs of a batch; `device` describes what trained them."""
+    identity = batch_identity(settings, [*results])
+    weights = {
+        f"{run.seed}.{name}": tensor
+        for run, result in results.items()
+        for name, tensor in result.model.state_dict().items()
+    }
+    save(weights, out.weights, {"identity": identity})
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
-    about = provenance(run.identity(settings), device, *streams, torch=True)
-    store.write(result.vectors.assign(**run.columns), "majority_vectors", files.vectors, about)
-    store.write(result.metrics.assign(**run.columns), "majority_metrics", files.metrics, about)
+    about = provenance(identity, device, *streams, torch=True)
+    for kind in ("vectors", "metrics"):
+        rows = [getattr(result, kind).assign(**run.columns) for run, result in results.items()]
+        store.write(pd.concat(rows), f"majority_{kind}", getattr(out, kind), about)
+
+
+def batch_identity(settings: MajorityTraining, runs: Sequence[MajorityRun]) -> dict[str, Any]:
+    """What the files of `runs`, which differ in the seed only, say of themselves: as one run's, with all the seeds."""
+    identity = runs[0].identity(settings)
+    del identity["seed"]
+    return {**identity, "seeds": [run.seed for run in runs]}

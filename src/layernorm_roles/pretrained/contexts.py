@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 from tokenizers import Tokenizer
 
-from layernorm_roles.pretrained.source import ModelFiles
+from layernorm_roles.pretrained.source import ModelFiles, refusal
 
 
 class Tokens(NamedTuple):
@@ -78,10 +78,11 @@ def _of_transformers(files: ModelFiles) -> Tokens:
 
     options = {"gguf_file": files.gguf} if files.gguf else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, **options)
+        tokenizer = AutoTokenizer.from_pretrained(
+            files.folder, local_files_only=True, trust_remote_code=False, **options
+        )
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{files.folder}: no tokenizer that transformers can load ({reason})") from error
+        raise ValueError(refusal(files.folder, "tokenizer", error)) from error
     return Tokens(
         lambda text, longest: tokenizer(text, truncation=True, max_length=longest)["input_ids"],
         lambda token: tokenizer.decode([token]),

@@ -7,24 +7,27 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from layernorm_roles import store
-from layernorm_roles.pretrained import ceilings, keys
+from layernorm_roles.heads import ceilings, keys
 from layernorm_roles.pretrained.contexts import contexts, first_of_each_document, tokens_of
 from layernorm_roles.pretrained.recording import load
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
+from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
 from layernorm_roles.settings.pretrained import PretrainedModel
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
+SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
+"""Where keys are looked at, names of `heads.keys.SITES`; a layer whose norm or projections are not known has fewer."""
+
 
 class Measured(NamedTuple):
-    """What was measured of a pretrained model, in two tables."""
+    """What was measured of a pretrained model, by the names of the tables."""
 
-    keys: pd.DataFrame
-    """Table pretrained_keys."""
-    ceilings: pd.DataFrame
-    """Table attention_ceilings."""
+    pretrained_keys: pd.DataFrame
+    attention_ceilings: pd.DataFrame
+    token_ceilings: pd.DataFrame
 
 
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
@@ -41,8 +44,14 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
             "which the model reads"
         )
     chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
-    spelt = {token: tokens.spell(token) for ids in chosen.values() for token in ids}
-    return Measured(keys.table(model, chosen, name), ceilings.table(model, chosen, name, spelt))
+    judged = keys.judged(model, chosen, SITES, f"keys of {name}", settings.cuts)
+    verdicts = keys.table(row for found in judged for row in found.rows())
+    kinds = (AS_USED, WITHOUT_NORM)
+    pairs = ceilings.pairs(model, chosen, kinds, f"ceilings of {name}")
+    words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}
+    summary = ceilings.summary(pairs).assign(variant=None, seed=None, checkpoint="pretrained")
+    tables = (verdicts, summary.astype({"seed": "Int64"}), ceilings.of_tokens(pairs, words))
+    return Measured(*(table.assign(model=name) for table in tables))
 
 
 def measure_files(
@@ -58,5 +67,5 @@ def measure_files(
     about = provenance(
         {"model": name, "settings": dict(settings), "text": text.content_hash()}, "cpu", Stream.TEXT_SELECTION
     )
-    store.write(measured.keys, "pretrained_keys", out["pretrained_keys"], about)
-    store.write(measured.ceilings, "attention_ceilings", out["attention_ceilings"], about)
+    for table, frame in measured._asdict().items():
+        store.write(frame, table, out[table], about)

@@ -5,81 +5,17 @@ the numbers that the model computed, so that an unusual architecture is never de
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from layernorm_roles.heads.layer import LearnedNorm, Projection, Rotation
+
 _NAMES = [("query", "key"), ("q_proj", "k_proj"), ("q_lin", "k_lin"), ("q", "k")]
 """Attributes of an attention module that hold W_Q and W_K, in BERT, Llama, DistilBERT, MPNet and their kin."""
 _FUSED = ["c_attn", "qkv_proj"]
 """Attributes that hold W_Q, W_K and W_V one below the other, in GPT-2, Phi-3 and their kin."""
-
-
-@dataclass(frozen=True)
-class LearnedNorm:
-    """A LayerNorm or RMSNorm with its learned parameters."""
-
-    kind: Literal["layernorm", "rmsnorm"]
-    gain: Float[np.ndarray, " d"]
-    bias: Float[np.ndarray, " d"]
-    """Zero where the norm has none."""
-    eps: float
-    """Added to the mean square."""
-
-    def centred(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """x without its mean for a LayerNorm, the projection Px; x itself for an RMSNorm."""
-        return x - x.mean(axis=-1, keepdims=True) if self.kind == "layernorm" else x
-
-    def standardised(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The norm of x before gain and bias: every vector has the mean square 1, but for eps."""
-        x = self.centred(x)
-        return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
-
-    def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The norm of x with gain and bias, in float64."""
-        return self.gain * self.standardised(x) + self.bias
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """The rotary embedding of a context (Su et al. 2021): pairs of coordinates, turned by an angle a position.
-
-    Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and
-    sines in float32, so that lengths are kept to 1e-7 only.
-    """
-
-    cos: Float[np.ndarray, "n r"]
-    sin: Float[np.ndarray, "n r"]
-
-    def __call__(self, x: Float[np.ndarray, "heads n d_head"]) -> Float[np.ndarray, "heads n d_head"]:
-        """Queries or keys, turned."""
-        turned, rest = np.split(x, [self.cos.shape[1]], axis=-1)
-        first, second = np.split(turned, 2, axis=-1)
-        quarter = np.concatenate([-second, first], axis=-1)
-        return np.concatenate([turned * self.cos + quarter * self.sin, rest], axis=-1)
-
-
-@dataclass(frozen=True)
-class Projection:
-    """From the input of attention to the queries or the keys of every head: a linear map, and what follows it."""
-
-    weight: Float[np.ndarray, "heads d_head d"]
-    """W_Q or W_K, a matrix for each head."""
-    bias: Float[np.ndarray, "heads d_head"]
-    """b_Q or b_K; zero where there is none."""
-    norm: LearnedNorm | None
-    """A norm of each query or key after the linear map, as in Qwen 3; None where there is none."""
-    rotation: Rotation | None
-    """The rotary embedding that comes last; None where there is none."""
-
-    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "heads n d_head"]:
-        """The queries or keys that the attention inputs x give."""
-        out = x @ self.weight.swapaxes(1, 2) + self.bias[:, None]
-        out = self.norm(out) if self.norm else out
-        return self.rotation(out) if self.rotation else out
 
 
 def learned_norm(

@@ -24,58 +24,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from layernorm_roles.pretrained.projections import (
-    LearnedNorm,
-    Projection,
-    Rotation,
-    learned_norm,
-    projections,
-)
-from layernorm_roles.pretrained.source import ModelFiles
-from layernorm_roles.selectability.ceilings_rows import attention
+from layernorm_roles.heads.layer import Layer, LearnedNorm, Rotation
+from layernorm_roles.pretrained.projections import learned_norm, projections
+from layernorm_roles.pretrained.source import ModelFiles, refusal
 
 _NAME = "recording"
 """Name of the attention function in transformers' AttentionInterface."""
-
-
-@dataclass(frozen=True)
-class RecordedLayer:
-    """What one layer's attention computed on one context of n tokens, in float64.
-
-    Where fewer key heads than query heads share the work (grouped queries), query head h meets key head
-    h // (heads // key_heads). A head's scores are queries @ keys.T * scaling.
-    """
-
-    layer: int
-    """Layer, from 1, in the order in which the model calls them."""
-    queries: Float[np.ndarray, "heads n d_head"]
-    """Queries as they meet the keys: after rotary embedding, before `scaling`."""
-    keys: Float[np.ndarray, "key_heads n d_head"]
-    """Keys as they meet the queries: after rotary embedding."""
-    scaling: float
-    """Factor of the inner products, usually 1 / sqrt(d_head)."""
-    visible: Bool[np.ndarray, "n n"]
-    """Whether the query of a row may attend to the key of a column."""
-    attention_input: Float[np.ndarray, "n d"] | None
-    """Input of the projections to queries and keys; None if it is not known what turns it into the recorded ones."""
-    before_norm: Float[np.ndarray, "n d"] | None
-    """Residual stream before the norm whose output is `attention_input`; None if no known norm stands there."""
-    norm: LearnedNorm | None
-    """That norm: attention_input = norm(before_norm). None exactly where `before_norm` is."""
-    query_projection: Projection | None
-    """W_Q, b_Q and what follows: queries = query_projection(attention_input). None where `attention_input` is."""
-    key_projection: Projection | None
-    """W_K, b_K and what follows: keys = key_projection(attention_input). None where `attention_input` is."""
-
-    @property
-    def causal(self) -> bool:
-        """Whether no query may attend to a key after its own position."""
-        return not np.triu(self.visible, 1).any()
-
-    def attention(self) -> Float[np.ndarray, "heads n n"]:
-        """The weight that each query (row) of each head gives each key (column), as the model computed it."""
-        keys = np.repeat(self.keys, len(self.queries) // len(self.keys), axis=0)
-        return attention(self.queries, keys, self.visible, self.scaling)
 
 
 class RecordingModel:
@@ -93,7 +47,7 @@ class RecordingModel:
         return getattr(config, "max_position_embeddings", None)
 
     @torch.no_grad()
-    def record(self, tokens: Sequence[int]) -> list[RecordedLayer]:
+    def record(self, tokens: Sequence[int]) -> list[Layer]:
         """What every layer's attention computes on one context, given as token ids with the special tokens.
 
         Raises ValueError if the model cannot read them, or if its attention is more than a softmax of inner products.
@@ -136,12 +90,12 @@ def load(files: ModelFiles) -> RecordingModel:
                 dtype=torch.float64,
                 attn_implementation=_NAME,
                 local_files_only=True,
+                trust_remote_code=False,  # with None transformers asks the user, and a yes runs the folder's code
                 output_loading_info=True,
                 **options,
             )
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{files.folder}: no model that transformers can load ({reason})") from error
+        raise ValueError(refusal(files.folder, "model", error)) from error
     finally:
         logging.set_verbosity(verbosity)
         if bar:
@@ -164,7 +118,7 @@ def load(files: ModelFiles) -> RecordingModel:
 class _Calls:
     """What is seen while a model runs."""
 
-    layers: list[RecordedLayer] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
     inputs: dict[nn.Module, tuple[tuple, dict[str, Any]]] = field(default_factory=dict)
     """Arguments of the modules that are running."""
     norms: deque[tuple[nn.Module, LearnedNorm, Tensor, Tensor]] = field(
@@ -199,7 +153,7 @@ def _attend(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, value:
     return _unobserved(module, query, key, value, mask, **options)
 
 
-def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask, options) -> RecordedLayer:
+def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask, options) -> Layer:
     if query.shape[2] != key.shape[2]:
         raise ValueError(
             f"{type(module).__name__} has {query.shape[2]} queries for {key.shape[2]} keys: expected as many"
@@ -213,7 +167,7 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
         found = projections(module, x[0].numpy(), queries, keys, head_norms, _rotation(calls, module))
     if found is not None:
         norm = next(((n, before) for _, n, before, after in reversed(calls.norms) if _same(after, x)), None)
-    return RecordedLayer(
+    return Layer(
         layer=len(calls.layers) + 1,
         queries=queries,
         keys=keys,

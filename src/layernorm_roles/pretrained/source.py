@@ -39,6 +39,22 @@ class ModelFiles:
         return digest.hexdigest()
 
 
+def refusal(folder: Path, what: str, error: Exception) -> str:
+    """Why transformers cannot load `what`, a model or a tokenizer, of `folder`, in one line.
+
+    A folder's own code, which a key auto_map names, is never run: it is said if that is what is missing.
+    """
+    for name in ("config.json", "tokenizer_config.json"):
+        file = folder / name
+        if file.is_file() and b'"auto_map"' in file.read_bytes():
+            return (
+                f"{file}: auto_map names code of the folder's own, which is not run, and transformers has no {what} "
+                "for it without"
+            )
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{folder}: no {what} that transformers can load ({reason})"
+
+
 def locate(name: str, settings: PretrainedModel) -> ModelFiles:
     """The files of the model that config.yaml describes under pretrained.`name`.
 

@@ -13,29 +13,24 @@ from layernorm_roles import store
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.job import Progress
 from layernorm_roles.provenance import provenance
-
-DIMENSIONS = range(2, 129)
-"""Dimensions of a key; heads have 128 at most, but for rare models."""
-SHARES = (0.01, 0.1, 0.5)
-"""Expected shares of unselectable keys for which the number of keys is sought."""
-LARGEST = 10**9
-"""Largest number of keys that is tried, a thousand times the longest contexts of today."""
+from layernorm_roles.settings.random_keys import Law
 
 
-def measure(out: str | Path) -> None:
+def measure(settings: Law, out: str | Path) -> None:
     """Write table gaussian_law to `out`."""
-    settings = {"dimensions": [*DIMENSIONS], "shares": SHARES, "largest": LARGEST}
-    store.write(table(), "gaussian_law", out, provenance(settings, "cpu"))
+    store.write(table(settings), "gaussian_law", out, provenance(settings.model_dump(mode="json"), "cpu"))
 
 
-def table(dimensions: range = DIMENSIONS, largest: int = LARGEST) -> pd.DataFrame:
-    """Table gaussian_law for the given dimensions, with numbers of keys up to `largest`."""
+def table(settings: Law) -> pd.DataFrame:
+    """Table gaussian_law: the number of keys for each dimension and share, null where it is above `largest`."""
+    first, last = settings.dimensions
+    dimensions = range(first, last + 1)
     progress = Progress("the law of widths", len(dimensions), "dimensions")
     rows = []
     for done, d in enumerate(dimensions, start=1):
         for causal in (False, True):
-            for share in SHARES:
-                rows.append((d, share, causal, keys_for(share, d, causal, largest)))
+            for share in settings.shares:
+                rows.append((d, share, causal, keys_for(share, d, causal, settings.largest)))
         progress(done)
     return pd.DataFrame(rows, columns=["d", "share", "causal", "n"]).astype({"n": "float64"})
 

@@ -29,13 +29,23 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     """`values` as a finite array of float32 or float64 with so many `dimensions`.
 
     Half precision is taken as float32, integers as float64. Raises ValueError, which calls the array `name`, on
-    anything else, on an array without entries, on integers beyond 2^53, and on a column of numbers so small that they
-    lose digits.
+    anything else, on a masked entry, on an array without entries, on integers beyond 2^53, and on a column of numbers
+    so small that they lose digits.
     """
     try:
         given = np.asarray(values)
-    except ValueError as error:
+    except (ValueError, TypeError, RuntimeError) as error:
+        if hasattr(values, "detach"):
+            use = "layernorm_roles.selectability.as_matrix"
+            raise ValueError(
+                f"{name}: a tensor that NumPy does not read ({error}): pass {use}({name})"
+            ) from None
         raise ValueError(f"{name}: not an array: {error}") from None
+    if np.ma.is_masked(values):
+        where = _first(np.ma.getmaskarray(values))
+        raise ValueError(
+            f"{name} is masked at {where}: expected numbers; leave out the rows that do not count"
+        )
     if given.dtype.kind not in "fiu":
         raise ValueError(f"{name} has dtype {given.dtype}: expected real numbers, float32 or float64")
     if given.ndim != dimensions:

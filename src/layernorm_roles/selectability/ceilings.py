@@ -48,7 +48,7 @@ __all__ = ["Ceilings", "QueryEllipsoid", "ceilings"]
 _AGREES = 1e-9  # relative difference that other processors' roundings may make when bounds are computed again
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ceilings:
     """Certified bounds of the most attention that each of n keys can get from one query.
 
@@ -73,6 +73,13 @@ class Ceilings:
     null: float
     """Standard deviation, relative to the largest entry of a column, below which a direction counts as constant."""
 
+    def __repr__(self) -> str:
+        """The number of keys, the set of queries and the range of the ceilings, in one line."""
+        n, d = self.query.shape
+        among = "all queries" if self.queries is None else "an ellipsoid of queries"
+        reached = f"{self.upper.min():.3g} to {self.upper.max():.3g}"
+        return f"Ceilings({n:,} keys of size {d} over {among}: {reached}, gap {self.gap.max():.1g})"
+
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
         """Distance between the logarithms of the bounds."""
@@ -87,7 +94,10 @@ class Ceilings:
         """
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
-            raise ValueError(f"keys have shape {keys.shape}: these ceilings are for {self.query.shape}")
+            raise ValueError(
+                f"keys have {len(keys):,} rows of size {keys.shape[1]}: these ceilings are those of "
+                f"{self.query.shape[0]:,} rows of size {self.query.shape[1]}"
+            )
         bounds = _bounds(keys, self.queries, self.query, self.proof, self.null)
         holds = (bounds.lower >= self.lower * (1 - _AGREES)) & (bounds.upper <= self.upper * (1 + _AGREES))
         if self.queries is not None:
@@ -97,7 +107,7 @@ class Ceilings:
         if not holds.all():
             i = int(np.argmin(holds))
             raise ValueError(
-                f"the bounds of key {i} do not hold: stored {self.lower[i]:.9g} to {self.upper[i]:.9g}, "
+                f"row {i}: the bounds do not hold: stored {self.lower[i]:.9g} to {self.upper[i]:.9g}, "
                 f"proved {bounds.lower[i]:.9g} to {bounds.upper[i]:.9g}"
             )
         return bounds
@@ -132,15 +142,13 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
 
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
     """The ellipsoid with float64 arrays; ValueError if it is not one of queries for keys in d dimensions."""
-    centre, axes = np.asarray(queries.centre, dtype=np.float64), np.asarray(queries.axes, dtype=np.float64)
-    if centre.shape != (d,) or axes.ndim != 2 or axes.shape[0] != d or axes.shape[1] == 0:
+    centre, axes = checked(queries.centre, "centre", 1), checked(queries.axes, "axes", 2)
+    if centre.shape != (d,) or axes.shape[0] != d:
         raise ValueError(
             f"the queries have a centre of shape {centre.shape} and axes of shape {axes.shape}: "
             f"expected ({d},) and ({d}, r) for keys in {d} dimensions"
         )
-    if not (np.isfinite(centre).all() and np.isfinite(axes).all()):
-        raise ValueError(f"the queries have the centre {centre} and the axes {axes}: expected finite numbers")
-    return QueryEllipsoid(centre, axes, filled=queries.filled)
+    return QueryEllipsoid(centre.astype(np.float64), axes.astype(np.float64), filled=queries.filled)
 
 
 class _Distinct:

@@ -6,10 +6,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from layernorm_roles.selectability.arrays import checked
+
 _NULL = 1e-14  # of the longest axis; shorter ones change scores by less than their rounding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QueryEllipsoid:
     """The queries centre + axes u with |u| <= 1, as used in scores q.k: the attention's scale is contained in them.
 
@@ -40,10 +42,7 @@ class QueryEllipsoid:
         ellipsoid. w_q (d_head, d_model) and b_q (d_head,) make the query, gain and bias (d_model,) belong to the
         norm; None stands for no bias. scale multiplies the scores, 1 / sqrt(d_head) unless given.
         """
-        w_q = np.asarray(w_q, dtype=np.float64)
-        projected = w_q * np.asarray(gain, dtype=np.float64)
-        projected = projected - projected.mean(axis=1, keepdims=True)
-        return cls._of_norm(w_q, b_q, projected, bias, scale, w_q.shape[1] - 1)
+        return cls._of_norm(w_q, b_q, gain, bias, scale, projected=True)
 
     @classmethod
     def of_rmsnorm(
@@ -53,19 +52,26 @@ class QueryEllipsoid:
 
         Arguments as of `of_layernorm`.
         """
-        w_q = np.asarray(w_q, dtype=np.float64)
-        return cls._of_norm(w_q, b_q, w_q * np.asarray(gain, dtype=np.float64), None, scale, w_q.shape[1])
+        return cls._of_norm(w_q, b_q, gain, None, scale, projected=False)
 
     @classmethod
-    def _of_norm(cls, w_q, b_q, stretched, bias, scale, sphere) -> "QueryEllipsoid":
-        """The image of a sphere in so many dimensions, of radius sqrt(d_model), under the matrix `stretched`."""
+    def _of_norm(cls, w_q, b_q, gain, bias, scale, projected) -> "QueryEllipsoid":
+        """The image under W_Q of a sphere of radius sqrt(d_model), `projected` or not, and stretched by the gain."""
+        w_q = checked(w_q, "w_q", dimensions=2).astype(np.float64)
         d_head, d_model = w_q.shape
+        gain, bias = _vector(gain, "gain", d_model), _vector(bias, "bias", d_model)
         scale = 1 / np.sqrt(d_head) if scale is None else scale
-        centre = np.zeros(d_head) if b_q is None else np.asarray(b_q, dtype=np.float64)
-        if bias is not None:
-            centre = centre + w_q @ np.asarray(bias, dtype=np.float64)
+        stretched = w_q * gain
+        if projected:
+            stretched -= stretched.mean(axis=1, keepdims=True)
+        centre = _vector(b_q, "b_q", d_head) + w_q @ bias
         ellipsoid = cls(scale * centre, scale * np.sqrt(d_model) * stretched).principal()
-        return cls(ellipsoid.centre, ellipsoid.axes, filled=ellipsoid.axes.shape[1] < sphere)
+        return cls(ellipsoid.centre, ellipsoid.axes, filled=ellipsoid.axes.shape[1] < d_model - projected)
+
+    def __repr__(self) -> str:
+        """The sizes of the ellipsoid, in one line."""
+        d, r = self.axes.shape
+        return f"QueryEllipsoid({r} axes in {d} dimensions, {'filled' if self.filled else 'surface alone'})"
 
     def principal(self) -> "QueryEllipsoid":
         """The ellipsoid with orthogonal axes, the longest first, at most d of them; those of length 0 are left out."""
@@ -75,6 +81,15 @@ class QueryEllipsoid:
             np.asarray(self.centre, dtype=np.float64), (left * length)[:, :kept], filled=self.filled
         )
 
-    def transformed(self, matrix: Float[np.ndarray, "e d"]) -> "QueryEllipsoid":
-        """The ellipsoid of matrix @ q: rotary embedding at one position is such a map."""
-        return QueryEllipsoid(matrix @ self.centre, matrix @ self.axes, filled=self.filled)
+
+def _vector(values: ArrayLike | None, name: str, size: int) -> Float[np.ndarray, " size"]:
+    """`values` in float64, zeros for None. Raises ValueError unless they are `size` finite numbers."""
+    if values is None:
+        return np.zeros(size)
+    vector = checked(values, name, dimensions=1).astype(np.float64)
+    if len(vector) != size:
+        raise ValueError(
+            f"{name} has {len(vector)} entries: expected {size}, for w_q of shape (d_head, d_model); torch.nn.Linear "
+            "has it so, and GPT-2's Conv1D transposed"
+        )
+    return vector

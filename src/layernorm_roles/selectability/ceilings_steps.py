@@ -2,8 +2,7 @@
 
 Eight keys are solved at once, as the lanes of arrays whose last axis has length 8, so that every inner loop is one
 vector instruction. The lower triangle of a symmetric matrix is stored row by row: entry (a, c) with c <= a is at
-a (a + 1) / 2 + c. All that `minimise_models` calls stands in this file, because numba looks at no other to see
-whether what it has cached is still the code.
+a (a + 1) / 2 + c.
 """
 
 from typing import NamedTuple

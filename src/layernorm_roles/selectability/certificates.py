@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
@@ -96,29 +96,31 @@ class Certificates:
         """The number of keys of each verdict, in all matrices together."""
         return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
 
-    def to_frame(self) -> pd.DataFrame:
-        """A row for each key of one matrix, with the columns of table key_verdicts: the verdict and its proof.
+    def columns(self) -> dict[str, Any]:
+        """The columns of table key_verdicts by name, a row for each key of one matrix: the verdict and its proof.
 
         Raises ValueError for certificates of a stack of matrices.
         """
-        import pandas as pd  # here, because its start takes longer than most certificates
-
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
         keys = range(len(self.code))
         combinations = [self.combination(i) for i in keys]
-        return pd.DataFrame(
-            {
-                "key": keys,
-                "verdict": self.verdict,
-                "margin": self.margin,
-                "residual": self.residual,
-                "duplicate": self.duplicate,
-                "query": [self.query(i) for i in keys],
-                "support": [None if pair is None else pair[0] for pair in combinations],
-                "weights": [None if pair is None else pair[1] for pair in combinations],
-            }
-        )
+        return {
+            "key": np.arange(len(self.code)),
+            "verdict": self.verdict,
+            "margin": self.margin,
+            "residual": self.residual,
+            "duplicate": self.duplicate,
+            "query": [self.query(i) for i in keys],
+            "support": [None if pair is None else pair[0] for pair in combinations],
+            "weights": [None if pair is None else pair[1] for pair in combinations],
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """`columns` as a table of pandas, which has to be installed."""
+        import pandas as pd  # here, because its start takes longer than most certificates
+
+        return pd.DataFrame(self.columns())
 
     def count(self, verdict: str) -> np.ndarray:
         """Keys with this verdict, for each matrix."""
@@ -143,7 +145,7 @@ class Certificates:
         """
         keys = np.asarray(keys, dtype=np.float64)
         if keys.shape[:-1] != self.code.shape or keys.shape[-1] != self.queries.shape[-1]:
-            raise ValueError(f"keys have shape {keys.shape}: these certificates are for {self.queries.shape}")
+            raise ValueError(f"keys have {_rows(keys)}: these certificates are for {_rows(self.queries)}")
         bias = None if bias is None else np.asarray(bias, dtype=np.float64).reshape(self.code.shape)
         n = keys.shape[-2]
         own, support = np.arange(n)[:, None], self.support.clip(0, n - 1)
@@ -159,12 +161,19 @@ class Certificates:
         )
         if wrong.any():
             where = tuple(int(k) for k in np.argwhere(wrong)[0])
+            of = f"row {where[-1]}" + (f" of matrix {', '.join(map(str, where[:-1]))}" if where[1:] else "")
+            more = f"; {int(wrong.sum()) - 1:,} more rows do not" if wrong.sum() > 1 else ""
             raise ValueError(
-                f"the certificate of key {where if len(where) > 1 else where[0]} does not hold: "
-                f"{self.verdict[where]}, margin {margin[where]:.3g}, residual {residual[where]:.3g}, "
-                f"tolerance {self.tolerance:g}"
+                f"the certificate of {of} does not hold: {self.verdict[where]}, margin {margin[where]:.3g}, "
+                f"residual {residual[where]:.3g}, tolerance {self.tolerance:g}{more}"
             )
         return margin, residual
+
+
+def _rows(array: np.ndarray) -> str:
+    """The shape of a matrix, or of a stack of matrices, in words."""
+    *stack, n, d = array.shape
+    return f"{n:,} rows of size {d}" + (f" in each of {int(np.prod(stack)):,} matrices" if stack else "")
 
 
 class Summary(NamedTuple):

@@ -23,6 +23,7 @@ from layernorm_roles.selectability.certificates import (
     Certificates,
     evaluate,
 )
+from layernorm_roles.selectability.leads import LARGE
 from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
 from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
@@ -57,6 +58,7 @@ def certify(
         bias = checked(bias, "bias", dimensions=1)
         if bias.shape != keys.shape[:1]:
             raise ValueError(f"bias has {len(bias)} entries: expected {len(keys)}, one for each key")
+        coordinates.refuse_incomparable(keys, bias)
         bias = bias[None]
     with one_thread_a_product():
         many = _certify(keys[None], bias, causal, flat)
@@ -141,10 +143,19 @@ def _search(
         del first
         support, weights = np.zeros((*twin.shape, 1), np.int32), np.zeros((*twin.shape, 1))
         if (state == search.OPEN).any():
-            arrays = (np.ascontiguousarray(part) for part in (at.W, at.B, at.push, at.raised))
-            support, weights = search.find_certificates(
-                *arrays, state, queries, biased, causal, _ENOUGH * tolerance
+            size = (*twin.shape, at.W.shape[2] + 1)
+            support, weights = np.zeros(size, np.int32), np.zeros(size)
+            filled = (
+                *map(np.ascontiguousarray, (at.W, at.B, at.push, at.raised)),
+                state,
+                queries,
+                support,
+                weights,
             )
+            if len(state) == 1 and keys.shape[1] >= LARGE and not causal:
+                search.find_certificates_of_large(*filled, biased, _ENOUGH * tolerance)
+            else:
+                search.find_certificates(*filled, biased, causal, _ENOUGH * tolerance)
     support[twin >= 0, 0], weights[twin >= 0, 0] = twin[twin >= 0], 1.0
     used = max(1, int((weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
     support, weights = support[:, :, :used].copy(), weights[:, :, :used].copy()

@@ -1,35 +1,52 @@
 """`certify-keys FILE`: which rows of a matrix can win, from the shell."""
 
 import argparse
+import csv
 import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from layernorm_roles import __version__, files, store
+from layernorm_roles import __version__, files
 from layernorm_roles.provenance import provenance
+from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.selectability.arrays import checked
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify
-from layernorm_roles.selectability.heartbeat import SECONDS, duration, heartbeat
-from layernorm_roles.selectability.matrices import FORMATS, load
+from layernorm_roles.selectability.matrices import FORMATS, TEXT, load
 
 _OUTPUTS = (".parquet", ".csv")
 _MANY = 2048
 """Keys from which on the time that they will take is estimated."""
 _PARTS = (16, 8)
 """How many times fewer keys the two parts have on which the estimate rests; the second is the larger."""
+SECONDS = 10.0
+"""Time between two lines of progress."""
+_NAMED = 20
+"""Numbers of unselectable rows that are printed."""
 _DESCRIPTION = """\
 Say for each row of a matrix whether some query q gives it the strictly highest score q.k, with proof: a query that
 does, or a convex combination of other rows that equals the row, so that no query can."""
+_WORDS = """\
+What is printed and written:
+  selectable    a query puts the row first; its margin is the lead over the best other row, divided by the largest
+                score that entries of the columns' sizes could make with that query
+  unselectable  weights above 0, of sum 1, of other rows average to the row; the residual is how far they miss it,
+                divided by the largest magnitude in the column
+  borderline    neither is shown; the last digits of the entries decide
+  tolerance     what margins have to exceed and residuals may reach: 1e-9 for float64, 1e-6 for float32 and less
+  duplicate     another row (with the same bias) is equal, so that neither can win alone"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,23 +67,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     _check(options)
-    keys, bias = load(options.file, options.tensor, options.header), None
-    if options.bias is not None:
-        bias = load(options.bias, options.bias_tensor, options.header)
-        bias = bias[:, 0] if bias.ndim == 2 and bias.shape[1] == 1 else bias  # a table of one column
-        if bias.shape != keys.shape[:1]:
-            raise ValueError(f"{options.bias}: bias has shape {bias.shape}: expected {keys.shape[:1]}")
-        bias, _ = _rows(options.bias, bias, options.rows)
+    keys, taken = load(options.file, options.tensor, options.header)
+    bias = None if options.bias is None else _bias(options, keys)
     keys, first = _rows(options.file, keys, options.rows)
     try:
         certificates = _certified(keys, bias, partial(_proved, causal=options.causal, flat=options.flat))
     except ValueError as error:
         raise ValueError(f"{options.file}: {error}") from None
-    print(summary(options.file, keys, certificates))
+    print(summary(options.file, keys, certificates, taken, first))
     if options.out:
         _write(options, certificates, first)
         left_out = "; its proofs need a .parquet file" if options.out.suffix == ".csv" else ""
         print(f"written: {_printable(str(options.out))}{left_out}")
+
+
+def _bias(options: argparse.Namespace, keys: np.ndarray) -> np.ndarray:
+    """The bias of each row that --rows leaves of `keys`."""
+    bias = load(options.bias, options.bias_tensor, options.header).values
+    bias = bias[:, 0] if bias.ndim == 2 and bias.shape[1] == 1 else bias  # a table of one column
+    if bias.shape != keys.shape[:1]:
+        raise ValueError(f"{options.bias}: bias has shape {bias.shape}: expected {keys.shape[:1]}")
+    try:
+        bias = checked(bias, "bias", dimensions=1)
+    except ValueError as error:
+        raise ValueError(f"{options.bias}: {error}") from None
+    return _rows(options.bias, bias, options.rows)[0]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,12 +105,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="certify-keys",
         description=_DESCRIPTION,
-        epilog=f"What a file may hold:\n{holds}",
+        epilog=f"{_WORDS}\n\nWhat a file may hold:\n{holds}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", type=Path, help="matrix of keys, one a row; formats: see below")
     parser.add_argument(
-        "--tensor", metavar="NAME", help="which tensor, array or list column, where a file holds several"
+        "--tensor", metavar="NAME", help="which tensor, array or column, where a file holds several"
     )
     parser.add_argument(
         "--rows",
@@ -111,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         "--header",
         type=_yes_or_no,
         metavar="yes|no",
-        help="whether the first line of a .csv file names its columns (default: yes if it holds no number)",
+        help="whether the first line of a .csv or .tsv file names its columns (default: yes if it holds no number)",
     )
     parser.add_argument(
         "--out",
@@ -144,8 +169,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.bias_tensor and not options.bias:
         raise ValueError("--bias-tensor without --bias: expected the file of the bias")
     inputs = [path for path in (options.file, options.bias) if path]
-    if options.header is not None and not any(path.suffix == ".csv" for path in inputs):
-        raise ValueError("--header: expected only with a .csv file")
+    if options.header is not None and not any(path.suffix in TEXT for path in inputs):
+        raise ValueError("--header: expected only with a .csv or .tsv file")
     if options.out:
         _check_output(options.out, inputs)
 
@@ -180,16 +205,54 @@ Prove = Callable[[np.ndarray, np.ndarray | None], Certificates]
 """From keys (n, d) and biases (n,) or None to verified certificates."""
 
 
+Result = TypeVar("Result")
+
+
 def _certified(keys: np.ndarray, bias: np.ndarray | None, prove: Prove) -> Certificates:
     """Certificates, verified; with progress on standard error where it takes longer than a few seconds."""
     title = f"certify-keys: {' x '.join(f'{size:,}' for size in keys.shape)}"
-    with _ended_by_ctrl_c():
-        with heartbeat(f"{title}, estimating the time"):
-            expected = _expected_seconds(keys, bias, prove)
-        if expected and expected > SECONDS:
-            print(f"{title}: about {duration(expected)}", file=sys.stderr, flush=True)
-        with heartbeat(title, expected):
-            return prove(keys, bias)
+    expected = _with_progress(f"{title}, estimating the time", lambda: _expected_seconds(keys, bias, prove))
+    if expected and expected > SECONDS:
+        print(f"{title}: about {_duration(expected)}", file=sys.stderr, flush=True)
+    return _with_progress(title, lambda: prove(keys, bias), expected)
+
+
+def _with_progress(
+    title: str, work: Callable[[], Result], expected: float | None = None, every: float = SECONDS
+) -> Result:
+    """What `work` returns; while it runs, a line to standard error every so many seconds, and Ctrl-C ends the process.
+
+    `expected`, the seconds that it is thought to take, adds the time left. The work is done in a thread, so that the
+    main one can print; as a Python exception Ctrl-C would wait for compiled code.
+    """
+    began, in_main = time.monotonic(), threading.current_thread() is threading.main_thread()
+    before = (
+        signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
+    )  # elsewhere Ctrl-C does not come
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            result = thread.submit(work)
+            while not wait([result], every).done:
+                spent = time.monotonic() - began
+                print(f"{title}: {_spent(spent, expected)}", file=sys.stderr, flush=True)
+            return result.result()
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, before)
+
+
+def _spent(spent: float, expected: float | None) -> str:
+    """The time spent, in words, and what is left of the time expected, if that is known."""
+    if not expected:
+        return _duration(spent)
+    if spent >= expected:
+        return f"{_duration(spent)}, longer than the {_duration(expected)} expected"
+    return f"{_duration(spent)}, about {_duration(expected - spent)} left"
+
+
+def _duration(seconds: float) -> str:
+    """Seconds below two minutes, and minutes above."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _proved(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
@@ -225,37 +288,36 @@ def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, prove: Prove) -
     return seconds[1] * _PARTS[1] ** float(power)
 
 
-@contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
-    """In the block, Ctrl-C ends the process at once; as a Python exception it would wait for compiled code."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:
     """Write the verdicts, with rows numbered as in the file, where those up to `first` - 1 were left out.
 
-    The file appears whole or not at all. It is written in a folder of its own, in which the checksum stays that
-    every table of this project gets: beside a user's file, nobody asked for it.
+    The file appears whole or not at all.
     """
-    frame = certificates.to_frame()
-    frame["key"] += first
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".certify-keys-", dir=options.out.parent) as folder:
-        written = Path(folder, options.out.name)
-        if options.out.suffix == ".csv":
-            frame.drop(columns=["query", "support", "weights"]).to_csv(written, index=False)
+    columns, out = certificates.columns(), options.out
+    columns["key"] += first
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial_file = out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
+    try:
+        if out.suffix == ".csv":
+            names = [name for name in columns if name not in ("query", "support", "weights")]
+            rows = zip(*(columns[name].tolist() for name in names), strict=True)
+            with partial_file.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(names)
+                writer.writerows([["" if value != value else value for value in row] for row in rows])
         else:
-            frame["support"] = [None if support is None else support + first for support in frame["support"]]
-            store.write(frame, "key_verdicts", written, provenance(_asked(options, len(frame), first), "cpu"))
-        files.checksum_file(options.out).unlink(missing_ok=True)  # that of a file which this one replaces
-        written.replace(options.out)
+            columns["support"] = [None if rows is None else rows + first for rows in columns["support"]]
+            schema = SCHEMAS["key_verdicts"]
+            arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
+            origin = provenance(_asked(options, len(certificates.code), first), "cpu")
+            table = pa.table(arrays, schema.with_metadata({"table": "key_verdicts", **origin}))
+            pq.write_table(table, partial_file, compression="zstd", write_page_checksum=True)
+        files.checksum_file(out).unlink(
+            missing_ok=True
+        )  # that of a table of this project, which this file replaces
+        partial_file.replace(out)
+    finally:
+        partial_file.unlink(missing_ok=True)
 
 
 def _asked(options: argparse.Namespace, n: int, first: int) -> dict[str, object]:
@@ -278,14 +340,22 @@ def _printable(text: str) -> str:
     )
 
 
-def summary(path: Path, keys: np.ndarray, certificates: Certificates) -> str:
-    """Numbers of verdicts, the weakest proofs and the duplicates, in a few lines for the terminal."""
+def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
+    """Numbers of verdicts, the first unselectable rows, the weakest proofs and the duplicates, for the terminal.
+
+    `taken` says which part of the file the keys are, and `first` is the number of their first row in it.
+    """
     n, d = keys.shape
     verdict = certificates.verdict
     among = ", each among those before it" if certificates.causal else ""
-    lines = [f"{_printable(str(path))}: {n:,} keys, d = {d}, {keys.dtype}{among}"]
+    part = f" ({_printable(taken)})" if taken else ""
+    lines = [f"{_printable(str(path))}{part}: {n:,} keys, d = {d}, {keys.dtype}{among}"]
     for name, number in certificates.counts().items():
         lines.append(f"  {name:<13}{number:>9,}  {number / n:7.2%}")
+    inside = np.flatnonzero(verdict == "unselectable") + first
+    if len(inside):
+        more = f" and {len(inside) - _NAMED:,} more" if len(inside) > _NAMED else ""
+        lines.append(f"  unselectable rows, from 0: {', '.join(map(str, inside[:_NAMED].tolist()))}{more}")
     margins, residuals = (
         certificates.margin[verdict == "selectable"],
         certificates.residual[verdict == "unselectable"],

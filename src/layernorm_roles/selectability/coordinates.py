@@ -16,6 +16,7 @@ from layernorm_roles.selectability.arrays import largest_magnitude
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
 
 _TINY = 2.0**-200
+_RANGE = 900  # powers of two between a bias and a column of keys, at most; queries have to stay finite
 _ROWS = 4096  # rows for which intermediate results are held at once
 
 
@@ -129,6 +130,17 @@ def _minus_mean_before(rows: Float[np.ndarray, "m n c"]) -> Float[np.ndarray, "m
     less = np.zeros_like(rows)
     less[:, 1:] = rows[:, 1:] - np.cumsum(rows[:, :-1], axis=1) / number
     return less
+
+
+def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
+    """Raise ValueError if a query that offsets the bias would not be finite in float64."""
+    column, largest = largest_magnitude(keys, axis=0), abs(bias).max()
+    smallest = column[column > 0].min(initial=np.inf)
+    if largest > 0 and np.frexp(largest)[1] - np.frexp(smallest)[1] > _RANGE:
+        raise ValueError(
+            f"bias has {largest:g}, and a column of the keys nothing above {smallest:g}: expected sizes that float64 "
+            "can compare"
+        )
 
 
 def append_bias(

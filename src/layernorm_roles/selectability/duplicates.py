@@ -5,7 +5,7 @@ import numpy as np
 from layernorm_roles.compiling import cached_njit, njit
 
 
-@cached_njit()
+@cached_njit(nogil=True)
 def equal_rows(bits, before):
     """For every row of the matrices bits (m, n, d), of unsigned 64-bit words, another row that equals it, or -1.
 

@@ -3,6 +3,7 @@
 import csv
 import difflib
 import json
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -16,31 +17,50 @@ import pyarrow.parquet as pq
 from safetensors import safe_open
 
 from layernorm_roles import files
-from layernorm_roles.selectability.arrays import as_matrix, refuse_large_integers
+from layernorm_roles.selectability.arrays import refuse_large_integers
 
 INDEX = ".safetensors.index.json"
 """How the name of an index of shards ends: which file beside it holds each tensor of a large model."""
-_LISTED = 40
-"""So many names of tensors are listed in an error."""
+TEXT = {".csv": (",", "commas"), ".tsv": ("\t", "tabs")}
+"""The endings of files of text, and the character that separates their cells, with its name."""
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
+_LISTED = 40  # so many names of tensors are listed in an error
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
+    f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+}  # names of dtypes in safetensors files, and what they are called elsewhere
+_LIKE_A_NUMBER = re.compile(r"[^\w]*\d.*|n/?a|nan|null|none|[-+]?inf(inity)?", re.IGNORECASE)
 
 
-def load(path: Path, name: str | None = None, header: bool | None = None) -> np.ndarray:
+class Matrix(NamedTuple):
+    """An array from a file."""
+
+    values: np.ndarray
+    taken: str
+    """Which part of the file it is, for the one who asked: "tensor keys"; empty if there is nothing to tell."""
+
+
+def load(path: Path, name: str | None = None, header: bool | None = None) -> Matrix:
     """The array in a file; `FORMATS` says by the ending of its name what each may hold.
 
-    `name` picks one of several arrays, tensors or list columns. `header` says whether the first line of a .csv file
-    names its columns; None: it does if it holds no number. bfloat16 becomes float32, which holds it exactly. Raises
-    ValueError, with the path, for a file that is missing, holds no such array, or differs from the checksum that this
-    project keeps beside its own files. Pickled objects are refused.
+    `name` picks one of several arrays, tensors or columns. `header` says whether the first line of a .csv or .tsv file
+    names its columns; None: it does if none of its cells looks like a number. bfloat16 becomes float32, which holds it
+    exactly. Raises ValueError, with the path, for a file that is missing, holds no such array, may mean another one,
+    or differs from the checksum that this project keeps beside its own files. Pickled objects are refused.
     """
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
     ending = INDEX if path.name.endswith(INDEX) else path.suffix
+    if ending in _PICKLES:
+        raise ValueError(
+            f"{path}: a {ending} file is a pickle, which runs code when it is read: save the matrix by "
+            "safetensors.torch.save_file({'keys': matrix}, 'keys.safetensors') where you trust the file"
+        )
     if ending not in FORMATS:
         raise ValueError(f"{path}: unknown kind {path.suffix!r}: expected one of {', '.join(FORMATS)}")
     if files.checksum_file(path).exists():
         files.verify(path)
-    if ending == ".csv":
-        return _from_csv(path, name, header)
+    if ending in TEXT:
+        return _from_text(path, name, header)
     return FORMATS[ending].read(path, name)
 
 
@@ -53,49 +73,51 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(f"{path}: {kind}: {error or type(error).__name__}") from None
 
 
-def _from_npy(path: Path, name: str | None) -> np.ndarray:
+def _from_npy(path: Path, name: str | None) -> Matrix:
     _holds_one(path, name)
     with _reading(path, "no NumPy array"):
         # Mapped, so that a header which claims more than the file holds asks for no memory.
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+        return Matrix(np.array(np.load(path, mmap_mode="r", allow_pickle=False)), "")
 
 
-def _from_npz(path: Path, name: str | None) -> np.ndarray:
+def _from_npz(path: Path, name: str | None) -> Matrix:
     unreadable = "no archive of NumPy arrays"
     with _reading(path, unreadable), zipfile.ZipFile(path) as archive:
         names = [member.removesuffix(".npy") for member in archive.namelist()]
     name = _chosen(path, "array", names, name)
     with _reading(path, unreadable), np.load(path, allow_pickle=False) as arrays:
-        return arrays[name]
+        return Matrix(arrays[name], f"array {name}")
 
 
-def _from_csv(path: Path, name: str | None, header: bool | None) -> np.ndarray:
+def _from_text(path: Path, name: str | None, header: bool | None) -> Matrix:
     _holds_one(path, name)
-    with _reading(path, "no text in UTF-8"), path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file)
-        first = next((row for row in rows if row), [])
-        skipped = rows.line_num
+    (separator, called), first, skipped = TEXT[path.suffix], [], 0
+    with _reading(path, "no table of text in UTF-8"), path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file, delimiter=separator, strict=True)
+        for row in rows:  # all of them, since a quote that is not closed would hide what comes after it
+            if row and not first:
+                first, skipped = row, rows.line_num
     if not first:
-        raise ValueError(f"{path}: empty: expected numbers separated by commas")
+        raise ValueError(f"{path}: empty: expected numbers separated by {called}")
     named = _is_header(path, first, skipped) if header is None else header
-    with _reading(path, "no table of numbers separated by commas"), warnings.catch_warnings():
+    with _reading(path, f"no table of numbers separated by {called}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no line of numbers; `certify` refuses what is empty
         values = np.loadtxt(
             path,
-            delimiter=",",
+            delimiter=separator,
             skiprows=skipped if named else 0,
             ndmin=2,
             comments=None,
             quotechar='"',
             encoding="utf-8-sig",
         )
-    # As text, 2^53 + 1 reads as 2^53.
-    whole = (values == np.round(values)).all(axis=0)
+    # As text, 2^53 + 1 reads as 2^53; a number beyond float64 reads as infinity, which `certify` refuses.
+    whole = np.isfinite(values).all(axis=0) & (values == np.round(values)).all(axis=0)
     if (large := whole & (abs(values) >= 2**53).any(axis=0)).any():
         raise ValueError(
             f"{path}: column {np.argmax(large)} has integers of 2^53 and more: expected smaller ones"
         )
-    return values
+    return Matrix(values, f"line {skipped} taken as names: {_listed(first)}" if named else "")
 
 
 def _is_header(path: Path, first: list[str], line: int) -> bool:
@@ -111,6 +133,12 @@ def _is_header(path: Path, first: list[str], line: int) -> bool:
             f"{path}: line {line} has empty cells, or names beside numbers: expected names of all columns, or "
             "numbers; leave out a column that numbers the rows"
         )
+    odd = next((cell for cell in first if _LIKE_A_NUMBER.fullmatch(cell.strip())), None)
+    if odd is not None and not all(numbers):
+        raise ValueError(
+            f"{path}: line {line} has {odd!r}, which may be a number: write it as 1.5 or -2e-3, or say with "
+            "--header yes that the line names the columns"
+        )
     return not any(numbers)
 
 
@@ -122,32 +150,44 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _from_parquet(path: Path, name: str | None) -> np.ndarray:
+def _from_parquet(path: Path, name: str | None) -> Matrix:
     with _reading(path, "no Parquet table"):
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
-    lists = [field.name for field in table.schema if _is_list(field.type)]
-    if name is not None and name not in table.column_names:
-        raise ValueError(f"{path}: no column {name!r}: it has {_listed(table.column_names)}")
+    kinds = {field.name: field.type for field in table.schema}
+    lists = [column for column, kind in kinds.items() if _is_list(kind)]
+    if name is not None and name not in kinds:
+        raise ValueError(f"{path}: no column {name!r}: it has {_listed([*kinds])}")
     if name is None and lists:
+        if numbers := [column for column, kind in kinds.items() if _is_numeric(kind)]:
+            raise ValueError(
+                f"{path}: columns of lists ({_listed(lists)}) beside columns of numbers ({_listed(numbers)}): choose "
+                f"one with --tensor, such as --tensor {lists[0]}"
+            )
         name = _chosen(path, "list column", lists, None)
     if any(column.null_count for column in (table.columns if name is None else [table[name]])):
         raise ValueError(f"{path}: there are nulls: expected numbers")
     if name is None:
-        return _from_columns(path, table)
-    column = table[name]
+        return Matrix(_from_columns(path, table), "")
+    column, taken = table[name], f"column {name}"
     if name not in lists:
-        return column.to_numpy()
+        return Matrix(column.to_numpy(), taken)
     lengths = set(pa.compute.list_value_length(column).to_pylist())
     if len(lengths) != 1:
         raise ValueError(
             f"{path}: the lists in column {name!r} have lengths {sorted(lengths)}: expected one length"
         )
-    with _reading(path, f"column {name!r} has no numbers"):
-        return np.array(column.to_pylist(), dtype=column.type.value_type.to_pandas_dtype())
+    flat = pa.compute.list_flatten(column)
+    if flat.null_count or not _is_numeric(flat.type):
+        raise ValueError(f"{path}: column {name!r} has no numbers, or nulls among them")
+    return Matrix(flat.to_numpy().reshape(len(column), *lengths), taken)
 
 
 def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
 def _from_columns(path: Path, table: pa.Table) -> np.ndarray:
@@ -158,18 +198,42 @@ def _from_columns(path: Path, table: pa.Table) -> np.ndarray:
     return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
 
 
-def _from_safetensors(path: Path, name: str | None) -> np.ndarray:
+def _from_safetensors(path: Path, name: str | None) -> Matrix:
     with _reading(path, "not readable as safetensors"), safe_open(path, framework="np") as tensors:
-        shapes = {key: tensors.get_slice(key).get_shape() for key in tensors.keys()}
+        slices = {key: tensors.get_slice(key) for key in tensors.keys()}
+        shapes = {key: part.get_shape() for key, part in slices.items()}
+        dtypes = {key: part.get_dtype() for key, part in slices.items()}
     # A model has many tensors; those with the most rows, such as its vocabulary, come first.
     names = sorted(shapes, key=lambda key: (-shapes[key][0] if shapes[key] else 0, key))
     name = _chosen(path, "tensor", names, name)
-    # NumPy knows no bfloat16, torch does.
-    with _reading(path, "not readable as safetensors"), safe_open(path, framework="pt") as tensors:
-        return as_matrix(tensors.get_tensor(name))
+    if dtypes[name] not in _DTYPES:
+        raise ValueError(
+            f"{path}: tensor {name} has dtype {dtypes[name]}: expected real numbers of 16 bits or more, or integers"
+        )
+    taken = f"tensor {name}, {_DTYPES[dtypes[name]]}"
+    with _reading(path, "not readable as safetensors"):
+        if dtypes[name] == "BF16":
+            return Matrix(_from_bfloat16(path, name, shapes[name]), taken)
+        with safe_open(path, framework="np") as tensors:
+            return Matrix(tensors.get_tensor(name), taken)
 
 
-def _from_index(path: Path, name: str | None) -> np.ndarray:
+def _from_bfloat16(path: Path, name: str, shape: list[int]) -> np.ndarray:
+    """A tensor of bfloat16, which NumPy does not know, as float32: bfloat16 is its upper half."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        first, last = json.loads(file.read(length))[name]["data_offsets"]
+    half = (
+        np.memmap(path, "<u2", "r", 8 + length + first, ((last - first) // 2,))
+        if last > first
+        else np.zeros(0)
+    )
+    whole = half.astype("<u4")
+    whole <<= 16
+    return whole.view("<f4").reshape(shape)
+
+
+def _from_index(path: Path, name: str | None) -> Matrix:
     with _reading(path, "no index of safetensors files"):
         shards = dict(json.loads(path.read_bytes())["weight_map"])
     name = _chosen(path, "tensor", sorted(shards), name)
@@ -211,14 +275,15 @@ class Format(NamedTuple):
 
     holds: str
     """What a file may hold, for the help of certify-keys."""
-    read: Callable[[Path, str | None], np.ndarray]
+    read: Callable[[Path, str | None], Matrix]
     """From a file, and the name of one of its arrays or None, to the array."""
 
 
 FORMATS = {
     ".npy": Format("one array", _from_npy),
     ".npz": Format("arrays with names", _from_npz),
-    ".csv": Format("numbers, with or without a line of names above them", _from_csv),
+    ".csv": Format("numbers, with or without a line of names above them", _from_text),
+    ".tsv": Format("as .csv, separated by tabs", _from_text),
     ".parquet": Format("columns of numbers, or a column of lists", _from_parquet),
     ".safetensors": Format("tensors, bfloat16 and float16 too", _from_safetensors),
     INDEX: Format("the names of a model's tensors, and the file beside it that holds each", _from_index),

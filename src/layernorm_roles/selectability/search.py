@@ -19,9 +19,6 @@ others plus the ray along which the bias decreases. The ray joins the corral as 
 
 In a causal search the rivals of key i are the keys before it, those with smaller numbers. Keys are taken in order, and
 a key joins the pool after its own turn, so that the pool never holds a later key.
-
-All that `find_certificates` calls stands in this file, because numba looks at no other to see whether what it has
-cached is still the code.
 """
 
 from typing import NamedTuple
@@ -29,6 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from layernorm_roles.compiling import cached_njit, njit
+from layernorm_roles.selectability.corral import RAY, add, new_corral, rebuild, settle, sharpen
+from layernorm_roles.selectability.pool import ask, join, lowest_key, lowest_vertex, new_near, new_pool
+from layernorm_roles.selectability.sums import combine, dot, sums
+from layernorm_roles.selectability.threads import on_all_cores
 
 OPEN = 0
 """State of a key about which nothing has been shown."""
@@ -39,10 +40,9 @@ INSIDE = 2
 ON_EDGE = 3
 """State of a key in the hull of the others, out of which the push outwards takes it."""
 
-_RAY = -2  # name of the atom that stands for the direction in which the bias decreases
+_ELSEWHERE = 4  # state of an open key that another part of a large matrix has
+_PART, _PARTS = 128, 16  # open keys in a part, and parts in a round of a large matrix
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
-_MANY = 2048  # vertices from which on the nearest of them are asked first
-_PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension
 
 
 class Problem(NamedTuple):
@@ -67,319 +67,6 @@ class Found(NamedTuple):
     weights: np.ndarray  # (n, r + 1) their weights; 0 where the support is not used
 
 
-# Sums may be taken in any order (SIMD); NaN and infinity keep their meaning, and none gets here. Always inlined: a
-# process that compiles would else run another copy of these functions, with other roundings, than one that loads
-# `find_certificates` from numba's cache.
-_sums = njit(fastmath={"reassoc", "contract"}, forceinline=True)
-
-
-@_sums
-def _dot(a, b):
-    total = 0.0
-    for k in range(len(a)):
-        total += a[k] * b[k]
-    return total
-
-
-@_sums
-def _combine(v, A, m, columns, out):
-    """out = v[:m] @ A[:m, :columns], row by row, so that small and large corrals both run at memory speed."""
-    for b in range(columns):
-        out[b] = 0.0
-    for a in range(m):
-        factor = v[a]
-        for b in range(columns):
-            out[b] += factor * A[a, b]
-
-
-@_sums
-def _size(q, B):
-    """The largest score that query q can draw from entries as large as the data's: the unit of every margin."""
-    entries = np.empty(B.shape[1])
-    _combine(q, B, len(q), len(entries), entries)
-    total = 0.0
-    for c in range(len(entries)):
-        total += abs(entries[c])
-    return total
-
-
-@_sums
-def _lowest(columns, count, y, skip, scores):
-    """argmin and minimum of y . w over the first `count` keys of `columns` (r, capacity), number `skip` left out."""
-    _combine(y, columns, len(y), count, scores)
-    if skip >= 0:
-        scores[skip] = np.inf
-    at, low = -1, np.inf
-    for j in range(count):
-        if scores[j] < low:
-            at, low = j, scores[j]
-    return at, low
-
-
-# Wolfe's corral
-
-
-class Corral(NamedTuple):
-    """The atoms whose convex hull is searched, in the first m rows: keys, as seen from the target, or the ray.
-
-    H is the inverse of the Gram matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely
-    independent. The point of their affine hull nearest to the target has weights proportional to u = H mass.
-    """
-
-    names: np.ndarray
-    rows: np.ndarray  # w - target, so that rounding is relative to the neighbourhood of the target
-    mass: np.ndarray  # 1 for a key, 0 for the ray
-    weights: np.ndarray  # of the current point of the hull
-    H: np.ndarray
-    u: np.ndarray
-    g: np.ndarray  # work space
-    h: np.ndarray
-
-
-@njit
-def _new_corral(r):
-    size = r + 1
-    return Corral(
-        np.empty(size, np.int64),
-        np.empty((size, r)),
-        np.empty(size),
-        np.empty(size),
-        np.empty((size, size)),
-        np.empty(size),
-        np.empty(size),
-        np.empty(size),
-    )
-
-
-@njit
-def _add(c, m, name, W, x, shift):
-    """Border the inverse of a corral of m atoms by key `name`, or the ray, as seen from x, with weight 0.
-
-    Returns False, and leaves the corral as it is, if the atom is there or depends affinely on those that are.
-    """
-    if m > len(x):
-        return False
-    for a in range(m):
-        if c.names[a] == name:
-            return False  # only rounding can ask for it again
-    if name == _RAY:
-        mass, row = 0.0, np.zeros(len(x))
-        row[-1] = -1.0
-    else:
-        mass, row = 1.0, W[name] - x
-    for a in range(m):
-        c.g[a] = _dot(c.rows[a], row) + shift * mass * c.mass[a]
-    _combine(c.g, c.H, m, m, c.h)
-    own = _dot(row, row) + shift * mass
-    pivot = own - _dot(c.g[:m], c.h[:m])
-    if not pivot > 1e-14 * own:
-        return False
-    u = (mass - _dot(c.g[:m], c.u[:m])) / pivot
-    for a in range(m):
-        factor = c.h[a] / pivot
-        for b in range(m):
-            c.H[a, b] += factor * c.h[b]
-        c.H[a, m] = -factor
-        c.H[m, a] = -factor
-        c.u[a] -= u * c.h[a]
-    c.H[m, m] = 1 / pivot
-    c.u[m] = u
-    c.rows[m], c.mass[m], c.names[m], c.weights[m] = row, mass, name, 0.0
-    return True
-
-
-@njit
-def _drop(c, m, k):
-    """Take atom k out of a corral of m atoms; the last atom takes its place."""
-    for a in range(m):
-        if a != k:
-            factor = c.H[a, k] / c.H[k, k]
-            for b in range(m):
-                # Row k is overwritten below, and column k becomes 0 as it should.
-                c.H[a, b] -= factor * c.H[k, b]
-            c.u[a] -= factor * c.u[k]
-    last = m - 1
-    c.H[k, :m] = c.H[last, :m]
-    c.H[:m, k] = c.H[:m, last]
-    c.names[k], c.mass[k], c.weights[k], c.u[k] = c.names[last], c.mass[last], c.weights[last], c.u[last]
-    c.rows[k] = c.rows[last]
-
-
-@njit
-def _rebuild(c, m, W, x, shift):
-    """Make the corral anew as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
-    for k in range(m):
-        weight = c.weights[k]
-        if not _add(c, k, c.names[k], W, x, shift):
-            return 0
-        c.weights[k] = weight
-    _sharpen(c, m, shift)
-    return m
-
-
-@njit
-def _sharpen(c, m, shift):
-    """One step of iterative refinement of G u = mass."""
-    r = c.rows.shape[1]
-    point = np.empty(r)
-    _combine(c.u, c.rows, m, r, point)
-    rest = 1 - shift * _dot(c.u[:m], c.mass[:m])
-    for a in range(m):
-        c.g[a] = rest * c.mass[a] - _dot(c.rows[a], point)
-    _combine(c.g, c.H, m, m, c.h)
-    for a in range(m):
-        c.u[a] += c.h[a]
-
-
-@njit
-def _settle(c, m, y):
-    """Wolfe's minor cycle: walk to the nearest point of the affine hull, dropping atoms whose weight turns negative.
-
-    Leaves that point, as seen from the target, in y. Returns the number of atoms left.
-    """
-    while True:
-        total = _dot(c.mass[:m], c.u[:m])
-        step, blocking = 1.0, -1
-        for k in range(m):
-            target = c.u[k] / total
-            if target < 0 and c.weights[k] < step * (c.weights[k] - target):
-                step, blocking = c.weights[k] / (c.weights[k] - target), k
-        for k in range(m):
-            c.weights[k] += step * (c.u[k] / total - c.weights[k])
-        if blocking < 0:
-            break
-        _drop(c, m, blocking)
-        m -= 1
-    _combine(c.weights, c.rows, m, len(y), y)
-    return m
-
-
-# Clarkson's pool
-
-
-class Pool(NamedTuple):
-    """All keys and, for a quicker first answer, those of them known to be vertices of the hull.
-
-    A key is a column: its r coordinates, and half of its squared length, which serves to find a nearest key.
-    """
-
-    everything: np.ndarray  # (r + 1, n)
-    vertices: np.ndarray  # (r + 1, n), of which the first size[0] columns are used
-    names: np.ndarray  # (n,) the key in each column of `vertices`
-    place: np.ndarray  # (n,) the column of `vertices` that a key has, or -1
-    size: np.ndarray  # (1,)
-    spread: float  # no two keys differ by more in the last coordinate; at least 1
-    scores: np.ndarray  # (n,) work space
-
-
-@njit
-def _new_pool(W, state, causal):
-    """A pool of the selectable keys; empty for a causal search, in which each key joins it after its turn."""
-    n, r = W.shape
-    everything = np.empty((r + 1, n))
-    everything[:r] = W.T
-    everything[r] = 0.5 * (everything[:r] ** 2).sum(axis=0)
-    pool = Pool(
-        everything,
-        np.empty((r + 1, n)),
-        np.empty(n, np.int64),
-        np.full(n, -1),
-        np.zeros(1, np.int64),
-        max(1.0, 2 * np.max(np.abs(everything[r - 1]))),
-        np.empty(n),
-    )
-    for j in range(n):
-        if state[j] == SELECTABLE and not causal:
-            _join(pool, j)
-    return pool
-
-
-@njit
-def _join(pool, j):
-    """Put key j into the pool, once."""
-    if pool.place[j] < 0:
-        last = pool.size[0]
-        pool.vertices[:, last] = pool.everything[:, j]
-        pool.names[last] = j
-        pool.place[j] = last
-        pool.size[0] = last + 1
-
-
-@njit
-def _lowest_vertex(pool, y, i):
-    """The key of the pool, but for key i, with the smallest y . w, and that value; -1 and infinity if none is left."""
-    at, low = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores)
-    return pool.names[at] if at >= 0 else -1, low
-
-
-class Near(NamedTuple):
-    """Some vertices of a large pool, found in the directions in which a key was last searched.
-
-    Whoever is lowest in a part of the pool joins them; where there is no more room, they begin anew.
-    """
-
-    vertices: np.ndarray  # (r + 1, capacity), columns as in the pool
-    names: np.ndarray  # (capacity,)
-    size: np.ndarray  # (1,)
-    scores: np.ndarray  # (capacity,) work space
-
-
-@njit
-def _new_near(r):
-    capacity = 8 * _PARTS * (r + 1)
-    return Near(
-        np.empty((r + 1, capacity)),
-        np.empty(capacity, np.int64),
-        np.zeros(1, np.int64),
-        np.empty(capacity),
-    )
-
-
-@njit
-def _ask(pool, near, y, i, level):
-    """`_lowest_vertex`, but of a large pool any vertex below `level` will do, as the nearest ones may know."""
-    if pool.size[0] < _MANY:
-        return _lowest_vertex(pool, y, i)
-    at, low = _lowest(near.vertices, near.size[0], y, -1, near.scores)
-    if low < level:
-        return near.names[at], low
-    name, low = _lowest_vertex(pool, y, i)
-    _gather(pool, near, level)
-    return name, low
-
-
-@njit
-def _gather(pool, near, level):
-    """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
-    parts = _PARTS * len(pool.everything)
-    if near.size[0] + parts > len(near.names):
-        near.size[0] = 0
-    n = pool.size[0]
-    for part in range(parts):
-        first, stop = part * n // parts, (part + 1) * n // parts
-        at = first
-        for j in range(first + 1, stop):
-            if pool.scores[j] < pool.scores[at]:
-                at = j
-        if stop > first and pool.scores[at] < level:
-            k = near.size[0]
-            near.vertices[:, k] = pool.vertices[:, at]
-            near.names[k] = pool.names[at]
-            near.size[0] = k + 1
-
-
-@njit
-def _lowest_key(pool, y, i, rivals):
-    """The key with the smallest y . w, of those with a number below `rivals` but for key i, and that value.
-
-    -1 and infinity if there is none.
-    """
-    return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)
-
-
-# The search
-
-
 @njit
 def _search(problem, found):
     """Wolfe's algorithm over Clarkson's pool for every open key.
@@ -390,18 +77,22 @@ def _search(problem, found):
     """
     W, state = problem.W, found.state
     n, r = W.shape
-    pool, near = _new_pool(W, state, problem.causal), _new_near(r)
-    corral = _new_corral(r)
+    pool, near = new_pool(W), new_near(r)
+    if not problem.causal:  # else each key joins after its turn
+        for j in range(n):
+            if state[j] == SELECTABLE:
+                join(pool, j)
+    corral = new_corral(r)
     x, y = np.empty(r), np.empty(r)  # the target, and the corral's nearest point as seen from it
     for i in range(n):
         if state[i] != OPEN:
             if problem.causal and state[i] == SELECTABLE:
-                _join(pool, i)
+                join(pool, i)
             continue
         rivals = i if problem.causal else n
         x[:] = W[i]
         near.size[0] = 0
-        zero = (_ZERO * max(1.0, np.sqrt(_dot(x, x)))) ** 2
+        zero = (_ZERO * max(1.0, np.sqrt(dot(x, x)))) ** 2
         best_margin, shift = -np.inf, 1.0
         m = 0  # atoms in the corral
         changes = 0  # of the corral since its inverse was last sharpened
@@ -410,12 +101,12 @@ def _search(problem, found):
                 shift = _begin(corral, x, i, rivals, W, pool)
                 m = 1
             before = m
-            m = _settle(corral, m, y)
+            m = settle(corral, m, y)
             changes += before - m
-            norm = _dot(y, y)
+            norm = dot(y, y)
             if norm <= zero:
                 if changes > 0:
-                    _sharpen(corral, m, shift)
+                    sharpen(corral, m, shift)
                     changes = 0
                 elif state[i] == ON_EDGE:
                     state[i] = INSIDE
@@ -423,18 +114,18 @@ def _search(problem, found):
                 else:
                     _enter_mean(i, corral, m, found)
                     _push_outwards(problem, i, x)
-                    m = _rebuild(corral, m, W, x, shift)
+                    m = rebuild(corral, m, W, x, shift)
                 continue
-            level = _dot(y, x)
+            level = dot(y, x)
             # A smaller component of the wrong sign is mended in _try_query, at less than the lead.
             ray_helps = problem.biased and y[-1] > 0.1 * norm / pool.spread
-            name, low = _ask(pool, near, y, i, level)
+            name, low = ask(pool, near, y, i, level)
             if low > level and not ray_helps:
                 name, low, best_margin = _try_query(i, rivals, x, y, level, best_margin, problem, pool, found)
                 if state[i] == SELECTABLE:
                     break
             nearest = low - level >= norm * (1 - 1e-10) and not ray_helps
-            added = not nearest and _add(corral, m, _RAY if ray_helps else name, W, x, shift)
+            added = not nearest and add(corral, m, RAY if ray_helps else name, W, x, shift)
             m += added
             changes += added
             if not added and changes == 0:
@@ -442,10 +133,21 @@ def _search(problem, found):
                     break
                 shift = 1.0  # a last try: rounding may have kept an atom out
             if not added or changes > 64 + 4 * r:
-                m = _rebuild(corral, m, W, x, shift)  # rounding in the inverse may be all that is left to do
+                m = rebuild(corral, m, W, x, shift)  # rounding in the inverse may be all that is left to do
                 changes = 0
         if state[i] == SELECTABLE:
-            _join(pool, i)
+            join(pool, i)
+
+
+@sums
+def _size(q, B):
+    """The largest score that query q can draw from entries as large as the data's: the unit of every margin."""
+    entries = np.empty(B.shape[1])
+    combine(q, B, len(q), len(entries), entries)
+    total = 0.0
+    for c in range(len(entries)):
+        total += abs(entries[c])
+    return total
 
 
 @njit
@@ -453,11 +155,11 @@ def _begin(corral, x, i, rivals, W, pool):
     """Make the key nearest to target x, of the pool if there is one, the corral's only atom. Returns the shift."""
     near = np.ones(len(x) + 1)
     near[:-1] = -x
-    name, _ = _lowest_vertex(pool, near, i)
+    name, _ = lowest_vertex(pool, near, i)
     if name < 0:
-        name, _ = _lowest_key(pool, near, i, rivals)
+        name, _ = lowest_key(pool, near, i, rivals)
     shift = min(1.0, max(1e-6, ((W[name] - x) ** 2).sum()))
-    _add(corral, 0, name, W, x, shift)
+    add(corral, 0, name, W, x, shift)
     corral.weights[0] = 1.0
     return shift
 
@@ -479,7 +181,7 @@ def _enter_mean(i, corral, m, found):
     found.state[i] = ON_EDGE
     size = 0
     for k in range(m):
-        if corral.names[k] != _RAY and corral.weights[k] > 0:
+        if corral.names[k] != RAY and corral.weights[k] > 0:
             found.support[i, size], found.weights[i, size] = corral.names[k], corral.weights[k]
             size += 1
 
@@ -492,42 +194,59 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
     the pool, with a query of its own where it had none. Returns the key with the smallest y . w, that value, and the
     best margin so far.
     """
-    name, low = _lowest_key(pool, y, i, rivals)
+    name, low = lowest_key(pool, y, i, rivals)
     q = -y
     if low > level:
         if problem.biased:
             # The bias counts with a positive factor; this one costs at most half of the lead.
             q[-1] = max(q[-1], 0.5 * (low - level) / pool.spread)
-            _, low = _lowest_key(pool, -q, i, rivals)
-        margin = (_dot(q, x) + low) / _size(q, problem.B)
+            _, low = lowest_key(pool, -q, i, rivals)
+        margin = (dot(q, x) + low) / _size(q, problem.B)
         if found.state[i] == OPEN and margin > best_margin:
             best_margin = margin
             found.queries[i] = q
             if margin > problem.enough:
                 found.state[i] = SELECTABLE
     else:
-        _join(pool, name)
+        join(pool, name)
         if found.state[name] == OPEN and (not problem.biased or q[-1] > 0):
-            _, second = _lowest_key(pool, y, name, name if problem.causal else rivals)
+            _, second = lowest_key(pool, y, name, name if problem.causal else rivals)
             if second - low > problem.enough * _size(q, problem.B):
                 found.state[name] = SELECTABLE
                 found.queries[name] = q
     return name, low, best_margin
 
 
-@cached_njit()
-def find_certificates(W, B, push, raised, state, queries, biased, causal, enough):
+@cached_njit(nogil=True)
+def find_certificates(W, B, push, raised, state, queries, support, weights, biased, causal, enough):
     """Look for a query or a weighted mean for every open key of m matrices.
 
-    W (m, n, r), B (m, r, d), push, raised (m, n): see `Coordinates`. Fills in state (m, n) and queries (m, n, r), and
-    returns support and weights (m, n, r + 1): see `Found`.
+    W (m, n, r), B (m, r, d), push, raised (m, n): see `Coordinates`. Fills in state (m, n), queries (m, n, r), and
+    support and weights (m, n, r + 1), which hold zeros: see `Found`.
     """
-    matrices, n, r = W.shape
-    support = np.zeros((matrices, n, r + 1), np.int32)
-    weights = np.zeros((matrices, n, r + 1))
-    for a in range(matrices):
+    for a in range(len(W)):
         problem = Problem(W[a], B[a], push[a], raised[a], biased, causal, enough)
         found = Found(state[a], queries[a], support[a], weights[a])
         if np.any(found.state == OPEN):
             _search(problem, found)
-    return support, weights
+
+
+def find_certificates_of_large(W, B, push, raised, state, queries, support, weights, biased, enough):
+    """`find_certificates` for one large matrix whose rivals are all keys, on all cores; arrays as there, m = 1.
+
+    The open keys are searched in rounds of parts. A part knows the vertices that were found before its round, and
+    what it finds of its own keys, so that the results do not depend on how many cores there are.
+    """
+
+    def search(part):
+        own = known.copy()
+        own[0, part] = OPEN
+        find_certificates(W, B, push, raised, own, queries, support, weights, biased, False, enough)
+        return own[0, part]
+
+    for first in range(0, len(still := np.flatnonzero(state[0] == OPEN)), _PART * _PARTS):
+        keys = still[first : first + _PART * _PARTS]
+        known = np.where(state == OPEN, _ELSEWHERE, state)
+        parts = [keys[k::_PARTS] for k in range(min(_PARTS, len(keys)))]
+        for part, found in zip(parts, on_all_cores(search, parts), strict=True):
+            state[0, part] = found

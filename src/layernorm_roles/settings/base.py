@@ -52,8 +52,8 @@ Integer = Annotated[int, Field(strict=True), BeforeValidator(_whole_number)]
 Real = Annotated[float, Field(strict=True), BeforeValidator(_number)]
 """A finite number, which may be written as 1e-3."""
 Item = TypeVar("Item")
-Distinct = Annotated[tuple[Item, ...], Field(min_length=1), AfterValidator(_distinct)]
-"""A list of different values, at least one."""
+Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), AfterValidator(_distinct)]
+"""A list of different values, at least one; each may stand for many runs, so that a longer list is a mistake."""
 
 
 def one_or_several(item: Any) -> BeforeValidator:

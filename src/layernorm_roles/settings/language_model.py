@@ -9,6 +9,7 @@ from layernorm_roles.settings.base import (
     Identifier,
     Integer,
     LearningRate,
+    Number,
     Real,
     Section,
     Seeds,
@@ -135,7 +136,8 @@ class _Runs(Section):
 
     def of_training(self) -> dict[str, Any]:
         """The settings that all of the runs share, as dictionaries and lists of plain values."""
-        return self.model_dump(mode="json", exclude={"learning_rate", "steps", "seeds"})
+        of_runs = {"learning_rate", "steps", "seeds", "ceiling_seeds", "ceiling_contexts"}
+        return self.model_dump(mode="json", exclude=of_runs)
 
 
 class GPTModel(_Runs, GPTSettings):
@@ -143,6 +145,10 @@ class GPTModel(_Runs, GPTSettings):
 
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
+    ceiling_seeds: Annotated[Integer, Field(ge=0, le=1000)]
+    """Runs of a variant, the first ones, of whose keys the ceilings of attention are computed; 0 for none."""
+    ceiling_contexts: Number
+    """Long contexts behind the ceilings of a run, the first ones: seeds differ more than contexts do."""
 
 
 class BERTModel(_Runs, BERTSettings):

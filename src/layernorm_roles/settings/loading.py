@@ -1,6 +1,7 @@
 """From the mapping that config.yaml and its overlays give to checked settings, and from a fault to a sentence."""
 
 from collections.abc import Iterator, Mapping
+from textwrap import shorten
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,13 +18,26 @@ def load(config: Mapping[str, Any]) -> Settings:
     try:
         settings = Settings.model_validate(resolve(config))
     except ValidationError as error:
-        faults = error.errors(include_url=False)
+        faults = list(_without_inherited(error.errors(include_url=False), config))
         # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
         real = (fault for fault in faults if fault["type"] != "too_short" or not fault["input"])
         raise _unusable(map(_explain, real)) from None
     if faults := list(_norm_faults(settings)):
         raise _unusable(faults)
     return settings
+
+
+def _without_inherited(faults: list[Any], config: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the faults but those that an entry has from the one that it is `like`, where they are reported."""
+    of_faults = [_names([part for part in fault["loc"] if part != "[key]"]) for fault in faults]
+    places = set(map(tuple, of_faults))
+    for fault, names in zip(faults, of_faults, strict=True):
+        match names:
+            case [section, name, key, *rest] if section in NAMED:
+                entry = config[section][name]
+                if key not in entry and (section, entry.get("like"), key, *rest) in places:
+                    continue
+        yield fault
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +63,7 @@ def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
 
 def _selected(section: str, only: Any, entries: Mapping[str, Any]) -> list[str]:
     names = only if isinstance(only, list) else [only]
-    unknown = [name for name in names if name not in entries]
+    unknown = [name for name in names if not isinstance(name, str) or name not in entries]
     if unknown or not names:
         known = ", ".join(entries)
         raise _unusable([f"{section}.only = {only!r}: expected a list of {NAMED[section]}s, some of {known}"])
@@ -64,7 +78,7 @@ def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[s
     base = entry.pop("like", None)
     if base is None:
         return _without_null_seeds(entry)
-    if base not in entries or base in (*seen, name):
+    if not isinstance(base, str) or base not in entries or base in (*seen, name):
         others = ", ".join(other for other in entries if other != name) or "none is there"
         kind = NAMED[section]
         raise _unusable(
@@ -108,7 +122,7 @@ def _explain(fault: Mapping[str, Any]) -> str:
             return f"{key}.{tag} = {value.get(tag)!r}: expected one of {', '.join(map(repr, kinds))}"
         case "distinct" | "order":
             return f"{key} = {value!r}: {fault['msg']}"
-    return f"{key} = {value!r}: expected {_allowed(schema) or fault['msg']}"
+    return f"{key} = {shorten(repr(value), 200, placeholder=' ...')}: expected {_allowed(schema) or fault['msg']}"
 
 
 def _schema_at(place: list[Any]) -> Mapping[str, Any]:

@@ -130,8 +130,8 @@ class MajorityExperiment(MajorityTraining):
     """Size of the residual stream; there is one attention head of this size. A list trains every variant with each."""
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
     """Adam's learning rate at the first step. A list trains every variant with each."""
-    seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)] = 1
-    """Seeds of a variant that one process trains in turn: above 1 for many short runs. A seed that is added to such a
-    group trains the whole group again."""
+    seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)]
+    """Seeds of a variant that one process trains in turn, and whose results are in the same files: above 1 for short
+    runs. A seed that is added to a batch that is not full trains all of that batch again."""
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from layernorm_roles.settings.base import Identifier, Integer, Number, Section, Word, refuse
+from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number, Section, Word, refuse
 
 
 class PretrainedModel(Section):
@@ -37,6 +37,8 @@ class PretrainedModel(Section):
     """Number of texts whose keys are tested."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
     """Tokens of a text that the model reads, by the model's tokenizer and with its special tokens."""
+    cuts: Distinct[Annotated[Integer, Field(ge=1, le=65_536)]] = (2, 4, 6, 8, 10, 12, 16, 24)
+    """Numbers of principal components to which the keys of a head are cut, where the head has more dimensions."""
 
     @model_validator(mode="after")
     def _one_place(self):

@@ -37,6 +37,17 @@ class Precision(Section):
     """Precisions of the keys and of LayerNorm."""
 
 
+class Law(Section):
+    """From how many Gaussian keys on is a share of them unselectable, by their dimension? Nothing is drawn."""
+
+    dimensions: Dimensions
+    """Dimensions of a key, d, first and last."""
+    shares: Annotated[Distinct[Annotated[Real, Field(gt=0, lt=1)]], Field(max_length=3)]
+    """Expected shares of unselectable keys for which the number of keys is sought."""
+    largest: Annotated[Integer, Field(ge=2, le=10**12)]
+    """Largest number of keys that is tried."""
+
+
 class RandomKeys(Section):
     """How often does a matrix of Gaussian keys have a key that no query selects?"""
 
@@ -50,3 +61,5 @@ class RandomKeys(Section):
     """Norms applied to the keys, in float64 and without eps."""
     precision: Precision
     """The experiment with eps and float32."""
+    law: Law
+    """The law of widths."""

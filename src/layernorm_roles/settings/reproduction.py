@@ -46,18 +46,19 @@ class Settings(Section):
         Field(description=f'a folder name of letters, digits, "_" and "-"; "{KEPT}" is reserved'),
     ]
     """Name of the reproduction, whose outputs go to results/<name>/."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"]
     """Device that trains the language models; auto: the GPU if one can be used, else the CPU."""
-    majority_device: Literal["auto", "cpu", "cuda"] = "cpu"
+    majority_device: Literal["auto", "cpu", "cuda"]
     """Device that trains the models of the majority task, which are so small that a CPU serves them well."""
-    device_check: Literal["stop", "warn"] = "stop"
+    device_check: Literal["stop", "warn"]
     """What happens if a GPU computes another loss or gradient than the CPU on the batch on which both are tried."""
-    first_seed: Annotated[Integer, Field(ge=0, le=2**31)] = 1000
-    """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ..."""
+    first_seed: Annotated[Integer, Field(ge=0, le=2**31)]
+    """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ... It
+    also seeds what all runs share: the choice of the contexts whose keys are tested, and BERT's validation windows."""
     norms: dict[
         Identifier,
         Annotated[str, StringConstraints(pattern=_CLASS), Field(description='"package.module:Class"')],
-    ] = Field(default_factory=dict)
+    ]
     """Normalisations of the user's own, by name: a torch.nn.Module whose constructor takes the dimension d, and which
     maps (..., d) to (..., d)."""
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
@@ -70,7 +71,7 @@ class Settings(Section):
     """The texts that language models are trained on, with the contexts whose keys are tested, by name."""
     language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
     """The language models, by name."""
-    pretrained: dict[Identifier, PretrainedModel] = Field(default_factory=dict)
+    pretrained: dict[Identifier, PretrainedModel]
     """Pretrained models whose heads are looked at, by name."""
 
     @model_validator(mode="after")

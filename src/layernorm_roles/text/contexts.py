@@ -39,24 +39,26 @@ def different(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def long_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> pd.DataFrame:
+def long_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer, seed: int) -> pd.DataFrame:
     """The rows of table `contexts` for Tables 1 and 2: random windows of `texts`, held-out documents or a source's.
 
-    Raises ValueError if there are fewer windows than the settings want.
+    `seed` is that of the choice. Raises ValueError if there are fewer windows than the settings want.
     """
     candidates = [
         (document, window)
         for document, tokens in enumerate(encode(texts, tokenizer))
         for window in windows(tokens, settings.shortest, settings.longest)
     ]
-    return _choose("long", candidates, settings)
+    return _choose("long", candidates, settings, seed)
 
 
-def sentence_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer) -> pd.DataFrame:
+def sentence_contexts(
+    settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer, seed: int
+) -> pd.DataFrame:
     """The rows of table `contexts` for Tables 3 and 4: random sentences of `texts`, held-out documents or a source's.
 
-    A source of sentences has one text a sentence, as SST-2. Raises ValueError if there are fewer sentences of the
-    right length than the settings want.
+    `seed` is that of the choice. A source of sentences has one text a sentence, as SST-2. Raises ValueError if there
+    are fewer sentences of the right length than the settings want.
     """
     if settings.source:
         texts = list(enumerate(texts))
@@ -68,10 +70,12 @@ def sentence_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Token
         for (document, _), tokens in encoded
         if settings.shortest <= len(tokens) <= settings.longest
     ]
-    return _choose("sentences", candidates, settings)
+    return _choose("sentences", candidates, settings, seed)
 
 
-def _choose(texts: str, candidates: list[tuple[int, list[int]]], settings: Contexts) -> pd.DataFrame:
+def _choose(
+    texts: str, candidates: list[tuple[int, list[int]]], settings: Contexts, seed: int
+) -> pd.DataFrame:
     """A random choice of the candidates, each a document's number and token ids, in the order of the documents."""
     number = settings.contexts
     if len(candidates) < number:
@@ -87,7 +91,7 @@ def _choose(texts: str, candidates: list[tuple[int, list[int]]], settings: Conte
             f"{texts}.contexts = {number}: {whose} {len(candidates)} of {settings.shortest} "
             f"to {settings.longest} tokens; expected at most that many, or {more}"
         )
-    stream = random_streams.generator(Stream.TEXT_SELECTION, ("long", "sentences").index(texts))
+    stream = random_streams.generator(Stream.TEXT_SELECTION, seed, ("long", "sentences").index(texts))
     order = stream.permutation(len(candidates))
     rows = [(texts, context, *candidates[i]) for context, i in enumerate(sorted(order[:number]))]
     return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])

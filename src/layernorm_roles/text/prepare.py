@@ -22,23 +22,27 @@ from layernorm_roles.text.split import PARTS, part_of
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
 
-def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None) -> dict[str, Any]:
+def prepare(
+    settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0
+) -> dict[str, Any]:
     """Write the files of `PreparedText` to `folder`, whose name is the text's, and return the manifest.
 
-    `downloads` is the folder to which sources of kind hub were downloaded. Contexts that have a source of their own are
-    chosen first, so that too few of them show before a large corpus is tokenised. Raises ValueError, and leaves files
+    `downloads` is the folder to which sources of kind hub were downloaded. `seed` is that of the choice of contexts
+    and of BERT's validation windows: first_seed, so that a reproduction with other seeds looks at other texts, too.
+    Contexts that have a source of their own are chosen first, so that too few of them show before a large corpus is
+    tokenised. Raises ValueError, and leaves files
     that are already there as they are, if a source cannot be read or the corpus is too small for the settings.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
     with naming(f"text.{out.folder.name}"):
-        return _prepare(settings, out, Path(downloads) if downloads else None)
+        return _prepare(settings, out, Path(downloads) if downloads else None, seed)
 
 
-def _prepare(settings: Text, out: PreparedText, downloads: Path | None) -> dict[str, Any]:
+def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: int) -> dict[str, Any]:
     texts, tokenizer = _texts_and_tokenizer(settings, downloads)
     contexts = {
-        name: choose(of, different(documents.read(of.source, downloads)), tokenizer)
+        name: choose(of, different(documents.read(of.source, downloads)), tokenizer, seed)
         for name, (of, choose) in _contexts(settings).items()
         if of.source
     }
@@ -52,10 +56,10 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None) -> dict[
         _refuse_small_parts(numbers, tokens, settings)
         for name, (of, choose) in _contexts(settings).items():
             if not of.source:
-                contexts[name] = choose(of, held_out, tokenizer)
+                contexts[name] = choose(of, held_out, tokenizer, seed)
         for part, stream in streams.items():
             stream.save(out.tokens(part))
-    metadata = provenance(settings.model_dump(mode="json"), "cpu", Stream.TEXT_SELECTION)
+    metadata = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.TEXT_SELECTION)
     chosen = pd.concat([contexts[name] for name in _contexts(settings)])
     store.write(chosen, "contexts", out.contexts, metadata)
     with files.atomic_write(out.tokenizer) as partial:
@@ -63,8 +67,9 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None) -> dict[
     read_in_training = [out.tokenizer, *(out.tokens(part) for part in streams)]
     manifest = {
         **_description(settings, numbers, tokens, chosen, tokenizer),
+        "seed": seed,
         "sha256": {path.name: files.recorded(path) for path in (*read_in_training, out.contexts)},
-        "content_hash": _content_hash(read_in_training),
+        "content_hash": _content_hash(read_in_training, seed),
     }
     files.write_text(out.manifest, json.dumps(manifest, indent=2) + "\n")
     return manifest
@@ -136,5 +141,5 @@ def _description(
     }
 
 
-def _content_hash(paths: Iterable[Path]) -> str:
-    return hashlib.sha256(" ".join(map(files.recorded, paths)).encode()).hexdigest()
+def _content_hash(paths: Iterable[Path], seed: int) -> str:
+    return hashlib.sha256(" ".join([*map(files.recorded, paths), str(seed)]).encode()).hexdigest()

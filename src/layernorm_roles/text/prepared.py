@@ -33,8 +33,13 @@ class PreparedText:
         """The token stream of a part of the corpus, training or validation."""
         return self.folder / f"{part}.npy"
 
+    @property
+    def seed(self) -> int:
+        """The seed of the choice of contexts, and of BERT's validation windows."""
+        return read_manifest(self.manifest)["seed"]
+
     def content_hash(self) -> str:
-        """A hash of the tokenizer and both token streams, from the manifest: another text has another hash.
+        """A hash of the tokenizer, both token streams and the seed, from the manifest: another text has another hash.
 
         Raises ValueError if the manifest is missing or damaged, or if a file beside it is of another text.
         """

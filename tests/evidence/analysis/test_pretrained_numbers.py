@@ -7,15 +7,18 @@ import worlds
 from scipy import stats
 
 from layernorm_roles.evidence.analysis import pretrained
-from layernorm_roles.evidence.analysis.pretrained import OWN
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.schemas import AS_USED, NORM, WITHOUT_NORM
+from layernorm_roles.schemas import AS_USED, NORM, OWN, WITHOUT_NORM
 
 BELOW = {AS_USED: (0.1, 0.3), WITHOUT_NORM: 0.5}
 
 
 def ceilings(**changed):
     return worlds.attention_ceilings(BELOW, **{"received": 0.1, "unknown": 0.05} | changed)
+
+
+def pairs():
+    return worlds.ceiling_pairs(BELOW, received=0.1, unknown=0.05)
 
 
 def of(shares, queries, normalised, layer, threshold=0.5):
@@ -56,8 +59,12 @@ def test_a_single_context_has_no_interval():
 
 
 def test_quantiles_show_both_tails():
-    table = ceilings().assign(lower=0.01)  # quantiles are those of the upper bounds
-    found = pretrained.quantiles(table).set_index(["queries", "normalised", "layer", "quantile"]).ceiling
+    table = pairs().assign(lower=0.01)  # quantiles are those of the upper bounds
+    found = (
+        pretrained.quantiles(worlds.ceilings(table))
+        .set_index(["queries", "normalised", "layer", "quantile"])
+        .ceiling
+    )
     # One head's low ceilings are 0.25, the other's 0.45, and all others 0.9.
     assert found[NORM, AS_USED, 2, 0.01] == pytest.approx(0.25)
     assert found[NORM, AS_USED, 2, 0.25] == pytest.approx(0.45)
@@ -67,7 +74,7 @@ def test_quantiles_show_both_tails():
 
 
 def test_tokens_come_from_the_layer_where_most_keys_are_below_and_in_order():
-    found = pretrained.tokens_below(ceilings())
+    found = pretrained.tokens_below(worlds.token_ceilings(pairs()))
     assert list(found.token) == ["the", "of", "norm"] and set(found.layer) == {2}
     the, of_, norm = found.itertuples()
     assert (the.occurrences, of_.occurrences, norm.occurrences) == (80, 520, 200)
@@ -99,7 +106,7 @@ def test_cut_heads_stand_beside_as_many_gaussian_keys():
 
 
 def test_the_interval_of_a_token_is_over_the_means_of_contexts():
-    token = pretrained.tokens_below(ceilings()).set_index("token").loc["of"]
+    token = pretrained.tokens_below(worlds.token_ceilings(pairs())).set_index("token").loc["of"]
     contexts = 100 * np.array([40, 42, 45, 47]) / 130
     half = stats.t.ppf(0.975, 3) * contexts.std(ddof=1) / 2
     assert (token.low, token.high) == pytest.approx((contexts.mean() - half, contexts.mean() + half))
@@ -107,12 +114,12 @@ def test_the_interval_of_a_token_is_over_the_means_of_contexts():
 
 def test_the_share_of_a_token_lies_in_its_interval_however_often_a_context_has_it():
     """Where it is low most often it stands ten times as often as elsewhere."""
-    table = ceilings()
+    table = pairs()
     of_ = (table.token == "of") & (table.layer == 2)
     rare = of_ & (table.context != 0)
     table = table[~rare | (table.groupby("context").cumcount() % 10 == 0)]
     contexts = [100 * (part.upper < 0.5).mean() for _, part in _used(table, "of").groupby("context")]
-    token = pretrained.tokens_below(table).set_index("token").loc["of"]
+    token = pretrained.tokens_below(worlds.token_ceilings(table)).set_index("token").loc["of"]
     assert token.percent == pytest.approx(np.mean(contexts))
     assert token.low < token.percent < token.high
 

@@ -2,11 +2,9 @@
 
 import math
 
-import matplotlib.pyplot as plt
 import pytest
 
 from layernorm_roles.evidence.analysis.durations import durations
-from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.tables import registry as tables
 
 HEADER = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
@@ -43,12 +41,6 @@ def test_a_file_that_is_gone_or_damaged_stops_nothing_and_leaves_its_rule_withou
     assert table.wall_minutes[0] == 0.1 and math.isnan(table.wall_minutes[1])
     printed = tables.make(tables.DURATIONS, {"durations": table}).parts
     assert [row[2] for row in printed[0].rows] == ["6.0 s", "–", "6.0 s"] and "is gone" in printed[1]
-    bars = figures.draw(figures.DURATIONS, {"durations": table}).axes[0]
-    assert [tick.get_text() for tick in bars.get_yticklabels()] == ["page"]
-    files[2].unlink()
-    figure = figures.draw(figures.DURATIONS, {"durations": durations(files)})
-    figure.draw_without_rendering()
-    plt.close("all")
 
 
 def test_no_files_and_files_elsewhere_are_refused(tmp_path):

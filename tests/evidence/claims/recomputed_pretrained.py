@@ -18,7 +18,7 @@ def unselectable_in_heads(tables):
 
 
 def rows_of(tables, queries, normalised):
-    table = tables["attention_ceilings"]
+    table = tables["pairs"]
     table = table[
         table["model"].eq(MODEL) & table["queries"].eq(queries) & table["normalised"].eq(normalised)
     ]

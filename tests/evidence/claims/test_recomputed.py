@@ -190,6 +190,7 @@ def test_both_computations_agree_on_an_artificial_pretrained_model(name):
         "attention_ceilings": worlds.attention_ceilings(below, received=0.2, unknown=0.05),
     }
     row = claims.row(CLAIMS[name], tables)
+    tables["pairs"] = worlds.ceiling_pairs(below, received=0.2, unknown=0.05)
     assert row["measured"] > 0
     assert recomputed_pretrained.RECOMPUTED[name](tables) == pytest.approx(row["measured"], rel=1e-9)
 

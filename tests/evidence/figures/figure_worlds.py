@@ -1,10 +1,18 @@
-"""Small tables in which every number differs, so that a figure that swaps columns, variants or signs is noticed."""
+"""Small tables in which every number differs, so that a figure that swaps columns, variants or signs is noticed.
 
-from itertools import count, product
+And what a reader sees of a figure: the artists that look like an entry of a legend.
+"""
+
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import worlds
+from matplotlib.collections import Collection
+from matplotlib.colors import to_hex
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from layernorm_roles.evidence.figures import registry
 from layernorm_roles.schemas import SCHEMAS
@@ -63,7 +71,15 @@ MODELS = {
     },
     "wide": {**GPT, "d_model": 64, "seeds": {"layernorm": 3, "projection": 2, "no_attention": 3}},
     "bert": {**GPT, "architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
+    "swept": {
+        **GPT,
+        "learning_rate": RATES,
+        "steps": [200, 400],
+        "seeds": {"layernorm": 3, "projection": 3, "no_attention": 2},
+    },
 }
+LOST = ("swept", "projection", 0.1, 0)
+"""Model, variant, rate and seed of the run that diverges, at every length."""
 PRETRAINED = {"minilm": {"contexts": 4, "context_length": 200}}
 RANDOM_KEYS = {
     "keys": [4, 30],
@@ -73,10 +89,20 @@ RANDOM_KEYS = {
 }
 
 
-def attention_ceilings() -> pd.DataFrame:
-    """More keys below a half in the second layer than in the first, and without the norm."""
+def attention_ceilings(summed=True) -> pd.DataFrame:
+    """More keys below a half in the second layer than in the first, and without the norm.
+
+    A row for each key of a head or, `summed`, the table's counts of them.
+    """
     below = {"as used": (0.05, 0.3), "without norm": (0.1, 0.6)}
-    return worlds.attention_ceilings(below, received=0.15)
+    pairs = worlds.ceiling_pairs(below, received=0.15)
+    return worlds.ceilings(pairs) if summed else pairs
+
+
+def token_ceilings() -> pd.DataFrame:
+    """The pairs of the second of these layers."""
+    below = {"as used": (0.05, 0.3), "without norm": (0.1, 0.6)}
+    return worlds.token_ceilings(worlds.ceiling_pairs(below, received=0.15))
 
 
 def pretrained_keys() -> pd.DataFrame:
@@ -147,15 +173,19 @@ def random_keys_precision() -> pd.DataFrame:
 
 
 def language_model_metrics(models=MODELS) -> pd.DataFrame:
-    """Untrained models at loss 9, then losses between 6 and 8; token frequencies at 6.5 or so."""
+    """Untrained models at loss 9, then losses between 6 and 8; token frequencies at 6.5 or so. One run diverges."""
     rng, rows = np.random.default_rng(5), []
     for number, (model, settings) in enumerate(models.items()):
-        for variant, seed in runs(settings["seeds"]):
-            for step in (0, 100, 200, 300, 400):
+        points = product(settings["learning_rate"], settings["steps"])
+        for (rate, steps), (variant, seed) in product(points, runs(settings["seeds"])):
+            for step in range(0, steps + 1, 100):
                 losses = (9.0, 9.0) if step == 0 else rng.uniform(6, 8, 2)
+                if (model, variant, rate, seed) == LOST and step == steps:
+                    losses = (np.inf, np.inf)
                 unigram = 6.5 + 0.1 * number + 0.01 * seed
-                rows.append((model, variant, seed, step, 10 * step, *losses, unigram, 0.01, 0.01, 400, 1.0))
-    return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
+                rows.append((model, variant, seed, rate, steps, step, 10 * step, *losses, unigram))
+    columns = ["base_learning_rate", "steps", "step", "tokens", "train_loss", "valid_loss", "unigram_loss"]
+    return pd.DataFrame(rows, columns=["model", "variant", "seed", *columns])
 
 
 def key_selectability(models=MODELS) -> pd.DataFrame:
@@ -178,8 +208,11 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
 
 
-def language_model_ceilings(models=MODELS) -> pd.DataFrame:
-    """Ceilings and received attention that differ in every row, lower behind the norm and after training."""
+def language_model_ceilings(models=MODELS, summed=True) -> pd.DataFrame:
+    """Ceilings and received attention that differ in every row, lower behind the norm and after training.
+
+    A row for each key of a head or, `summed`, the table's counts of them.
+    """
     rng, parts = np.random.default_rng(16), []
     gpts = {name: settings for name, settings in models.items() if settings["architecture"] == "gpt"}
     for model, settings in gpts.items():
@@ -194,24 +227,40 @@ def language_model_ceilings(models=MODELS) -> pd.DataFrame:
             place = {"context": 0, "layer": 1, "head": head, "position": range(60), "token": "a"}
             sizes = {"normalised": "as used", "n_keys": 60, "dimensions": d}
             bounds = {"lower": 0.999 * upper, "upper": upper}
-            got = {"received_max": upper * rng.uniform(0, 1, 60), "received_mean": 0.01}
+            got = {"received_max": upper * rng.uniform(0, 1, 60)}
             run = {"model": model, "variant": variant, "seed": seed, "checkpoint": checkpoint}
             columns = run | place | {"queries": queries} | sizes | bounds | got
             parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)[SCHEMAS["language_model_ceilings"].names]
+    pairs = pd.concat(parts, ignore_index=True)
+    return worlds.ceilings(pairs) if summed else pairs
 
 
 def claims() -> pd.DataFrame:
     """A ratio three times as large as none, where the source has nine times; a difference beyond it; no number."""
-    columns = ["claim", "measured", "ci_low", "ci_high", "reported"]
+    columns = ["claim", "source", "measured", "ci_low", "ci_high", "reported", "control"]
     columns += ["control_measured", "control_low", "control_high", "verdict", "also_passed_by"]
-    nothing = (np.nan,) * 3
+    nothing, paper = (np.nan,) * 3, "Brody, Alon and Yahav 2023, "
+    scale, untrained = "scale over layernorm", "the same models untrained; and more"
     rows = [
-        ("faster", 3.0, 9**0.25, np.inf, 9.0, 1.0, 1 / 9, 9.0, "partial", None),
-        ("accurate", 4.0, -8.0, 12.0, 8.0, *nothing, "not tested", None),
-        ("parallel", 100.0, 90.0, 110.0, 20.0, *nothing, "reproduced", "untrained models"),
-        ("geometry", 1e-15, 1e-16, 1e-14, None, *nothing, "holds", None),
-        ("loss_gap", *nothing, 0.05, *nothing, "not tested", None),
+        ("faster", f"{paper}Figure 2a", 3, 9**0.25, np.inf, 9, scale, 1, 1 / 9, 9, "partial", None),
+        ("accurate", f"{paper}Figure 3", 4, -8, 12, -8, scale, *nothing, "not tested", None),
+        (
+            "table_1",
+            f"{paper}Table 1",
+            100,
+            90,
+            110,
+            20,
+            untrained,
+            10,
+            8,
+            12,
+            "reproduced",
+            "untrained models",
+        ),
+        ("zero", f"{paper}section 4", 1, 0, 2, 0, scale, *nothing, "partial", None),
+        ("geometry", "an essay", 1, 0, 2, 3, scale, *nothing, "holds", None),
+        ("loss_gap", f"{paper}Figure 4", *nothing, 0.05, scale, *nothing, "not tested", None),
     ]
     table = pd.DataFrame(rows, columns=columns)
     return table.reindex(columns=SCHEMAS["claims"].names)
@@ -333,29 +382,6 @@ def score_scale() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, *values])
 
 
-def worked_numbers() -> pd.DataFrame:
-    verdicts = {
-        "beta": ["right", "rounding", "hedged", "carried"],
-        "gamma": ["wrong", "right"],
-        "alpha": ["wrong"] * 2,
-    }
-    line = {"gamma": count(10), "beta": count(20), "alpha": count(30)}
-    rows = []
-    for example, names in verdicts.items():
-        for number, verdict in enumerate(names):
-            stated = f"{1.5 * len(rows) - 2:.1f}"
-            name = f"query, key and value [{number}]"
-            recomputed = 0.9 * len(rows) + 0.1
-            hedged = verdict == "hedged"
-            rows.append((example, next(line[example]), name, stated, recomputed, None, 0.05, hedged, verdict))
-    return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
-
-
-def durations() -> pd.DataFrame:
-    rows = [("train", 9, 60.0, 500.0), ("keys", 1, 5.0, 300.0), ("page", 1, 0.1, np.nan)]
-    return pd.DataFrame(rows, columns=["rule", "jobs", "wall_minutes", "largest_memory_mb"])
-
-
 def table(name: str, majority=MAJORITY) -> pd.DataFrame:
     """One table of the world, as its maker above makes it."""
     return globals()[name](majority) if name.startswith("majority") else globals()[name]()
@@ -373,10 +399,80 @@ def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
         "random_keys": RANDOM_KEYS,
         "pretrained": PRETRAINED,
     }
-    return registry.figures(settings) | {"durations": registry.DURATIONS}
+    return registry.figures(settings)
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
     """The figure called `name` from the world's tables, some of them replaced."""
     figure = figures(majority)[name]
     return registry.draw(figure, tables(figure, majority) | changed)
+
+
+# What a reader sees
+
+
+def legends(figure) -> list[Legend]:
+    return figure.findobj(Legend)
+
+
+def handles(figure) -> dict:
+    """The entries of all legends of a figure by their texts."""
+    return {
+        text.get_text(): handle
+        for legend in legends(figure)
+        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
+    }
+
+
+def labels(figure) -> list[str]:
+    return list(handles(figure))
+
+
+def _look(line: Line2D) -> tuple:
+    """What tells lines apart: colour, stroke, width, and the form, edge and filling of the marks."""
+    stroke = str(line._unscaled_dash_pattern) if line.get_linestyle() != "None" else None
+    width = (to_hex(line.get_color()), line.get_linewidth()) if stroke else None
+    form = str(line.get_marker())
+    filling = to_hex(line.get_markerfacecolor()) if line.get_markerfacecolor() != "none" else "none"
+    marks = (form, to_hex(line.get_markeredgecolor()), filling) if form != "None" else None
+    return stroke, width, marks
+
+
+GREYS = {"#555555", "#000000"}
+"""Colours of entries that stand for artists in all colours."""
+
+
+def _alike(entry: tuple, drawn: tuple) -> bool:
+    """Whether a line looks like an entry; one in grey or black tells the stroke or the form of the mark alone."""
+    stroke, width, marks = entry
+    if not GREYS & {width and width[0], marks and marks[1]}:
+        return entry == drawn
+    if stroke != drawn[0] or (width and width[1] != drawn[1][1]) or bool(marks) != bool(drawn[2]):
+        return False
+    hollow = [{"#ffffff": "white", "none": "none"}.get(look[2], "full") for look in (marks, drawn[2]) if look]
+    return not marks or (marks[0] == drawn[2][0] and len(set(hollow)) == 1)
+
+
+def like(axes, handle) -> list:
+    """The artists of axes that look like an entry of a legend: lines, or areas and points of its colour."""
+    if isinstance(handle, Patch):
+        return [axes.patch] if axes.patch.get_hatch() == handle.get_hatch() else []
+    found = [line for line in axes.lines if len(line.get_xdata()) and _alike(_look(handle), _look(line))]
+    colour = to_hex(handle.get_color())
+    for item in [*axes.collections, *axes.patches] if not found else []:
+        tones = [*np.atleast_2d(item.get_facecolor()), *np.atleast_2d(item.get_edgecolor())]
+        if isinstance(item, Collection | Patch) and colour in {to_hex(tone) for tone in tones if len(tone)}:
+            found.append(item)
+    return found
+
+
+def named(axes, label: str) -> list:
+    """The artists of axes that look like the legend's entry that begins with `label`, the shortest if several do."""
+    entries = handles(axes.figure)
+    return like(axes, entries[min((text for text in entries if text.startswith(label)), key=len)])
+
+
+def curve(axes, label: str) -> Line2D:
+    """The one line of more than one point that looks like the entry that begins with `label`."""
+    (line,) = [line for line in named(axes, label) if len(line.get_xdata()) > 1]
+    return line

@@ -1,38 +1,18 @@
+"""What the figures of the language models draw: losses, differences, rates, lengths, and keys in heads."""
+
 import figure_worlds as worlds
-import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
+from figure_worlds import curve, labels, named
 
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures import colours, registry
+from layernorm_roles.evidence.legends import LEGENDS, LOOKS
 from layernorm_roles.gaussian_keys import expected_unselectable
 
-PALETTE = colours.palette([worlds.OWN])
 
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
-def line_of(axes, variant):
-    (line,) = [
-        line
-        for line in axes.lines
-        if line.get_color() == PALETTE[variant] and len(line.get_xdata()) > 2 and line.get_linewidth() > 1
-    ]
-    return line
-
-
-def labels(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def paper_marks(axes):
-    return {
-        line.get_markeredgecolor(): line.get_xydata()[0] for line in axes.lines if line.get_marker() == "D"
-    }
+def name(variant):
+    return f"{LEGENDS.get(variant, variant)}, "
 
 
 def metrics(model="gpt"):
@@ -40,249 +20,188 @@ def metrics(model="gpt"):
     return table[table.model == model]
 
 
-@pytest.mark.parametrize(("name", "column"), [("figure_4a", "train_loss"), ("figure_4b", "valid_loss")])
-def test_figure_4_shows_means_without_the_untrained_models_and_the_paper_s_ends(name, column):
-    figure = worlds.draw(name)
-    (axes,) = figure.axes
-    table = metrics()
-    for variant in ("layernorm", "projection"):
-        rows = table[(table.variant == variant) & (table.step > 0)]
-        line = line_of(axes, variant)
-        np.testing.assert_allclose(line.get_ydata(), rows.groupby("step")[column].mean())
-        x, y = paper_marks(axes)[colours.COLOURS[variant]]
-        assert y == reported()["language_model"][variant][column]
-        assert 400 < x < axes.get_xlim()[1]
-    assert labels(figure) == [
-        "LayerNorm, 3 seeds",
-        "projection only, 3 seeds",
-        "single run, where fewer than 5 seeds",
-        "paper at step 50,000",
-    ]
-    assert "nats per token" in axes.get_ylabel()
-    word = {"train_loss": "training", "valid_loss": "validation"}[column]
-    assert axes.get_ylabel().startswith(word)
-
-
-def test_coinciding_lines_of_figure_4_differ_in_colour_and_stroke():
-    (axes,) = worlds.draw("figure_4a").axes
-    styles = {line_of(axes, variant).get_linestyle() for variant in ("layernorm", "projection")}
-    assert styles == {"-", "--"}
-
-
-@pytest.mark.parametrize("model", worlds.MODELS)
-def test_all_variants_and_the_token_frequencies_are_in_a_model_s_losses(model):
-    left, right = worlds.draw(f"language_model_{model}_loss").axes
+def final(model="swept", steps=400):
+    """Final validation losses, a row a variant and rate, a column a seed; the lost run has an infinite one."""
     table = metrics(model)
-    for variant in worlds.MODELS[model]["seeds"]:
-        rows = table[(table.variant == variant) & (table.step > 0)]
-        np.testing.assert_allclose(line_of(left, variant).get_ydata(), rows.groupby("step").valid_loss.mean())
-    (unigram,) = [line for line in left.lines if len(set(line.get_ydata())) == 1]
-    assert unigram.get_ydata()[0] == pytest.approx(table[table.step > 0].unigram_loss.mean())
-    assert left.get_title() == model and right.get_title() == "at step 400"
-    assert not paper_marks(left)
+    ends = table[(table.steps == steps) & (table.step == steps)]
+    return ends.pivot(index=["variant", "base_learning_rate"], columns="seed", values="valid_loss")
 
 
-def test_the_legend_of_a_model_s_losses_is_in_the_order_of_the_variants():
-    assert [label.split(",")[0] for label in labels(worlds.draw("language_model_gpt_loss"))] == [
-        "LayerNorm",
-        "projection only",
-        "LayerNorm + QK-norm",
-        "no attention",
-        "tanh",
-        "single run",
-        "token frequencies (unigram)",
-    ]
+def best(model="swept", steps=400):
+    """The final losses of each variant at the rate with the lowest mean, a row a variant."""
+    losses = final(model, steps)
+    means = losses.mean(axis=1)  # without the seeds that a variant lacks
+    rates = means.groupby("variant").idxmin()
+    return pd.DataFrame({variant: losses.loc[place] for variant, place in rates.items()}).T
 
 
-@pytest.mark.parametrize("model", worlds.MODELS)
-def test_endings_are_paired_with_layernorm_of_equal_seed(model):
-    _, right = worlds.draw(f"language_model_{model}_loss").axes
-    rows = [tick.get_text() for tick in right.get_yticklabels()]
-    last = metrics(model)
-    last = last[last.step == 400].pivot(
-        index="seed", columns="variant", values=["valid_loss", "unigram_loss"]
+@pytest.mark.parametrize(("figure", "column"), [("figure_4a", "train_loss"), ("figure_4b", "valid_loss")])
+def test_figure_4_shows_losses_differences_of_equal_seeds_and_the_paper_s_gap(figure, column):
+    losses, gaps = worlds.draw(figure).axes
+    table = metrics()[metrics().step > 0]
+    wide = table.pivot(index=["step", "seed"], columns="variant", values=column)
+    for variant in worlds.MODELS["gpt"]["seeds"]:
+        np.testing.assert_allclose(
+            curve(losses, name(variant)).get_ydata(), wide[variant].groupby("step").mean()
+        )
+        if variant != "layernorm":
+            gap = (wide[variant] - wide.layernorm).dropna().groupby("step").mean()
+            np.testing.assert_allclose(curve(gaps, name(variant)).get_ydata(), gap, atol=1e-12)
+    (diamond,) = [line for line in gaps.lines if line.get_marker() == "D"]
+    ends = reported()["language_model"]
+    assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])
+    assert diamond.get_markeredgecolor() == LOOKS["projection"].colour and diamond.get_xdata()[0] > 400
+    assert {"LayerNorm, 3 seeds", "single run, where fewer than 5 seeds"} <= {*labels(losses.figure)}
+    unigram = [line for line in losses.lines if len(set(line.get_ydata())) == 1]
+    assert [line.get_ydata()[0] for line in unigram] == pytest.approx(
+        [table.unigram_loss.mean()] if column == "valid_loss" else []
     )
-    loss = last["valid_loss"]
-    differences = {
-        colours.label(variant): (loss[variant] - loss["layernorm"]).dropna()
-        for variant in worlds.MODELS[model]["seeds"]
-        if variant != "layernorm"
-    }
-    differences["token frequencies"] = (last["unigram_loss"]["layernorm"] - loss["layernorm"]).dropna()
-    assert set(rows) == set(differences)
-    drawn = {
-        rows[int(line.get_ydata()[0])]: line.get_xdata()[0]
-        for line in right.lines
-        if line.get_marker() == "o"
-    }
-    beyond = {rows[int(text.xy[1])]: text.get_text() for text in right.texts}
-    assert set(drawn) | set(beyond) == set(rows)
-    for name, values in differences.items():
-        if name in drawn:
-            assert drawn[name] == pytest.approx(values.mean())
-        else:
-            assert beyond[name] == f"{values.mean():+.2f} →"
-    assert "minus" in right.get_xlabel() or "−" in right.get_xlabel()
 
 
-def test_a_baseline_far_away_is_an_arrow_with_its_number():
+def test_every_model_has_a_row_with_its_losses():
+    figure = worlds.draw("language_model_losses")
+    rows = dict(zip(("wide", "bert"), np.array(figure.axes).reshape(2, 2), strict=True))
+    for model, (losses, _) in rows.items():
+        assert losses.get_title() == f"{model}: validation loss"
+        for variant in worlds.MODELS[model]["seeds"]:
+            assert curve(losses, name(variant)).get_ydata()[-1] == pytest.approx(
+                best(model).loc[variant].mean()
+            )
+
+
+def test_the_axis_of_differences_is_that_of_the_second_half_and_names_what_is_beyond():
     table = worlds.language_model_metrics()
-    bare = (table.variant == "no_attention") & (table.step == 400)
-    table.loc[bare, "valid_loss"] += 100
-    _, right = worlds.draw("language_model_wide_loss", language_model_metrics=table).axes
-    (far,) = [text for text in right.texts if text.get_text().startswith("+10") or "+99" in text.get_text()]
-    assert far.get_text().endswith("→")
-    assert right.get_xlim()[1] < 50
+    gpt = table.model == "gpt"
+    wild = gpt & (table.step == 100) & (table.variant == "projection")
+    table.loc[wild & (table.seed == 0), "valid_loss"] += 30
+    table.loc[gpt & (table.variant == "no_attention") & (table.step > 100), "valid_loss"] += 100
+    _, gaps = worlds.draw("figure_4b", language_model_metrics=table).axes
+    low, high = gaps.get_ylim()
+    assert -5 < low < 0 < high < 5
+    (text,) = gaps.texts
+    assert text.get_text().startswith("no attention +") and text.get_text().endswith("↑")
+    assert 98 < float(text.get_text().split()[2]) < 102
+    bare = table[(table.model != "bert") | (table.variant == "none")]
+    assert not worlds.draw("language_model_losses", language_model_metrics=bare).axes[3].axison
 
 
-def test_a_model_without_layernorm_shows_its_losses():
+def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_not():
+    (axes,) = worlds.draw("loss_by_rate").axes
+    assert axes.get_title() == "swept, 400 steps" and axes.get_xscale() == "log"
+    losses = final().replace(np.inf, np.nan)
+    for variant in ("layernorm", "projection"):
+        line = curve(axes, name(variant))
+        np.testing.assert_allclose(line.get_ydata(), losses.loc[variant].mean(axis=1))
+        dots = [dot for dot in axes.lines if dot.get_marker() == "." and dot.get_color() == line.get_color()]
+        expected = sorted(losses.loc[variant].stack().dropna())
+        np.testing.assert_allclose(sorted(np.concatenate([dot.get_ydata() for dot in dots])), expected)
+    rates = {"layernorm": 0.1, "projection": 0.01}
+    for ring in named(axes, "largest rate at which every run trains"):
+        (variant,) = [v for v in rates if LOOKS[v].colour == ring.get_markeredgecolor()]
+        assert ring.get_xdata()[0] == pytest.approx(rates.pop(variant), rel=0.1)
+    assert not rates
+    (cross,) = named(axes, "diverged runs")
+    assert cross.get_color() == LOOKS["projection"].colour and cross.get_xdata()[0] == pytest.approx(
+        0.1, rel=0.1
+    )
+    (reference,) = named(axes, "no attention, at its best rate")
+    assert reference.get_ydata()[0] == pytest.approx(best().loc["no_attention"].mean())
+    complete = worlds.language_model_metrics().replace(np.inf, 7.0)
+    assert "diverged runs" not in labels(worlds.draw("loss_by_rate", language_model_metrics=complete))
+
+
+def test_a_run_that_ended_before_its_last_step_has_diverged():
     table = worlds.language_model_metrics()
-    table = table[(table.model != "bert") | (table.variant == "none")]
-    _, right = worlds.draw("language_model_bert_loss", language_model_metrics=table).axes
-    last = table[(table.model == "bert") & (table.step == 400)]
-    (mean, _) = [line.get_xdata()[0] for line in right.lines if line.get_marker() == "o"]
-    assert mean == pytest.approx(last.valid_loss.mean())
-    assert right.get_xlabel() == "validation loss (nats per token)"
+    lost = np.isinf(table.valid_loss)
+    (axes,) = worlds.draw("loss_by_rate", language_model_metrics=table[~lost]).axes
+    assert len(named(axes, "diverged runs")) == 1
 
 
-def test_layernorm_alone_has_nothing_beside_it():
-    table = worlds.language_model_metrics()
-    table = table[(table.model != "wide") | (table.variant == "layernorm")]
-    figure = worlds.draw("language_model_wide_loss", language_model_metrics=table)
-    (axes,) = figure.axes
-    assert axes.get_title() == "wide"
-    assert labels(figure)[0] == "LayerNorm, 3 seeds"
-    models = {"wide": worlds.MODELS["wide"] | {"seeds": {"layernorm": 3}}}
-    caption = registry.figures({"language_model": models})["language_model_wide_loss"].caption
-    assert "with LayerNorm, by the steps" in caption and "Right" not in caption
+def test_loss_by_length_is_the_difference_at_the_best_rates_of_each_length():
+    table = worlds.language_model_metrics().assign(training_tokens=1000)
+    (axes,) = worlds.draw("loss_by_length", language_model_metrics=table).axes
+    for label, variant in (
+        ("scaling: projection only − LayerNorm", "projection"),
+        ("attention: ", "no_attention"),
+    ):
+        line = curve(axes, label)
+        worth = [(best(steps=n).loc[variant] - best(steps=n).loc["layernorm"]).dropna() for n in (200, 400)]
+        np.testing.assert_allclose(line.get_ydata(), [gain.mean() for gain in worth])
+        np.testing.assert_allclose(line.get_xdata(), [2000, 4000], rtol=0.05)
+        assert f", {len(worth[0])} seeds" in next(
+            text for text in labels(axes.figure) if text.startswith(label)
+        )
+    (epochs,) = [child for child in axes.child_axes if child.get_xlabel() == "epochs"]
+    assert [tick.get_text() for tick in epochs.get_xticklabels()] == ["2", "4"]
+    (axes,) = worlds.draw("loss_by_length").axes
+    assert not axes.child_axes
 
 
-def test_labelled_sentences_have_no_token_frequencies():
-    table = worlds.language_model_metrics()
-    table.loc[table.model == "bert", "unigram_loss"] = np.nan
-    figure = worlds.draw("language_model_bert_loss", language_model_metrics=table)
-    assert "token frequencies (unigram)" not in labels(figure)
-    assert [tick.get_text() for tick in figure.axes[1].get_yticklabels()] == ["no norm"]
+# Heads
 
 
-@pytest.mark.parametrize(
-    ("name", "model", "pairs"),
-    [("figure_4_difference", "gpt", 3), ("language_model_wide_difference", "wide", 2)],
-)
-def test_the_difference_is_without_scaling_minus_with_it_over_all_pairs(name, model, pairs):
-    figure = worlds.draw(name)
-    for axes, column in zip(figure.axes, ("train_loss", "valid_loss"), strict=True):
-        values = metrics(model).pivot(index=["step", "seed"], columns="variant", values=column)
-        gap = (values["projection"] - values["layernorm"]).dropna().unstack("seed")
-        thick = [line for line in axes.lines if len(line.get_xdata()) > 2 and line.get_linewidth() > 1]
-        np.testing.assert_allclose(thick[0].get_ydata(), gap.mean(axis=1), atol=1e-12)
-        thin = [line for line in axes.lines if len(line.get_xdata()) > 2 and line.get_linewidth() < 0.6]
-        np.testing.assert_allclose([line.get_ydata() for line in thin], gap.T, atol=1e-12)
-        ends = reported()["language_model"]
-        marks = [mark[1] for mark in paper_marks(axes).values()]
-        paper = [ends["projection"][column] - ends["layernorm"][column]] if model == "gpt" else []
-        assert marks == pytest.approx(paper)
-    assert [axes.get_title() for axes in figure.axes] == ["training loss", "validation loss"]
-    assert labels(figure)[0] == f"mean of {pairs} pairs of equal seed"
+def keys(model, site, causal, checkpoint="final"):
+    """Per cent of the artificial keys by variant and layer, of the long contexts."""
+    k = worlds.key_selectability()
+    k = k[(k.model == model) & (k.texts == "long") & (k.site == site) & (k.causal == causal)]
+    k = k[k.checkpoint == checkpoint]
+    return (100 * k.n_unselectable / k.n_keys).groupby([k.variant, k.layer]).mean()
 
 
-def test_an_early_band_does_not_swallow_the_axis_of_the_difference():
-    table = worlds.language_model_metrics()
-    wild = (table.model == "gpt") & (table.step == 100) & (table.variant == "projection")
-    table.loc[wild & (table.seed == 0), ["train_loss", "valid_loss"]] += 30
-    table.loc[wild & (table.seed == 1), ["train_loss", "valid_loss"]] -= 30
-    axes = worlds.draw("figure_4_difference", language_model_metrics=table).axes[0]
-    low, high = axes.get_ylim()
-    assert -15 < low < 0 < high < 15
-    last = axes.collections[0].get_paths()[0].vertices
-    last = last[last[:, 0] >= 200][:, 1]
-    assert low <= last.min() and last.max() <= high
-
-
-def long_keys(model="gpt"):
-    keys = worlds.key_selectability()
-    keys = keys[(keys.model == model) & (keys.texts == "long")]
-    return keys.assign(share=100 * keys.n_unselectable / keys.n_keys)
-
-
-def marks(axes, variant):
-    """What is drawn of a variant: heights of bars, and the places of marks by the number of corners of their form."""
-    colour, bars, points = np.array(plt.matplotlib.colors.to_rgba(PALETTE[variant])), [], {}
-    for item in axes.collections:
-        if not np.allclose(item.get_edgecolor()[:1], colour):
-            continue
-        if hasattr(item, "get_segments"):
-            bars += [segment[0, 1] for segment in item.get_segments()]
-        elif np.allclose(item.get_facecolor()[:1], colour):
-            form = "triangle" if len(item.get_paths()[0].vertices) == 4 else "circle"
-            points.setdefault(form, []).extend(tuple(point) for point in item.get_offsets())
-    return bars, points
-
-
-@pytest.mark.parametrize(("name", "model"), [("figure_heads", "gpt"), ("language_model_wide_heads", "wide")])
-def test_heads_and_inputs_are_where_their_layer_and_variant_are(name, model):
-    figure = worlds.draw(name)
-    keys = long_keys(model)
-    for axes, checkpoint in zip(figure.axes, ("initial", "final"), strict=True):
-        assert axes.get_title() == f"{checkpoint} weights"
-        for variant in set(worlds.MODELS[model]["seeds"]) - {"no_attention"}:
-            part = keys[(keys.checkpoint == checkpoint) & (keys.variant == variant)]
-            bars, points = marks(axes, variant)
-            expected = part[part.site == "after_norm"].groupby("layer").share.mean()
-            np.testing.assert_allclose(bars, expected)
-            heads = part[part.site == "head"].groupby(["causal", "layer", "head"]).share.mean()
-            for form, causal in (("circle", False), ("triangle", True)):
-                np.testing.assert_allclose([y for _, y in points[form]], heads[causal])
-                assert [round(x) for x, _ in points[form]] == [layer for layer, _ in heads[causal].index]
-            apart = np.subtract(points["triangle"], points["circle"])[:, 0]
-            assert (apart > 0).all(), "the two shares of a head stand side by side"
-
-
-def test_the_heads_figure_says_dimensions_and_the_number_of_keys():
+def test_heads_and_inputs_have_their_shares_before_and_after_training():
     figure = worlds.draw("figure_heads")
-    assert figure.get_suptitle() == "gpt: d_model = 8, d_head = 2, n = 900 to 910 keys in a context"
-    assert "in a head, QK-norm with eps = 0" in labels(figure)
-    assert labels(figure)[:2] == ["LayerNorm, 3 seeds", "projection only, 3 seeds"]
-    keys = worlds.key_selectability()
-    figure = worlds.draw("figure_heads", key_selectability=keys[keys.site != "head_exact"])
-    assert "in a head, QK-norm with eps = 0" not in labels(figure)
+    sites = {"attention input": ("after_norm", False), "heads, among all keys": ("head", False)}
+    sites["heads, among the keys before"] = ("head", True)
+    for model, row in zip(("gpt", "wide"), np.array(figure.axes).reshape(2, 3), strict=True):
+        assert row[0].get_ylabel().startswith(f"{model}:")
+        d_model, heads = (worlds.MODELS[model][key] for key in ("d_model", "heads"))
+        for axes, (title, (site, causal)) in zip(row, sites.items(), strict=True):
+            d = d_model if site == "after_norm" else d_model // heads
+            assert axes.get_title() == f"{title}\nd = {d}, 900 to 910 keys"
+            for variant in {"layernorm", "projection", worlds.OWN} & {*worlds.MODELS[model]["seeds"]}:
+                drawn = [line for line in axes.lines if line.get_marker() == "o"]
+                drawn = [line for line in drawn if line.get_color() == named_colour(axes, name(variant))]
+                for checkpoint, line in zip(("initial", "final"), drawn, strict=True):
+                    np.testing.assert_allclose(
+                        line.get_ydata(), keys(model, site, causal, checkpoint)[variant]
+                    )
+                    assert (line.get_markerfacecolor() == "white") == (checkpoint == "initial")
+                    assert [round(x) for x in line.get_xdata()] == [1, 2]
+            fewer = d - (site == "after_norm")
+            law = np.mean([100 * expected_unselectable(n, fewer, causal) / n for n in (900, 910)])
+            (line,) = named(axes, "as many Gaussian keys")
+            assert line.get_ydata()[0] == pytest.approx(law)
 
 
-@pytest.mark.parametrize(
-    ("name", "d_head", "d_model"), [("figure_heads", 2, 8), ("language_model_wide_heads", 16, 64)]
-)
-def test_heads_are_compared_with_gaussian_keys_of_their_dimension(name, d_head, d_model):
-    figure = worlds.draw(name)
-    before = f"Gaussian, among those before, d_head = {d_head}"
-    expected = {
-        f"Gaussian keys, d_head = {d_head}": 100 * expected_unselectable(905, d_head) / 905,
-        before: 100 * expected_unselectable(905, d_head, causal=True) / 905,
-        f"Gaussian keys, d_model − 1 = {d_model - 1}": 100 * expected_unselectable(905, d_model - 1) / 905,
-    }
-    assert labels(figure)[-3:] == list(expected)
-    for axes in figure.axes:
-        levels = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1]
-        np.testing.assert_allclose(levels, list(expected.values()))
+def named_colour(axes, label):
+    return next(h.get_color() for text, h in worlds.handles(axes.figure).items() if text.startswith(label))
 
 
-def test_without_causal_shares_the_heads_figure_has_no_marks_for_them():
-    keys = worlds.key_selectability()
-    figure = worlds.draw("figure_heads", key_selectability=keys[~keys.causal])
-    assert not [label for label in labels(figure) if "before" in label]
-    assert [len(axes.lines) for axes in figure.axes] == [2, 2]
+@pytest.mark.parametrize("causal", [False, True])
+def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
+    axes = worlds.draw("heads_by_width").axes[int(causal)]
+    (law,) = named(axes, "905 Gaussian keys")
+    np.testing.assert_allclose(
+        law.get_ydata(), [100 * expected_unselectable(905, int(d), causal) / 905 for d in law.get_xdata()]
+    )
+    for word, checkpoint in (("untrained", "initial"), ("trained", "final")):
+        points = [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in named(axes, word)]
+        wide = sorted((x, y) for x, y in points if x > 8)
+        assert all((x > 16) == (word == "trained") for x, _ in wide) and len(points) == 4 * 2
+        ordered = [y for _, y in wide][:: 1 if word == "trained" else -1]
+        np.testing.assert_allclose(ordered, keys("wide", "head", causal, checkpoint)["layernorm"])
+    table = worlds.key_selectability()
+    few = worlds.draw("heads_by_width", key_selectability=table[table.seed < 2]).axes[int(causal)]
+    assert not few.collections, "two seeds have no interval"
 
 
-def test_small_shares_are_not_drawn_at_the_foot_of_an_empty_panel():
-    keys = worlds.key_selectability()
-    keys["n_unselectable"] = keys.n_unselectable // 100
-    axes = worlds.draw("figure_heads", key_selectability=keys).axes[0]
-    assert axes.get_ylim()[1] < 12
-
-
-def test_a_reference_that_is_not_far_above_the_points_is_within_the_axes():
-    keys = worlds.key_selectability()
-    expected = 100 * expected_unselectable(905, 11) / 905
-    keys["n_unselectable"] = (keys.n_keys * 0.007 * expected).astype(int)
-    assert expected < 40, "the axes do not reach 100 %"
-    axes = worlds.draw("language_model_wide_heads", key_selectability=keys.assign(dimensions=12)).axes[0]
-    assert expected < axes.get_ylim()[1] < 1.1 * expected
+@pytest.mark.parametrize("queries", ["any", "norm"])
+def test_by_width_what_keys_can_get_is_drawn_for_each_threshold(queries):
+    axes = worlds.draw("heads_by_width").axes[2 + ["any", "norm"].index(queries)]
+    table = worlds.language_model_ceilings(summed=False)
+    table = table[(table.variant == "layernorm") & (table.queries == queries) & (table.checkpoint == "final")]
+    for words, threshold in (("½", 0.5), ("1/10,", 0.1), ("1/100", 0.01)):
+        shares = (100 * (table.upper >= threshold)).groupby([table.dimensions, table.model]).mean()
+        (line,) = named(axes, f"at least {words}")
+        drawn = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        assert drawn[16] == pytest.approx(shares[16, "wide"]) and len(line.get_xdata()) == 3

@@ -1,276 +1,133 @@
+"""What the figures of the majority task draw, under the names that their legends give it."""
+
 import figure_worlds as worlds
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from figure_worlds import curve, handles, labels, named
+from scipy import stats
 
+from layernorm_roles.evidence.analysis.majority import steps_to_reach
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures import colours
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.legends import LEGENDS, LOOKS
 
-COLUMNS = {"loss": "train_loss", "angle": "query_angle_mean", "accuracy": "test_accuracy"}
-PAPER = {"figure_2a": "train_loss", "figure_2b": "query_angle_mean", "figure_3": "test_accuracy"}
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
+COLUMNS = {"figure_2a": "train_loss", "figure_2b": "query_angle_mean", "figure_3": "test_accuracy"}
 
 
-def means(experiment, variant, column):
-    metrics = worlds.majority_metrics()
-    rows = metrics[(metrics.experiment == experiment) & (metrics.variant == variant)]
-    return rows.groupby("step")[column].mean()
+def metrics(experiment, **where):
+    table = worlds.majority_metrics()
+    table = table[table.experiment == experiment]
+    for column, value in where.items():
+        table = table[table[column] == value]
+    return table
 
 
-def curve(axes, variant):
-    """The line of a variant's mean."""
-    colour = colours.palette([worlds.OWN])[variant]
-    lines = [line for line in axes.lines if line.get_color() == colour and line.get_linewidth() > 1]
-    (line,) = [line for line in lines if line.get_marker() in ("None", "o")]
-    return line
+def ends(experiment, **where):
+    table = metrics(experiment, **where)
+    return table[table.step == table.step.max()]
 
 
-def diamonds(axes, within=True):
-    """Colour and place of the paper's values within the axes, or of those right of them."""
-    points = [line for line in axes.lines if line.get_marker() == "D"]
-    chosen = [line for line in points if (line.get_transform() == axes.transData) == within]
-    return sorted((line.get_markeredgecolor(), *map(float, line.get_xydata()[0])) for line in chosen)
+def name(variant):
+    return f"{LEGENDS.get(variant, variant)}, "
 
 
-def labels(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-@pytest.mark.parametrize("experiment", ["d8", "d3"])
-@pytest.mark.parametrize("kind", COLUMNS)
-def test_every_variant_s_line_is_its_mean_over_seeds(experiment, kind):
-    (axes,) = worlds.draw(f"majority_{experiment}_{kind}").axes
-    for variant in worlds.SEEDS:
-        expected = means(experiment, variant, COLUMNS[kind])
-        np.testing.assert_array_equal(curve(axes, variant).get_xdata(), expected.index)
-        np.testing.assert_allclose(curve(axes, variant).get_ydata(), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize(("name", "column"), PAPER.items())
-def test_the_paper_s_figures_show_its_two_variants(name, column):
-    (axes,) = worlds.draw(name).axes
-    for variant in ("layernorm", "scale_released"):
-        np.testing.assert_allclose(curve(axes, variant).get_ydata(), means("d8", variant, column), rtol=1e-12)
-    assert labels(worlds.draw(name)) == [
-        "LayerNorm, 6 seeds",
-        "scaling only, as released (÷ d), 5 seeds",
-        "paper, read off its figure",
-        *(["random direction"] if name == "figure_2b" else []),
-    ]
-
-
-def paper_angles(*steps):
-    return sorted(
-        (colours.COLOURS[variant], step, float(reported()["majority"][variant]["query_angle_mean"][step]))
-        for variant in ("layernorm", "scale_released")
-        for step in steps
-    )
-
-
-def test_the_paper_s_values_are_where_the_paper_has_them():
-    (axes,) = worlds.draw("figure_2b").axes
-    assert diamonds(axes) == paper_angles(4000)
-    assert axes.get_xlim() == (0, 6000)
-
-
-def test_the_paper_s_values_after_the_last_step_stand_right_of_the_axes_with_their_step():
-    figure = worlds.draw("figure_2b")
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    beyond = diamonds(axes, within=False)
-    assert [(colour, y) for colour, _, y in beyond] == [(c, y) for c, _, y in paper_angles(8000)]
-    marks = [
-        line for line in axes.lines if line.get_marker() == "D" and line.get_transform() != axes.transData
-    ]
-    assert all(line.get_window_extent().x0 > axes.bbox.x1 + 10 for line in marks)
-    assert "8,000" in [text.get_text() for text in axes.texts]
-    longer = {"d8": worlds.MAJORITY["d8"] | {"steps": 10_000}}
-    (axes,) = worlds.draw("figure_2b", longer).axes
-    assert diamonds(axes) == paper_angles(4000, 8000)
-    assert [(c, y) for c, _, y in diamonds(axes, within=False)] == [
-        (c, y) for c, _, y in paper_angles(17_000)
-    ]
-    assert "17,000" in [text.get_text() for text in axes.texts]
-
-
-def test_the_paper_s_values_belong_to_its_setting():
-    assert not diamonds(worlds.draw("majority_d8_uniform_loss").axes[0])
-    assert "paper, read off its figure" not in labels(worlds.draw("majority_d8_uniform_loss"))
-    smaller = {"d8": worlds.MAJORITY["d8"] | {"classes": 10}}
-    assert not diamonds(worlds.draw("figure_2a", smaller).axes[0])
-
-
-def test_labels_have_units_and_angles_a_right_angle():
-    (axes,) = worlds.draw("majority_d8_angle").axes
-    assert "degrees" in axes.get_ylabel() and axes.get_xlabel() == "optimiser steps"
-    assert axes.get_ylim() == (0, 90)
-    assert "nats" in worlds.draw("majority_d8_loss").axes[0].get_ylabel()
-    assert worlds.draw("majority_d8_loss").axes[0].get_yscale() == "log"
-
-
-def test_a_random_direction_is_that_of_the_experiment_s_dimension():
-    levels = {}
-    for experiment in ("d8", "d3"):
-        (axes,) = worlds.draw(f"majority_{experiment}_angle").axes
-        (line,) = [line for line in axes.lines if line.get_linestyle() == ":"]
-        levels[experiment] = line.get_ydata()[0]
-    assert levels["d3"] == pytest.approx(57.296, abs=1e-3)  # one radian
-    assert levels["d8"] == pytest.approx(72.6, abs=0.05)
-
-
-def test_titles_are_those_of_the_settings():
-    assert worlds.draw("majority_mine_loss").axes[0].get_title() == (
-        "mine: d_model = 5\nuniform partitions, split by partitions"
-    )
-    assert "released data" in worlds.draw("majority_d8_loss").axes[0].get_title()
-
-
-def test_the_legend_lists_what_is_drawn_in_the_order_of_the_variants():
-    assert labels(worlds.draw("majority_d3_accuracy")) == [
-        "LayerNorm, 6 seeds",
-        "projection only, 1 seed",
-        "scaling only, 2 seeds",
-        "scaling only, as released (÷ d), 5 seeds",
-        "tanh, 2 seeds",
-        "single run, where fewer than 5 seeds",
-    ]
-
-
-def test_a_variant_of_one_s_own_has_a_spare_colour():
-    (axes,) = worlds.draw("majority_mine_accuracy").axes
-    assert curve(axes, worlds.OWN).get_color() in colours.SPARE_COLOURS
-    assert not set(colours.SPARE_COLOURS) & set(colours.COLOURS.values())
-
-
-def test_few_seeds_show_every_run_and_many_a_band():
-    (axes,) = worlds.draw("majority_d8_accuracy").axes
-    thin = [line for line in axes.lines if line.get_linewidth() < 1 and line.get_linestyle() == "-"]
-    assert len(thin) == 2 + 1 + 2  # scale, projection, tanh
-    assert len(axes.collections) == 2  # layernorm, scale_released
+@pytest.mark.parametrize(("figure", "column"), COLUMNS.items())
+def test_every_variant_s_line_is_its_mean_over_seeds(figure, column):
+    (axes,) = worlds.draw(figure).axes
+    for variant, seeds in worlds.SEEDS.items():
+        expected = metrics("d8", variant=variant).groupby("step")[column].mean()
+        line = curve(axes, name(variant))
+        np.testing.assert_array_equal(line.get_xdata(), expected.index)
+        np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-12)
+        assert f"{name(variant)}{style.number_of(seeds, seeds, 'seed')}" in labels(axes.figure)
+    thin = [line for line in axes.lines if line.get_linewidth() == style.THIN["lw"]]
+    assert (
+        len(thin) == 2 + 1 + 2 and len(axes.collections) == 2
+    )  # scale, projection, tanh; bands of the others
 
 
 def test_bands_are_intervals_of_the_mean():
     (axes,) = worlds.draw("figure_3").axes
-    metrics = worlds.majority_metrics()
-    rows = metrics[(metrics.experiment == "d8") & (metrics.variant == "layernorm") & (metrics.step == 3600)]
-    half = (
-        2.5706 * rows.test_accuracy.std(ddof=1) / np.sqrt(6)
-    )  # Student's 97.5 % quantile, 5 degrees of freedom
+    rows = metrics("d8", variant="layernorm", step=3600).test_accuracy
+    half = stats.t.ppf(0.975, 5) * rows.std(ddof=1) / np.sqrt(6)
     vertices = axes.collections[0].get_paths()[0].vertices
     at = sorted(set(vertices[vertices[:, 0] == 3600][:, 1]))
-    mean = rows.test_accuracy.mean()
-    np.testing.assert_allclose(at, [mean - half, mean + half], rtol=1e-4)
+    np.testing.assert_allclose(at, [rows.mean() - half, rows.mean() + half], rtol=1e-6)
 
 
-def test_samplings_are_labelled_and_hold_the_steps_and_variants_of_both():
-    figure = worlds.draw("majority_samplings")
-    left, right, left_angle, right_angle = figure.axes
-    assert left.get_title().startswith("d8: d_model = 8\nreleased data")
-    assert right.get_title() == "d8_uniform: d_model = 8\nuniform partitions, split by partitions"
-    for axes, experiment, column in (
-        (left, "d8", "test_loss"),
-        (right, "d8_uniform", "test_loss"),
-        (left_angle, "d8", "query_angle_mean"),
-        (right_angle, "d8_uniform", "query_angle_mean"),
-    ):
-        for variant in ("layernorm", "scale"):
-            expected = means(experiment, variant, column)
-            expected = expected[expected.index <= 4000]
-            np.testing.assert_allclose(curve(axes, variant).get_ydata(), expected, rtol=1e-12)
-    assert labels(figure) == [
-        "LayerNorm, 6 and 2 seeds",
-        "scaling only, 2 and 3 seeds",
-        "single run, where fewer than 5 seeds",
-        "random direction",
-    ]
+def test_the_paper_s_values_are_in_its_setting_alone_and_beyond_the_axis_with_their_step():
+    def expected(*steps):
+        angles = {v: reported()["majority"][v]["query_angle_mean"] for v in ("layernorm", "scale_released")}
+        return sorted((LOOKS[v].colour, float(angle[step])) for v, angle in angles.items() for step in steps)
+
+    def diamonds(axes, within):
+        points = [line for line in axes.lines if line.get_marker() == "D"]
+        points = [line for line in points if (line.get_transform() == axes.transData) == within]
+        return sorted((line.get_markeredgecolor(), float(line.get_ydata()[0])) for line in points)
+
+    for steps, within, beyond in ((6000, (4000,), 8000), (10_000, (4000, 8000), 17_000)):
+        majority = {"d8": worlds.MAJORITY["d8"] | {"steps": steps}}
+        figure = worlds.draw("figure_2b", majority)
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        assert diamonds(axes, True) == expected(*within) and diamonds(axes, False) == expected(beyond)
+        assert f"{beyond:,}" in [text.get_text() for text in axes.texts]
+        outside = [line for line in axes.lines if line.get_marker() == "D" and line.get_xdata()[0] == 1]
+        assert all(line.get_window_extent().x0 > axes.bbox.x1 + 10 for line in outside)
+    smaller = {"d8": worlds.MAJORITY["d8"] | {"classes": 10}}
+    assert not [line for line in worlds.draw("figure_2a", smaller).axes[0].lines if line.get_marker() == "D"]
 
 
-def test_attention_shows_the_spread_of_scores_and_the_share_of_the_classes():
-    figure = worlds.draw("majority_d8_attention")
-    left, right = figure.axes
-    for axes, column in ((left, "score_std"), (right, "attention_share")):
-        for variant in worlds.SEEDS:
-            expected = means("d8", variant, column)
-            np.testing.assert_allclose(curve(axes, variant).get_ydata(), expected, rtol=1e-12)
-    assert "standard deviation" in left.get_ylabel() and "perplexity" in right.get_ylabel()
-    assert left.get_ylim()[0] == 0
-    assert labels(figure)[-1] == "equal attention"
-
-
-def test_lines_that_may_coincide_have_different_strokes():
-    strokes = [
-        colours.STROKES.get(name) for name in ("layernorm", "projected_qk", "projected_v", "projection")
-    ]
-    assert len({str(stroke) for stroke in strokes}) == 4
+def test_the_grid_has_a_row_for_each_experiment_and_a_column_for_each_quantity():
+    figure = worlds.draw("majority_curves")
+    panels = np.array(figure.axes).reshape(5, 4)
+    columns = ("test_loss", "test_accuracy", "query_angle_mean", "attention_share")
+    for row, experiment in zip(panels, ("d8", "d3", "d8_uniform", "mine", "crossed"), strict=True):
+        assert row[0].get_ylabel().startswith(f"{experiment}\n")
+        for axes, column in zip(row, columns, strict=True):
+            for variant in metrics(experiment).variant.unique():
+                values = metrics(experiment, variant=variant).groupby("step")[column].mean()
+                expected = 1 - values if column == "attention_share" else values
+                np.testing.assert_allclose(curve(axes, name(variant)).get_ydata(), expected, rtol=1e-9)
+    angles = [named(axes, "random direction")[0].get_ydata()[0] for axes in panels[:2, 2]]
+    assert angles == [pytest.approx(72.6, abs=0.05), pytest.approx(57.296, abs=1e-3)]  # one radian in three
+    assert "LayerNorm, 2 to 6 seeds" in labels(figure)
 
 
 def test_an_experiment_without_runs_is_named():
-    metrics = worlds.majority_metrics({"d3": worlds.MAJORITY["d3"]})
+    table = worlds.majority_metrics({"d3": worlds.MAJORITY["d3"]})
     with pytest.raises(ValueError, match="d8"):
-        worlds.draw("figure_2a", majority_metrics=metrics)
+        worlds.draw("figure_2a", majority_metrics=table)
 
 
-def triangles_and_dots(axes):
-    """Points of each scatter, by face colour as a tuple or 'none'."""
-    return [np.column_stack(scatter._offsets3d) for scatter in axes.collections[1:]]
+# Keys and queries
 
 
-def vectors(experiment, variant, kind, checkpoint="final"):
+def vectors(variant, kind):
     table = worlds.majority_vectors()
-    rows = table[(table.experiment == experiment) & (table.variant == variant) & (table.kind == kind)]
-    return np.stack(rows.vector[rows.checkpoint == checkpoint].to_numpy())
+    rows = table[(table.experiment == "d3") & (table.variant == variant) & (table.kind == kind)]
+    return np.stack(rows.vector[rows.checkpoint == "final"].to_numpy())
 
 
-@pytest.mark.parametrize(("name", "variant"), [("figure_1a", "scale_released"), ("figure_1b", "layernorm")])
-def test_trained_keys_and_queries_are_drawn_as_they_are(name, variant):
-    figure = worlds.draw(name)
-    axes, _ = figure.axes
-    keys, queries = triangles_and_dots(axes)
-    np.testing.assert_allclose(keys, vectors("d3", variant, "key"))
-    np.testing.assert_allclose(queries, vectors("d3", variant, "query"))
-    assert labels(figure) == ["keys", "queries", "ones vector", "plane orthogonal to it"]
-    assert [axes.get_xlabel(), axes.get_ylabel(), axes.get_zlabel()] == ["$x_1$", "$x_2$", "$x_3$"]
-
-
-def test_runs_that_have_all_diverged_are_drawn_as_a_sentence():
-    table = worlds.majority_vectors()
-    figure = worlds.draw("figure_1b", majority_vectors=table[table.checkpoint == "initial"])
-    figure.draw_without_rendering()
-    assert [text.get_text() for text in figure.axes[0].texts] == [
-        "Every run has diverged: there is no trained model to draw."
-    ]
-
-
-def test_the_strip_shows_every_length_on_a_logarithmic_axis():
-    _, strip = worlds.draw("figure_1b").axes
-    assert strip.get_xscale() == "log" and strip.get_xlabel() == "length"
+@pytest.mark.parametrize(("figure", "variant"), [("figure_1a", "scale_released"), ("figure_1b", "layernorm")])
+def test_trained_keys_and_queries_and_their_lengths_are_drawn(figure, variant):
+    drawn = worlds.draw(figure)
+    axes, strip = drawn.axes
+    points = [np.column_stack(scatter._offsets3d) for scatter in axes.collections[1:]]
     rows = [tick.get_text() for tick in strip.get_yticklabels()]
-    assert rows == ["queries", "keys"]
-    for points, kind in zip(strip.collections, ("query", "key"), strict=True):
-        lengths = np.linalg.norm(vectors("d3", "layernorm", kind), axis=1)
-        x, y = np.array(points.get_offsets()).T
-        np.testing.assert_allclose(x, lengths)
-        assert set(y) == {rows.index({"query": "queries", "key": "keys"}[kind])}
-
-
-@pytest.mark.parametrize("spread", [5, 1000])
-def test_the_strip_has_more_than_one_tick(spread):
-    table = worlds.majority_vectors()
-    table["vector"] = [
-        vector * (0.04 if kind == "key" else 0.04 * spread) / np.linalg.norm(vector)
-        for vector, kind in zip(table.vector, table.kind, strict=True)
-    ]
-    _, strip = worlds.draw("figure_1b", majority_vectors=table).axes
+    for place, (kind, word) in enumerate({"key": "keys", "query": "queries"}.items()):
+        np.testing.assert_allclose(points[place], vectors(variant, kind))
+        (strip_points,) = [c for c in strip.collections if c.get_offsets()[0][1] == rows.index(word)]
+        lengths = np.linalg.norm(vectors(variant, kind), axis=1)
+        np.testing.assert_allclose(np.array(strip_points.get_offsets())[:, 0], lengths)
+    assert strip.get_xlim() == worlds.draw("figure_1a").axes[1].get_xlim(), (
+        "both figures have one axis of length"
+    )
     low, high = strip.get_xlim()
     assert 1 < sum(low <= tick <= high for tick in strip.get_xticks()) < 8
 
 
-def test_what_is_outside_the_box_is_counted_or_shortened():
+def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a_sentence():
     table = worlds.majority_vectors()
     chosen = (table.experiment == "d3") & (table.variant == "layernorm") & (table.checkpoint == "final")
     first = table.index[chosen & (table.token == 0)]
@@ -278,16 +135,143 @@ def test_what_is_outside_the_box_is_counted_or_shortened():
     table.at[key, "vector"] = np.array([0.0, 5.0, 0.0])
     table.at[query, "vector"] = np.array([0.0, 3.0, -6.0])
     figure = worlds.draw("figure_1b", majority_vectors=table)
-    axes, strip = figure.axes
-    keys, queries, shortened = triangles_and_dots(axes)
-    assert "1 keys outside the box" in axes.get_title()
-    assert len(keys) == 6 * 4 - 1 and len(queries) == 6 * 4 - 1
+    keys, queries, shortened = [np.column_stack(s._offsets3d) for s in figure.axes[0].collections[1:]]
+    assert "1 of 24 keys outside the box" in figure.axes[0].get_title()
+    assert len(keys) == len(queries) == 6 * 4 - 1 and "queries, shortened" in labels(figure)
     np.testing.assert_allclose(shortened, [[0, 0.95, -1.9]])
-    assert "queries, shortened" in labels(figure)
-    assert max(strip.collections[0].get_offsets()[:, 0]) == pytest.approx(np.hypot(3, 6))
+    figure = worlds.draw("figure_1b", majority_vectors=table[table.checkpoint == "initial"])
+    assert figure.axes[0].texts[0].get_text().startswith("Every run has diverged")
 
 
-def test_every_variant_of_the_experiment_has_a_panel():
-    figure = worlds.draw("majority_d3_vectors")
-    names = [axes.get_title().split(" (")[0] for axes in figure.axes[::2]]
-    assert names == ["LayerNorm", "projection only", "scaling only", "scaling only, as released", "tanh"]
+# Size and projection
+
+
+def cells(step):
+    at = metrics("crossed", step=step).pivot(index="seed", columns="variant", values="test_accuracy")
+    return at.dropna()
+
+
+def crossed():
+    """The experiment with rows at EARLY_STEP; the artificial ones have them at 1,200."""
+    table = worlds.majority_metrics()
+    return table.assign(step=table.step.replace(1200, 2000))
+
+
+def test_the_cross_shows_its_cells_main_effects_and_interaction():
+    figure = worlds.draw("majority_crossed_size_and_projection", majority_metrics=crossed())
+    *moments, right = figure.axes
+    for axes, (title, step) in zip(moments, {"step 2,000": 1200, "step 6,000": 6000}.items(), strict=True):
+        assert axes.get_title() == title and len(cells(step)) == 3  # layernorm has four
+        places = dict(zip((t.get_text() for t in axes.get_xticklabels()), axes.get_xticks(), strict=True))
+        for label, pair in (
+            ("with projection", ("layernorm_small", "layernorm")),
+            ("without projection", ("scale_released", "scale")),
+        ):
+            x, y = curve(axes, label).get_data()
+            assert [round(place) for place in x] == [places["1/√d (small)"], places["√d (large)"]]
+            np.testing.assert_allclose(y, cells(step)[[*pair]].mean())
+        c = 100 * cells(step)
+        large, small = c.layernorm - c.scale, c.layernorm_small - c.scale_released
+        size = (c.layernorm - c.layernorm_small + c.scale - c.scale_released) / 2
+        rows = [tick.get_text() for tick in right.get_yticklabels()]
+        marks = [mark for mark in named(right, f"effect at {title}") if len(mark.get_xdata()) == 1]
+        drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}
+        effects = {"projection": (large + small) / 2, "size": size, "interaction": large - small}
+        assert drawn == pytest.approx({effect: values.mean() for effect, values in effects.items()})
+    assert len(worlds.draw("majority_crossed_size_and_projection").axes) == 2, "no rows at the early step"
+
+
+# Widths and learning rates
+
+
+def nearest(values, choices):
+    return [min(choices, key=lambda choice: abs(np.log(choice / value))) for value in values]
+
+
+def bars(axes, label):
+    """Lower and upper end of every vertical bar in the colour of an entry of the legend."""
+    entries = handles(axes.figure)
+    entry = entries[min((text for text in entries if text.startswith(label)), key=len)]
+    colour = style.matplotlib.colors.to_rgb(entry.get_color())
+    same = [c for c in axes.collections if np.allclose(c.get_edgecolor()[:1, :3], colour)]
+    return np.array([segment[:, 1] for lines in same for segment in lines.get_segments()])
+
+
+def check(axes, label, samples, places):
+    """The line of a legend's entry has the means of the samples, with Student's interval of at least three values."""
+    x, y = curve(axes, label).get_data()
+    assert nearest(x, places) == places
+    np.testing.assert_allclose(y, samples.mean())
+    n = samples.size().iloc[0]
+    half = stats.t.ppf(0.975, n - 1) * samples.std() / np.sqrt(n)
+    expected = np.column_stack([samples.mean() - half, samples.mean() + half]) if n > 2 else np.empty((0, 2))
+    np.testing.assert_allclose(bars(axes, label).reshape(-1, 2), expected)
+
+
+@pytest.mark.parametrize("variant", worlds.MAJORITY["widths"]["seeds"])
+def test_accuracy_by_width_and_what_projection_costs(variant):
+    left, right = worlds.draw("majority_widths_by_width").axes
+    words = {
+        "layernorm": "projection in Q, K and V (",
+        "layernorm_affine": "projection in Q, K and V, gain",
+        "projected_qk": "projection in Q and K",
+        "projected_v": "projection in V",
+        "scale": "no projection",
+    }
+    samples = ends("widths", variant=variant).groupby("d_model").test_accuracy
+    check(left, words[variant], samples, worlds.WIDTHS)
+    if variant != "scale":
+        wide = ends("widths").pivot(index=["d_model", "seed"], columns="variant", values="test_accuracy")
+        gain = (100 * (wide[variant] - wide["scale"])).dropna()
+        check(right, words[variant], gain.groupby("d_model"), worlds.WIDTHS)
+
+
+def test_each_width_and_rate_has_a_row_with_its_runs():
+    many = {"rates": worlds.MAJORITY["rates"] | {"d_model": [4, 8]}}
+    titles = [axes.get_title() for axes in worlds.draw("majority_rates_by_rate", many).axes]
+    assert titles == ["d_model = 4", "", "d_model = 8", ""]
+    drawn, table = worlds.draw("majority_rates_by_width", many).axes, worlds.majority_metrics(many)
+    for axes, rate in zip(drawn[::2], worlds.RATES, strict=True):
+        assert axes.get_title() == f"learning rate {rate:g}"
+        at = table[(table.variant == "scale") & (table.base_learning_rate == rate) & (table.step == 3000)]
+        check(axes, "no projection", at.groupby("d_model").test_accuracy, [4, 8])
+    alone = {"widths": worlds.MAJORITY["widths"] | {"seeds": {"scale": 3}}}
+    assert len(worlds.draw("majority_widths_by_width", alone).axes) == 1
+    assert "difference" not in worlds.figures(alone)["majority_widths_by_width"].caption
+
+
+@pytest.mark.parametrize("variant", worlds.MAJORITY["rates"]["seeds"])
+def test_accuracy_and_steps_by_rate(variant):
+    left, right = worlds.draw("majority_rates_by_rate").axes
+    last = ends("rates", variant=variant).groupby("base_learning_rate")
+    check(left, name(variant), last.test_accuracy, worlds.RATES)
+    colour = style.looks([variant])[variant]["color"]
+    arrived = steps_to_reach(metrics("rates", variant=variant), [0.5])
+    full, bounds = {}, {}
+    for rate, part in arrived.groupby("base_learning_rate"):
+        steps = np.exp(np.log(part.steps.fillna(3000).clip(lower=1)).mean())
+        (full if part.steps.notna().all() else bounds)[rate] = steps
+    reached = [line for line in named(right, name(variant)) if len(line.get_xdata())]
+    for lines, expected in (
+        (reached, full),
+        ([line for line in named(right, "lower bound") if line.get_markeredgecolor() == colour], bounds),
+    ):
+        points = np.concatenate([*(line.get_xydata() for line in lines), np.empty((0, 2))])
+        assert nearest(points[:, 0], worlds.RATES) == list(expected)
+        np.testing.assert_allclose(points[:, 1], list(expected.values()))
+    for axes in (left, right):
+        (ring,) = [r for r in named(axes, "lowest final") if r.get_markeredgecolor() == colour]
+        assert nearest(ring.get_xdata(), worlds.RATES) == [last.test_loss.mean().idxmin()]
+
+
+def test_a_diverged_run_counts_as_no_accuracy_and_hides_no_other():
+    table = worlds.majority_metrics()
+    lost = (table.experiment == "rates") & (table.base_learning_rate == 0.1) & (table.step > 0)
+    table.loc[lost, ["train_loss", "test_loss", "test_accuracy"]] = [np.inf, np.inf, 0.0]
+    figure = worlds.draw("majority_rates_by_rate", majority_metrics=table)
+    left, right = figure.axes
+    crosses = named(left, "mean with diverged runs")
+    assert len(crosses) == 4 and {float(cross.get_ydata()[0]) for cross in crosses} == {0.0}
+    assert np.isfinite([*left.get_ylim(), *right.get_ylim()]).all()
+    assert 0.1 not in [nearest(ring.get_xdata(), worlds.RATES)[0] for ring in named(left, "lowest final")]
+    assert not any("diverged" in label for label in labels(worlds.draw("majority_rates_by_rate")))

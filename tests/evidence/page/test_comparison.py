@@ -19,9 +19,9 @@ from two_reproductions import EXPECTED, HERE, SETTINGS, THERE, compare, majority
 from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.analysis import comparison
 from layernorm_roles.evidence.analysis.comparison import Difference, Numbers, Shared, Verdicts
-from layernorm_roles.evidence.figures import colours
 from layernorm_roles.evidence.figures import comparison as figures
 from layernorm_roles.evidence.figures.registry import COMPARED
+from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.evidence.page import page as report
 
 ROOT = Path(__file__).parents[3]
@@ -226,6 +226,4 @@ def test_curves_are_means_over_seeds_thin_for_here_and_wide_for_there():
     plt.close(figure)
     assert names[:2] == ["ours", "theirs"]
     assert {name.partition(", ")[2] for name in names[2:]} == {"", "only ours", "only theirs"}
-    assert (
-        f"{colours.label('scale')}, only ours" in names and f"{colours.label('none')}, only theirs" in names
-    )
+    assert {f"{LEGENDS['scale']}, only ours", f"{LEGENDS['none']}, only theirs"} <= {*names}

@@ -105,7 +105,7 @@ def claims() -> pd.DataFrame:
 
 
 def settings() -> dict:
-    """One experiment in three dimensions whose name tries to become markup in the captions."""
+    """An experiment in three dimensions, and one with two rates whose name tries to become markup in the captions."""
     experiment = {
         "d_model": [3],
         "learning_rate": [0.001],
@@ -116,7 +116,7 @@ def settings() -> dict:
         "steps": 5000,
         "seeds": {"layernorm": 3, "scale": 3},
     }
-    return {"majority": {"three": experiment, HOSTILE: experiment}}
+    return {"majority": {"three": experiment, HOSTILE: experiment | {"learning_rate": [0.001, 0.01]}}}
 
 
 def make(folder: Path) -> World:

@@ -99,9 +99,14 @@ def tokens() -> pd.DataFrame:
 
 
 def losses() -> pd.DataFrame:
+    """Two models with a single rate and length, and one with several, which no readable table takes."""
+    point = {"base_learning_rate": 0.01, "steps": 900}
     gpt = {"model": "gpt", "variant": ("projection", "layernorm", "no_attention"), "seed": (1, 2, 4)}
     alone = {"model": "gpt_bytes", "variant": "layernorm", "seed": 3}
-    frame = pd.concat([crossed("language_model_metrics", step=(0, 500, 900), **of) for of in (gpt, alone)])
+    rates = {"model": "rates", "variant": "layernorm", "seed": (1, 2), "base_learning_rate": (0.01, 0.02)}
+    frame = pd.concat(
+        [crossed("language_model_metrics", step=(0, 500, 900), **point | of) for of in (gpt, alone, rates)]
+    )
     return frame[(frame.variant != "projection") | (frame.seed != 2)].reset_index(drop=True)
 
 

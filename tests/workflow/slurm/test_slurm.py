@@ -13,8 +13,8 @@ from submitting import Snakemake, on_slurm
 
 ROOT = Path(__file__).parents[3]
 SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
-CANCELLED = "rule_language_model_train_wildcards_gpt_layernorm_0"
-REPEATED = "runs/majority/d3/none/d_model_3/learning_rate_0.001/seed_0"
+CANCELLED = "rule_text_wildcards_words"
+REPEATED = "runs/majority/d3/none/d_model_3/base_learning_rate_0.001/seeds_0_to_0"
 # The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
 GPU_ON_PAPER = [
     *("--config", "device=cpu"),
@@ -27,7 +27,8 @@ RUNS = {
 }
 FILES = ["parquet/geometry.parquet", "parquet/worked_numbers.parquet"]
 FILES += [
-    f"runs/language_model/gpt/{variant}/seed_0/final.safetensors" for variant in RUNS["language_model"]["gpt"]
+    f"runs/language_model/gpt/{variant}/base_learning_rate_0.01/steps_20/seed_0/final.safetensors"
+    for variant in RUNS["language_model"]["gpt"]
 ]
 TARGETS = ["majority", "random_keys", *(f"results/tiny/{file}" for file in FILES)]
 
@@ -70,6 +71,7 @@ def ran(checkout, job_table):
                 cancelled = cancelled or cancel_first(slurm, CANCELLED)
             facts.output = run.finish()
         facts.jobs = {job["JobId"]: job for job in slurm.jobs()}
+        facts.refused = {each: refused(made, each) for each in ("elsewhere: {}", "cpu: {max_runtime: 10m}")}
         facts.seen = what_the_jobs_saw(results)
         with on_slurm(made, *TARGETS, *GPU_ON_PAPER, "--dry-run") as run:
             facts.again = run.finish()
@@ -81,6 +83,19 @@ def ran(checkout, job_table):
     job_table += table(facts.jobs.values(), facts.seen)
     job_table += table(facts.generic_jobs, facts.generic_seen)[1:]
     return facts
+
+
+def refused(made, partition):
+    """What is printed when the profile's partitions are these, and nothing may be submitted."""
+    file = made.folder / "profiles/slurm/partitions.yaml"
+    before = file.read_text()
+    file.write_text(f"partitions:\n  {partition}\n")
+    with on_slurm(made, "results/tiny/data/text/words/manifest.json", "--force") as run:
+        while run.running():
+            pass
+        assert run.process.returncode == 1
+    file.write_text(before)
+    return run.text()
 
 
 def outputs(results):
@@ -143,7 +158,7 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
     assert "Nothing to be done" in ran.again
     drawn = {path.name for path in (ran.results / "figures").glob("*.pdf")}
     assert {"figure_2a.pdf", "figure_1c.pdf"} <= drawn
-    assert len(ran.seen) == 21
+    assert len(ran.seen) == 18
     for log, saw in ran.seen.items():
         assert saw, f"{log} names no SLURM job"
         assert ran.jobs[saw[0]]["JobState"] == "COMPLETED", log
@@ -152,9 +167,7 @@ def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
 @pytest.mark.parametrize(
     ("rule", "partition", "cpus", "memory", "gpus", "minutes"),
     [
-        ("text", "cpu", 1, 1500, 0, 120),
-        ("random_keys_table", "cpu", 1, 1000, 0, 30),
-        ("language_model_train", "gpu", 1, 1500, 1, 360),
+        ("random_keys_table", "cpu", 1, 1500, 0, 15),
     ],
 )
 def test_jobs_alone_were_given_what_their_rule_asks_for(ran, rule, partition, cpus, memory, gpus, minutes):
@@ -164,26 +177,35 @@ def test_jobs_alone_were_given_what_their_rule_asks_for(ran, rule, partition, cp
         assert (job["Partition"], *asked(job)) == (partition, cpus, memory, gpus, minutes), job
 
 
-def test_short_training_jobs_share_a_submission_and_follow_each_other_on_one_gpu(ran):
-    ((job, times),) = submissions(ran, "majority_train")
-    assert times == 4
-    assert (job["Partition"], *asked(job)) == ("gpu", 1, 1000, 1, 4 * 30)
+@pytest.mark.parametrize(("rule", "number"), [("majority_train", 4), ("language_model_train", 2)])
+def test_short_training_jobs_share_a_submission_and_follow_each_other_on_one_gpu(ran, rule, number):
+    ((job, times),) = submissions(ran, rule)
+    assert times == number
+    assert (job["Partition"], *asked(job)) == ("gpu", 1, 1500, 1, number * 6)
 
 
 @pytest.mark.parametrize(
-    ("rules", "number", "minutes"),
+    ("rules", "number", "memory", "minutes"),
     [
-        (["majority_data"], 3, 2 * 30),
-        (["geometry", "worked_numbers"], 2, 30),
-        (["majority_tables"], 2, 30),
-        (["figures", "tables"], 5, 3 * 30),
+        (["majority_data"], 3, 2000, 2 * 5),
+        (["geometry", "worked_numbers", "gaussian_law"], 3, 3000, 2 * 5),
+        (["tables"], 2, 3000, 5),
+        (["draw"], 2, 4000, 10),
     ],
 )
-def test_small_jobs_share_a_submission_two_side_by_side(ran, rules, number, minutes):
+def test_small_jobs_share_a_submission_two_side_by_side(ran, rules, number, memory, minutes):
     found = [one for rule in rules for one in submissions(ran, rule)]
     assert len({job["JobId"] for job, _ in found}) == 1
     assert sum(times for _, times in found) == number
-    assert asked(found[0][0]) == (2, 3000, 0, minutes)
+    assert asked(found[0][0]) == (2, memory, 0, minutes)
+
+
+def test_partitions_that_the_cluster_lacks_or_that_are_too_small_are_refused_before_a_submission(ran):
+    for partitions, said in ran.refused.items():
+        lines = [line for line in said.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1 and len(said.splitlines()) < 12, said
+        assert ("no partition elsewhere" in lines[0]) == ("elsewhere" in partitions), said
+        assert ("what text asks for" in lines[0]) == ("10m" in partitions), said
 
 
 def test_gpu_jobs_saw_a_device_and_no_other_job_did(ran):
@@ -204,7 +226,7 @@ def test_the_generic_template_runs_jobs_and_sees_them_fail(ran):
     memory = {}
     for job in ran.generic_jobs:
         memory.setdefault(asked(job)[2], []).append((asked(job)[1], job["JobState"]))
-    assert memory[1] == [(1000, "COMPLETED")]
+    assert memory[1] == [(1500, "COMPLETED")]
     assert memory[0][0] == (50, "FAILED")
     assert memory[0][-1][1] == "COMPLETED"
     assert ran.generic_seen[REPEATED.replace("runs/majority", "majority_train")][1] in ("0", "1")

@@ -18,7 +18,7 @@ from submitting import on_slurm
 
 pytestmark = pytest.mark.long
 
-TARGET = "results/tiny/runs/majority/d8/layernorm/d_model_8/learning_rate_0.001/seed_1000/metrics.parquet"
+TARGET = "results/tiny/runs/majority/d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1000/metrics.parquet"
 
 
 def one_run():

@@ -1,11 +1,12 @@
 """Numbers of the language models' heads: unselectable keys by their width, and how much attention keys can get."""
 
+import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.pretrained import OWN, THRESHOLDS
+from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS, number_below
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.schemas import ANY
+from layernorm_roles.schemas import CEILING_QUANTILES, OWN
 
 
 def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
@@ -61,30 +62,31 @@ def gaussian_percent(keys: pd.DataFrame, fewer: int = 0) -> float:
     return float((sizes * percents).sum() / sizes.sum()) if len(sizes) else float("nan")
 
 
-def reach(ceilings: pd.DataFrame) -> pd.DataFrame:
+def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
     """Per cent of the keys in heads that get a share of a query's attention, from table language_model_ceilings.
 
-    A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Besides the sets of the
-    table, `OWN` are the queries of the context, each of which sees the keys up to its position alone, while ceilings
-    are among all keys. Columns model, d_head, n_keys (mean, rounded), variant, checkpoint, queries, threshold, percent
-    (of the keys that some query of the set gives the threshold; mean over seeds, of all layers, heads and contexts),
-    low, high (95 % interval over seeds), seeds (their number), undecided_percent (keys whose bounds enclose the
-    threshold; they count as reaching it), rest_percent (of the keys that cannot get a half, those that get the
-    threshold; NaN if all can), median (of the upper bounds).
+    A row for each model, variant, checkpoint, set of queries and threshold of THRESHOLDS. Of the set `OWN`, the queries
+    of the context, each sees the keys up to its position alone, while ceilings are among all keys. Columns model,
+    d_head, variant, checkpoint, queries, n_keys (mean, rounded), threshold, percent (of the keys that some query of the
+    set gives the threshold; mean over seeds, of all layers, heads and contexts), low, high (95 % interval over seeds),
+    seeds (their number), undecided_percent (keys whose bounds enclose the threshold; they count as reaching it),
+    rest_percent (of the keys that cannot get a half, those that get the threshold; NaN if all can), median (of
+    the upper bounds in a context; mean over contexts and seeds).
     """
-    own = ceilings[ceilings.queries == ANY]
-    own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
-    every = pd.concat([ceilings, own], ignore_index=True)
     place = ["model", "dimensions", "variant", "checkpoint", "queries"]
-    rows = []
-    for group, part in every.groupby(place, sort=False):
-        rest = part[part.upper < THRESHOLDS[0]]
-        median = part.groupby("seed").upper.median().mean()
-        n = round(part.n_keys.mean())
+    rows, together = [], ceilings[ceilings.layer.isna()]
+    together = together.sort_values("queries", key=lambda queries: queries == OWN, kind="stable")
+    for group, part in together.groupby(place, sort=False):
+        median = np.stack(part.quantiles)[:, CEILING_QUANTILES.index(0.5)]
+        median = pd.Series(median, part.index).groupby(part.seed).mean().mean()
+        n, pairs = round(np.average(part.n_keys, weights=part.pairs)), part.pairs.sum()
+        rest = number_below(part, THRESHOLDS[0]).sum()
         for threshold in THRESHOLDS:
-            seeds = (100 * (part.upper >= threshold)).groupby(part.seed).mean()
-            undecided = 100 * ((part.lower < threshold) & (part.upper >= threshold)).mean()
-            lesser = 100 * (rest.upper >= threshold).mean()
+            below = number_below(part, threshold)
+            reached = (part.pairs - below).groupby(part.seed).sum()
+            seeds = 100 * reached / part.pairs.groupby(part.seed).sum()
+            undecided = 100 * (number_below(part, threshold, "lower") - below).sum() / pairs
+            lesser = 100 * (rest - below.sum()) / rest if rest else np.nan
             rows.append((*group, n, threshold, *Estimate.of(seeds), len(seeds), undecided, lesser, median))
     numbers = ["percent", "low", "high", "seeds", "undecided_percent", "rest_percent", "median"]
     columns = ["model", "d_head", "variant", "checkpoint", "queries", "n_keys", "threshold", *numbers]

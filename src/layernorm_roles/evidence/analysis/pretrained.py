@@ -8,42 +8,37 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.schemas import ANY, AS_USED, NORM
+from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
 
-THRESHOLDS = (0.5, 0.1, 0.01)
+THRESHOLDS = tuple(FRACTIONS)
 """Shares of a query's attention that a key may reach or not. With more than half of it a key has the highest score."""
-
-OWN = "own"
-"""The queries that a head makes on the context itself, a third set within those of `schemas.NORM`, and these within
-`schemas.ANY`. Table attention_ceilings has the ceilings of the other two, and what this one gives as received_max."""
-
-QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-"""Quantiles of the ceilings: both tails, and what lies between."""
 
 _PLACE = ["model", "queries", "normalised", "layer"]
 
 
-def ceilings_of_all_sets(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """Table attention_ceilings with the context's own queries as a third set of queries, `OWN`.
-
-    Columns model, queries, normalised, layer, context, head, position, token, lower and upper; of the own queries the
-    last two are both the largest attention that one of them gives the key.
-    """
-    columns = [*_PLACE, "context", "head", "position", "token", "lower", "upper"]
-    # The rows of ANY are there for every head; those of NORM may lack for want of a known norm.
-    own = ceilings[(ceilings.queries == ANY) & (ceilings.normalised == AS_USED)]
-    own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
-    return pd.concat([ceilings[columns], own[columns]], ignore_index=True)
+def number_below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.Series:
+    """How many pairs of each row of a table of ceilings have a bound, upper or lower, below one of CEILING_SHARES."""
+    counts = ceilings[f"{bound}_below"].map(lambda counts: counts[CEILING_SHARES.index(threshold)])
+    return counts.astype(float)
 
 
-def below(ceilings: pd.DataFrame, threshold: float) -> pd.DataFrame:
+def by_layer(ceilings: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of ceilings that have a layer each, without those of all layers together."""
+    return ceilings[ceilings.layer.notna()].astype({"layer": int})
+
+
+def below(ceilings: pd.DataFrame, threshold: float, bound: str = "upper") -> pd.DataFrame:
     """Per cent of the pairs that no query of a set gives the threshold: a row a context, columns _PLACE.
 
-    `ceilings` is made by `ceilings_of_all_sets`. Only certified bounds count.
+    ceilings: table attention_ceilings. Only certified bounds count; with `bound` lower the pairs that no known query
+    gives the threshold.
     """
-    hits = 100 * (ceilings.upper < threshold)
-    return hits.groupby([ceilings.context, *(ceilings[name] for name in _PLACE)]).mean().unstack(_PLACE)
+    rows = by_layer(ceilings)
+    counts = rows.assign(hits=number_below(rows, threshold, bound)).groupby(["context", *_PLACE])
+    totals = counts[["hits", "pairs"]].sum()
+    return (100 * totals.hits / totals.pairs).unstack(_PLACE)
 
 
 def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
@@ -53,13 +48,13 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
     contexts; NaN for a single one), contexts and heads (numbers), undecided_percent (pairs whose bounds enclose the
     threshold; they do not count as below).
     """
-    pairs = ceilings_of_all_sets(ceilings)
-    heads = pairs.groupby(_PLACE)["head"].nunique()
-    rows = []
+    rows, ceilings = [], by_layer(ceilings)
+    heads = (ceilings.pairs // ceilings.n_keys).groupby([ceilings[name] for name in _PLACE]).max()
+    pairs = ceilings.groupby(_PLACE).pairs.sum()
     for threshold in THRESHOLDS:
-        undecided = 100 * ((pairs.lower < threshold) & (threshold <= pairs.upper))
-        undecided = undecided.groupby([pairs[name] for name in _PLACE]).mean()
-        for place, values in below(pairs, threshold).items():
+        open_ = number_below(ceilings, threshold, "lower") - number_below(ceilings, threshold)
+        undecided = 100 * open_.groupby([ceilings[name] for name in _PLACE]).sum() / pairs
+        for place, values in below(ceilings, threshold).items():
             shares = values.dropna()
             rows.append(
                 (*place, threshold, *_over_contexts(shares), len(shares), heads[place], undecided[place])
@@ -74,26 +69,26 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
     Columns model, queries, normalised, layer, quantile, ceiling (upper bounds; mean over contexts of the quantile in
     each), low, high (95 % interval over contexts; NaN for a single one).
     """
-    pairs = ceilings_of_all_sets(ceilings)
-    found = pairs.groupby([*_PLACE, "context"]).upper.quantile(np.array(QUANTILES)).unstack("context")
-    rows = [(*place, *_over_contexts(values.dropna())) for place, values in found.iterrows()]
+    rows = []
+    for place, part in by_layer(ceilings).groupby(_PLACE):
+        for quantile, values in zip(CEILING_QUANTILES, np.stack(part.quantiles).T, strict=True):
+            rows.append((*place, quantile, *_over_contexts(pd.Series(values))))
     return pd.DataFrame(rows, columns=[*_PLACE, "quantile", "ceiling", "low", "high"])
 
 
 def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
-    """How often the keys of each token cannot get half of a query's attention, in the layer where most keys cannot.
+    """How often the keys of each token cannot get half of a query's attention, from table token_ceilings.
 
-    The queries are those behind the norm, the keys those in use. Columns model, layer, token, occurrences (positions
-    in all contexts), contexts (in which it occurs), percent (of its pairs that are certified to be below; mean over
-    these contexts), low, high (95 % interval over them; NaN for a single one), ceiling (median), received (largest
-    attention that a query of the contexts gives it). Tokens come by falling percent, then by rising median.
+    The queries are those behind the norm, the keys those in use, of the layer where most keys cannot. Columns model,
+    layer, token, occurrences (positions in all contexts), contexts (in which it occurs), percent (of its pairs that are
+    certified to be below; mean over these contexts), low, high (95 % interval over them; NaN for a single one), ceiling
+    (median), received (largest attention that a query of the contexts gives it). Tokens come by falling percent, then
+    by rising median.
     """
-    chosen = ceilings[(ceilings.queries == NORM) & (ceilings.normalised == AS_USED)]
-    chosen = chosen.assign(hit=100 * (chosen.upper < THRESHOLDS[0]))
+    chosen = ceilings.assign(hit=100 * (ceilings.upper < THRESHOLDS[0]))
     rows = []
-    for model, of_model in chosen.groupby("model", sort=False):
-        layer = of_model.groupby("layer").hit.mean().idxmax()
-        for token, part in of_model[of_model.layer == layer].groupby("token"):
+    for (model, layer), here in chosen.groupby(["model", "layer"], sort=False):
+        for token, part in here.groupby("token"):
             contexts = part.groupby("context").hit.mean()
             occurrences = len(part[["context", "position"]].drop_duplicates())
             numbers = (occurrences, len(contexts), *_over_contexts(contexts))

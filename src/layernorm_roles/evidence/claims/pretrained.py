@@ -11,10 +11,10 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, percent_over_seeds
 from layernorm_roles.evidence.analysis.pretrained import (
-    OWN,
     below,
-    ceilings_of_all_sets,
+    by_layer,
     cut_heads,
+    number_below,
     unselectable_in_heads,
 )
 from layernorm_roles.evidence.claims import rules
@@ -29,7 +29,7 @@ from layernorm_roles.evidence.claims.rules import (
     more_than_half,
     statement,
 )
-from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
+from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 KEYS, CEILINGS, LAW = "pretrained_keys", "attention_ceilings", "gaussian_law"
 
@@ -55,7 +55,7 @@ def none(certified: pd.DataFrame, worst: pd.DataFrame, number: int) -> Finding:
     return all_of(*(at_most(*pair) for pair in shares))
 
 
-def by_layer(shares: pd.DataFrame) -> str:
+def means(shares: pd.DataFrame) -> str:
     """The means over documents, for a sentence; `shares` has a column a layer, in per cent."""
     return ", ".join(f"{mean:.1f}" if mean >= 1 else f"{mean:.2g}" for mean in shares.mean()) + " %"
 
@@ -103,18 +103,18 @@ def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
 
 def norm_lets_keys_win(model: str, tables: Tables) -> Outcome:
     """Whether every key can get half of some query's attention, and whether fewer could without the norm."""
-    pairs = ceilings_of_all_sets(of_model(tables[CEILINGS], model))
+    pairs = by_layer(of_model(tables[CEILINGS], model))
     used, without = (_below(pairs, 0, NORM, kind) for kind in (AS_USED, WITHOUT_NORM))
-    lower = pairs.assign(upper=pairs.lower)
-    number = len(pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)])
-    part = none(used, _below(lower, 0, NORM, AS_USED), number // used.shape[1])
+    chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
+    number = int(chosen.pairs.sum())
+    part = none(used, _below(pairs, 0, NORM, AS_USED, "lower"), number // used.shape[1])
     measured = percent_over_seeds(used.mean(axis=1), number)
     more = Estimate.of((without - used).mean(axis=1))
     tenth = [_below(pairs, 1, NORM, kind).iloc[:, -1].mean() for kind in (AS_USED, WITHOUT_NORM)]
     anywhere = _below(pairs, 0, ANY, AS_USED).to_numpy().mean()
     reason = (
-        f"No query that a head can make behind its norm gives half of its attention to {by_layer(used)} of the pairs "
-        f"of a key and a head, by layer; to {by_layer(without)} for keys made without the norm. A tenth is out of "
+        f"No query that a head can make behind its norm gives half of its attention to {means(used)} of the pairs "
+        f"of a key and a head, by layer; to {means(without)} for keys made without the norm. A tenth is out of "
         f"reach for {tenth[0]:.3g} % of the last layer's pairs with the norm and for {tenth[1]:.3g} % without. From "
         f"queries that no norm confines, half is out of reach for {f'{anywhere:.2g} %' if anywhere else 'none'}."
     )
@@ -123,34 +123,36 @@ def norm_lets_keys_win(model: str, tables: Tables) -> Outcome:
 
 def ceilings_not_used(model: str, tables: Tables) -> Outcome:
     """Whether most of the pairs that could get half of a query's attention do not get it from their text's queries."""
-    pairs = ceilings_of_all_sets(of_model(tables[CEILINGS], model))
-    place = ["context", "layer", "head", "position"]
-    can = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)].set_index(place)
-    gets = pairs[pairs.queries == OWN].set_index(place).upper
-    half = rules.SHARES_OF_ATTENTION[0]
-    able = can.index[can.lower >= half]
-    if able.empty:
+    pairs = by_layer(of_model(tables[CEILINGS], model))
+    half, tenth = rules.SHARES_OF_ATTENTION[:2]
+    can = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
+    can = can.assign(able=can.pairs - number_below(can, half, "lower"))
+    if not can.able.sum():
         raise Untestable(f"No key of {model} is certified to reach half of a query's attention.")
-    idle = 100 * (gets[able] < half)
-    seeds = idle.groupby("context").mean()
+    counts = can.groupby(["context", "layer"])[["idle", "able"]].sum().astype(float)
+    layers = (100 * counts.idle / counts.able).unstack("layer")
+    counts = counts.groupby("context").sum()
+    seeds = (100 * counts.idle / counts.able).dropna()
     measured = Estimate.of(seeds)
-    layers = idle.groupby(["context", "layer"]).mean().unstack("layer")
-    tenth = 100 * (gets < rules.SHARES_OF_ATTENTION[1]).mean()
+    own = pairs[pairs.queries == OWN]
+    tenth = 100 * number_below(own, tenth).sum() / own.pairs.sum()
     reason = (
         "Of the pairs of a key and a head that some query behind the norm gives half of its attention, "
-        f"{measured:.3g} % do not get it from any query of their text; by layer {by_layer(layers)}. {tenth:.3g} % of "
+        f"{measured:.3g} % do not get it from any query of their text; by layer {means(layers)}. {tenth:.3g} % of "
         "all pairs never get a tenth."
     )
     control = Estimate.of(_below(pairs, 0, NORM, AS_USED).mean(axis=1))
     return statement([more_than_half(measured, EVERY_PAIR)], measured, len(seeds), reason, control)
 
 
-def _below(pairs: pd.DataFrame, threshold: int, queries: str, normalised: str) -> pd.DataFrame:
+def _below(
+    pairs: pd.DataFrame, threshold: int, queries: str, normalised: str, bound: str = "upper"
+) -> pd.DataFrame:
     """Per cent of the pairs below a share of attention: a row a document, a column a layer; Untestable if none."""
     chosen = pairs[(pairs.queries == queries) & (pairs.normalised == normalised)]
     if chosen.empty:
         raise Untestable(f"The run has no ceilings for queries “{queries}” and keys “{normalised}”.")
-    shares = below(chosen, rules.SHARES_OF_ATTENTION[threshold])
+    shares = below(chosen, rules.SHARES_OF_ATTENTION[threshold], bound)
     return shares.droplevel(["model", "queries", "normalised"], axis=1)
 
 

@@ -56,9 +56,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
-
-TEST_LOSS = 0.5
-"""Nats per token. Steps are counted to this test loss: the paper's slow variant ends near it, 0.42 at step 5,000."""
+from layernorm_roles.evidence.legends import TEST_LOSS  # noqa: F401  (the claims' texts quote it)
 
 ACCURACY_STEP = 5000
 """The step for which the paper's accuracy with and without projection can be read off its figure."""

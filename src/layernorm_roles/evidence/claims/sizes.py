@@ -23,7 +23,8 @@ def majority(experiment: str, tables: Tables) -> str:
     table = vectors if metrics.empty else metrics
     if table.empty:
         return ""
-    rates = span(table.base_learning_rate, "g")
+    rate = table.base_learning_rate
+    rates = f"{rate.min():g}" + (f" to {rate.max():g}" if rate.nunique() > 1 else "")
     steps = "" if metrics.empty else f"{metrics.step.max():,} steps, "
     runs = span(table.groupby("variant").seed.nunique())
     return (
@@ -76,15 +77,20 @@ def keys(model: str, tables: Tables, texts: str) -> str:
 
 def pretrained(model: str, tables: Tables) -> str:
     """Documents, their keys, and the heads of a pretrained model; empty if the tables lack it."""
-    empty = pd.DataFrame(columns=["model", "head"])
-    table = tables.get("pretrained_keys", tables.get("attention_ceilings", empty))
-    table = table[(table.model == model) & table["head"].notna()]
+    if "pretrained_keys" in tables:
+        table = tables["pretrained_keys"]
+        table = table[(table.model == model) & table["head"].notna()]
+        heads = table["head"].nunique()
+    else:
+        table = tables.get("attention_ceilings", pd.DataFrame(columns=["model", "layer", "pairs", "n_keys"]))
+        table = table[(table.model == model) & table.layer.notna()]
+        heads = (table.pairs // table.n_keys).max()
     if table.empty:
         return ""
     whole = table[table.dimensions == table.dimensions.max()]
     return (
         f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
-        f"of {whole['head'].nunique()} heads of {span(whole.dimensions)} dimensions."
+        f"of {heads} heads of {span(whole.dimensions)} dimensions."
     )
 
 

@@ -1,141 +1,118 @@
-"""Unselectable keys in the heads of the language models, and at their attention input."""
+"""Unselectable keys in the heads of the language models, and how much attention their keys can get."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis import heads as numbers
-from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS
-from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
-from layernorm_roles.evidence.figures import colours, style
+from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS, unselectable_shares
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import ANY, NORM
 
-HEAD = ["site", "causal", "layer", "head"]
-"""Columns that name a place in the model, and the rivals of a key there, whose mean share is drawn."""
+SITES = {
+    "attention input": ("after_norm", False, 1),
+    "heads, among all keys": ("head", False, 0),
+    "heads, among the keys before": ("head", True, 0),
+}
+"""The panels of `heads`: the site, whether the rivals are the keys before, how many dimensions projection takes."""
 
-REFERENCES = (
-    ("head", False, "Gaussian keys, d_head", 0, "--"),
-    ("head", True, "Gaussian, among those before, d_head", 0, "-."),
-    ("after_norm", False, "Gaussian keys, d_model − 1", 1, ":"),
-)
-"""Gaussian references: the site, whether the rivals are the keys before, what the line is called, how many dimensions
-projection takes, and the style of the line."""
-
-
-REACH = dict(zip(THRESHOLDS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
+SHARES = dict(zip(FRACTIONS, ("#0072B2", "#E69F00", "#7F7F7F"), strict=True))
 """Colours of the shares of attention that a key can get or not, the largest first."""
 
-SIZE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+SIZES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Colours of contexts by their number of keys, the fewest first."""
 
+GAUSSIAN = {"color": "#808080", "lw": 0.9, "ls": "--"}
+"""Look of the exact expectation for as many Gaussian keys."""
 
-def heads(keys: pd.DataFrame, model: str, variants: Sequence[str]) -> Figure:
-    """Draw the share of unselectable keys in each head (points) and at the attention input (bars) by layer.
 
-    keys: table key_selectability, of which the long contexts of `model` are drawn, at both checkpoints. A head has a
-    point for the share among all keys of a context, and a triangle for the one among the keys before each key.
+def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
+    """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column a site.
+
+    keys: table key_selectability, of which the long contexts are drawn. `models` has the variants of each model. Means
+    are over heads, contexts and seeds. A panel's dashed line is the exact expectation for Gaussian keys.
     """
-    of_model = keys[(keys.model == model) & (keys.texts == "long")]
-    chosen = of_model[of_model.variant.isin(variants)]
-    chosen = chosen.assign(share=100 * chosen.n_unselectable / chosen.n_keys)
-    present = legend_order(chosen.variant)
-    if not present:
-        raise ValueError(f"key_selectability: none of the variants {list(variants)} of {model} to draw")
-    palette = colours.palette(present)
-    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 3.0), sharey=True)
-    gaussian, room = _references(chosen), 0.78 / len(present)
-    for axes, checkpoint in zip(panels, CHECKPOINTS, strict=True):
-        for _, share, look in gaussian:
-            axes.axhline(share, zorder=0, **look)
-        for i, variant in enumerate(present):
-            part = chosen[(chosen.checkpoint == checkpoint) & (chosen.variant == variant)]
-            shift = room * (i - (len(present) - 1) / 2)
-            _layers(axes, part, shift, room, palette[variant])
-        axes.set(title=f"{checkpoint} weights", xlabel="layer", xticks=sorted(chosen.layer.unique()))
-    top = max(chosen.groupby([*HEAD, "variant", "checkpoint"], dropna=False).share.mean().max(), 1.0)
-    top = max([top, *(share for _, share, _ in gaussian if share < 2 * top)])
-    panels[0].set_ylim(-0.04 * top, 1.04 * top if top < 50 else 104)
-    panels[0].set_ylabel("unselectable keys (%)")
-    few, most = chosen.n_keys.min(), chosen.n_keys.max()
-    n = f"n = {few:,} to {most:,} keys" if few < most else f"n = {few:,} keys"
-    sizes = [
-        f"{name} = {_dimensions(chosen, site)}"
-        for site, name in (("after_norm", "d_model"), ("head", "d_head"))
+    size = (style.PAGE, 2.1 * len(models) + 0.7)
+    figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
+    everything = style.runs_of(keys, "key_selectability", "model", [*models])
+    drawn = style.looks({variant for variants in models.values() for variant in variants})
+    for row, (model, variants) in zip(panels, models.items(), strict=True):
+        of_model = everything[(everything.model == model) & (everything.texts == "long")]
+        for axes, (title, (site, causal, taken)) in zip(row, SITES.items(), strict=True):
+            here = of_model[(of_model.site == site) & (of_model.causal == causal)]
+            if here.empty:
+                axes.set_axis_off()
+                continue
+            shares = unselectable_shares(here, causal)
+            shares = shares[shares.variant.isin(variants)]
+            _layers(axes, shares, {name: look for name, look in drawn.items() if name in variants})
+            axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
+            size = style.number_of(here.n_keys.min(), here.n_keys.max(), "key")
+            axes.set_title(f"{title}\nd = {here.dimensions.max()}, {size}")
+            axes.set(ylim=(-4, 104))
+            axes.set_xticks(sorted(of_model.layer.unique()))
+        row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
+    for axes in panels[-1]:
+        axes.set_xlabel("layer")
+    counted = style.with_seeds(drawn, everything)
+    handles = style.marks({name: look | _point(True) for name, look in counted.items()})
+    handles += [
+        style.mark(words, color=style.GREY, **_point(words == "trained"))
+        for words in ("untrained", "trained")
     ]
-    figure.suptitle(f"{model}: {', '.join(sizes)}, {n} in a context", fontsize=8)
-    seeds = chosen.groupby("variant").seed.nunique()
-    handles = [
-        style.mark(colours.counted(colours.label(name), seeds[name]), color=palette[name], lw=4)
-        for name in present
-    ]
-    handles.append(style.mark("attention input", color=style.GREY, lw=2))
-    look = {"marker": "o", "markersize": 4, "ls": "", "markeredgecolor": style.GREY}
-    handles.append(style.mark("in a head, among all keys", color=style.GREY, **look))
-    if chosen.causal.any():
-        before = {"marker": "v", "markersize": 4, "ls": ""}
-        handles.append(style.mark("in a head, among those before", color=style.GREY, **before))
-    if (chosen.site == "head_exact").any():
-        handles.append(style.mark("in a head, QK-norm with eps = 0", color="white", **look))
-    handles += [style.mark(name, **look) for name, _, look in gaussian]
-    style.legend_below(figure, handles, columns=4)
+    handles.append(style.mark("as many Gaussian keys, exactly", **GAUSSIAN))
+    style.legend_below(figure, handles, columns=3)
     return figure
 
 
-def _dimensions(keys: pd.DataFrame, site: str) -> int:
-    return int(keys.dimensions[keys.site == site].iloc[0])
+def _layers(axes: Axes, shares: pd.DataFrame, drawn: style.Looks) -> None:
+    """Draw each variant's shares side by side around the number of the layer, untrained before trained."""
+    room = 0.8 / len(drawn)
+    for number, (variant, look) in enumerate(drawn.items()):
+        for checkpoint in CHECKPOINTS:
+            part = shares[(shares.variant == variant) & (shares.checkpoint == checkpoint)]
+            trained = checkpoint == CHECKPOINTS[-1]
+            x = part.layer + room * (number - (len(drawn) - 1) / 2 + (0.18 if trained else -0.18))
+            axes.vlines(x, part.low.clip(lower=0), part.high.clip(upper=100), color=look["color"], lw=0.8)
+            axes.plot(x, part.percent, color=look["color"], **_point(trained))
 
 
-def _references(keys: pd.DataFrame) -> list[tuple[str, float, dict]]:
-    """Name, per cent and look of the lines for Gaussian keys: as many as in a context, in a head and at its input."""
-    found, n = [], round(keys.n_keys.mean())
-    for site, causal, name, taken, stroke in REFERENCES:
-        if not ((keys.site == site) & (keys.causal == causal)).any():
-            continue
-        d = _dimensions(keys, site) - taken
-        share = 100 * expected_unselectable(n, d, causal) / n
-        found.append((f"{name} = {d}", share, {"color": "#808080", "lw": 0.9, "ls": stroke}))
-    return found
+def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
+    """Draw unselectable keys in the heads of the models with LayerNorm, and what keys can get, by the width of a head.
 
-
-def _layers(axes: Axes, part: pd.DataFrame, shift: float, room: float, colour: str) -> None:
-    """Draw one variant's mean shares in the `room` around every layer's number, `shift` to the right of it."""
-    for layer, here in part.groupby("layer"):
-        x = layer + shift
-        bar = here.share[here.site == "after_norm"].mean()
-        axes.hlines(bar, x - 0.45 * room, x + 0.45 * room, color=colour, linewidth=2)
-        for site, causal, marker, face in (
-            ("head", False, "o", colour),
-            ("head", True, "v", colour),
-            ("head_exact", False, "o", "white"),
-        ):
-            points = here[(here.site == site) & (here.causal == causal)].groupby("head").share.mean()
-            # Side by side, because the two shares of a head may differ by less than a mark's height.
-            places = x + room * ((0.25 if causal else -0.25) + np.linspace(-0.19, 0.19, len(points)))
-            look = {"s": 13, "marker": marker, "color": face, "edgecolor": colour, "linewidth": 0.8}
-            axes.scatter(places, points, **look, zorder=3)
-
-
-def by_width(keys: pd.DataFrame) -> Figure:
-    """Draw the share of unselectable keys in the heads by their width, among all keys and among those before.
-
-    keys: table key_selectability, of which the heads of the models with LayerNorm are drawn, in the long contexts: a
-    point for every layer, untrained and trained. Lines are the exact expectation for as many Gaussian keys.
+    keys: table key_selectability, ceilings: table language_model_ceilings. Above, the share of unselectable keys: a
+    point for every layer, untrained and trained, lines for the exact expectation for as many Gaussian keys. Below, the
+    share of the keys that can get a half, a tenth, a hundredth of a query's attention.
     """
-    shares = numbers.by_width(keys)
-    if shares.empty:
-        raise ValueError("key_selectability: no heads of models with LayerNorm to draw")
-    sizes = sorted(shares.n_keys.unique())
-    tones = {n: SIZE_COLOURS[i % len(SIZE_COLOURS)] for i, n in enumerate(sizes)}
-    widths = sorted(shares.d_head.unique())
-    dimensions = range(max(1, widths[0] - 1), widths[-1] + 3)
-    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.9), sharey=True)
-    for axes, causal in zip(panels, (False, True), strict=True):
+    shares, reach = numbers.by_width(keys), numbers.shares_reached(ceilings[ceilings.variant == "layernorm"])
+    if shares.empty or reach.empty:
+        raise ValueError(
+            "key_selectability, language_model_ceilings: no heads of models with LayerNorm to draw"
+        )
+    figure, grid = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
+    handles = [*_unselectable(grid[0], shares), *_reach(grid[1], reach)]
+    for axes in grid.flat:
+        axes.set(xscale="log", ylim=(-4, 104))
+        style.ticks_at(axes, sorted(shares.d_head.unique()))
+    for axes in grid[1]:
+        axes.set_xlabel("width of a head, d_head")
+    grid[0, 0].set_ylabel("unselectable keys (%)")
+    grid[1, 0].set_ylabel("keys that can get it (%)")
+    style.legend_below(figure, handles, columns=3, **style.seeds_title([*shares.seeds, *reach.seeds]))
+    return figure
+
+
+def _unselectable(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
+    """Draw the shares of unselectable keys among all keys and among those before; return the legend's entries."""
+    tones = {n: SIZES[i % len(SIZES)] for i, n in enumerate(sorted(shares.n_keys.unique()))}
+    dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
+    rivals = {False: "all keys of the context", True: "the keys before them alone"}
+    for axes, (causal, words) in zip(panels, rivals.items(), strict=True):
         for n, tone in tones.items():
             law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
             axes.plot(dimensions, law, color=tone, lw=1.0, ls="--", zorder=1)
@@ -143,56 +120,43 @@ def by_width(keys: pd.DataFrame) -> Figure:
             trained, tone = row.checkpoint == CHECKPOINTS[-1], tones[row.n_keys]
             # Untrained left of the width and trained right of it, the first layer first.
             x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if trained else -1)
-            if row.seeds >= style.FEWEST:
+            if row.seeds >= FEWEST:
                 axes.vlines(x, row.low, row.high, color=tone, lw=0.8)
-            axes.plot(x, row.percent, color=tone, **_look(trained))
-        words = "the keys before them alone" if causal else "all keys of the context"
-        axes.set(xscale="log", xlabel="width of a head, d_head", title=f"among {words}")
-        style.ticks_at(axes, widths)
-    panels[0].set(ylabel="unselectable keys (%)", ylim=(-4, 104))
+            axes.plot(x, row.percent, color=tone, **_point(trained))
+        axes.set_title(f"unselectable among {words}")
     handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
-    names = {True: "a layer's heads, trained", False: "untrained"}
-    handles += [style.mark(name, color=style.GREY, **_look(trained)) for trained, name in names.items()]
-    style.legend_below(figure, handles, columns=len(handles), **style.seeds_title(shares.seeds))
-    return figure
-
-
-def reach_by_width(ceilings: pd.DataFrame) -> Figure:
-    """Draw the share of the keys in heads that can get a half, a tenth, a hundredth of a query's attention, by width.
-
-    ceilings: table language_model_ceilings, of which the models with LayerNorm are drawn. Left any query, right those
-    that a head can make behind its norm.
-    """
-    shares = numbers.reach(ceilings[ceilings.variant == "layernorm"])
-    if shares.empty:
-        raise ValueError("language_model_ceilings: no heads of models with LayerNorm to draw")
-    widths, sizes = sorted(shares.d_head.unique()), sorted(shares.n_keys.unique())
-    markers = dict(zip(sizes, "os^D" * len(sizes), strict=False))
-    words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
-    figure, panels = plt.subplots(1, len(words), figsize=(style.PAGE, 2.9), sharey=True)
-    place = ["threshold", "n_keys", "checkpoint"]
-    for axes, (queries, title) in zip(panels, words.items(), strict=True):
-        for (threshold, n, checkpoint), part in shares[shares.queries == queries].groupby(place):
-            trained, part = checkpoint == CHECKPOINTS[-1], part.sort_values("d_head")
-            look = {**_look(trained), "marker": markers[n], "ls": "-" if trained else ":", "lw": 0.9}
-            axes.plot(part.d_head, part.percent, color=REACH[threshold], **look)
-            some = part[part.seeds >= style.FEWEST]
-            axes.vlines(some.d_head, some.low, some.high, color=REACH[threshold], lw=0.8)
-        axes.set(xscale="log", xlabel="width of a head, d_head", title=title)
-        style.ticks_at(axes, widths)
-    panels[0].set(ylabel="keys that can get it (%)", ylim=(-4, 104))
-    fractions = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
-    handles = [
-        style.mark(f"at least {fractions[threshold]}", color=colour, lw=4)
-        for threshold, colour in REACH.items()
+    names = {"untrained": False, "trained": True}
+    return handles + [
+        style.mark(name, color=style.GREY, **_point(trained)) for name, trained in names.items()
     ]
-    grey = {"color": style.GREY, "ls": ""}
-    handles += [style.mark(f"{n:,} keys", **grey, marker=marker, ms=3.4) for n, marker in markers.items()]
-    untrained = {**_look(False), "color": style.GREY, "ls": ":", "lw": 0.9}
-    handles.append(style.mark("untrained", **untrained))
-    style.legend_below(figure, handles, columns=len(handles), **style.seeds_title(shares.seeds))
-    return figure
 
 
-def _look(trained: bool) -> dict:
+def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
+    """Draw the shares of keys that can get a part of a query's attention, trained; return the legend's entries.
+
+    Where models differ in the number of keys, each has a marker, and the fewest go without saying.
+    """
+    markers = dict(zip(sorted(shares.n_keys.unique()), "os^D" * len(shares), strict=False))
+    words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
+    for axes, (queries, title) in zip(panels, words.items(), strict=True):
+        here = shares[(shares.queries == queries) & (shares.checkpoint == CHECKPOINTS[-1])]
+        for (threshold, n), part in here.groupby(["threshold", "n_keys"]):
+            part, look = part.sort_values("d_head"), {"color": SHARES[threshold], "lw": 0.9}
+            axes.plot(part.d_head, part.percent, marker=markers[n], ms=3.4, **look)
+            some = part[part.seeds >= FEWEST]
+            axes.vlines(some.d_head, some.low, some.high, **look)
+        axes.set_title(f"can get from {title}")
+    handles = [
+        style.mark(f"at least {FRACTIONS[threshold]}, trained", color=colour, lw=0.9, marker="o", ms=3.4)
+        for threshold, colour in SHARES.items()
+    ]
+    grey = {"color": style.GREY, "lw": 0.9, "ms": 3.4}
+    return handles + [
+        style.mark(f"likewise, of {n:,} keys", marker=marker, **grey)
+        for n, marker in list(markers.items())[1:]
+    ]
+
+
+def _point(trained: bool) -> dict:
+    """Look of a share of unselectable keys: hollow before training."""
     return {"marker": "o", "ms": 3.4, "ls": "", "mfc": None if trained else "white", "mew": 0.8, "zorder": 3}

@@ -1,175 +1,284 @@
-"""Losses of the language models: the paper's Figure 4, and every variant beside baselines that need no attention."""
+"""Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import SupportsFloat
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
-from layernorm_roles.evidence.analysis.language_model import final_losses, paired_difference
-from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures import colours, style
-from layernorm_roles.evidence.figures.rows import runs_of
-from layernorm_roles.evidence.legends import PAPER_MODEL
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.legends import LOOKS, PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
 """What each column is called in labels and titles."""
 
-PAPER_LABEL = "paper at step 50,000"
+BASE, WITHOUT = PAPER_SCALING
+"""The variant from which the others are subtracted, and the one without its scaling."""
 
-BASE = "layernorm"
-"""The variant from which the others are subtracted."""
-
-REACH = 2.5
-"""How far the axis of differences reaches for a baseline, relative to what all other variants need."""
+PAPER_LABEL = "paper, projection only − LayerNorm at step 50,000"
 
 UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
 """Look of the loss of the training tokens' frequencies."""
 
+REACH = 2.5
+"""How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
+
+RUN = ["model", "variant", "base_learning_rate", "steps", "seed"]
+"""Columns that name a run."""
+
 
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
-    """Draw a loss against the steps for the paper's two variants, and where the paper's models end.
+    """Draw a loss of the paper's model against the steps, and its difference from LayerNorm beside the paper's gap.
 
-    metrics: table language_model_metrics. The step 0 of untrained models is left out.
+    metrics: table language_model_metrics. The paper's losses are of another tokenizer and text, so that its gap
+    compares with ours, and its level does not.
     """
-    trained = runs_of(metrics, "language_model_metrics", "model", PAPER_MODEL)
-    trained = trained[(trained.step > 0) & trained.variant.isin(PAPER_SCALING)]
-    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.7))
-    handles = _curves(axes, trained, column)
-    ends = {
-        variant: reported()["language_model"][variant][column] for variant in legend_order(trained.variant)
-    }
-    last = int(trained.step.max())
-    _mark_paper(axes, last, ends, colours.COLOURS)
-    handles.append(style.mark(PAPER_LABEL, mec=style.GREY, **style.PAPER_MARK))
-    axes.set(xlabel="optimiser steps", ylabel=f"{LOSSES[column]}\n(nats per token)", xlim=(0, 1.06 * last))
-    style.thousands(axes)
-    style.legend_below(figure, handles, columns=2)
+    figure, handles = _rows(metrics, [PAPER_MODEL], column)
+    runs, axes = metrics[metrics.model == PAPER_MODEL], figure.axes[1]
+    if set(PAPER_SCALING) <= set(runs.variant):
+        ends, last = reported()["language_model"], runs.step.max()
+        gap = ends[WITHOUT][column] - ends[BASE][column]
+        look = style.PAPER_MARK | {"mec": LOOKS[WITHOUT].colour}
+        axes.plot(1.04 * last, gap, clip_on=False, zorder=5, **look)
+        axes.set(xlim=(0, 1.06 * last))
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, gap - 0.01), max(high, gap + 0.01))
+        handles.append(style.mark(PAPER_LABEL, **look))
+    style.legend_below(figure, handles, columns=3)
     return figure
 
 
-def all_losses(metrics: pd.DataFrame, model: str) -> Figure:
-    """Draw the validation loss of all variants of a model by the steps, and how they end beside LayerNorm.
+def losses(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
+    """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
-    metrics: table language_model_metrics. The axes of both panels are chosen for the variants: a baseline that lies
-    beyond is named at the edge, with its number. LayerNorm alone has nothing beside it and no second panel.
+    metrics: table language_model_metrics.
     """
-    trained = runs_of(metrics, "language_model_metrics", "model", model)
+    figure, handles = _rows(metrics, models, "valid_loss")
+    style.legend_below(figure, handles, columns=3)
+    return figure
+
+
+def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
+    """Draw a row for each model: the loss of all variants, and the differences from BASE of equal seeds.
+
+    Return the figure and the entries of its legend. The axis of the differences shows the second half of the training
+    of all variants with attention; what is beyond it at the end is written there.
+    """
+    trained = style.runs_of(metrics, "language_model_metrics", "model", models)
     trained = trained[trained.step > 0]
-    alone = set(trained.variant) == {BASE}
-    size, widths = ((style.COLUMN, 3.3), [1]) if alone else ((style.PAGE, 3.1), [1.15, 1])
-    figure, ((left, *rest),) = plt.subplots(1, len(widths), figsize=size, width_ratios=widths, squeeze=False)
-    handles = _curves(left, trained, "valid_loss")
-    unigram = trained.unigram_loss.mean()
-    if np.isfinite(unigram):
-        left.axhline(unigram, zorder=0, **UNIGRAM)
-        handles.append(style.mark("token frequencies (unigram)", **UNIGRAM))
-    last = int(trained.step.max())
-    left.set(xlabel="optimiser steps", ylabel="validation loss (nats per token)", xlim=(0, last))
-    left.set_title(model)
-    style.thousands(left)
-    for right in rest:
-        _endings(right, metrics, model)
-        right.set_title(f"at step {last:,}")
-    style.legend_below(figure, handles, columns=3)
-    return figure
-
-
-def _endings(axes: Axes, metrics: pd.DataFrame, model: str) -> None:
-    """Draw each variant's final validation loss minus LayerNorm's of the same seed, and where the baselines are.
-
-    Where the model has no LayerNorm runs, the losses themselves are drawn.
-    """
-    final = final_losses(metrics, model)
-    losses = final if BASE not in final else final.sub(final[BASE], axis=0)
-    unigram = final_losses(metrics, model, "unigram_loss")
-    rows = [variant for variant in legend_order(losses.columns) if variant != BASE or BASE not in final]
-    samples = {colours.label(variant): losses[variant].dropna() for variant in rows}
-    base = [BASE if BASE in final else rows[0]]
-    frequencies = (unigram[base[0]] - (final[BASE] if BASE in final else 0)).dropna()
-    if len(frequencies):
-        samples["token frequencies"] = frequencies
-    palette = colours.palette(rows)
-    shades = [*(palette[variant] for variant in rows), UNIGRAM["color"]]
-    ends = [np.abs(style.of_three(losses[v].dropna())) for v in rows if v != NO_ATTENTION_VARIANT]
-    reach = REACH * max((np.nanmax(end) for end in ends), default=np.inf)
-    for y, (values, colour) in enumerate(zip(samples.values(), shades, strict=False)):
-        mean, low, high = style.of_three(values)
-        beyond = BASE in final and abs(mean) > reach
-        if beyond:
-            place = {"ha": "right", "va": "center", "fontsize": 7}
-            axes.annotate(f"{mean:+.2f} →", (1, y), xycoords=("axes fraction", "data"), color=colour, **place)
-            continue
-        axes.plot(values, np.full(len(values), y + 0.22), ".", ms=3, color=colour, alpha=0.5)
-        axes.hlines(y, low, high, color=colour, lw=1.2)
-        axes.plot(mean, y, "o", ms=4.5, color=colour)
-    if BASE in final:
-        axes.axvline(0, color=colours.COLOURS[BASE], lw=1.4, zorder=0)
-    axes.set(yticks=range(len(samples)), yticklabels=list(samples), ylim=(len(samples) - 0.4, -0.6))
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(
-        "loss − LayerNorm's (nats per token)" if BASE in final else "validation loss (nats per token)"
-    )
-
-
-def difference(metrics: pd.DataFrame, model: str, paper: bool) -> Figure:
-    """Draw the loss without scaling minus the loss with it: mean over seeds, 95 % interval, and single pairs.
-
-    metrics: table language_model_metrics. paper: whether to mark the differences between the paper's models. The
-    axis shows all of the second half of the training; what comes before may go on beyond it.
-    """
-    metrics = runs_of(metrics, "language_model_metrics", "model", model)
-    metrics = metrics[metrics.variant.isin(PAPER_SCALING)]
-    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.7), sharey=True)
-    last = int(metrics.step.max())
-    shown, pairs = [0.0], 0
-    for axes, (column, title) in zip(panels, LOSSES.items(), strict=True):
-        found = paired_difference(metrics, column)
-        pairs = found.seed.nunique()
-        single = found.pivot(index="step", columns="seed", values="difference")
-        axes.plot(single.index, single, color=style.GREY, lw=0.5, alpha=0.4)
-        gaps = style.mean_line(axes, found, "step", "difference", color=style.GREY)
-        late = gaps[gaps.index >= last / 2]
-        shown += [*gaps["mean"], *late.low, *late.high, *single[single.index >= last / 2].stack()]
-        if paper:
-            ends = reported()["language_model"]
-            gap = ends["projection"][column] - ends["layernorm"][column]
-            _mark_paper(axes, last, {title: gap}, {title: "black"})
-            shown.append(gap)
-        axes.axhline(0, color="black", linewidth=0.6)
-        axes.set(title=title, xlabel="optimiser steps", xlim=(0, 1.06 * last if paper else last))
-        style.thousands(axes)
-    room = 0.08 * (max(shown) - min(shown))
-    panels[0].set(ylim=(min(shown) - room, max(shown) + room))
-    panels[0].set_ylabel("loss without − with scaling\n(nats per token)")
+    size = (style.PAGE, 2.35 * len(models) + 0.7)
+    figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
+    drawn, unigrams = style.looks(trained.variant), False
+    for (left, right), model in zip(panels, models, strict=True):
+        runs = trained[trained.model == model]
+        last = int(runs.step.max())
+        style.lines(left, runs, "variant", drawn, "step", column, spread="seeds")
+        unigram = runs.unigram_loss.mean() if column == "valid_loss" else np.nan
+        if np.isfinite(unigram):
+            left.axhline(unigram, zorder=0, **UNIGRAM)
+            unigrams = True
+        left.set(
+            title=f"{model}: {LOSSES[column]}", ylabel=f"{LOSSES[column]}\n(nats per token)", xlim=(0, last)
+        )
+        _differences(right, runs, column, drawn)
+        for axes in (left, right):
+            axes.set_xlabel("optimiser steps" if right is panels[-1][1] else "")
+            style.thousands(axes)
     handles = [
-        style.mark(f"mean of {pairs} pairs of equal seed", color=style.GREY),
-        style.mark("single pairs", color=style.GREY, lw=0.5, alpha=0.6),
+        *style.marks(style.with_seeds(drawn, trained)),
+        *style.single_runs(trained, "variant", "model"),
+        *([style.mark("token frequencies (unigram)", **UNIGRAM)] if unigrams else []),
     ]
-    if paper:
-        handles.append(style.mark(PAPER_LABEL, mec="black", **style.PAPER_MARK))
-    style.legend_below(figure, handles, columns=3)
+    return figure, handles
+
+
+def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks) -> None:
+    """Draw each variant's loss minus BASE's of equal seed against the steps; leave the axes empty without BASE."""
+    wide = runs.pivot(index=["step", "seed"], columns="variant", values=column)
+    if BASE not in wide:
+        axes.set_axis_off()
+        return
+    gaps = wide.drop(columns=BASE).sub(wide[BASE], axis=0).reset_index()
+    gaps = gaps.melt(["step", "seed"], value_name="gap").dropna()
+    style.lines(axes, gaps, "variant", drawn, "step", "gap", spread="seeds")
+    axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
+    last = runs.step.max()
+    late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.gap)]
+    bare = late.variant == NO_ATTENTION_VARIANT
+    shown = [0.0, *late.gap[~bare]]
+    shown += [gap for gap in late.gap[bare] if abs(gap) <= REACH * np.abs(shown).max()]
+    room = 0.1 * np.ptp(shown) + 0.005
+    axes.set(ylim=(min(shown) - room, max(shown) + room), xlim=(0, last))
+    ends = gaps[gaps.step == last].groupby("variant").gap.mean()
+    beyond = {name: end for name, end in ends.items() if not min(shown) - room < end < max(shown) + room}
+    for number, (name, end) in enumerate(beyond.items()):
+        arrow = "↑" if end > 0 else "↓"
+        text = f"{drawn[name]['label']} {end:+.2f} {arrow}".replace("-", "−")
+        place = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
+        axes.annotate(text, (0.98, 0.98 - 0.1 * number), color=drawn[name]["color"], **place)
+    axes.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
+
+
+# Learning rates and lengths of training
+
+
+def run_ends(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the last row of each run; the loss of one that diverged, or ended before, is infinite."""
+    ends = runs.sort_values("step").groupby(RUN, as_index=False).tail(1)
+    lost = ~np.isfinite(ends.valid_loss) | (ends.step < ends.steps)
+    return ends.assign(valid_loss=ends.valid_loss.mask(lost, np.inf))
+
+
+def _best(ends: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The final rows of each variant at its best rate; a variant whose runs all diverged has the lowest one."""
+    means = ends.groupby(["variant", "base_learning_rate"]).valid_loss.mean()
+    rates = means.groupby("variant").idxmin()
+    return {
+        variant: ends[(ends.variant == variant) & (ends.base_learning_rate == rate)]
+        for variant, (_, rate) in rates.items()
+    }
+
+
+DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
+"""Look of the diverged runs of a rate, at the top of the axes."""
+
+LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
+"""Look of the ring around the largest rate at which every run of a variant trains."""
+
+
+def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figure:
+    """Draw the validation loss at the last step by the learning rate: a curve a variant.
+
+    metrics: table language_model_metrics. `panels` has the models of each panel by its title. Of several numbers of
+    steps the one with most rates is drawn. Points are the single runs, lines their means, where they did not diverge.
+    """
+    models = [model for alike in panels.values() for model in alike]
+    runs = style.runs_of(metrics, "language_model_metrics", "model", models)
+    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.6)
+    figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
+    diverged = False
+    for axes, (title, alike) in zip(row, panels.items(), strict=True):
+        ends = run_ends(runs[runs.model.isin(alike)])
+        ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
+        top = _top(ends)
+        if (bare := ends[ends.variant == NO_ATTENTION_VARIANT]).size:
+            reference = _best(bare)[NO_ATTENTION_VARIANT].valid_loss.mean()
+            axes.axhline(reference, color=LOOKS[NO_ATTENTION_VARIANT].colour, ls="-.", lw=1.0, zorder=0)
+        for number, (variant, look) in enumerate(drawn.items()):
+            shift = 10 ** (0.02 * (number - (len(drawn) - 1) / 2))
+            diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look | {"shift": shift}, top)
+        style.rates(axes, ends.base_learning_rate)
+        axes.set(title=f"{title}, {ends.steps.max():,} steps", ylim=(None, top))
+    row[0].set_ylabel("validation loss at the last step\n(nats per token)")
+    handles = style.marks(style.with_seeds(drawn, runs))
+    if NO_ATTENTION_VARIANT in set(runs.variant):
+        look = LOOKS[NO_ATTENTION_VARIANT]
+        label = f"{look.label}, at its best rate"
+        handles.append(style.mark(label, color=look.colour, ls="-.", lw=1.0))
+    handles.append(style.mark("largest rate at which every run trains", mec=style.GREY, **LARGEST))
+    if diverged:
+        handles.append(style.mark("diverged runs", color=style.GREY, **DIVERGED))
+    style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
     return figure
 
 
-def _curves(axes: Axes, metrics: pd.DataFrame, column: str) -> list:
-    """Draw the mean of a loss over seeds for every variant, as `style.seeds_line`; return the legend's entries."""
-    palette, handles = colours.palette(metrics.variant), []
-    for variant in legend_order(metrics.variant):
-        part = metrics[metrics.variant == variant]
-        look = {"color": palette[variant], "ls": colours.stroke(variant)}
-        style.seeds_line(axes, part, column, **look)
-        handles.append(style.mark(colours.counted(colours.label(variant), part.seed.nunique()), **look))
-    if (metrics.groupby("variant").seed.nunique() < style.ENOUGH_SEEDS).any():
-        handles.append(style.single_run())
-    return handles
+def _top(ends: pd.DataFrame) -> float:
+    """The upper end of the axis of final losses, above all that are finite."""
+    finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+    return high + 0.12 * (high - low) + 0.01
 
 
-def _mark_paper(axes: Axes, last: int, values: Mapping[str, float], palette: Mapping[str, str]) -> None:
-    """Mark the paper's values right of the last step, each in the colour that `palette` has for its name."""
-    for name, value in values.items():
-        axes.plot(1.04 * last, value, mec=palette[name], clip_on=False, zorder=5, **style.PAPER_MARK)
+def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> bool:
+    """Draw one variant's final losses; return whether a run diverged."""
+    finite, shift, colour = ends[np.isfinite(ends.valid_loss)], look["shift"], look["color"]
+    rates = set(ends.base_learning_rate)
+    lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])
+    if len(finite):
+        drawn = style.line(axes, finite, "base_learning_rate", "valid_loss", spread="bars", **look)
+        dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.5, "color": colour}
+        axes.plot(finite.base_learning_rate * shift, finite.valid_loss, **dots)
+        if rates - lost:
+            largest = max(rates - lost) * shift
+            axes.plot(largest, drawn["mean"][largest], mec=colour, **LARGEST)
+    for rate in sorted(lost):
+        axes.plot(rate * shift, top, color=colour, clip_on=False, zorder=5, **DIVERGED)
+    return bool(lost)
+
+
+GAINS = {
+    "scaling": {"label": "scaling: projection only − LayerNorm", "color": LOOKS[WITHOUT].colour, "ls": "--"},
+    "attention": {
+        "label": "attention: no attention − LayerNorm",
+        "color": LOOKS[NO_ATTENTION_VARIANT].colour,
+    },
+}
+"""What is subtracted by `by_length`, each variant at its best rate."""
+
+
+def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
+    """Draw what scaling and attention are worth at the end of training, by the tokens seen: a panel a model.
+
+    metrics: table language_model_metrics. Every number of steps is a
+    training of its own, each variant at its best rate of that length. Where the table has the number of
+    training_tokens, a second axis has the epochs.
+    """
+    runs = style.runs_of(metrics, "language_model_metrics", "model", models)
+    size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
+    figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
+    looks = {name: look | {"marker": "o", "ms": 3.5} for name, look in GAINS.items()}
+    gains = []
+    for axes, model in zip(panels, models, strict=True):
+        ends = run_ends(runs[runs.model == model])
+        here = pd.concat([_gains(part) for _, part in ends.groupby("steps")])
+        style.lines(axes, here, "gain", looks, "tokens", "worth", spread="bars", apart=1.03)
+        dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.4}
+        for name, part in here.groupby("gain"):
+            axes.plot(part.tokens, part.worth, color=looks[name]["color"], **dots)
+        axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
+        axes.set(xscale="log", title=model, xlabel="tokens seen")
+        _millions(axes, here.tokens.unique())
+        if "training_tokens" in ends:
+            tokens = float(ends.training_tokens.max())
+            epochs = axes.secondary_xaxis(
+                -0.26, functions=(lambda seen, n=tokens: seen / n, lambda e, n=tokens: e * n)
+            )
+            epochs.set_xlabel("epochs")
+            epochs.set_xticks(
+                here.tokens.unique() / tokens, [f"{x / tokens:.2g}" for x in here.tokens.unique()]
+            )
+            epochs.xaxis.set_minor_locator(NullLocator())
+        gains.append(here)
+    panels[0].set_ylabel("final validation loss − LayerNorm's\n(nats per token)")
+    present = pd.concat(gains)
+    handles = style.marks(style.with_seeds(looks, present, "gain"))
+    style.legend_below(figure, handles, columns=1)
+    return figure
+
+
+def _gains(ends: pd.DataFrame) -> pd.DataFrame:
+    """Columns gain, tokens, seed, worth: of runs of one length, differences of equal seeds at the best rates."""
+    best = _best(ends)
+    final = {name: part.set_index("seed").valid_loss for name, part in best.items()}
+    others = {"scaling": WITHOUT, "attention": NO_ATTENTION_VARIANT}
+    rows = [
+        (gain, ends.tokens.max(), seed, worth)
+        for gain, other in others.items()
+        if BASE in final and other in final
+        for seed, worth in (final[other] - final[BASE]).items()
+        if np.isfinite(worth)
+    ]
+    return pd.DataFrame(rows, columns=["gain", "tokens", "seed", "worth"])
+
+
+def _millions(axes: Axes, tokens: Iterable[SupportsFloat]) -> None:
+    """Put the ticks of the x axis at numbers of tokens, written in millions."""
+    style.ticks_at(axes, tokens)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count / 1e6:.3g} M"))

@@ -1,9 +1,9 @@
-"""What all figures share: the theme, lines with intervals, legends below the axes, and reproducible files."""
+"""What all figures share: the theme, means with their spread, legends below the axes, and reproducible files."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import SupportsFloat
+from typing import Any, SupportsFloat, SupportsInt
 
 import matplotlib
 
@@ -15,9 +15,10 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
+    FuncFormatter,
     LogFormatterSciNotation,
     NullFormatter,
     NullLocator,
@@ -27,7 +28,9 @@ from matplotlib.ticker import (
 from PIL import Image
 
 from layernorm_roles import files
-from layernorm_roles.evidence.analysis.estimate import Estimate, Values
+from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.legends import ENOUGH_SEEDS, FEWEST, LOOKS, SPARE_COLOURS, Look
 
 COLUMN, PAGE = 3.35, 6.9
 """Widths in inches of one column and of the whole text of a page."""
@@ -35,11 +38,14 @@ COLUMN, PAGE = 3.35, 6.9
 GREY = "#555555"
 """Colour of legend marks that stand for all variants, and of notes inside the axes."""
 
-ENOUGH_SEEDS = 5
-"""Number of seeds from which on the interval of a mean is drawn; the interval of fewer would cover the figure."""
-
 PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
 """Look of a value that the paper reports; its edge has the colour of what it belongs to."""
+
+THIN = {"lw": 0.6, "alpha": 0.45}
+"""Look of the line of a single run."""
+
+Looks = Mapping[Any, Mapping[str, Any]]
+"""Options of `Axes.plot`, `label` and `color` among them, for each value of a column; in the order of the legend."""
 
 
 def theme() -> None:
@@ -55,6 +61,7 @@ def theme() -> None:
             "xtick.labelsize": 7,
             "ytick.labelsize": 7,
             "legend.fontsize": 7,
+            "legend.title_fontsize": 7,
             "legend.frameon": False,
             "axes.spines.top": False,
             "axes.spines.right": False,
@@ -71,82 +78,120 @@ def theme() -> None:
     )
 
 
-def mean_line(axes: Axes, table: pd.DataFrame, x: str, y: str, **look) -> pd.DataFrame:
-    """Draw the mean of column `y` at every value of column `x`, with Student's 95 % interval as a band.
+# Looks
 
-    The rows that share a value of `x` are the sample, usually one row a seed. One row alone has no band.
-    `look` are options of `Axes.plot`; `color` must be among them. Returns what is drawn: columns mean, low and high,
-    one row for each value of `x`.
+
+def looks(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
+    """Return label, color and ls of each of the variants, in the order of the legends, with `more` options of a line.
+
+    A variant that is not built in goes by its name and takes the next of SPARE_COLOURS.
     """
-    groups = table.groupby(x)[y]
-    drawn = pd.DataFrame(
-        [tuple(Estimate.of(values.to_numpy(float))) for _, values in groups],
-        columns=["mean", "low", "high"],
-        index=pd.Index(sorted(groups.groups), dtype=float),
-        dtype=float,
-    )
-    axes.fill_between(drawn.index, drawn.low, drawn.high, color=look["color"], alpha=0.2, linewidth=0)
+    present = legend_order(variants)
+    others = [name for name in present if name not in LOOKS]
+    spare = {name: Look(name, SPARE_COLOURS[i % len(SPARE_COLOURS)]) for i, name in enumerate(others)}
+    found = {name: (LOOKS | spare)[name] for name in present}
+    return {
+        name: {"label": look.label, "color": look.colour, "ls": look.stroke} | more
+        for name, look in found.items()
+    }
+
+
+def with_seeds(drawn: Looks, runs: pd.DataFrame, column: str = "variant") -> dict[Any, dict[str, Any]]:
+    """Return the looks of the values that `column` of `runs` has, with the number of seeds in each label.
+
+    Where the settings of `runs` (experiments, models, rates) have different numbers, the fewest and the most are said.
+    """
+    settings = [name for name in SETTINGS if name in runs and name != column]
+    seeds = runs.groupby([column, *settings]).seed.nunique().groupby(level=0).agg(["min", "max"])
+    return {
+        name: {**look, "label": f"{look['label']}, {number_of(*seeds.loc[name], 'seed')}"}
+        for name, look in drawn.items()
+        if name in seeds.index
+    }
+
+
+SETTINGS = ("experiment", "model", "d_model", "base_learning_rate")
+"""Columns that say which runs are repeated with several seeds."""
+
+
+def number_of(few: SupportsInt, most: SupportsInt, what: str) -> str:
+    """Return for example "3 seeds", "1 seed" or "2 to 5 seeds"."""
+    few, most = int(few), int(most)
+    return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
+
+
+# Means with their spread
+
+
+def means(
+    table: pd.DataFrame, x: str, y: str, geometric: bool = False, limits: str = "interval"
+) -> pd.DataFrame:
+    """Return columns mean, low and high of column `y`, a row for each value of column `x`.
+
+    The rows that share a value of `x` are the sample, usually one row a seed. `limits` says what low and high are: the
+    ends of Student's 95 % "interval", NaN for fewer than FEWEST values, or the "range" of the values. With `geometric`
+    means and intervals are those of the logarithms.
+    """
+    rows = {}
+    for place, values in table.groupby(x)[y]:
+        values = values.to_numpy(float)
+        estimate = Estimate.of(np.log(values) if geometric else values)
+        estimate = estimate.map(np.exp) if geometric else estimate
+        low, high = estimate[1:] if len(values) >= FEWEST else (np.nan, np.nan)
+        if limits == "range":
+            low, high = values.min(), values.max()
+        rows[float(place)] = (estimate.mean, low, high)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"], dtype=float)
+
+
+def line(
+    axes: Axes,
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    spread: str | None = "band",
+    geometric: bool = False,
+    limits: str = "interval",
+    shift: float = 1.0,
+    **look,
+) -> pd.DataFrame:
+    """Draw the mean of column `y` over column `x`, and how far the values spread; return what is drawn, see `means`.
+
+    `spread` is how: a "band", vertical "bars", None, or "seeds": a band where there are at least ENOUGH_SEEDS seeds,
+    else a thin line for each seed, for which `table` has a row for each seed and `x`. All values of x are multiplied by
+    `shift`. `look` are options of `Axes.plot`; `color` must be among them.
+    """
+    drawn = means(table, x, y, geometric, limits)
+    drawn.index *= shift
+    if spread == "seeds" and table.seed.nunique() < ENOUGH_SEEDS:
+        seeds = table.pivot(index=x, columns="seed", values=y)
+        axes.plot(seeds.index * shift, seeds, color=look["color"], **THIN)
+    elif spread in ("band", "seeds"):
+        axes.fill_between(drawn.index, drawn.low, drawn.high, color=look["color"], alpha=0.2, linewidth=0)
+    elif spread == "bars":
+        some = drawn[np.isfinite(drawn.low)]
+        axes.vlines(some.index, some.low, some.high, color=look["color"], linewidth=1.0, alpha=0.6)
     axes.plot(drawn.index, drawn["mean"], **look)
     return drawn
 
 
-def seeds_line(axes: Axes, runs: pd.DataFrame, column: str, **look) -> None:
-    """Draw the mean over seeds of a column by the column step, with its interval if seeds are enough.
+def lines(axes: Axes, table: pd.DataFrame, hue: str, drawn: Looks, x: str, y: str, **options) -> None:
+    """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`.
 
-    `runs` has a row for each seed and step. With fewer than ENOUGH_SEEDS, thin lines show the runs instead of a band.
-    `look` are options of `Axes.plot`; `color` must be among them.
+    With an option `apart` the lines stand side by side: each is shifted to the right of the one before by that factor.
     """
-    if runs.seed.nunique() >= ENOUGH_SEEDS:
-        mean_line(axes, runs, "step", column, **look)
-        return
-    seeds = runs.pivot(index="step", columns="seed", values=column)
-    axes.plot(seeds.index, seeds, color=look["color"], lw=0.6, alpha=0.45)
-    axes.plot(seeds.index, seeds.mean(axis=1), **look)
+    apart = options.pop("apart", 1.0)
+    for number, (value, look) in enumerate(drawn.items()):
+        part = table[table[hue] == value]
+        if len(part):
+            shift = apart ** (number - (len(drawn) - 1) / 2)
+            line(axes, part, x, y, **{"shift": shift} | options | look)
 
 
-def bars(axes: Axes, x: Sequence[float], samples: Sequence[Estimate], colour: str, **look) -> None:
-    """Draw means over seeds at `x`, with their 95 % intervals as vertical bars; `look` are options of `Axes.plot`."""
-    means, low, high = np.array([tuple(sample) for sample in samples], dtype=float).reshape(-1, 3).T
-    axes.vlines(x, low, high, color=colour, linewidth=1.0, alpha=0.6)
-    axes.plot(x, means, color=colour, **look)
-
-
-FEWEST = 3
-"""Values behind an interval that is drawn, at least: Student's of two is 25 times as long as their standard error."""
-
-
-def of_three(values: Values) -> Estimate:
-    """Return the mean over seeds with its 95 % interval, or with none if there are fewer than three seeds.
-
-    Student's interval of two values would hide all others.
-    """
-    estimate = Estimate.of(values)
-    return estimate if len(values) >= FEWEST else Estimate(estimate.mean, np.nan, np.nan)
-
+# Axes
 
 ACCURACY = "test accuracy (%),\nlogarithmic in the errors"
 """The label of an axis that `accuracies` has made."""
-
-
-def accuracies(*panels: Axes, means: Iterable[float]) -> None:
-    """Let the y axis of `panels` show accuracies in per cent, with limits around `means`.
-
-    The axis is logarithmic in the errors: halving their share is everywhere as long. Means of 1 are drawn at the top.
-    """
-    heights = _height(np.array(list(means)))
-    room = 0.08 * np.ptp(heights) + 0.05
-    low, high = heights.min() - room, heights.max() + room
-    ticks, last = [], -np.inf
-    for tick, height in zip(_ACCURACIES, _height(np.array(_ACCURACIES)), strict=True):
-        if low <= height <= high and height - last > (high - low) / 9:
-            ticks.append(tick)
-            last = height
-    for axes in panels:
-        axes.set_yscale("function", functions=(_height, lambda height: 1 - np.exp(-height)))
-        axes.set_yticks(ticks, [f"{100 * tick:g}" for tick in ticks])
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(*(1 - np.exp(-end) for end in (low, high)))
-
 
 _ACCURACIES = (
     0.1,
@@ -167,46 +212,53 @@ _ACCURACIES = (
     0.98,
     0.99,
     0.995,
-    0.998,
 )
 """Where an axis of accuracies may have its ticks."""
 
 
-def _height(accuracies: np.ndarray) -> np.ndarray:
-    return -np.log(np.maximum(1 - accuracies, 1e-4))
+def heights(*panels: Axes) -> np.ndarray:
+    """Return the finite heights of all lines of the panels; bars and bands may go on beyond them."""
+    drawn = [np.ravel(np.asarray(line.get_ydata(), dtype=float)) for axes in panels for line in axes.lines]
+    found = np.concatenate([*drawn, []])
+    return found[np.isfinite(found)]
 
 
-def mark(label: str, **look) -> Line2D:
-    """Return a legend entry with the given label; `look` are options of Line2D."""
-    return Line2D([], [], label=label, **look)
+def accuracies(*panels: Axes) -> None:
+    """Let the y axis of `panels` show accuracies in per cent, with limits around their lines.
+
+    The axis is logarithmic in the errors: halving their share is everywhere as long. Accuracies of 1 are at the top.
+    """
+
+    def height(accuracy: np.ndarray) -> np.ndarray:
+        return -np.log(np.maximum(1 - accuracy, 1e-4))
+
+    drawn = height(heights(*panels))
+    room = 0.08 * np.ptp(drawn) + 0.05
+    low, high = drawn.min() - room, drawn.max() + room
+    ticks, last = [], -np.inf
+    for tick, place in zip(_ACCURACIES, height(np.array(_ACCURACIES)), strict=True):
+        if low <= place <= high and place - last > (high - low) / 9:
+            ticks.append(tick)
+            last = place
+    for axes in panels:
+        axes.set_yscale("function", functions=(height, lambda value: 1 - np.exp(-value)))
+        axes.set_yticks(ticks, [f"{100 * tick:g}" for tick in ticks])
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(*(1 - np.exp(-end) for end in (low, high)))
 
 
-def single_run() -> Line2D:
-    """Return the legend entry of the thin lines that `seeds_line` draws."""
-    return mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, lw=0.6, alpha=0.6)
-
-
-def seeds_title(numbers: Iterable[int], what: str = "means") -> dict:
-    """Options of a legend whose title says over how many seeds the means are: `numbers` are those of all of them."""
-    few, most = min(numbers), max(numbers)
-    words = f"{few} to {most} seeds" if few < most else f"{most} seed{'s' if most > 1 else ''}"
-    return {"title": f"{what} over {words}", "title_fontsize": 7}
-
-
-def legend_below(figure: Figure, handles: Sequence[Artist], columns: int, **options) -> None:
-    """Put one legend under all axes of the figure, in as many of `columns` as its width has room for."""
-    for number in range(min(columns, len(handles)), 0, -1):
-        legend = figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=number,
-            columnspacing=1.2,
-            handletextpad=0.5,
-            **options,
-        )
-        if number == 1 or legend.get_window_extent().width <= figure.bbox.width:
-            return
-        legend.remove()
+def logarithmic(*panels: Axes) -> None:
+    """Give panels a logarithmic y axis with plain numbers, and limits around the lines of all of them."""
+    drawn = heights(*panels)
+    drawn = drawn[drawn > 0]
+    for axes in panels:
+        axes.set_yscale("log")
+        axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
+        if drawn.max() < 200 * drawn.min():
+            axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
 
 
 power = LogFormatterSciNotation()
@@ -224,6 +276,64 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
+
+
+def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
+    """Let the x axis be logarithmic with ticks at learning rates, written without the zero before the point."""
+    ordered = sorted(set(values))
+    axes.set_xscale("log")
+    ticks_at(axes, ordered)
+    axes.set_xticks(ordered, [f"{rate:g}".replace("0.", ".", 1) for rate in ordered], fontsize=6.5)
+    axes.set_xlabel("learning rate at the first step")
+
+
+# Legends
+
+
+def mark(label: str, **look) -> Line2D:
+    """Return a legend entry with the given label; `look` are options of Line2D."""
+    return Line2D([], [], label=label, **look)
+
+
+def marks(drawn: Looks) -> list[Line2D]:
+    """Return a legend entry for each look."""
+    return [mark(**look) for look in drawn.values()]
+
+
+def single_runs(runs: pd.DataFrame, *columns: Hashable) -> list[Line2D]:
+    """Return the legend entry of the thin lines of `line`, if any group of `runs` by `columns` has too few seeds."""
+    few = (runs.groupby(list(columns)).seed.nunique() < ENOUGH_SEEDS).any()
+    return [mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, **THIN)] if few else []
+
+
+def seeds_title(numbers: Iterable[SupportsInt], what: str = "means") -> dict:
+    """Options of a legend whose title says over how many seeds the means are: `numbers` are those of all of them."""
+    found = list(map(int, numbers))
+    return {"title": f"{what} over {number_of(min(found), max(found), 'seed')}"}
+
+
+def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
+    """Put one legend under all axes of the figure, in as many of `columns` as its width has room for."""
+    place = {"loc": "outside lower center", "columnspacing": 1.2, "handletextpad": 0.5}
+    for number in range(min(columns, len(handles)), 0, -1):
+        legend = figure.legend(handles=handles, ncols=number, **place, **options)
+        if number == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
+
+
+# Tables and files
+
+
+def runs_of(table: pd.DataFrame, name: str, column: str, values: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of the table called `name` whose `column`, an experiment or a model, is one of `values`.
+
+    Raises ValueError if there are none.
+    """
+    runs = table[table[column].isin(values)]
+    if runs.empty:
+        raise ValueError(f"{name}: no runs of {column} {', '.join(map(repr, values))} to draw")
+    return runs
 
 
 COMMONEST = 128

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from layernorm_roles.evidence.claims.rules import Verdict
 
-FIGURES = ("majority_widths_by_width", "language_model_gpt_bytes_loss", "claims_forest")
+FIGURES = ("majority_widths_by_width", "language_model_losses", "claims_forest")
 """The figures that carry the sentences."""
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.majority import geometry_of_runs, random_angle
-from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims.rules import FLAT
-from layernorm_roles.evidence.figures.colours import label, palette
+from layernorm_roles.evidence.figures.style import looks
 from layernorm_roles.evidence.figures.vectors import LIMIT, VIEW
 
 BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["elev"]}}
@@ -33,15 +32,14 @@ def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
     several = three.experiment.nunique() > 1
     found = []
     for experiment, part in three.groupby("experiment", sort=False):
-        colours = palette(part.variant)
-        for variant in legend_order(part.variant):
-            title = f"{experiment}, {label(variant)}" if several else label(variant)
+        for variant, look in looks(part.variant).items():
+            title = f"{experiment}, {look['label']}" if several else look["label"]
             runs = part[part.variant == variant]
             found.append(
                 {
                     "name": f"{experiment} {variant}",
                     "label": title,
-                    "colour": colours[variant],
+                    "colour": look["color"],
                     "text": describe(title, geometry_of_runs(runs)),
                     "runs": _runs(title, runs),
                 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model
-from layernorm_roles.evidence.analysis.heads import reach
+from layernorm_roles.evidence.analysis.heads import shares_reached
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
@@ -140,7 +140,7 @@ def heads(keys: pd.DataFrame) -> Readable:
 
 def head_ceilings(ceilings: pd.DataFrame) -> Readable:
     """How much attention the keys in the heads of the GPTs can get, from language_model_ceilings."""
-    frame = reach(ceilings)
+    frame = shares_reached(ceilings)
     rows = [
         (next(part.itertuples()), {row.threshold: row for row in part.itertuples()})
         for _, part in frame.groupby(["model", "variant", "checkpoint", "queries"], sort=False)

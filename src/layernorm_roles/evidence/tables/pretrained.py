@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained
-from layernorm_roles.evidence.analysis.pretrained import OWN
 from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.evidence.tables.structure import (
     Column,
@@ -19,7 +18,7 @@ from layernorm_roles.evidence.tables.structure import (
     token_text,
 )
 from layernorm_roles.evidence.tables.typography import estimate, percent, typeset
-from layernorm_roles.schemas import ANY, AS_USED, NORM, WITHOUT_NORM
+from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 NO_MODEL = "This reproduction has no pretrained model."
 
@@ -67,7 +66,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
-    """The tokens whose keys can get least attention, and most, from the table attention_ceilings."""
+    """The tokens whose keys can get least attention, and most, from the table token_ceilings."""
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
     columns = (

@@ -29,7 +29,7 @@ class Table:
 DURATIONS = Table("durations", "durations", ("durations",), "Time taken")
 """The one table that is not made from Parquet files but from the benchmark files of the jobs."""
 
-_KEYS, _CEILINGS = ("key_selectability",), ("attention_ceilings",)
+_KEYS = ("key_selectability",)
 
 TABLES = {
     table.name: table
@@ -53,11 +53,11 @@ TABLES = {
         Table("baselines", "language_model", ("language_model_metrics",), "What attention is worth"),
         Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
         Table("gaussian_law", "random_keys", ("gaussian_law",), "The law of widths"),
-        Table("ceilings", "pretrained", _CEILINGS, "How much attention a key can get"),
+        Table("ceilings", "pretrained", ("attention_ceilings",), "How much attention a key can get"),
         Table(
             "ceilings_by_token",
             "pretrained",
-            _CEILINGS,
+            ("token_ceilings",),
             "Tokens whose keys can get little attention, and much",
         ),
         Table("cut_heads", "pretrained", ("pretrained_keys",), "Heads cut to fewer dimensions"),

@@ -24,7 +24,7 @@ The first call ever compiles (about 20 s); numba keeps the result on disk.
     gradient        what others call: loss_and_gradients, loss_only, flat_gradient
     sweep           the compiled function: all pairs of a batch, block by block
     algebra         what is computed once a batch, from parameters to the weights of the pairs and back
-    forward, loss, backward    what is computed for every block
+    block           what is computed for every block: forward, cross-entropy, backward
     products        matrix products over a block
     elementary      exponential and logarithm
     arrays          the arrays of a batch and of a block

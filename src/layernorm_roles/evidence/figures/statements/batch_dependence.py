@@ -7,8 +7,11 @@ from matplotlib.ticker import PercentFormatter
 
 from layernorm_roles.evidence.figures import style
 
-NORMS = {"layernorm": ("LayerNorm", "#0072B2"), "batchnorm": ("BatchNorm", "#D55E00")}
-"""Label and colour of each norm."""
+NORMS = {
+    "layernorm": {"label": "LayerNorm", "color": "#0072B2", "marker": "o", "ms": 3},
+    "batchnorm": {"label": "BatchNorm", "color": "#D55E00", "marker": "o", "ms": 3},
+}
+"""Look of each norm."""
 
 EFFECTS = {
     "others": ("batch_size", "other sequences drawn anew", "sequences in the batch"),
@@ -20,12 +23,11 @@ EFFECTS = {
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
     """Draw the change of a token's output by other sequences, by the mode and by padding, a panel each."""
-    figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    for axes, (effect, (x, title, label)) in zip(grid, EFFECTS.items(), strict=True):
+    figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
+    for axes, (effect, (x, title, label)) in zip(panels, EFFECTS.items(), strict=True):
         # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.
         part = table[table.effect == effect].groupby(["norm", x, "seed"], as_index=False).change.mean()
-        for norm, (_, colour) in NORMS.items():
-            style.mean_line(axes, part[part.norm == norm], x, "change", color=colour, marker="o", ms=3)
+        style.lines(axes, part, "norm", NORMS, x, "change")
         axes.set(title=title, xlabel=label)
         if x == "batch_size":
             axes.set_xscale("log")
@@ -34,7 +36,6 @@ def batch_dependence(table: pd.DataFrame) -> Figure:
         else:
             axes.xaxis.set_major_formatter(PercentFormatter(1))
             axes.set_xticks(sorted(part.padding.unique()))
-    grid[0].set_ylabel("change of a token's output\n(size of the output is 1)")
-    handles = [style.mark(label, color=colour, marker="o", ms=3) for label, colour in NORMS.values()]
-    style.legend_below(figure, handles, columns=2, **style.seeds_title([table.seed.nunique()]))
+    panels[0].set_ylabel("change of a token's output\n(size of the output is 1)")
+    style.legend_below(figure, style.marks(NORMS), columns=2, **style.seeds_title([table.seed.nunique()]))
     return figure

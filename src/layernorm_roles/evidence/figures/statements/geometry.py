@@ -1,20 +1,18 @@
-"""LayerNorm as projection, scaling, gain and bias: its difference from torch's own, and one cloud of points."""
+"""LayerNorm as projection, scaling, gain and bias: one cloud of points, and its difference from torch's own."""
 
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
-from mpl_toolkits.mplot3d.axes3d import Axes3D
+from matplotlib.figure import Figure, FigureBase
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.vectors import box, name_axes, plane_and_ones
+from layernorm_roles.evidence.figures.vectors import box, name_axes, plane_and_ones, plane_and_ones_marks
 
 DTYPES = {"float16": "#D55E00", "bfloat16": "#E69F00", "float32": "#0072B2", "float64": "#009E73"}
 """Colour of each precision."""
@@ -24,6 +22,8 @@ PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
 
 CEILING = 1e6
 """Where the axis of differences ends; results that are not finite are marked there."""
+
+NOT_FINITE = {"ls": "", "marker": "x", "ms": 4}
 
 STAGES = {
     "x": "inputs x",
@@ -37,20 +37,26 @@ CLOUD_LIMIT = 3.2
 """Half the side of the box around the cloud."""
 
 
-def geometry(table: pd.DataFrame) -> Figure:
-    """Draw the difference from torch in each precision, and what the place of eps does to the radius."""
-    figure, grid = plt.subplots(2, 3, figsize=(style.PAGE, 3.0), height_ratios=[1, 0.3])
+def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
+    """Draw the cloud before and after each step, the difference from torch, and what the place of eps does.
+
+    table: geometry; cloud: geometry_cloud. Below, a legend stands under each panel.
+    """
+    figure = plt.figure(figsize=(style.PAGE, 6.9))
+    above, below = figure.subfigures(2, 1, height_ratios=[3.9, 3.0])
+    _clouds(above, cloud)
     measured = table[(table.norm == "layernorm") & table.input_norm.notna()]
     # One dimension is enough for the radius: the largest up to 64.
     n = max((n for n in measured.n.unique() if n <= 64), default=measured.n.min())
     centred = measured[(measured.dtype == "float64") & (measured.offset == 0) & (measured.n == n)]
     centred = centred.assign(size=centred.input_norm / np.sqrt(n)).sort_values("size")
+    grid = below.subplots(2, 3, height_ratios=[1, 0.3])
     panels = (_difference_from_torch, measured), (_radius, centred), (_difference_of_placements, centred)
-    for above, below, (panel, rows) in zip(*grid, panels, strict=True):
-        handles = panel(above, rows)
-        below.set_axis_off()
+    for panel, key, (draw, rows) in zip(*grid, panels, strict=True):
+        handles = draw(panel, rows)
+        key.set_axis_off()
         look = {"fontsize": 6, "ncols": 2, "columnspacing": 0.8, "borderaxespad": 0}
-        legend = below.legend(handles=handles, loc="upper center", **look)
+        legend = key.legend(handles=handles, loc="upper center", **look)
         legend.set_in_layout(False)  # so that the three panels keep one height
     return figure
 
@@ -62,28 +68,27 @@ def _difference_from_torch(axes: Axes, measured: pd.DataFrame) -> Sequence[Artis
         & (measured.eps_placement == "inside")
         & (measured.quantity == "difference_from_torch")
     ]
-    lines = dict(zip(sorted(rows.offset.unique()), ("-", ":", "--"), strict=False))
+    strokes = dict(zip(sorted(rows.offset.unique()), ("-", ":", "--"), strict=False))
     infinite = False
     for (dtype, offset), part in rows.groupby(["dtype", "offset"]):
         largest = part.groupby("input_norm").value.max()
         finite = np.isfinite(largest)
-        axes.plot(largest.index[finite], largest[finite], lines[offset], color=DTYPES[dtype], lw=1.2)
+        axes.plot(largest.index[finite], largest[finite], strokes[offset], color=DTYPES[dtype], lw=1.2)
         if not finite.all():  # an empty line that is not clipped would confuse the layout
             beyond = largest.index[~finite]
-            axes.plot(beyond, np.full(len(beyond), CEILING), "x", color=DTYPES[dtype], ms=4, clip_on=False)
+            axes.plot(beyond, np.full(len(beyond), CEILING), color=DTYPES[dtype], clip_on=False, **NOT_FINITE)
             infinite = True
     axes.set(xscale="log", yscale="log", xlabel="length of the inputs", ylim=(1e-17, CEILING))
     axes.set(title="difference from torch", ylabel="largest difference")
     handles = [
-        style.mark(dtype, color=colour) for dtype, colour in DTYPES.items() if (rows.dtype == dtype).any()
+        style.mark(dtype, color=colour, lw=1.2)
+        for dtype, colour in DTYPES.items()
+        if (rows.dtype == dtype).any()
     ]
-    for offset, line in lines.items():
-        handles.append(
-            style.mark(f"mean {offset:g} × length" if offset else "mean near 0", color=style.GREY, ls=line)
-        )
-    if infinite:
-        handles.append(style.mark("not finite", color=style.GREY, ls="", marker="x", ms=4))
-    return handles
+    for offset, stroke in strokes.items():
+        label = f"mean {offset:g} × length" if offset else "mean near 0"
+        handles.append(style.mark(label, color=style.GREY, ls=stroke, lw=1.2))
+    return [*handles, *([style.mark("not finite", color=style.GREY, **NOT_FINITE)] if infinite else [])]
 
 
 def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
@@ -91,13 +96,13 @@ def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
     grid = np.geomspace(centred["size"].min(), centred["size"].max(), 300)
     handles = []
     for placement, colour in PLACEMENTS.items():
-        for eps, line in _lines_of_eps(centred):
+        for eps, stroke in _strokes_of_eps(centred):
             exact = 1 / np.sqrt(1 + eps / grid**2) if placement == "inside" else 1 / (1 + eps / grid)
-            axes.plot(grid, exact, line, color=colour)
+            axes.plot(grid, exact, stroke, color=colour)
             part = centred[(centred.eps_placement == placement) & (centred.eps == eps)]
             part = part[part.quantity == "radius_mean"]
             axes.plot(part["size"], part.value, "o", color=colour, ms=2.5)
-            handles.append(style.mark(f"{placement}, ε = {style.power(eps)}", color=colour, ls=line))
+            handles.append(style.mark(f"{placement}, ε = {style.power(eps)}", color=colour, ls=stroke))
     axes.set(xscale="log", xlabel="root mean square of f(x)", ylim=(0, 1.05), xlim=(grid[0], 1))
     axes.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$")
     return handles
@@ -106,10 +111,10 @@ def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
 def _difference_of_placements(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
     """Draw the difference between eps outside the root and torch; return the legend's entries."""
     handles = []
-    for eps, line in _lines_of_eps(centred):
+    for eps, stroke in _strokes_of_eps(centred):
         part = centred[(centred.eps_placement == "outside") & (centred.eps == eps)]
         part = part[part.quantity == "difference_from_torch"]
-        look = {"ls": line, "marker": "o", "ms": 2.5, "color": PLACEMENTS["outside"]}
+        look = {"ls": stroke, "marker": "o", "ms": 2.5, "color": PLACEMENTS["outside"]}
         axes.plot(part["size"], part.value, **look)
         handles.append(style.mark(f"ε = {style.power(eps)}", **look))
     axes.set(xscale="log", yscale="log", xlabel="root mean square of f(x)")
@@ -117,16 +122,18 @@ def _difference_of_placements(axes: Axes, centred: pd.DataFrame) -> Sequence[Art
     return handles
 
 
-def _lines_of_eps(rows: pd.DataFrame) -> list[tuple[float, str]]:
+def _strokes_of_eps(rows: pd.DataFrame) -> list[tuple[float, str]]:
     """Pair every eps, the largest first, with a line style."""
     return list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--", ":"), strict=False))
 
 
-def geometry_cloud(cloud: pd.DataFrame) -> Figure:
-    """Draw one cloud of points before and after each step, LayerNorm above and RMSNorm below."""
-    figure = plt.figure(figsize=(style.PAGE, 4.0))
-    norms = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}
-    for row, (norm, name) in enumerate(norms.items()):
+def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
+    """Draw one cloud of points before and after each step, LayerNorm above and RMSNorm below.
+
+    Points have the colour of their height before, and all panels have equal axes and one point of view, between the
+    plane's edge and its normal, so that a circle in the plane shows as one.
+    """
+    for row, (norm, name) in enumerate({"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}.items()):
         of_norm = cloud[cloud.norm == norm].sort_values("point")
         height = of_norm[of_norm.stage == "x"].x3.rank(pct=True).to_numpy()
         for column, (stage, label) in enumerate(STAGES.items()):
@@ -136,30 +143,17 @@ def geometry_cloud(cloud: pd.DataFrame) -> Figure:
                 axes.set_axis_off()
                 axes.text2D(0.5, 0.5, f"no {label}", ha="center", transform=axes.transAxes, color=style.GREY)
                 continue
-            _cloud(axes, points, height)
-            if (norm, stage) == ("rmsnorm", "h"):
-                label = "gain"
-            axes.set_title(f"{name}: {label}" if column == 0 else label, y=0.98)
+            plane_and_ones(axes, radius=2.6, reach=2.0)
+            look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
+            axes.scatter(*points.T, depthshade=False, **look)
+            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2))
+            name_axes(axes, labelpad=-11, fontsize=6)
+            axes.tick_params(pad=-4, labelsize=5)
+            axes.set_box_aspect((1, 1, 1), zoom=1.0)
+            axes.view_init(elev=24, azim=8)
+            title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
+            axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)
     key = ScalarMappable(Normalize(0, 1), "viridis")
     place = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
     figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **place)
-    handles = [
-        style.mark("ones vector", ls="--", lw=0.9, color="#333333"),
-        style.mark("plane orthogonal to it", ls="", marker="s", ms=7, color="#BBBBBB", alpha=0.6, mec="none"),
-    ]
-    style.legend_below(figure, handles, columns=2)
-    figure.get_layout_engine().set(w_pad=0.05, h_pad=0.02, wspace=0.02, hspace=0.08)
-    return figure
-
-
-def _cloud(axes: Axes3D, points: Float[np.ndarray, "points 3"], height: Float[np.ndarray, " points"]) -> None:
-    """Draw points coloured by `height` with the plane and the ones vector, on axes that are equal in every panel."""
-    plane_and_ones(axes, radius=2.6, reach=2.0)
-    look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
-    axes.scatter(*points.T, depthshade=False, **look)
-    box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2))
-    name_axes(axes, labelpad=-11, fontsize=6)
-    axes.tick_params(pad=-4, labelsize=5)
-    axes.set_box_aspect((1, 1, 1), zoom=1.0)
-    # The view lies between the plane's edge and its normal, so that a circle in the plane shows as one.
-    axes.view_init(elev=24, azim=8)
+    style.legend_below(figure, plane_and_ones_marks(), columns=2)

@@ -1,242 +1,183 @@
-"""Pre-norm and post-norm networks: training loss, gradients of layers, and the sizes of what the parts receive."""
+"""Pre-norm and post-norm networks: training loss, and the gradients of their layers, trained and untrained."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.figure import Figure, FigureBase
 
 from layernorm_roles.evidence.analysis.statements import run_ends
 from layernorm_roles.evidence.figures import style
 
-PLACEMENTS = {"pre": ("pre-norm", "#0072B2"), "post": ("post-norm", "#D55E00")}
-"""Label and colour of each placement."""
+PLACEMENTS = {
+    "pre": {"label": "pre-norm", "color": "#0072B2", "lw": 1.3},
+    "post": {"label": "post-norm", "color": "#D55E00", "lw": 1.3},
+}
+"""Look of each place of the LayerNorm."""
 
-UNTRAINED = {**PLACEMENTS, "none": ("no LayerNorm", "#555555")}
-"""Label and colour of each place of the LayerNorm in untrained networks."""
+UNTRAINED = {**PLACEMENTS, "none": {"label": "no LayerNorm", "color": "#555555"}}
+"""Look of each place of the LayerNorm in untrained networks."""
 
-LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+RESIDUAL = {
+    True: {"label": "with residual connections", "ls": "-", "marker": "o", "ms": 2.5},
+    False: {"label": "without residual connections", "ls": "--", "marker": "o", "ms": 2.5},
+}
+
+STROKES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 """Line styles of warm-ups or learning rates, the smallest first."""
 
 CEILING = 1.0
-"""Nats above the loss of token frequencies; the axis of final losses ends here, where diverged runs are drawn."""
+"""Nats above the loss of token frequencies; the axis of final losses ends here at the latest."""
+
+ZERO = {"color": "#999999", "lw": 0.7}
+"""Look of the loss of token frequencies."""
+
+PARTS = 20
+"""Parts of a training over each of which the loss is a mean: single batches are small and noisy."""
 
 
-def styled(values: pd.Series) -> dict[float, object]:
+def _strokes(values: pd.Series) -> dict[float, Any]:
     """A line style for each of the different values, the smallest first."""
-    ordered = sorted(map(float, values.unique()))
-    return {value: LINES[number % len(LINES)] for number, value in enumerate(ordered)}
+    return {value: STROKES[i % len(STROKES)] for i, value in enumerate(sorted(map(float, values.unique())))}
 
 
-def in_words(warmup: float) -> str:
-    """The length of a warm-up for a legend."""
+def _in_words(warmup: float) -> str:
     return f"warm-up {warmup:g} steps" if warmup else "no warm-up"
 
 
 def placement(table: pd.DataFrame) -> Figure:
     """Draw the final loss by learning rate, and the curves at each placement's best rate: a column a depth.
 
-    Losses are those above the loss of token frequencies on equal tokens, which batch it is moves both alike.
+    Losses are those above the loss of token frequencies on equal tokens, which batch it is moves both alike. Runs that
+    diverged are counted and not drawn.
     """
-    depths, warmups = sorted(table.depth.unique()), styled(table.warmup)
+    depths, warmups = sorted(table.depth.unique()), _strokes(table.warmup)
     table = table.assign(train_loss=table.train_loss - table.unigram_loss)
     ends = run_ends(table)
-    figure, grid = plt.subplots(
-        2, len(depths), figsize=(style.PAGE, 4.4), sharey="row", sharex="row", squeeze=False
-    )
+    size = {"figsize": (style.PAGE, 4.4), "sharey": "row", "sharex": "row", "squeeze": False}
+    figure, grid = plt.subplots(2, len(depths), **size)
     for (above, below), depth in zip(grid.T, depths, strict=True):
-        _final_losses(above, ends[ends.depth == depth], warmups)
-        _count_failures(above, ends[ends.depth == depth])
-        _curves(below, table[table.depth == depth], ends[ends.depth == depth], warmups)
+        here, runs = ends[ends.depth == depth], table[table.depth == depth]
+        for warmup, stroke in warmups.items():
+            looks = {name: look | {"ls": stroke} for name, look in PLACEMENTS.items()}
+            final = here[(here.warmup == warmup) & np.isfinite(here.loss)]
+            marked = {name: look | {"marker": "o", "ms": 2.5} for name, look in looks.items()}
+            style.lines(above, final, "placement", marked, "learning_rate", "loss", limits="range")
+            curves = _at_best_rates(runs[runs.warmup == warmup], here[here.warmup == warmup])
+            style.lines(below, curves, "placement", looks, "step", "train_loss", limits="range")
+        _count_failures(above, here)
+        style.rates(above, ends.learning_rate)
         above.set(title=f"{depth} layers", xlabel="learning rate")
         below.set(xlabel="optimiser steps")
         style.thousands(below)
-    finite = ends.loss[np.isfinite(ends.loss)]
-    low = min(-0.05, finite.min() if len(finite) else 0.0) - 0.05
-    top = min(CEILING, max(0.1, (finite.max() if len(finite) else 0.0) + 0.1))
+    for axes in grid.flat:
+        axes.axhline(0, **ZERO)
+    finite = [0.0, *ends.loss[np.isfinite(ends.loss)]]
+    low, top = min(finite) - 0.1, min(CEILING, max(finite) + 0.1)
     grid[0, 0].set(ylim=(low, top), ylabel="final loss above that of\ntoken frequencies (nats)")
     grid[1, 0].set(ylim=(low, 0.6), ylabel="loss at the best rate, above\ntoken frequencies (nats)")
-    handles = [style.mark(label, color=colour) for label, colour in PLACEMENTS.values()]
-    handles += [style.mark(in_words(warmup), color=style.GREY, ls=line) for warmup, line in warmups.items()]
-    handles.append(style.mark("token frequencies alone", color="#999999", lw=0.7))
+    handles = style.marks(PLACEMENTS)
+    handles += [
+        style.mark(_in_words(warmup), color=style.GREY, ls=stroke, lw=1.3)
+        for warmup, stroke in warmups.items()
+    ]
+    handles.append(style.mark("token frequencies alone", **ZERO))
     style.legend_below(figure, handles, columns=5, **style.seeds_title([table.seed.nunique()]))
     return figure
-
-
-def _final_losses(axes: Axes, ends: pd.DataFrame, warmups: dict[float, object]) -> None:
-    """Draw mean and range over seeds of the final loss by learning rate; runs that diverged are left out."""
-    finite = ends[np.isfinite(ends.loss)]
-    for name, (_, colour) in PLACEMENTS.items():
-        for warmup, line in warmups.items():
-            runs = (
-                finite[(finite.placement == name) & (finite.warmup == warmup)].groupby("learning_rate").loss
-            )
-            axes.plot(runs.mean().index, runs.mean(), ls=line, marker="o", ms=2.5, color=colour, lw=1.3)
-            axes.fill_between(runs.min().index, runs.min(), runs.max(), color=colour, alpha=0.15, lw=0)
-    axes.axhline(0, color="#999999", lw=0.7)
-    axes.set_xscale("log")
-    rates = sorted(ends.learning_rate.unique())
-    axes.xaxis.set_major_locator(FixedLocator(rates))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(rates, [f"{rate:g}".replace("0.", ".", 1) for rate in rates], fontsize=6.5)
 
 
 def _count_failures(axes: Axes, ends: pd.DataFrame) -> None:
     """Write how many runs of each placement diverged or were stuck at the loss of token frequencies."""
     lines = []
-    for name, (label, _) in PLACEMENTS.items():
+    for name, look in PLACEMENTS.items():
         states = ends.status[ends.placement == name]
         for status in ("diverged", "stuck"):
             if number := (states == status).sum():
-                lines.append(f"{label}: {number} of {len(states)} {status}")
+                lines.append(f"{look['label']}: {number} of {len(states)} {status}")
     place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
     axes.text(0.98, 0.98, "\n".join(lines), fontsize=6, color="#333333", **place)
 
 
-def _curves(axes: Axes, table: pd.DataFrame, ends: pd.DataFrame, warmups: dict[float, object]) -> None:
-    """Draw the training curves at the rate of the lowest mean final loss, for each placement and warm-up.
+def _at_best_rates(table: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:
+    """The losses of each placement at the rate of the lowest mean final loss, as means over PARTS of the steps."""
+    width = max(1, (table.step.max() + 1) // PARTS)
+    best = ends.groupby(["placement", "learning_rate"]).loss.mean().groupby("placement").idxmin()
+    chosen = table.merge(pd.DataFrame(list(best), columns=["placement", "learning_rate"]))
+    middle = chosen.step // width * width + width / 2
+    return chosen.assign(step=middle).groupby(["placement", "step", "seed"], as_index=False).train_loss.mean()
 
-    Single batches are small and noisy: what is drawn are means over a twentieth of the run, and the range over seeds.
+
+def placement_gradients(gradients: pd.DataFrame, untrained: pd.DataFrame) -> Figure:
+    """Draw every layer's gradient norm, and that of the first layer by the number of layers in untrained networks.
+
+    gradients: table placement_gradients, a column a depth: at initialisation, and on average over the training with a
+    line for each learning rate; of several warm-ups the shortest is drawn. untrained: table untrained_gradients, with
+    and without residual connections. Means are geometric, of gradients that neither vanish nor overflow.
     """
-    width = max(1, (table.step.max() + 1) // 20)
-    for name, (_, colour) in PLACEMENTS.items():
-        for warmup, line in warmups.items():
-            chosen = ends[(ends.placement == name) & (ends.warmup == warmup)]
-            if chosen.empty:
-                continue
-            best = chosen.groupby("learning_rate").loss.mean().idxmin()
-            runs = table[(table.placement == name) & (table.warmup == warmup) & (table.learning_rate == best)]
-            seeds = runs.groupby([runs.step // width * width + width / 2, "seed"]).train_loss.mean().unstack()
-            axes.plot(seeds.index, seeds.mean(axis=1), ls=line, color=colour, lw=1.3)
-            low, high = seeds.min(axis=1), seeds.max(axis=1)
-            axes.fill_between(seeds.index, low, high, color=colour, alpha=0.15, lw=0)
-    axes.axhline(0, color="#999999", lw=0.7)
-
-
-def placement_gradients(table: pd.DataFrame) -> Figure:
-    """Draw every layer's gradient norm at initialisation and on average over the training: a column a depth.
-
-    In training there is a line for each learning rate; of several warm-ups the shortest is drawn.
-    """
-    warmup = float(table.warmup.min())
-    table = table[(table.warmup == warmup) & np.isfinite(table.gradient_norm) & (table.gradient_norm > 0)]
-    depths, rates = sorted(table.depth.unique()), styled(table.learning_rate)
-    figure, grid = plt.subplots(
-        2,
-        len(depths),
-        figsize=(style.PAGE, 4.2),
-        sharey="row",
-        sharex="col",
-        squeeze=False,
-        height_ratios=[0.6, 1],
-    )
+    warmup = float(gradients.warmup.min())
+    gradients = _positive(gradients[gradients.warmup == warmup])
+    depths, rates = sorted(gradients.depth.unique()), _strokes(gradients.learning_rate)
+    figure = plt.figure(figsize=(style.PAGE, 6.0))
+    layered, first = figure.subfigures(2, 1, height_ratios=[4.2, 2])
+    grid = layered.subplots(2, len(depths), sharey="row", sharex="col", squeeze=False, height_ratios=[0.6, 1])
+    geometric = {"geometric": True, "limits": "range"}
     for (above, below), depth in zip(grid.T, depths, strict=True):
-        part = table[table.depth == depth]
-        for name, (_, colour) in PLACEMENTS.items():
-            runs = part[part.placement == name]
-            first = runs[(runs.step == 0) & (runs.learning_rate == min(rates))]
-            _by_layer(above, first, color=colour, ls="-", band=True)
-            for rate, line in rates.items():
-                _by_layer(below, runs[(runs.step > 0) & (runs.learning_rate == rate)], color=colour, ls=line)
+        part = gradients[gradients.depth == depth]
+        initial = part[(part.step == 0) & (part.learning_rate == min(rates))]
+        style.lines(above, initial, "placement", PLACEMENTS, "layer", "gradient_norm", **geometric)
+        for rate, stroke in rates.items():
+            training = part[(part.step > 0) & (part.learning_rate == rate)]
+            looks = {name: look | {"ls": stroke} for name, look in PLACEMENTS.items()}
+            style.lines(
+                below, training, "placement", looks, "layer", "gradient_norm", spread=None, geometric=True
+            )
         above.set(yscale="log", title=f"{depth} layers")
-        below.set(
-            yscale="log",
-            xlabel="layer",
-            xlim=(0.5, depth + 0.5),
-            xticks=sorted({1, max(1, int(depth) // 2), int(depth)}),
-        )
-    # Whole decades, so that small differences at the start look small.
-    first = np.log10(table.gradient_norm[table.step == 0])
-    if len(first):
-        grid[0, 0].set_ylim(10 ** np.floor(first.min()), 10 ** np.ceil(first.max()))
+        ticks = sorted({1, max(1, int(depth) // 2), int(depth)})
+        below.set(yscale="log", xlabel="layer", xlim=(0.5, depth + 0.5), xticks=ticks)
+    initial = np.log10(gradients.gradient_norm[gradients.step == 0])
+    if len(initial):  # whole decades, so that small differences at the start look small
+        grid[0, 0].set_ylim(10 ** np.floor(initial.min()), 10 ** np.ceil(initial.max()))
     grid[0, 0].set_ylabel("gradient norm\nat initialisation")
     grid[1, 0].set_ylabel("gradient norm\nduring training")
-    figure.align_ylabels()
-    handles = [style.mark(label, color=colour) for label, colour in PLACEMENTS.values()]
+    handles = style.marks(PLACEMENTS)
     handles += [
-        style.mark(f"learning rate {rate:g}", color=style.GREY, ls=line) for rate, line in rates.items()
+        style.mark(f"learning rate {rate:g}", color=style.GREY, ls=stroke, lw=1.3)
+        for rate, stroke in rates.items()
     ]
-    seeds = table.seed.nunique()
-    title = f"geometric means over {seeds} seeds, in training over the logged steps too; {in_words(warmup)}"
-    style.legend_below(figure, handles, columns=3, title=title, title_fontsize=7)
+    seeds = style.number_of(gradients.seed.nunique(), gradients.seed.nunique(), "seed")
+    title = f"geometric means over {seeds}, in training over the logged steps too; {_in_words(warmup)}"
+    style.legend_below(layered, handles, columns=3, title=title)
+    _first_layer(first, _positive(untrained[untrained.layer == 1]))
     return figure
 
 
-def _by_layer(axes: Axes, table: pd.DataFrame, band: bool = False, **look) -> None:
-    """Draw the geometric mean of each layer's gradient norm, and its range if `band`."""
-    by_layer = table.groupby("layer").gradient_norm
-    middle = np.exp(np.log(table.gradient_norm).groupby(table.layer).mean())
-    if band:
-        axes.fill_between(middle.index, by_layer.min(), by_layer.max(), color=look["color"], alpha=0.2, lw=0)
-    axes.plot(middle.index, middle, lw=1.3, **look)
+def _positive(table: pd.DataFrame) -> pd.DataFrame:
+    return table[np.isfinite(table.gradient_norm) & (table.gradient_norm > 0)]
 
 
-def placement_scales(table: pd.DataFrame) -> Figure:
-    """Draw the size of what each part of the deepest networks receives, and of the residual stream before it.
-
-    Of several warm-ups the shortest is drawn, in training a line for each learning rate.
-    """
-    depth, warmup = int(table.depth.max()), float(table.warmup.min())
-    table = table[(table.depth == depth) & (table.warmup == warmup)]
-    rates = styled(table.learning_rate)
-    figure, grid = plt.subplots(1, 4, figsize=(style.PAGE, 2.5), sharey=True)
-    panels = [
-        (column, what, trained, when)
-        for column, what in (("input_rms", "input of a part"), ("stream_rms", "residual stream"))
-        for trained, when in ((False, "at initialisation"), (True, "after training"))
-    ]
-    for axes, (column, what, trained, when) in zip(grid, panels, strict=True):
-        rows = table[(table.step > 0) == trained]
-        rows = rows[np.isfinite(rows[column])]
-        for name, (_, colour) in PLACEMENTS.items():
-            for rate, line in rates.items() if trained else [(min(rates), "-")]:
-                part = rows[(rows.placement == name) & (rows.learning_rate == rate)]
-                place = part.layer + 0.5 * (part.part == "feed_forward")  # attention first in every layer
-                mean = np.exp(np.log(part[column]).groupby(place).mean())
-                # Where both placements have one size, the thinner line shows the thicker one below it.
-                axes.plot(mean.index, mean, ls=line, color=colour, lw=2.2 if name == "pre" else 1.0)
-        axes.set(title=f"{what},\n{when}", xlabel="layer", yscale="log")
-        axes.set_xticks(sorted({1, max(1, int(depth) // 2), int(depth)}))
-    grid[0].set_ylabel("root mean square")
-    handles = [style.mark(label, color=colour) for label, colour in PLACEMENTS.values()]
-    handles += [
-        style.mark(f"learning rate {rate:g}", color=style.GREY, ls=line) for rate, line in rates.items()
-    ]
-    title = f"{depth} layers, {in_words(warmup)}; geometric means over {table.seed.nunique()} seeds"
-    style.legend_below(figure, handles, columns=3, title=title, title_fontsize=7)
-    return figure
-
-
-def untrained_gradients(table: pd.DataFrame) -> Figure:
-    """Draw the first layer's gradient in untrained networks by their depth, with and without residual connections.
+def _first_layer(figure: FigureBase, first: pd.DataFrame) -> None:
+    """Draw the first layer's gradient in untrained networks by their depth, in a panel for each place of the norm.
 
     The networks with LayerNorms share an axis; in those without any the gradients reach far beyond it.
     """
-    first = table[(table.layer == 1) & np.isfinite(table.gradient_norm) & (table.gradient_norm > 0)]
     names = [name for name in UNTRAINED if (first.placement == name).any()]
-    figure, (grid,) = plt.subplots(1, len(names), figsize=(style.PAGE, 2.4), squeeze=False)
-    lines = {True: "-", False: "--"}
-    for axes, name in zip(grid, names, strict=True):
-        label, colour = UNTRAINED[name]
-        for residual, line in lines.items():
-            part = first[(first.placement == name) & (first.residual == residual)]
-            norms = part.groupby("depth").gradient_norm
-            middle = np.exp(np.log(part.gradient_norm).groupby(part.depth).mean())
-            axes.fill_between(middle.index, norms.min(), norms.max(), color=colour, alpha=0.2, lw=0)
-            axes.plot(middle.index, middle, ls=line, marker="o", ms=2.5, color=colour)
-        axes.set(xscale="log", yscale="log", title=label, xlabel="layers of the network")
+    (panels,) = figure.subplots(1, len(names), squeeze=False)
+    for axes, name in zip(panels, names, strict=True):
+        looks: Mapping = {
+            residual: look | {"color": UNTRAINED[name]["color"]} for residual, look in RESIDUAL.items()
+        }
+        here = first[first.placement == name]
+        style.lines(axes, here, "residual", looks, "depth", "gradient_norm", geometric=True, limits="range")
+        axes.set(xscale="log", yscale="log", title=UNTRAINED[name]["label"], xlabel="layers of the network")
         style.ticks_at(axes, sorted(first.depth.unique()))
-        axes.xaxis.set_minor_locator(NullLocator())
-    normed = [axes for axes, name in zip(grid, names, strict=True) if name in PLACEMENTS]
+    normed = [axes for axes, name in zip(panels, names, strict=True) if name in PLACEMENTS]
     ends = np.array([axes.get_ylim() for axes in normed]).reshape(-1, 2)
     for axes in normed:
         axes.set_ylim(ends.min(), ends.max())
-    grid[0].set_ylabel("gradient norm of\nthe first layer")
-    handles = [
-        style.mark("with residual connections", color=style.GREY, ls="-", marker="o", ms=2.5),
-        style.mark("without", color=style.GREY, ls="--", marker="o", ms=2.5),
-    ]
+    panels[0].set_ylabel("gradient norm of\nthe first layer, untrained")
+    handles = style.marks({residual: look | {"color": style.GREY} for residual, look in RESIDUAL.items()})
     title = style.seeds_title([first.seed.nunique()], "geometric means")
     style.legend_below(figure, handles, columns=2, **title)
-    return figure

@@ -1,0 +1,114 @@
+"""The paper's claims at a glance: effects on one scale, and the verdict on each."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import offset_copy
+
+from layernorm_roles.evidence.claims.relative import on_common_scale
+from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
+from layernorm_roles.evidence.figures import style
+
+LOOKS = {
+    Verdict.REPRODUCED: ("#009E73", "o"),
+    Verdict.HOLDS: ("#0072B2", "s"),
+    Verdict.PARTIAL: ("#E69F00", "D"),
+    Verdict.CONFOUNDED: ("#882255", "P"),
+    Verdict.REVERSED: ("#CC79A7", "v"),
+    Verdict.NOT_REPRODUCED: ("#D55E00", "X"),
+    Verdict.DOES_NOT_HOLD: ("#D55E00", "^"),
+    Verdict.NOT_TESTED: ("#7F7F7F", "d"),
+}
+"""Colour and shape of the mark of each verdict."""
+
+PAPER = "Brody, Alon and Yahav 2023, "
+"""How the sources of the paper's claims begin."""
+
+UNTRAINED = "the same models untrained"
+"""How the controls begin whose number is that of untrained models: no comparison that isolates a cause."""
+
+ENDS = (-1.0, 2.0)
+"""Ends of the axis, in reported effects; what lies beyond is an arrow at the edge."""
+
+OUTSIDE = 5
+"""How far from the edge an arrow stands, in points, so that no mark at the edge hides it."""
+
+DAGGER = "†"
+"""Marks claims whose test is passed too by models that lack what the claim is about."""
+
+ISOLATED = {"ls": "", "ms": 4, "marker": "o", "mfc": "white", "mec": style.GREY}
+WITHOUT_TRAINING = {"ls": "", "ms": 4.5, "marker": "+", "mec": style.GREY}
+
+
+def forest(claims: pd.DataFrame) -> Figure:
+    """Draw the paper's claims with a number: the effect relative to the reported one, its interval, and the verdict.
+
+    claims: table claims. Claims of which no effect was measured are left out.
+    """
+    scaled = on_common_scale(claims)
+    drawn = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]
+    figure, axes = plt.subplots(figsize=(style.PAGE, 0.23 * max(len(drawn), 1) + 1.4))
+    axes.axvline(0, color="black", lw=0.7, zorder=0)
+    axes.axvline(1, color="black", lw=0.7, ls="--", zorder=0)
+    for y, row in enumerate(drawn.itertuples()):
+        _row(axes, y, row)
+    axes.set(xlim=ENDS, ylim=(len(drawn) - 0.4, -0.6), xticks=np.arange(-1, 2.1, 0.5))
+    axes.set_yticks(range(len(drawn)), [words(row) for row in drawn.itertuples()])
+    axes.tick_params(axis="y", length=0, pad=2 * OUTSIDE)
+    axes.set_xlabel("measured effect / reported effect")
+    for x, name in ((0, "no effect"), (1, "as reported")):
+        axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
+    counts = drawn.verdict.value_counts()
+    handles = [
+        style.mark(
+            f"{verdict} ({counts[verdict]})", ls="", ms=5, color=LOOKS[verdict][0], marker=LOOKS[verdict][1]
+        )
+        for verdict in MEANINGS
+        if verdict in counts
+    ]
+    controls = drawn.control[np.isfinite(drawn.isolated)].str.startswith(UNTRAINED)
+    if not controls.all():
+        handles.append(style.mark("isolating comparison", **ISOLATED))
+    if controls.any():
+        handles.append(style.mark("untrained models", **WITHOUT_TRAINING))
+    if drawn.also_passed_by.notna().any():
+        look = {"ls": "", "marker": f"${DAGGER}$", "ms": 5, "color": "black"}
+        handles.append(style.mark("passed also without the cause", **look))
+    style.legend_below(figure, handles, columns=5)
+    return figure
+
+
+def _row(axes: Axes, y: int, row: Any) -> None:
+    """Draw the effect of a claim with its interval, and below it that of its control."""
+    colour, marker = LOOKS[Verdict(row.verdict)]
+    _effect(axes, y - 0.1, (row.effect, row.low, row.high), colour, marker=marker, ms=5, color=colour)
+    if not ENDS[0] <= row.effect <= ENDS[1]:
+        inwards, side = (1, "left") if row.effect < ENDS[0] else (-1, "right")
+        text = f"{row.effect:.1f}".replace("-", "−").replace("inf", "∞")
+        place = {"xytext": (5 * inwards, 0), "textcoords": "offset points", "ha": side, "va": "center"}
+        axes.annotate(text, (float(np.clip(row.effect, *ENDS)), y - 0.1), fontsize=6, **place)
+    if np.isfinite(row.isolated):
+        look = WITHOUT_TRAINING if row.control.startswith(UNTRAINED) else ISOLATED
+        _effect(axes, y + 0.2, (row.isolated, row.isolated_low, row.isolated_high), style.GREY, **look)
+
+
+def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], colour: str, **look) -> None:
+    """Draw a mean with its interval at height y; parts beyond the axis become arrows at its edge."""
+    mean, low, high = estimate[0], min(estimate[1:]), max(estimate[1:])  # a reported effect may be negative
+    if not np.isnan([mean, low, high]).any():
+        axes.plot(np.clip([low, high], *ENDS), [y, y], color=colour, lw=1.1, solid_capstyle="butt")
+    for end, edge, arrow, side in ((low, ENDS[0], "<", -1), (high, ENDS[1], ">", 1)):
+        if side * end > side * edge:
+            outside = offset_copy(axes.transData, axes.figure, x=side * OUTSIDE, units="points")
+            arrow_look = {"ms": 3.5, "color": colour, "ls": "", "clip_on": False}
+            axes.plot(edge, y, marker=arrow, transform=outside, **arrow_look)
+    axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **{"ls": ""} | look)
+
+
+def words(row: Any) -> str:
+    """Return the source of a claim within the paper; a dagger follows if models without the cause pass its test too."""
+    return row.source.removeprefix(PAPER) + (f" {DAGGER}" if isinstance(row.also_passed_by, str) else "")

@@ -1,0 +1,130 @@
+"""How much attention the keys of a layer's heads can get, and do get: certified ceilings, and what they add up to.
+
+The ceiling of a key is the largest share of a query's attention that some query of a set gives it. It is among all keys
+of the context, also in a causal layer, whose queries meet fewer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from layernorm_roles.heads.keys import keys_without_norm
+from layernorm_roles.heads.layer import Layer, Recorder
+from layernorm_roles.job import Progress
+from layernorm_roles.schemas import (
+    ANY,
+    AS_USED,
+    CEILING_QUANTILES,
+    CEILING_SHARES,
+    NORM,
+    OWN,
+    WITHOUT_NORM,
+)
+from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
+
+HALF = 0.5
+"""Share of a query's attention beyond which a key has the highest score."""
+
+
+def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
+    """All queries that a head can make of what its norm lets through, as used in scores; None where not known.
+
+    Not known are heads whose norm is unknown or confines nothing, whose queries are normed once more, or turned by a
+    rotary embedding: then each position has an ellipsoid of its own.
+    """
+    norm, projection = layer.norm, layer.query_projection
+    if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
+        return None
+    w_q, b_q = projection.weight[head], projection.bias[head]
+    if norm.kind == "layernorm":
+        return QueryEllipsoid.of_layernorm(w_q, b_q, norm.gain, norm.bias, scale=layer.scaling)
+    return QueryEllipsoid.of_rmsnorm(w_q, b_q, norm.gain, scale=layer.scaling)
+
+
+def pairs(
+    model: Recorder, contexts: Mapping[int, Sequence[int]], normalised: Sequence[str], what: str
+) -> pd.DataFrame:
+    """The ceilings of every pair of a key and a query head, every bound verified.
+
+    `contexts` has the token ids of each context by its number, `normalised` names kinds of keys, AS_USED or
+    WITHOUT_NORM, and `what` is said on the terminal beside the progress. Columns context, layer, head (of the
+    queries), position (of the key), queries (ANY or NORM), normalised, n_keys, dimensions, lower and upper (bounds of
+    the ceiling) and received_max (the largest attention that the context's own queries give the key; NaN for keys that
+    the head does not use). A head whose norm is not known has no rows without the norm, nor any for NORM.
+    """
+    progress = Progress(what, len(contexts), "contexts")
+    parts = []
+    for done, (number, tokens) in enumerate(contexts.items(), start=1):
+        for layer in model.record(tokens):
+            parts += [part.assign(context=number, layer=layer.layer) for part in _of_layer(layer, normalised)]
+        progress(done)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _of_layer(layer: Layer, normalised: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """The pairs of each query head, kind of keys and set of queries."""
+    kinds = {AS_USED: lambda: layer.keys, WITHOUT_NORM: lambda: keys_without_norm(layer)}
+    for kind in normalised:
+        if (stack := kinds[kind]()) is None:
+            continue
+        anywhere = [ceilings(keys) for keys in stack]
+        for head in range(len(layer.queries)):
+            keys = stack[layer.key_head(head)]
+            found = {ANY: anywhere[layer.key_head(head)]}
+            if (behind := queries_behind_norm(layer, head)) is not None:
+                found[NORM] = ceilings(keys, behind)
+            n, d = keys.shape
+            received = layer.attention(head).max(axis=0) if kind == AS_USED else np.full(n, np.nan)
+            for queries, bounds in found.items():
+                bounds.verify(keys)
+                columns = {"head": head, "position": np.arange(n), "queries": queries, "normalised": kind}
+                columns |= {"n_keys": n, "dimensions": d, "lower": bounds.lower, "upper": bounds.upper}
+                yield pd.DataFrame(columns | {"received_max": received})
+
+
+def summary(pairs: pd.DataFrame) -> pd.DataFrame:
+    """What the ceilings of each context add up to: the columns of table attention_ceilings from context on.
+
+    `pairs` has the columns of the function of that name. A set of queries and a kind of keys have a row for each layer
+    and one with no layer, for all layers together. The context's own queries are a third set, whose lower and upper
+    bounds are both what they give.
+    """
+    own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
+    own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
+    every, rows = pd.concat([pairs, own], ignore_index=True), []
+    for together, names in ((False, ["context", "layer"]), (True, ["context"])):
+        for _, part in every.groupby([*names, "queries", "normalised"], sort=False):
+            first, idle = part.iloc[0], (part.lower >= HALF) & (part.received_max < HALF)
+            rows.append(
+                {
+                    **first[["context", "layer", "queries", "normalised", "n_keys", "dimensions"]],
+                    "layer": None if together else first.layer,
+                    "pairs": len(part),
+                    "lower_below": _below(part.lower),
+                    "upper_below": _below(part.upper),
+                    "idle": int(idle.sum()) if first.normalised == AS_USED else None,
+                    "quantiles": np.quantile(part.upper, CEILING_QUANTILES),
+                }
+            )
+    return pd.DataFrame(rows).astype({"layer": "Int64", "idle": "Int64"})
+
+
+def _below(values: pd.Series) -> np.ndarray:
+    """How many of the values are below each of CEILING_SHARES."""
+    return np.searchsorted(np.sort(values), CEILING_SHARES, side="left")
+
+
+def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
+    """The pairs of the layer in which most keys cannot get half of the attention of any query behind the norm.
+
+    `pairs` has the columns of the function of that name; `words` has the texts of the tokens of each context by its
+    number. Columns of table token_ceilings but model; no rows if no norm is known.
+    """
+    chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
+    shares = (chosen.upper < HALF).groupby(chosen.layer).mean()
+    chosen = chosen[chosen.layer == (shares.idxmax() if len(shares) else 0)]
+    token = [
+        words[context][position] for context, position in zip(chosen.context, chosen.position, strict=True)
+    ]
+    return chosen[["context", "layer", "head", "position", "upper", "received_max"]].assign(token=token)

@@ -1,0 +1,134 @@
+"""Which keys of a layer some query can select: certified verdicts, before and after the norm and in every head."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+
+from layernorm_roles import norms
+from layernorm_roles.heads.layer import Layer, Recorder
+from layernorm_roles.job import Progress
+from layernorm_roles.selectability.certificates import Certificates, Summary, summaries
+from layernorm_roles.selectability.certify import certify_many
+
+DIGITS = 1
+"""Significant digits of the margins and residuals in the tables, which are rounded to the side of caution."""
+
+Stack = Float[np.ndarray, "matrices n d"]
+
+
+def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] | None:
+    """The keys that the heads of a layer would have if its norm scaled all vectors by one number; None if unknown.
+
+    A norm divides each vector by its own length. Here the stream before the norm, projected (for a LayerNorm), is
+    multiplied by a single number that gives it the mean square of the standardised stream. The norm's gain and
+    bias, W_K, b_K and the rotary embedding follow as in the model.
+    """
+    if layer.norm is None:
+        return None
+    scaled = layer.norm.standardised(layer.before_norm)
+    stream = layer.norm.centred(layer.before_norm)
+    stream = stream * np.sqrt(np.square(scaled).mean() / np.square(stream).mean())
+    return layer.key_projection(layer.norm.gain * stream + layer.norm.bias)
+
+
+def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
+    """The keys of each head in their first r principal components, r = `dimensions`, centred.
+
+    These are the r directions in which the keys of the context differ most, for each head its own.
+    """
+    centred = keys - keys.mean(axis=1, keepdims=True)
+    components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
+    return centred @ components.swapaxes(1, 2)
+
+
+def _one(keys: Float[np.ndarray, "n d"] | None) -> list[Stack]:
+    return [] if keys is None else [keys[None]]
+
+
+def _several(keys: Stack | None) -> list[Stack]:
+    return [] if keys is None else [keys]
+
+
+def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarray, "*heads n d"] | None:
+    """Keys that come out of a scaling, scaled once more with eps = 0: an eps changes lengths only."""
+    return None if keys is None else norms.scale(torch.from_numpy(keys)).numpy()
+
+
+SITES: dict[str, Callable[[Layer, Sequence[int]], list[Stack]]] = {
+    "before_norm": lambda layer, _: _one(layer.before_norm),
+    "after_norm": lambda layer, _: _one(layer.attention_input),
+    "head": lambda layer, _: [layer.keys],
+    "head_without_norm": lambda layer, _: _several(keys_without_norm(layer)),
+    "head_cut": lambda layer, cuts: [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])],
+    "after_norm_exact": lambda layer, _: _one(_without_eps(layer.attention_input)),
+    "head_exact": lambda layer, _: [_without_eps(layer.keys)],
+}
+"""Where keys are looked at: the residual stream before the norm; the input of attention, after it; the keys of a head,
+as the head uses them; those that it would have without the norm's scaling, see `keys_without_norm`; those in their
+first principal components, see `cut`; and the keys at the input of attention and of a head as a scaling with eps = 0
+would give them. Each name stands with a function from a layer, and the numbers of principal components to cut heads
+to, to the stacks of keys there: one matrix in the residual stream, a matrix for each key head elsewhere, and nothing
+where it is not known."""
+
+
+class Judged(NamedTuple):
+    """The verdicts on a stack of keys that have one place in a model."""
+
+    context: int
+    layer: int
+    site: str
+    causal: bool
+    """Whether the rivals of a key are only the keys before it."""
+    keys: Stack
+    certificates: Certificates
+
+    def rows(self) -> Iterator[tuple]:
+        """A row of `table` for each matrix. Raises ValueError if a certificate does not prove its verdict."""
+        for i, summary in enumerate(summaries(self.certificates, self.keys)):
+            head = i if self.site.startswith("head") else None
+            margin = _rounded(summary.min_margin, ROUND_FLOOR)
+            residual = _rounded(summary.max_residual, ROUND_CEILING)
+            numbers = summary._replace(min_margin=margin, max_residual=residual)
+            place = (self.context, self.layer, self.site, head, self.causal, self.keys.shape[-1])
+            yield *place, *numbers
+
+
+def judged(
+    model: Recorder,
+    contexts: Mapping[int, Sequence[int]],
+    sites: Sequence[str],
+    what: str,
+    cuts: Sequence[int] = (),
+) -> Iterator[Judged]:
+    """The verdicts on the keys of every context, layer and site, names of SITES, in this order.
+
+    `contexts` has the token ids of each context by its number; `what` is said on the terminal beside the progress; the
+    site head_cut comes once for each number in `cuts` that is below the dimension of the heads. In a causal layer the
+    keys of the heads (site head) are judged once more among the keys before them.
+    """
+    progress = Progress(what, len(contexts), "contexts")
+    for done, (number, tokens) in enumerate(contexts.items(), start=1):
+        for layer in model.record(tokens):
+            for site in sites:
+                for keys in SITES[site](layer, cuts):
+                    for causal in (False, True) if layer.causal and site == "head" else (False,):
+                        found = certify_many(keys, causal, flat=True)
+                        yield Judged(number, layer.layer, site, causal, keys, found)
+        progress(done)
+
+
+def table(rows: Iterable[tuple]) -> pd.DataFrame:
+    """The rows of `Judged` as a table: columns of key_selectability and pretrained_keys from context on."""
+    place = ["context", "layer", "site", "head", "causal", "dimensions"]
+    frame = pd.DataFrame(rows, columns=[*place, *Summary._fields])
+    return frame.astype({"head": "Int64", "min_margin": "float64", "max_residual": "float64"})
+
+
+def _rounded(value: float | None, direction: str) -> float | None:
+    """A number with DIGITS significant digits, rounded up or down; None stays None."""
+    return None if value is None else float(Context(DIGITS, direction).plus(Decimal(value)))

@@ -1,0 +1,129 @@
+"""What one layer's attention computes on one context: queries and keys, and where they come from, in numpy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+@dataclass(frozen=True)
+class LearnedNorm:
+    """A LayerNorm or RMSNorm with its learned parameters."""
+
+    kind: Literal["layernorm", "rmsnorm"]
+    gain: Float[np.ndarray, " d"]
+    bias: Float[np.ndarray, " d"]
+    """Zero where the norm has none."""
+    eps: float
+    """Added to the mean square."""
+
+    def centred(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """x without its mean for a LayerNorm, the projection Px; x itself for an RMSNorm."""
+        return x - x.mean(axis=-1, keepdims=True) if self.kind == "layernorm" else x
+
+    def standardised(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The norm of x before gain and bias: every vector has the mean square 1, but for eps."""
+        x = self.centred(x)
+        return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
+
+    def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """The norm of x with gain and bias, in float64."""
+        return self.gain * self.standardised(x) + self.bias
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The rotary embedding of a context (Su et al. 2021): pairs of coordinates, turned by an angle a position.
+
+    Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and
+    sines in float32, so that lengths are kept to 1e-7 only.
+    """
+
+    cos: Float[np.ndarray, "n r"]
+    sin: Float[np.ndarray, "n r"]
+
+    def __call__(self, x: Float[np.ndarray, "heads n d_head"]) -> Float[np.ndarray, "heads n d_head"]:
+        """Queries or keys, turned."""
+        turned, rest = np.split(x, [self.cos.shape[1]], axis=-1)
+        first, second = np.split(turned, 2, axis=-1)
+        quarter = np.concatenate([-second, first], axis=-1)
+        return np.concatenate([turned * self.cos + quarter * self.sin, rest], axis=-1)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """From the input of attention to the queries or the keys of every head: a linear map, and what follows it."""
+
+    weight: Float[np.ndarray, "heads d_head d"]
+    """W_Q or W_K, a matrix for each head."""
+    bias: Float[np.ndarray, "heads d_head"]
+    """b_Q or b_K; zero where there is none."""
+    norm: LearnedNorm | None
+    """A norm of each query or key after the linear map, as in Qwen 3; None where there is none."""
+    rotation: Rotation | None
+    """The rotary embedding that comes last; None where there is none."""
+
+    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "heads n d_head"]:
+        """The queries or keys that the attention inputs x give."""
+        out = x @ self.weight.swapaxes(1, 2) + self.bias[:, None]
+        out = self.norm(out) if self.norm else out
+        return self.rotation(out) if self.rotation else out
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one layer's attention computes on one context of n tokens, in float64.
+
+    A head's scores are queries @ keys.T * scaling.
+    """
+
+    layer: int
+    """Layer, from 1, in the order in which the model calls them."""
+    queries: Float[np.ndarray, "heads n d_head"]
+    """Queries as they meet the keys: after rotary embedding, before `scaling`."""
+    keys: Float[np.ndarray, "key_heads n d_head"]
+    """Keys as they meet the queries: after rotary embedding. Several query heads may share a key head."""
+    scaling: float
+    """Factor of the inner products, usually 1 / sqrt(d_head)."""
+    visible: Bool[np.ndarray, "n n"]
+    """Whether the query of a row may attend to the key of a column."""
+    attention_input: Float[np.ndarray, "n d"] | None
+    """Input of the projections to queries and keys; None if it is not known what turns it into them."""
+    before_norm: Float[np.ndarray, "n d"] | None
+    """Residual stream before the norm whose output is `attention_input`; None if it is not known."""
+    norm: LearnedNorm | None
+    """That norm: attention_input = norm(before_norm). None if it is not known or no LayerNorm or RMSNorm."""
+    query_projection: Projection | None
+    """W_Q, b_Q and what follows: queries = query_projection(attention_input). None where `attention_input` is."""
+    key_projection: Projection | None
+    """W_K, b_K and what follows: keys = key_projection(attention_input). None where `attention_input` is."""
+
+    @property
+    def causal(self) -> bool:
+        """Whether no query may attend to a key after its own position."""
+        return not np.triu(self.visible, 1).any()
+
+    def key_head(self, head: int) -> int:
+        """The key head that the queries of a query head meet.
+
+        Query heads that share a key head stand side by side: with two key heads for four query heads, the first two
+        query heads share the first one (grouped queries, Ainslie et al. 2023).
+        """
+        return head // (len(self.queries) // len(self.keys))
+
+    def attention(self, head: int) -> Float[np.ndarray, "n n"]:
+        """The weight that each query (row) of a query head gives each key (column), as the model computes it."""
+        scores = self.queries[head] @ self.keys[self.key_head(head)].T * self.scaling
+        scores = np.where(self.visible, scores, -np.inf)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A model that tells what its attention computes."""
+
+    def record(self, tokens: Sequence[int]) -> list[Layer]:
+        """The layers that have attention, first layer first, on one context, given as token ids."""

@@ -1,0 +1,60 @@
+"""A layer of a language model as `heads` reads it."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from layernorm_roles import norms
+from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection
+
+
+def recorded(
+    layer: int,
+    stream: Float[Tensor, "1 n d"],
+    attention_input: Float[Tensor, "1 n d"],
+    queries: Float[Tensor, "1 heads n d_head"],
+    keys: Float[Tensor, "1 heads n d_head"],
+    norm: nn.Module,
+    query_key_norm: nn.Module | None,
+    qkv: nn.Linear,
+    causal: bool,
+) -> Layer:
+    """What the attention of layer `layer`, from 1, computed on one context.
+
+    `norm` makes `attention_input` of the residual stream, the first rows of `qkv` are W_Q and then W_K, and
+    `query_key_norm` acts on queries and keys after them.
+    """
+    _, heads, n, d_head = keys.shape
+    weights = qkv.weight.detach().unflatten(0, (3, heads, d_head)).numpy()
+    biases = np.zeros(weights.shape[:3]) if qkv.bias is None else qkv.bias.detach().view(3, heads, -1).numpy()
+    of_heads = learned(query_key_norm)
+    to_queries, to_keys = (Projection(weights[i], biases[i], of_heads, None) for i in (0, 1))
+    every = np.ones((n, n), bool)
+    return Layer(
+        layer=layer,
+        queries=queries[0].numpy(),
+        keys=keys[0].numpy(),
+        scaling=d_head**-0.5,
+        visible=np.tril(every) if causal else every,
+        attention_input=attention_input[0].numpy(),
+        before_norm=stream[0].numpy(),
+        norm=learned(norm),
+        query_projection=to_queries,
+        key_projection=to_keys,
+    )
+
+
+def learned(norm: nn.Module | None) -> LearnedNorm | None:
+    """A LayerNorm of torch or a built-in variant that scales as numbers; None for every other norm."""
+    if isinstance(norm, nn.LayerNorm):
+        gain, bias = norm.weight, norm.bias
+        return LearnedNorm("layernorm", gain.detach().numpy(), bias.detach().numpy(), norm.eps)
+    if not isinstance(norm, norms.Norm) or not norm.variant.scales:
+        return None
+    # The gain that is learnt begins at the variant's factor; one that is not learnt stays there.
+    gain = getattr(norm, "weight", torch.tensor(norm.variant.factor)).detach().double().expand(norm.dim)
+    bias = getattr(norm, "bias", torch.zeros(norm.dim)).detach().double()
+    gain = gain / norm.dim if norm.variant.divides_by_d else gain
+    kind = "layernorm" if norm.variant.projects else "rmsnorm"
+    return LearnedNorm(kind, gain.numpy(), bias.numpy(), norm.eps)

@@ -1,0 +1,141 @@
+"""Clarkson's pool, compiled: the keys known to be vertices of the hull, which are asked before all keys are."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from layernorm_roles.compiling import njit
+from layernorm_roles.selectability.sums import combine, sums
+
+_MANY = 2048  # vertices from which on the nearest of them are asked first
+_PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension
+
+
+class Pool(NamedTuple):
+    """All keys and, for a quicker first answer, those of them known to be vertices of the hull.
+
+    A key is a column: its r coordinates, and half of its squared length, which serves to find a nearest key.
+    """
+
+    everything: np.ndarray  # (r + 1, n)
+    vertices: np.ndarray  # (r + 1, n), of which the first size[0] columns are used
+    names: np.ndarray  # (n,) the key in each column of `vertices`
+    place: np.ndarray  # (n,) the column of `vertices` that a key has, or -1
+    size: np.ndarray  # (1,)
+    spread: float  # no two keys differ by more in the last coordinate; at least 1
+    scores: np.ndarray  # (n,) work space
+
+
+@njit
+def new_pool(W):
+    """The pool of the keys W (n, r), of which none is known to be a vertex."""
+    n, r = W.shape
+    everything = np.empty((r + 1, n))
+    everything[:r] = W.T
+    everything[r] = 0.5 * (everything[:r] ** 2).sum(axis=0)
+    return Pool(
+        everything,
+        np.empty((r + 1, n)),
+        np.empty(n, np.int64),
+        np.full(n, -1),
+        np.zeros(1, np.int64),
+        max(1.0, 2 * np.max(np.abs(everything[r - 1]))),
+        np.empty(n),
+    )
+
+
+@sums
+def _lowest(columns, count, y, skip, scores):
+    """argmin and minimum of y . w over the first `count` keys of `columns` (r, capacity), number `skip` left out."""
+    combine(y, columns, len(y), count, scores)
+    if skip >= 0:
+        scores[skip] = np.inf
+    at, low = -1, np.inf
+    for j in range(count):
+        if scores[j] < low:
+            at, low = j, scores[j]
+    return at, low
+
+
+@njit
+def join(pool, j):
+    """Put key j into the pool, once."""
+    if pool.place[j] < 0:
+        last = pool.size[0]
+        pool.vertices[:, last] = pool.everything[:, j]
+        pool.names[last] = j
+        pool.place[j] = last
+        pool.size[0] = last + 1
+
+
+@njit
+def lowest_vertex(pool, y, i):
+    """The key of the pool, but for key i, with the smallest y . w, and that value; -1 and infinity if none is left."""
+    at, low = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores)
+    return pool.names[at] if at >= 0 else -1, low
+
+
+class Near(NamedTuple):
+    """Some vertices of a large pool, found in the directions in which a key was last searched.
+
+    Whoever is lowest in a part of the pool joins them; where there is no more room, they begin anew.
+    """
+
+    vertices: np.ndarray  # (r + 1, capacity), columns as in the pool
+    names: np.ndarray  # (capacity,)
+    size: np.ndarray  # (1,)
+    scores: np.ndarray  # (capacity,) work space
+
+
+@njit
+def new_near(r):
+    """No near vertices yet, with room for some of r coordinates."""
+    capacity = 8 * _PARTS * (r + 1)
+    return Near(
+        np.empty((r + 1, capacity)),
+        np.empty(capacity, np.int64),
+        np.zeros(1, np.int64),
+        np.empty(capacity),
+    )
+
+
+@njit
+def ask(pool, near, y, i, level):
+    """`lowest_vertex`, but of a large pool any vertex below `level` will do, as the nearest ones may know."""
+    if pool.size[0] < _MANY:
+        return lowest_vertex(pool, y, i)
+    at, low = _lowest(near.vertices, near.size[0], y, -1, near.scores)
+    if low < level:
+        return near.names[at], low
+    name, low = lowest_vertex(pool, y, i)
+    _gather(pool, near, level)
+    return name, low
+
+
+@njit
+def _gather(pool, near, level):
+    """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
+    parts = _PARTS * len(pool.everything)
+    if near.size[0] + parts > len(near.names):
+        near.size[0] = 0
+    n = pool.size[0]
+    for part in range(parts):
+        first, stop = part * n // parts, (part + 1) * n // parts
+        at = first
+        for j in range(first + 1, stop):
+            if pool.scores[j] < pool.scores[at]:
+                at = j
+        if stop > first and pool.scores[at] < level:
+            k = near.size[0]
+            near.vertices[:, k] = pool.vertices[:, at]
+            near.names[k] = pool.names[at]
+            near.size[0] = k + 1
+
+
+@njit
+def lowest_key(pool, y, i, rivals):
+    """The key with the smallest y . w, of those with a number below `rivals` but for key i, and that value.
+
+    -1 and infinity if there is none.
+    """
+    return _lowest(pool.everything, rivals, y, i if i < rivals else -1, pool.scores)

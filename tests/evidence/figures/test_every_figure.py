@@ -1,0 +1,283 @@
+"""What holds for every figure: which there are, what captions and legends say, and that all of it can be read."""
+
+import copy
+import re
+import runpy
+import subprocess
+import sys
+from functools import cache
+from itertools import combinations
+from types import SimpleNamespace
+
+import default_settings
+import figure_worlds as worlds
+import numpy as np
+import pytest
+from default_settings import ROOT
+from matplotlib.text import Text
+
+from layernorm_roles import schemas, store
+from layernorm_roles.evidence import legends
+from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.figures import registry, style
+from layernorm_roles.settings.loading import load
+from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+
+DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
+PAPER = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
+ROWS_HAVE_NAMES = {"claims_forest", "figure_1a", "figure_1b"}
+"""Figures of rows with a name each instead of a label of the y axis."""
+EVERY = pytest.mark.parametrize("name", sorted(worlds.figures()))
+
+
+def default(**changed):
+    return registry.figures(DEFAULT | changed)
+
+
+def without(part, name, variant):
+    """The default settings without the seeds of one variant."""
+    changed = copy.deepcopy(DEFAULT[part])
+    changed[name]["seeds"][variant] = 0
+    return default(**{part: changed})
+
+
+# Which figures there are
+
+
+def test_the_default_run_has_the_paper_s_figures_and_thirty_at_most():
+    figures = default()
+    assert {name for name, figure in figures.items() if figure.role == "paper"} == PAPER
+    assert {figure.role for figure in figures.values()} == set(registry.ROLES)
+    assert len(figures) <= 30
+    named = {figure for claim in CLAIMS for figure in claim.figures}
+    assert named <= {*figures, "loss_by_rate", "loss_by_length"}
+
+
+def test_figures_of_variants_without_seeds_are_left_out():
+    assert "figure_1a" not in without("majority", "d3", "scale_released")
+    assert "figure_1b" in without("majority", "d3", "scale_released")
+    assert "figure_1b" not in without("majority", "d3", "layernorm")
+    assert "figure_2a" in without("majority", "d8", "layernorm")
+    assert "figure_4a" in without("language_model", "gpt", "projection")
+    random_keys = DEFAULT["random_keys"]
+    assert "figure_1d" not in default(random_keys=random_keys | {"norms": ["none"]})
+    assert "figure_random_keys_exact" not in default(random_keys=random_keys | {"norms": ["scale", "tanh"]})
+    nobody = {"d8": worlds.D8 | {"seeds": {"layernorm": 0}}}
+    assert not any(figure.category == registry.MAJORITY for figure in default(majority=nobody).values())
+    four = {"d3": worlds.D3 | {"d_model": [4], "seeds": {"layernorm": 1, "scale_released": 1}}}
+    assert not {"figure_1a", "figure_1b"} & set(default(majority=four))
+
+
+def test_figures_follow_what_experiments_and_models_vary():
+    names = {*worlds.figures()}
+    assert {"majority_crossed_size_and_projection", "majority_rates_by_rate"} <= names
+    assert not {"majority_d8_size_and_projection", "majority_rates_by_width"} & names
+    assert {"loss_by_rate", "loss_by_length"} <= names and not {"loss_by_rate", "loss_by_length"} & {
+        *registry.figures({"language_model": {"wide": worlds.MODELS["wide"]}})
+    }
+    options = {name: figure.options for name, figure in worlds.figures().items()}
+    assert options["loss_by_rate"]["panels"] == {"swept": ["swept"]} and options["loss_by_length"][
+        "models"
+    ] == ["swept"]
+    assert options["language_model_losses"]["models"] == ["wide", "bert"]
+    assert [each["experiment"] for each in options["majority_curves"]["settings"]] == [
+        "d8", "d3", "d8_uniform", "mine", "crossed",
+    ]  # fmt: skip
+    assert "bert" not in options["figure_heads"]["models"]
+    swept = worlds.MODELS["swept"]
+    alike = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
+    models = {"swept": swept, "alike": alike, "other": alike | {"heads": 2}}
+    options = registry.figures({"language_model": models})["loss_by_rate"].options
+    assert options["panels"] == {"swept": ["swept", "alike"], "other": ["other"]}
+    alone = registry.figures(
+        {"language_model": {"wide": worlds.MODELS["wide"] | {"seeds": {"layernorm": 2}}}}
+    )
+    assert not {"language_model_losses", "figure_heads", "heads_by_width", "figure_4a"} & {*alone}
+    assert {"figure_1c", "statement_fusion", "claims_forest"} <= {*registry.figures({})}
+
+
+# Captions
+
+
+@EVERY
+def test_captions_are_whole_sentences_that_name_panels_by_their_titles(name):
+    figure = worlds.figures()[name]
+    assert figure.name == name and set(figure.tables) <= set(schemas.SCHEMAS)
+    assert figure.caption[0].isupper() and figure.caption.endswith(".")
+    assert not re.search(r"  |\.\.|[{}]", figure.caption)
+    assert not re.search(r"(^|[.;] )(Left|Right|Middle|Above|Below)\b", figure.caption, re.IGNORECASE)
+    assert not re.search(r"\((left|right|middle|above|below)\)", figure.caption)
+
+
+def test_captions_quote_thresholds_and_settings(monkeypatch):
+    captions = {name: figure.caption for name, figure in worlds.figures().items()}
+    assert "step 2,000" in captions["majority_crossed_size_and_projection"]
+    assert "½, 1/10, 1/100" in captions["heads_by_width"]
+    assert "read off the paper" in captions["figure_2a"] and "d_model = 8" in captions["figure_2a"]
+    assert "d_model = 3, 4, 8" in captions["majority_widths_by_width"]
+    assert "uniform partitions, split by partitions" in captions["majority_curves"]
+    for name, value in {"EARLY_STEP": 1234, "ENOUGH_SEEDS": 77, "FEWEST": 66, "TEST_LOSS": 0.55}.items():
+        monkeypatch.setattr(legends, name, value)
+    captions = {name: figure.caption for name, figure in worlds.figures().items()}
+    assert "step 1,234" in captions["majority_crossed_size_and_projection"]
+    assert (
+        "fewer than 77 seeds" in captions["figure_2a"] and "at least 66" in captions["majority_rates_by_rate"]
+    )
+    assert "test loss of 0.55" in captions["majority_rates_by_rate"]
+
+
+# Legends
+
+
+@cache
+def drawn(name):
+    """A figure of the artificial tables, and its texts with their places."""
+    figure = worlds.draw(name)
+    figure.canvas.draw()
+    return figure, written(figure)
+
+
+@EVERY
+def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
+    figure, _ = drawn(name)
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    rows = " ".join(tick.get_text() for axes in panels for tick in axes.get_yticklabels())
+    for label, handle in worlds.handles(figure).items():
+        if str(handle.get_marker() if hasattr(handle, "get_marker") else "").strip("$") in rows.split():
+            continue  # the dagger of the claims stands beside their names
+        assert any(worlds.like(axes, handle) for axes in panels), label
+
+
+def test_every_built_in_variant_has_a_look_of_its_own():
+    known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT}
+    assert set(legends.LOOKS) == known
+    colours = [*(look.colour for look in legends.LOOKS.values()), *legends.SPARE_COLOURS]
+    assert len(set(colours)) == len(colours)
+    looks = style.looks(["tanh", "layernorm", "abs"])
+    assert list(looks) == ["layernorm", "abs", "tanh"]
+    assert [looks[name]["color"] for name in ("abs", "tanh")] == list(legends.SPARE_COLOURS[:2])
+    assert looks["tanh"]["label"] == "tanh" and looks["tanh"]["ls"] == "-"
+
+
+# Complete dichromacy, in linear RGB: Machado, Oliveira and Fernandes (2009).
+VISION = {
+    "normal": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+ENOUGH = 15
+"""CIE 1976 colour difference from which two lines are told apart at a glance; 2 or 3 can just be noticed."""
+
+
+def lab(colour, vision):
+    srgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(VISION[vision]) @ linear, 0, 1)
+    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    x, y, z = np.cbrt(matrix @ seen / [0.9505, 1, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_variants_that_meet_in_a_figure_differ_in_colour_or_stroke(vision):
+    for settings in (*DEFAULT["majority"].values(), *DEFAULT["language_model"].values()):
+        for pair in combinations([name for name, seeds in settings["seeds"].items() if seeds], 2):
+            one, other = (legends.LOOKS[name] for name in pair)
+            told_apart = np.linalg.norm(lab(one.colour, vision) - lab(other.colour, vision)) >= ENOUGH
+            assert told_apart or one.stroke != other.stroke, pair
+
+
+# What a reader sees
+
+
+@EVERY
+def test_every_figure_draws_data_and_names_its_axes(name):
+    panels = [axes for axes in drawn(name)[0].axes if axes.axison and (axes.has_data() or axes.collections)]
+    assert panels
+    grids = {}
+    for axes in panels:
+        if place := axes.get_subplotspec():
+            grids.setdefault((id(axes.figure), place.colspan.start), []).append(axes)
+    for column in grids.values():
+        assert any(axes.get_xlabel() for axes in column)
+    assert any(axes.get_ylabel() for axes in panels) or name in ROWS_HAVE_NAMES
+
+
+def written(figure):
+    """The texts that a drawn figure shows, each with its place; ticks outside of the axes show none."""
+    hidden = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in axis.get_major_ticks() + axis.get_minor_ticks():
+                if not low <= tick.get_loc() <= high:
+                    hidden |= {tick.label1, tick.label2}
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    return [(text.get_text(), text.get_window_extent()) for text in texts if text not in hidden]
+
+
+@EVERY
+def test_texts_are_within_the_figure_and_do_not_overlap(name):
+    figure, texts = drawn(name)
+    assert max(figure.get_size_inches()) < 9
+    inside = figure.bbox.padded(2)
+    for text, place in texts:
+        assert inside.x0 <= place.x0 and place.x1 <= inside.x1, text
+        assert inside.y0 <= place.y0 and place.y1 <= inside.y1, text
+    for (one, place), (other, there) in combinations(texts, 2):
+        width = min(place.x1, there.x1) - max(place.x0, there.x0)
+        height = min(place.y1, there.y1) - max(place.y0, there.y0)
+        assert width < 1.5 or height < 1.5, (one, other)
+
+
+@pytest.mark.parametrize(
+    "name", ["figure_2a", "majority_curves", "majority_rates_by_rate", "majority_widths_by_width"]
+)
+def test_runs_of_a_few_steps_and_one_seed_are_drawn(name):
+    tiny = {
+        experiment: settings | {"steps": 5, "seeds": dict.fromkeys(settings["seeds"], 1)}
+        for experiment, settings in worlds.MAJORITY.items()
+    }
+    table = worlds.majority_metrics(tiny)
+    table["test_loss"] += 1  # nobody reaches 0.5
+    table["test_accuracy"] = 0.25
+    figure = worlds.draw(name, tiny, majority_metrics=table)
+    figure.draw_without_rendering()
+    assert all(np.isfinite(axes.get_ylim()).all() for axes in figure.axes)
+
+
+# Imports and files
+
+
+def test_the_registry_imports_nothing_heavy_and_drawing_neither_torch_nor_numba():
+    modules = sorted({figure.module for figure in worlds.figures().values()})
+    heavy = ("matplotlib", "pandas", "pyarrow", "numpy", "torch", "numba")
+    program = (
+        "import sys; from importlib import import_module; from layernorm_roles.evidence.figures import registry; "
+        f"registry.figures({{}}); print([m for m in {heavy} if m in sys.modules]); "
+        f"[import_module('layernorm_roles.evidence.figures.' + m) for m in {modules}]; "
+        "print([m for m in ('torch', 'numba') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["[]", "[]"]
+
+
+def test_the_rules_script_saves_each_figure_under_its_name_in_equal_bytes(tmp_path):
+    table = tmp_path / "random_keys.parquet"
+    store.write(worlds.random_keys(("none", "layernorm", "projection")), "random_keys", table, {})
+    settings = {"majority": {}, "random_keys": worlds.RANDOM_KEYS}
+    names = ("figure_1d", "figure_1c")
+    job = SimpleNamespace(
+        log=[str(tmp_path / "log")],
+        params=SimpleNamespace(settings=settings),
+        input={"random_keys": str(table)},
+        output=[str(tmp_path / f"{name}.{kind}") for name in names for kind in ("png", "pdf")],
+    )
+    runpy.run_path(str(ROOT / "workflow/scripts/draw.py"), {"snakemake": job})
+    known = registry.figures(settings)
+    for name in names:
+        figure = registry.draw(known[name], {"random_keys": store.read(table, "random_keys")})
+        style.save(figure, tmp_path / "known.png", tmp_path / "known.pdf")
+        for kind in ("png", "pdf"):
+            assert (tmp_path / f"{name}.{kind}").read_bytes() == (tmp_path / f"known.{kind}").read_bytes()

@@ -1,0 +1,346 @@
+"""What the figures of random keys, pretrained models, statements and verdicts draw."""
+
+from itertools import pairwise
+
+import figure_worlds as worlds
+import numpy as np
+import pandas as pd
+import pytest
+from figure_worlds import curve, labels, named
+
+from layernorm_roles.evidence.analysis.random_keys import z_scores
+from layernorm_roles.evidence.claims.rules import MEANINGS
+from layernorm_roles.evidence.figures import forest, pretrained
+from layernorm_roles.evidence.figures.statements import (
+    batch_dependence,
+    fusion,
+    geometry,
+    placement,
+    score_scale,
+)
+from layernorm_roles.gaussian_keys import expected_unselectable
+
+# Random keys
+
+
+def cells(norm):
+    table = worlds.random_keys()
+    return table[table.norm == norm]
+
+
+def heat(axes):
+    """What a heat map shows, a row for each d and a column for each n."""
+    return axes.collections[0].get_array()
+
+
+def grid(values, part):
+    return part.assign(value=values).pivot(index="d", columns="n", values="value").to_numpy()
+
+
+@pytest.mark.parametrize(("name", "norm"), [("figure_1c", "none"), ("figure_1d", "layernorm")])
+def test_the_paper_s_figures_show_shares_of_matrices(name, norm):
+    table = worlds.random_keys()
+    table.loc[table.norm == "none", "n_borderline"] = 1
+    figure = worlds.draw(name, random_keys=table.sample(frac=1, random_state=1))
+    axes = figure.axes[0]
+    np.testing.assert_allclose(heat(axes), grid(cells(norm).any_unselectable, cells(norm)))
+    assert axes.collections[0].get_clim() == (0, 1) and axes.get_ylabel() == "dimension d"
+    title = axes.get_title(loc="left")
+    if norm == "none":
+        assert "9 of 12,900 keys borderline" in title
+        assert figure.get_supxlabel() == "after LayerNorm: none in 900 matrices each"
+    else:
+        assert "none in 900 matrices" in title and not figure.get_supxlabel()
+
+
+def test_simulated_and_exact_are_not_exchanged_and_rare_events_have_no_z_score():
+    table = worlds.random_keys()
+    rare = (table.norm == "none") & (table.n == 30) & (table.d == 7)
+    table.loc[rare, "expected_unselectable"] = 0.09  # times 100 matrices: under ten
+    figure = worlds.draw("figure_random_keys_exact", random_keys=table)
+    above = [axes for axes in figure.axes if "simulated" in axes.get_title(loc="left")]
+    assert [axes.get_title(loc="left").split(":")[0] for axes in above] == ["projection only", "no norm"]
+    none = table[table.norm == "none"]
+    np.testing.assert_allclose(heat(above[1]), grid(none.mean_unselectable / none.n, none))
+    (below,) = [axes for axes in figure.axes if axes.get_title(loc="left").startswith("z of 8 cells")]
+    expected = grid(z_scores(none).z, none).copy()
+    expected[2, 2] = np.nan
+    np.testing.assert_allclose(np.ma.filled(heat(below), np.nan), expected)
+    figure = worlds.draw("figure_random_keys_exact", random_keys=table.assign(mean_unselectable=0.0))
+    found, *lines = figure.axes[0].collections
+    assert not found.get_array().any() and any(
+        len(path.vertices) for line in lines for path in line.get_paths()
+    )
+
+
+def test_precision_shows_every_setting_side_by_side():
+    table = worlds.random_keys_precision()
+    figure = worlds.draw("figure_random_keys_precision")
+    for number, ((eps, dtype), part) in enumerate(table.groupby(["eps", "dtype"])):
+        small = part[part.d == 3].sort_values("n")
+        expected = (
+            100 * small.any_unselectable,
+            100 * part.groupby("d").any_unselectable.mean(),
+            100 * small.n_borderline / (small.n * small.matrices),
+        )
+        (label,) = [text for text in labels(figure) if text.startswith(dtype) and ("-5" in text) == (eps > 0)]
+        for axes, values in zip(figure.axes, expected, strict=True):
+            (line,) = [line for line in named(axes, label) if line in (axes.lines[number],)]
+            np.testing.assert_allclose(line.get_ydata(), values)
+            places = np.concatenate([line.get_xdata() for line in axes.lines])
+            assert len(np.unique(places.round(9))) == len(places)
+
+
+def test_neighbouring_numbers_of_keys_are_pooled_with_their_matrices():
+    rows = worlds.random_keys_precision()
+    many = [rows[rows.n == 4].assign(n=n, any_unselectable=n / 100, matrices=n) for n in range(10, 34)]
+    (axes, *_) = worlds.draw("figure_random_keys_precision", random_keys_precision=pd.concat(many)).axes
+    line = axes.lines[0]
+    first = np.arange(10, 13)  # 24 numbers in ten groups: the first four have three
+    assert len(line.get_xdata()) == 10 and abs(line.get_xdata()[0] - 11) < 1.5
+    assert line.get_ydata()[0] == pytest.approx((first**2).sum() / first.sum())
+
+
+def test_the_law_has_a_line_for_every_share_and_its_causal_one():
+    axes = worlds.draw("gaussian_law").axes[0]
+    drawn = {tuple(line.get_ydata()): (line.get_color(), line.get_linestyle()) for line in axes.lines}
+    for (share, causal), part in worlds.gaussian_law().dropna().groupby(["share", "causal"]):
+        colour = worlds.handles(axes.figure)[f"{100 * share:g} % unselectable"].get_color()
+        assert drawn[tuple(part.n)] == (colour, "--" if causal else "-")
+    assert len(drawn) == 6 and "d ≥ 64: under 1 %" in " ".join(text.get_text() for text in axes.texts)
+
+
+# Pretrained models
+
+
+def share(column="upper", **where):
+    """Per cent of the artificial keys that reach a half, by layer."""
+    table = worlds.attention_ceilings(summed=False)
+    for name, value in where.items():
+        table = table[table[name] == value]
+    return 100 * (table[column] >= 0.5).groupby(table.layer).mean()
+
+
+def test_ceilings_show_what_keys_can_get_and_what_they_get():
+    half = worlds.draw("pretrained_minilm_ceilings").axes[0]
+    assert "½" in half.get_title()
+    for kind, words in (("as used", "can get, as used"), ("without norm", "could get, keys")):
+        expected = share(queries="norm", normalised=kind)
+        np.testing.assert_allclose(curve(half, words).get_ydata(), expected)
+    own = share("received_max", queries="norm", normalised="as used")
+    np.testing.assert_allclose([bar.get_height() for bar in half.patches], own)
+    table = worlds.attention_ceilings()
+    table = table[(table.queries != "norm") & (table.normalised == "as used")]
+    half = worlds.draw("pretrained_minilm_ceilings", attention_ceilings=table).axes[0]
+    expected = share(queries="any", normalised="as used")
+    np.testing.assert_allclose(curve(half, pretrained.FROM_ANY).get_ydata(), expected)
+    assert labels(half.figure) == [pretrained.FROM_ANY, pretrained.GETS["label"]]
+    two = worlds.attention_ceilings().query("context < 2")
+    (axes, *_) = worlds.draw("pretrained_minilm_ceilings", attention_ceilings=two).axes
+    paths = [path.vertices for lines in axes.collections for path in lines.get_paths()]
+    assert not any(np.isfinite(path).all() for path in paths), "two documents have no interval"
+
+
+def test_many_layers_fit_a_page():
+    ceilings, keys = worlds.attention_ceilings(), worlds.pretrained_keys()
+    deep = [pd.concat([t[t.layer == 1].assign(layer=n) for n in range(1, 19)]) for t in (ceilings, keys)]
+    changed = dict(zip(("attention_ceilings", "pretrained_keys"), deep, strict=True))
+    figure = worlds.draw("pretrained_minilm_ceilings", **changed)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        numbers = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert all(one.x1 < other.x0 for one, other in pairwise(numbers)) and len(numbers) > 4
+    assert len(labels(worlds.draw("pretrained_minilm_cut_heads", **changed))) <= 10
+
+
+def test_cut_heads_show_the_gaussian_keys_beside_every_layer():
+    linear, logarithmic = worlds.draw("pretrained_minilm_cut_heads").axes
+    keys = worlds.pretrained_keys().query("layer == 1")
+    known = (100 * keys.n_unselectable / keys.n_keys).groupby(keys.dimensions).mean()
+    np.testing.assert_allclose(curve(linear, "layer 1").get_ydata(), known)
+    (law,) = named(linear, "200 Gaussian keys")
+    gaussian = [100 * expected_unselectable(200, int(d)) / 200 for d in law.get_xdata()]
+    np.testing.assert_allclose(law.get_ydata(), gaussian)
+    none = {mark.get_markeredgecolor(): list(mark.get_xdata()) for mark in named(logarithmic, "none")}
+    assert none == {curve(linear, f"layer {n}").get_color(): d for n, d in ((1, [32]), (2, [16, 32]))}
+
+
+# The claims
+
+
+def test_the_forest_has_the_paper_s_claims_in_reported_effects():
+    figure = worlds.draw("claims_forest")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["Figure 2a", "Figure 3", "Table 1 †"]
+
+    def row(artist):
+        return round(float(np.ravel(artist.get_ydata())[0]))
+
+    marks = {label: {row(m): float(m.get_xdata()[0]) for m in named(axes, label)} for label in labels(figure)}
+    assert marks["partial (1)"] == {0: pytest.approx(0.5)}  # of logarithms
+    assert marks["isolating comparison"] == {0: pytest.approx(0.0)}
+    assert marks["not tested (1)"] == {1: pytest.approx(-0.5)}
+    assert marks["untrained models"] == {2: pytest.approx(0.5)}
+    spans = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 1.1]
+    np.testing.assert_allclose(
+        sorted((row(line), *line.get_xdata()) for line in spans)[:2], [(0, -1, 1), (0, 0.25, 2)]
+    )
+    arrows = [line for line in axes.lines if line.get_marker() in ("<", ">")]
+    assert {(arrow.get_marker(), row(arrow)) for arrow in arrows} == {(">", 0), ("<", 1), (">", 2)}
+    assert all(a.get_window_extent().x0 > axes.bbox.x1 for a in arrows if a.get_marker() == ">")
+    assert "5.0" in [text.get_text() for text in axes.texts] and axes.get_xlim() == forest.ENDS
+    assert set(forest.LOOKS) == set(MEANINGS)
+    assert len({marker for _, marker in forest.LOOKS.values()}) == len(MEANINGS)
+
+
+# Statements
+
+
+def panels(figure):
+    """The axes that show data, by title."""
+    return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+
+
+def coloured(axes, look):
+    """The one line of more than one point that has the colour and the stroke of a look."""
+    (line,) = [
+        line
+        for line in axes.lines
+        if len(line.get_xdata()) > 1
+        and line.get_color() == look["color"]
+        and line.get_linestyle() == look.get("ls", "-")
+        and line.get_linestyle() != "None"
+    ]
+    return line
+
+
+def geometric(values, by):
+    return np.exp(np.log(values).groupby(by).mean())
+
+
+def test_fusion_draws_small_errors_where_they_are_and_the_cost_of_the_map():
+    figure = worlds.draw("statement_fusion")
+    table = worlds.fusion()
+    square = table[(table.d == table.d_heads) & (table.source == "random")]
+    for inputs, title in fusion.INPUTS.items():
+        (lower,) = [axes for axes in figure.axes if axes.get_label() == f"{inputs}_exact"]
+        for arrangement, look in fusion.ARRANGEMENTS.items():
+            part = square[(square.inputs == inputs) & (square.arrangement == arrangement)]
+            expected = part.groupby("d").error.mean()
+            axes = lower if expected.max() < 1e-20 else panels(figure)[title]
+            np.testing.assert_allclose(coloured(axes, look).get_ydata(), expected, rtol=1e-9)
+            low, high = axes.get_ylim()
+            assert low <= expected.min() and expected.max() <= high
+    cost = panels(figure)["size of the map"]
+    for inputs, look in fusion.COSTS.items():
+        rows = table[(table.source == "random") & (table.arrangement == "plain") & (table.d == 32)]
+        rows = rows[rows.inputs == inputs]
+        ratio = (rows.parameters_single / rows.parameters_pair).groupby(rows.d_heads / 32).mean()
+        np.testing.assert_allclose(coloured(cost, look).get_xydata(), ratio.reset_index().to_numpy())
+
+
+def test_geometry_shows_the_cloud_torch_s_difference_and_the_radius():
+    figure = worlds.draw("statement_geometry")
+    found, table = panels(figure), worlds.geometry()
+    torch = table[
+        (table.eps == 1e-5) & (table.eps_placement == "inside") & (table.quantity == "difference_from_torch")
+    ]
+    axes = found["difference from torch"]
+    for dtype in ("float16", "float32", "float64"):
+        for offset, stroke in ((0.0, "-"), (1000.0, ":")):
+            rows = torch[(torch.dtype == dtype) & (torch.offset == offset)]
+            largest = rows.groupby("input_norm").value.max()
+            line = coloured(axes, {"color": geometry.DTYPES[dtype], "ls": stroke})
+            np.testing.assert_allclose(line.get_ydata(), largest[np.isfinite(largest)])
+    assert {tuple(line.get_xdata()) for line in axes.lines if line.get_marker() == "x"} == {(1e3,)}
+    finite = table[np.isfinite(table.value)]
+    assert "not finite" not in labels(worlds.draw("statement_geometry", geometry=finite))
+    axes = found["radius after scaling"]
+    for place, colour in geometry.PLACEMENTS.items():
+        for eps, stroke in ((1e-5, "-"), (1e-12, "--")):
+            (line,) = [f for f in axes.lines if (f.get_color(), f.get_linestyle()) == (colour, stroke)]
+            x = line.get_xdata()
+            exact = 1 / np.sqrt(1 + eps / x**2) if place == "inside" else x / (x + eps)
+            np.testing.assert_allclose(line.get_ydata(), exact)
+    cloud = worlds.geometry_cloud()
+    shown = [axes for axes in figure.axes if hasattr(axes, "get_zlabel") and axes.get_title()]
+    keys = [("layernorm", s) for s in "xfgh"] + [("rmsnorm", s) for s in "xgh"]
+    for axes, (norm, stage) in zip(shown, keys, strict=True):
+        part = cloud[(cloud.norm == norm) & (cloud.stage == stage)].sort_values("point")
+        before = cloud[(cloud.norm == norm) & (cloud.stage == "x")].sort_values("point").x3
+        scatter = axes.collections[1]
+        np.testing.assert_allclose(np.column_stack(scatter._offsets3d), part[["x1", "x2", "x3"]])
+        np.testing.assert_allclose(scatter.get_array(), before.rank(pct=True))
+
+
+def test_placement_has_final_losses_above_token_frequencies_and_curves_of_the_best_rate():
+    figure = worlds.draw("statement_placement")
+    table = worlds.placement()
+    table = table.assign(gain=table.train_loss - table.unigram_loss)
+    for number, depth in enumerate((2, 6)):
+        above, below = figure.axes[number], figure.axes[2 + number]
+        assert above.get_title() == f"{depth} layers"
+        for kind, look in placement.PLACEMENTS.items():
+            for warmup, stroke in ((0, "-"), (50, "--")):
+                part = table[(table.depth == depth) & (table.placement == kind) & (table.warmup == warmup)]
+                ends = part[part.step >= 36].groupby("learning_rate").gain.mean()  # the last tenth
+                line = coloured(above, look | {"ls": stroke})
+                np.testing.assert_allclose(line.get_xydata(), ends.reset_index().to_numpy())
+                part = part[part.learning_rate == ends.idxmin()]
+                line = coloured(below, look | {"ls": stroke})
+                np.testing.assert_allclose(line.get_ydata(), part.gain.groupby(part.step // 2).mean())
+    table["status"] = np.where(table.placement == "post", "stuck", "trained")
+    lost = (table.placement == "post") & (table.seed == 1)
+    table.loc[lost, ["status", "train_loss"]] = "diverged", np.inf
+    axes = worlds.draw("statement_placement", placement=table).axes[0]
+    assert axes.texts[0].get_text() == "post-norm: 4 of 8 diverged\npost-norm: 4 of 8 stuck"
+    assert np.isfinite(coloured(axes, placement.PLACEMENTS["post"]).get_ydata()).all()
+
+
+def test_gradients_are_geometric_means_of_finite_ones():
+    figure = worlds.draw("statement_placement_gradients")
+    table = worlds.placement_gradients()
+    table = table[(table.warmup == 0) & np.isfinite(table.gradient_norm)]
+    for column, depth in enumerate((2, 6)):
+        above, below = figure.axes[column], figure.axes[2 + column]
+        for kind, look in placement.PLACEMENTS.items():
+            part = table[(table.depth == depth) & (table.placement == kind)]
+            first = part[(part.step == 0) & (part.learning_rate == 0.001)]
+            line = coloured(above, look)
+            np.testing.assert_allclose(line.get_ydata(), geometric(first.gradient_norm, first.layer))
+            for rate, stroke in ((0.001, "-"), (0.003, "--")):
+                training = part[(part.step > 0) & (part.learning_rate == rate)]
+                line = coloured(below, look | {"ls": stroke})
+                np.testing.assert_allclose(
+                    line.get_ydata(), geometric(training.gradient_norm, training.layer)
+                )
+    untrained = worlds.untrained_gradients()
+    untrained = untrained[(untrained.layer == 1) & (untrained.gradient_norm > 0)]
+    for axes, (kind, look) in zip(figure.axes[4:], placement.UNTRAINED.items(), strict=True):
+        assert axes.get_title() == look["label"]
+        for residual, stroke in ((True, "-"), (False, "--")):
+            part = untrained[(untrained.placement == kind) & (untrained.residual == residual)]
+            line = coloured(axes, look | {"ls": stroke})
+            np.testing.assert_allclose(line.get_ydata(), geometric(part.gradient_norm, part.depth))
+
+
+def test_batch_dependence_and_score_scale_have_their_means_in_every_panel():
+    figure, table = worlds.draw("statement_batch_dependence"), worlds.batch_dependence()
+    for axes, (effect, (x, *_)) in zip(figure.axes, batch_dependence.EFFECTS.items(), strict=True):
+        for norm, look in batch_dependence.NORMS.items():
+            part = table[(table.effect == effect) & (table.norm == norm)]
+            line = curve(axes, look["label"])
+            np.testing.assert_allclose(
+                line.get_xydata(), part.groupby(x).change.mean().reset_index().to_numpy()
+            )
+    figure, table = worlds.draw("statement_score_scale"), worlds.score_scale()
+    for axes, column in zip(figure.axes, score_scale.COLUMNS, strict=True):
+        for divided, look in score_scale.DIVIDED.items():
+            part = table[table.divided == divided]
+            expected = part[part.source == "normal"].groupby("d_k")[column].mean()
+            np.testing.assert_allclose(curve(axes, look["label"]).get_ydata(), expected)
+            for source, label in score_scale.SOURCES.items():
+                marks = [m for m in named(axes, label) if m.get_markeredgecolor() == look["color"]]
+                drawn = sorted(float(y) for mark in marks for y in mark.get_ydata())
+                np.testing.assert_allclose(drawn, sorted(part[part.source == source][column]))
