@@ -22,6 +22,14 @@ def interval(values) -> tuple[float, float, float]:
     return values.mean(), values.mean() - half, values.mean() + half
 
 
+def best(values):
+    """The column of a frame with the fewest infinite values, of these the first with the lowest mean of the others."""
+    finite = {column: values[column][np.isfinite(values[column])] for column in values}
+    return min(
+        finite, key=lambda column: (-len(finite[column]), finite[column].sum() / max(len(finite[column]), 1))
+    )
+
+
 @cache
 def gaussian(n: int, d: int) -> float:
     """Per cent of n Gaussian keys in d dimensions that are no vertices of their hull: 100 less those that are."""

@@ -124,11 +124,15 @@ def majority_task() -> dict[str, pd.DataFrame]:
     stuck.loc[(stuck.variant == "layernorm") & (stuck.seed < 2), "test_loss"] += 0.6
     for i, rate in enumerate((0.001, 0.01, 0.1)):
         faster = {variant: ratio * (1 + abs(i - 1)) for variant, ratio in ratios.items()}
-        tables.append(metrics(faster, None, accuracies, "rates", 3, 4000, rate=rate, spread=0.4))
+        better = {variant: accuracy - 0.1 * abs(i - 1) for variant, accuracy in accuracies.items()}
+        tables.append(metrics(faster, None, better, "rates", 4, 9000, rate=rate, spread=0.1 + 0.02 * i))
     for d in (3, 8):
         tables.append(metrics(everything, None, accuracies, "widths", 3, 2000, d_model=d, spread=0.1 / d))
     flat = {"layernorm": True, "layernorm_affine": True, "scale": False}
-    drawn = [vectors(flat, flat, experiment=name, seeds=4) for name in ("d3", "d3_uniform")]
+    drawn = [
+        vectors(flat, flat, experiment="d3", seeds=4),
+        vectors({"layernorm": True}, {"layernorm": True}, 8, "d8", seeds=4),
+    ]
     return {"majority_metrics": pd.concat(tables), "majority_vectors": pd.concat(drawn)}
 
 
@@ -181,10 +185,13 @@ def losses(
     unigram: float = 9.0,
     more: dict[str, float] | None = None,
     untrained_gap: float = 0.0,
+    rate: float = 0.01,
+    steps: int = 1000,
+    own: float = 0.3,
 ) -> pd.DataFrame:
     """Language models whose loss without scaling is higher by `gap`, and without attention by `worth`.
 
-    The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by much more. `more`: other
+    The differences vary with the seed by `spread`, the losses themselves, of about 6 nats, by `own`. `more`: other
     variants, each with its loss minus LayerNorm's.
     """
     above = {"layernorm": 0.0, "projection": gap, "no_attention": worth, "layernorm_shrunk": 0.0} | (
@@ -192,11 +199,32 @@ def losses(
     )
     rows = []
     for seed, (number, (variant, higher)) in product(range(seeds), enumerate(above.items())):
-        higher += (number > 0) * spread * noise(8, number, seed).standard_normal()
+        apart = noise(8, number, seed, round(1e5 * rate), steps).standard_normal()
+        higher += (number > 0) * spread * apart
         start = 9.0 + untrained_gap * (variant == "projection")
-        for step, loss in ((0, start), (1000, 6.0 + 0.3 * noise(7, seed).standard_normal() + higher)):
-            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, 0.01, 1000, 1.0))
+        for step, loss in ((0, start), (steps, 6.0 + own * noise(7, seed).standard_normal() + higher)):
+            rows.append((model, variant, seed, step, step * 100, loss, loss, unigram, 0.0, rate, steps, 1.0))
     return pd.DataFrame(rows, columns=SCHEMAS["language_model_metrics"].names)
+
+
+def losses_by_rate(
+    model: str,
+    curves: dict[str, tuple[float, ...]],
+    rates: tuple[float, ...] = (0.001, 0.003, 0.01),
+    lengths: tuple[int, ...] = (1000,),
+    closes: float = 0.0,
+    **options,
+) -> pd.DataFrame:
+    """Models with a loss for each variant and rate, minus that of LayerNorm at its best rate; see `losses`.
+
+    At each length but the first, variants other than LayerNorm come nearer to it by `closes` than at the one before.
+    """
+    tables = []
+    for (number, steps), (i, rate) in product(enumerate(lengths), enumerate(rates)):
+        above = {name: curve[i] - closes * number * (name != "layernorm") for name, curve in curves.items()}
+        table = losses(0.0, model=model, rate=rate, steps=steps, more=above, **options)
+        tables.append(table[table.variant.isin(curves)])
+    return pd.concat(tables, ignore_index=True)
 
 
 def geometry(
@@ -204,6 +232,7 @@ def geometry(
     rank_lost: int = 1,
     rms_rank_lost: int = 0,
     deviation: float = 1e-15,
+    rms_deviation: float = 1e-15,
     near: dict[str, float] | None = None,
     away: dict[str, float] | None = None,
 ) -> pd.DataFrame:
@@ -223,7 +252,7 @@ def geometry(
         for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
             shape = {
                 "rank": n - lost,
-                "axes_deviation": deviation,
+                "axes_deviation": deviation if norm == "layernorm" else rms_deviation,
                 "axes_cosine": 0.0,
                 "centre_deviation": 0.0,
             }
@@ -256,8 +285,11 @@ def placement(
     seeds: int = 3,
     gains: dict[int, float] | None = None,
     stuck: tuple[int, ...] = (),
+    best: float = 0.0,
 ) -> pd.DataFrame:
     """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
+
+    Of three rates pre-norm's loss is lowest at the middle one, where deep post-norm's is higher by `best` as well.
 
     `gains`: by how much a warm-up lowers post-norm's loss at each depth; without, there is no warm-up. `stuck`:
     depths at which no post-norm run trains.
@@ -265,6 +297,8 @@ def placement(
     rows = []
     for name, depth, rate, seed in product(("pre", "post"), (2, 24), gap, range(seeds)):
         more = gap[rate] * (1 + 0.05 * seed) if name == "post" and depth == 24 else 0.001 * seed
+        if len(gap) > 2 and rate == sorted(gap)[1]:
+            more += best * (name == "post" and depth == 24) - 0.1
         status = "stuck" if name == "post" and depth in stuck else "trained"
         for warmup in (0, 50) if gains else (0,):
             less = gains[depth] * (1 + 0.01 * seed) if warmup and name == "post" else 0.0

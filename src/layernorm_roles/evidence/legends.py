@@ -57,9 +57,6 @@ FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 TEST_LOSS = 0.5
 """Nats per token. Steps are counted to this test loss: the paper's slow variant ends near it, 0.42 at step 5,000."""
 
-EARLY_STEP = 2000
-"""A step early in the training of the majority task, at which the variants differ most in how far they have come."""
-
 ENOUGH_SEEDS = 5
 """Seeds from which on curves have a band for the interval of their mean; that of fewer would hide the rest."""
 

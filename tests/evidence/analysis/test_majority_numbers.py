@@ -158,36 +158,41 @@ def losses(variant: str, table: dict[float, list[float]]) -> pd.DataFrame:
     )
 
 
-def test_the_best_rate_of_a_seed_is_chosen_by_the_others():
-    table = losses(
-        "scale", {0.001: [1.0, 1.0, 1.0], 0.01: [0.0, 0.7, 0.7], 0.1: [0.6, 0.6, 0.9], 1.0: [2.0] * 3}
-    )
-    best = majority.best_rates(table).set_index("seed")
-    # seed 0 from 0.7, 0.7 against 0.6, 0.9; seed 1 from 0, 0.7; seed 2 from 0, 0.7 against 0.6, 0.6
-    assert best.base_learning_rate.to_dict() == {0: 0.01, 1: 0.01, 2: 0.01} and not best.at_end.any()
-    worse = table.assign(
-        test_loss=table.test_loss.mask((table.seed == 1) & (table.base_learning_rate == 0.01), 5.0)
-    )
-    best = majority.best_rates(worse).set_index("seed")
-    assert best.base_learning_rate.to_dict() == {0: 0.1, 1: 0.01, 2: 0.1}
-    chosen = majority.at_best_rates(worse)
-    assert set(zip(chosen.seed, chosen.base_learning_rate, strict=True)) == {(0, 0.1), (1, 0.01), (2, 0.1)}
-    assert len(chosen) == 6  # the two rows of three runs
-
-
-@given(st.permutations([0.1, 0.2, 0.3, 0.4]), st.floats(0.01, 10.0))
-def test_a_seeds_own_loss_does_not_change_its_rate(values, own):
-    table = losses("scale", {rate: [value, value] for rate, value in zip((1, 2, 3, 4), values, strict=True)})
-    changed = table.assign(test_loss=table.test_loss.mask(table.seed == 0, own * table.base_learning_rate))
-    rate = majority.best_rates(changed).set_index("seed").base_learning_rate[0]
-    assert rate == 1 + int(np.argmin(values))
+@pytest.mark.parametrize(("by", "best"), [("loss", 0.03), ("accuracy", 0.01), ("speed", 0.1)])
+def test_a_rate_is_chosen_by_what_is_judged(by, best):
+    rows = [
+        ("rates", "scale", seed, 8, rate, step, loss, accuracy)
+        for rate, (early, late, right) in {
+            0.001: (9, 9, 0.1),
+            0.01: (4, 0.4, 0.9),
+            0.03: (2, 0.2, 0.8),
+        }.items()
+        for seed in range(4)
+        for step, loss, accuracy in ((0, 9.5, 0.0), (100, early, 0.0), (200, late, right))
+    ]
+    rows += [
+        (*row[:4], 0.1, row[5], 0.3 if row[5] == 100 else row[6] + 0.1, 0.2) for row in rows if row[4] == 0.03
+    ]
+    rows += [(*row[:4], 0.3, *row[5:]) for row in rows if row[4] == 0.001]
+    columns = [
+        "experiment",
+        "variant",
+        "seed",
+        "d_model",
+        "base_learning_rate",
+        "step",
+        "test_loss",
+        "test_accuracy",
+    ]
+    found = majority.best_rates(pd.DataFrame(rows, columns=columns), by, 0.5)
+    assert set(found.base_learning_rate) == {best} and len(found) == 4 and not found.at_end.any()
 
 
 def test_the_first_and_the_last_rate_are_marked_and_a_single_seed_has_none():
     falling = losses("scale", {0.1: [3.0] * 2, 0.2: [2.0] * 2, 0.3: [1.0] * 2})
     rising = losses("layernorm", {0.1: [1.0] * 2, 0.2: [2.0] * 2, 0.3: [3.0] * 2})
     alone = losses("none", {0.1: [1.0], 0.2: [0.5], 0.3: [1.0]})
-    best = majority.best_rates(pd.concat([falling, rising, alone]))
+    best = majority.best_rates(pd.concat([falling, rising, alone]), "loss")
     assert best.at_end.all() and set(best.variant) == {"scale", "layernorm"}
 
 
@@ -196,7 +201,7 @@ def test_a_run_that_is_lost_is_never_best(lost):
     table = losses("scale", {0.1: [3.0] * 2, 0.2: [2.0] * 2, 0.3: [1.0] * 2, 0.4: [lost] * 2})
     ended = losses("scale", {0.5: [0.1] * 2}).query("step == 0").assign(test_loss=0.1)
     both = pd.concat([table, ended])
-    assert set(majority.best_rates(both).base_learning_rate) == {0.3}
+    assert set(majority.best_rates(both, "loss").base_learning_rate) == {0.3}
     last = majority.last_rows(both).set_index("base_learning_rate")
     assert (last.test_loss[[0.4, 0.5]] == np.inf).all() and (last.test_accuracy[[0.4, 0.5]] == 0).all()
 

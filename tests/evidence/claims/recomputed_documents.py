@@ -5,7 +5,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import interval
+from plain import best, interval
 from recomputed_language_model import more_than_one, of_parts
 
 HUGE = 1e9
@@ -52,7 +52,8 @@ def negated(finding: str) -> str:
 
 
 def together(findings) -> str:
-    return next((kind for kind in ("absent", "undecided") if kind in findings), "seen")
+    found = set(findings)
+    return next((kind for kind in ("absent", "undecided") if kind in found), "seen")
 
 
 def judged(parts, cause: str = "seen") -> str:
@@ -98,19 +99,14 @@ def geometry_verdict(t):
     s, r = shape(t, "layernorm"), shape(t, "rmsnorm")
     largest = s[["axes_deviation", "axes_cosine", "centre_deviation"]].to_numpy().max()
     ellipsoid = largest <= 1e-9 and all(s["rank"] == s.index - 1)
-    return judged([true(from_torch(t) <= 1e-9), true(ellipsoid)], true(all(r["rank"] == r.index)))
+    sphere = r[["axes_deviation", "axes_cosine"]].to_numpy().max() <= 1e-9 and all(r["rank"] == r.index)
+    return judged([true(from_torch(t) <= 1e-9), true(ellipsoid)], true(sphere))
 
 
 def radius_verdict(t):
     r = radii(t).reset_index()
     r = r[r.input_norm / r.n**0.5 >= 1e-3]
     return judged([true((r[place] - 1).abs().max() <= 0.01) for place in ("inside", "outside")])
-
-
-def rmsnorm_verdict(t):
-    s = shape(t, "rmsnorm")
-    largest = s[["axes_deviation", "axes_cosine"]].to_numpy().max()
-    return judged([true(largest <= 1e-9), true(all(s["rank"] == s.index))])
 
 
 # One matrix for W_O and W_1
@@ -133,28 +129,13 @@ def nothing_between(t) -> str:
     return true(interval(missed(t, "plain"))[2] <= 1e-7)
 
 
-def plain_verdict(t):
-    return judged(
-        [true(t["fusion"].query("arrangement == 'plain' and inputs == 'heads'").error.max() <= 1e-9)]
-    )
-
-
 def residual_verdict(t):
     return judged([more_than_one(missed(t, "residual"))], nothing_between(t))
 
 
-def dropped_norm_verdict(t):
-    return judged([negated(more_than_one(missed(t, "residual")))], nothing_between(t))
-
-
-def norm_alone_verdict(t):
-    widths = square(t).d.unique()
-    return judged([more_than_one(missed(t, "norm", d)) for d in widths], nothing_between(t))
-
-
-def sizes_differ(t) -> list[bool]:
-    """Of each layout of heads and stream."""
-    return [d != d_heads for d, d_heads in set(zip(t["fusion"].d, t["fusion"].d_heads, strict=True))]
+def norm_verdict(t):
+    alone = together([more_than_one(missed(t, "norm", d)) for d in square(t).d.unique()])
+    return judged([negated(more_than_one(missed(t, "residual"))), alone], nothing_between(t))
 
 
 # Pre-norm and post-norm
@@ -192,16 +173,26 @@ def worse(gap: pd.Series) -> str:
     return "absent" if not gap.any() else more(gap)
 
 
-def tuned(t) -> pd.Series:
-    """Post-norm minus pre-norm in the deepest networks, each at the setting that is best for the other seeds."""
+def tuned(t) -> pd.Series | None:
+    """Post-norm minus pre-norm in the deepest networks, each at its best setting for the other half of the seeds.
+
+    None if the rate is the first or the last for one of them.
+    """
     e = ends(t)
-    e = e[e.depth == e.depth.max()]
-    chosen = []
+    e, chosen = e[e.depth == e.depth.max()], []
+    seeds = sorted(e.seed.unique())
     for (placement, seed), runs in e.groupby(["placement", "seed"]):
-        others = e[(e.placement == placement) & (e.seed != seed)]
-        best = others.groupby(["learning_rate", "warmup"]).loss.mean().idxmin()
-        chosen.append(runs[(runs.learning_rate == best[0]) & (runs.warmup == best[1])])
+        half = [other for other in seeds if (seeds.index(other) - seeds.index(seed)) % 2]
+        others = e[(e.placement == placement) & e.seed.isin(half)]
+        rate, warmup = best(others.pivot(index="seed", columns=["learning_rate", "warmup"], values="loss"))
+        if rate in (e.learning_rate.min(), e.learning_rate.max()):
+            return None
+        chosen.append(runs[(runs.learning_rate == rate) & (runs.warmup == warmup)])
     return difference(pd.concat(chosen), "placement", "post", "pre")
+
+
+def tuned_verdict(t) -> str:
+    return "not tested" if tuned(t) is None else judged([worse(tuned(t))])
 
 
 def gain(runs: pd.DataFrame) -> pd.Series:
@@ -252,16 +243,14 @@ def growth(gradients: pd.DataFrame, placement: str = "post") -> pd.Series:
     return s.slope.groupby(s.seed).mean()
 
 
-def steepness_verdict(part):
-    def verdict(t):
-        found = {"pre": [], "post": []}
-        for _, gradients in part(t).groupby("learning_rate"):
-            for placement, findings in found.items():
-                tenfold = 1 / (gradients.depth.max() - 1)
-                findings.append(further_from_zero(growth(gradients, placement), tenfold))
-        return judged(found["post"], together(map(negated, found["pre"])))
-
-    return verdict
+def steep(gradients: pd.DataFrame) -> str:
+    """Is post-norm's slope steep at every rate, and pre-norm's at none?"""
+    findings = []
+    for _, at_rate in gradients.groupby("learning_rate"):
+        tenfold = 1 / (at_rate.depth.max() - 1)
+        findings.append(further_from_zero(growth(at_rate, "post"), tenfold))
+        findings.append(negated(further_from_zero(growth(at_rate, "pre"), tenfold)))
+    return together(findings)
 
 
 def spread(t, column: str, placement: str, trained: bool) -> pd.Series:
@@ -277,13 +266,13 @@ def twofold(values) -> str:
     return above(values, np.log(2))
 
 
-def pre_scales_verdict(t):
-    parts = [negated(twofold(spread(t, "input_rms", "pre", trained))) for trained in (False, True)]
-    return judged(parts, twofold(spread(t, "stream_rms", "pre", trained=True)))
-
-
-def post_scales_verdict(t):
-    return judged([twofold(spread(t, "input_rms", "post", trained)) for trained in (False, True)])
+def scales_verdict(t):
+    pre, post = (
+        [twofold(spread(t, "input_rms", name, late)) for late in (False, True)] for name in ("pre", "post")
+    )
+    return judged(
+        [together(map(negated, pre)), together(post)], twofold(spread(t, "stream_rms", "pre", True))
+    )
 
 
 def first_layer(t, placement: str, residual: bool) -> pd.Series:
@@ -317,25 +306,12 @@ def batch_verdict(t):
     return judged([true(constant), more(-batch_exponents(t))])
 
 
-def padded(t) -> pd.Series:
-    p = t["batch_dependence"].query("effect == 'padding'")
-    p = p[(p.padding == p.padding.max()) & (p.norm == "batchnorm")]
-    return 100 * p.change.groupby(p.seed).mean()
-
-
 # Scores
 
 
 def score_exponents(t, source: str, column: str, divided: bool = False) -> pd.Series:
     s = t["score_scale"].query("source == @source and divided == @divided")
     return slopes(s, "d_k", column)
-
-
-def score_scale_verdict(t):
-    divided = t["score_scale"].query("source == 'normal' and divided")
-    size = divided.score_std.groupby(divided.seed).mean()
-    undone = (near(score_exponents(t, "normal", "score_std", True), 0, 0.05), near(size, 1, 0.05))
-    return judged([near(score_exponents(t, "normal", "score_std"), 0.5, 0.05), together(undone)])
 
 
 def at_widest(t, column: str) -> pd.DataFrame:
@@ -354,22 +330,15 @@ def score_mean_verdict(t):
     return judged([near(score_exponents(t, "normal_mean_1", column), 1, 0.05) for column in columns])
 
 
-def trained_scores(t, source: str) -> pd.DataFrame:
-    return t["score_scale"].query("source == @source and divided and variant == 'layernorm'")
+def trained_scores(t) -> pd.DataFrame:
+    return t["score_scale"].query("source == 'language_model' and divided and variant == 'layernorm'")
 
 
-def trained_size(source):
-    return lambda t: trained_scores(t, source).groupby("seed").score_std.mean().mean()
-
-
-def trained_verdict(source):
-    def verdict(t):
-        s = trained_scores(t, source)
-        if s.seed.nunique() < 2:
-            return "not tested"
-        return judged([true(s.score_std.max() < 2), true(s.score_std.min() < 2)])
-
-    return verdict
+def trained_verdict(t):
+    s = trained_scores(t)
+    if s.seed.nunique() < 2:
+        return "not tested"
+    return judged([true(s.score_std.max() < 2), true(s.score_std.min() < 2)])
 
 
 # Worked numbers
@@ -394,27 +363,18 @@ def right(verdicts: set[str]) -> bool:
 RECOMPUTED = {
     "geometry": from_torch,
     "geometry_radius": lambda t: (radii(t).outside - radii(t).inside).abs().max(),
-    "geometry_rmsnorm": lambda t: shape(t, "rmsnorm").axes_deviation.max(),
-    "fusion_plain": lambda t: missed(t, "plain").mean(),
     "fusion_residual": lambda t: missed(t, "residual").mean(),
     "fusion_norm": lambda t: missed(t, "residual").mean(),
-    "fusion_norm_alone": lambda t: missed(t, "norm").mean(),
-    "fusion_sizes": lambda t: 100 * np.mean(sizes_differ(t)),
     "placement": lambda t: mean(sum(gaps(t)) / len(gaps(t))),
     "placement_tuned": lambda t: mean(tuned(t)),
-    "placement_gradients_initial": lambda t: growth(untrained(t)).mean(),
-    "placement_gradients_training": lambda t: growth(training(t)).mean(),
+    "placement_gradients": lambda t: growth(training(t)).mean(),
     "placement_warm_up": lambda t: mean(slow_gain(t)),
     "placement_scales": lambda t: np.exp(mean(spread(t, "input_rms", "pre", trained=True))),
-    "placement_scales_post": lambda t: np.exp(mean(spread(t, "input_rms", "post", trained=True))),
     "residual_connections": lambda t: mean(first_layer(t, places(t)[0], True)),
     "batch_dependence": lambda t: batch_exponents(t).mean(),
-    "batch_padding": lambda t: padded(t).mean(),
-    "score_scale": lambda t: score_exponents(t, "normal", "score_std").mean(),
     "score_saturation": lambda t: 100 * at_widest(t, "entropy_share")[False].mean(),
     "score_mean": lambda t: score_exponents(t, "normal_mean_1", "score_mean").mean(),
-    "scores_majority": trained_size("majority"),
-    "scores_language_model": trained_size("language_model"),
+    "scores_language_model": lambda t: trained_scores(t).groupby("seed").score_std.mean().mean(),
     "worked_numbers": lambda t: 100 * np.mean([right(verdicts) for verdicts in examples(t)]),
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
@@ -422,27 +382,18 @@ RECOMPUTED = {
 VERDICTS = {
     "geometry": geometry_verdict,
     "geometry_radius": radius_verdict,
-    "geometry_rmsnorm": rmsnorm_verdict,
-    "fusion_plain": plain_verdict,
     "fusion_residual": residual_verdict,
-    "fusion_norm": dropped_norm_verdict,
-    "fusion_norm_alone": norm_alone_verdict,
-    "fusion_sizes": lambda t: judged(map(true, sizes_differ(t))),
+    "fusion_norm": norm_verdict,
     "placement": lambda t: judged(map(worse, gaps(t))),
-    "placement_tuned": lambda t: judged([worse(tuned(t))]),
-    "placement_gradients_initial": steepness_verdict(untrained),
-    "placement_gradients_training": steepness_verdict(training),
+    "placement_tuned": tuned_verdict,
+    "placement_gradients": lambda t: judged([steep(untrained(t)), steep(training(t))]),
     "placement_warm_up": warm_up_verdict,
-    "placement_scales": pre_scales_verdict,
-    "placement_scales_post": post_scales_verdict,
+    "placement_scales": scales_verdict,
     "residual_connections": residual_connections_verdict,
     "batch_dependence": batch_verdict,
-    "batch_padding": lambda t: judged([more_than_one(padded(t))]),
-    "score_scale": score_scale_verdict,
     "score_saturation": saturation_verdict,
     "score_mean": score_mean_verdict,
-    "scores_majority": trained_verdict("majority"),
-    "scores_language_model": trained_verdict("language_model"),
+    "scores_language_model": trained_verdict,
     "worked_numbers": worked_numbers_verdict,
 }
 """For each claim the function that reaches a verdict from the tables of a reproduction."""

@@ -5,7 +5,8 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import gaussian, interval
+from plain import best, gaussian, interval
+from scipy import stats
 from scipy.special import betaincinv
 
 PAPER_TABLES = {"table_1": [51.0, 32.2, 34.7, 36.8], "table_2": [44.8, 28.5, 22.3, 26.1]}
@@ -37,53 +38,228 @@ def finding(values, e: float) -> str:
 # Losses
 
 
-def final(tables, model: str, column: str = "valid_loss") -> pd.DataFrame:
+OURS = {
+    "reproduced": "holds",
+    "not reproduced": "does not hold",
+    "reversed": "does not hold",
+    "confounded": "partial",
+}
+"""What the verdicts on claims of the paper are called elsewhere."""
+
+
+SEEN: dict = {}
+"""What `runs` found, with the tables that it was found in: they are asked for often."""
+
+
+def runs(t, model: str, steps: int | None = None) -> pd.DataFrame:
+    """The last rows of the longest runs, of each seed at the rate that suits the other half of its seeds best.
+
+    Column `outer`: whether that rate is the first or last of at least three.
+    """
+    if (id(t), model, steps) not in SEEN:
+        SEEN[id(t), model, steps] = t, _runs(t, model, steps)
+    return SEEN[id(t), model, steps][1]
+
+
+def _runs(t, model: str, steps: int | None) -> pd.DataFrame:
+    m = t["language_model_metrics"].query("model == @model")
+    m = m[(m.steps == (m.steps.max() if steps is None else steps)) & (m.step == m.steps)]
+    chosen = [m.iloc[:0].assign(outer=False)]
+    for _, v in m.groupby("variant"):
+        rates, seeds = sorted(set(v.base_learning_rate)), sorted(set(v.seed))
+        for seed, run in v.groupby("seed"):
+            half = v[[(seeds.index(s) - seeds.index(seed)) % 2 == 1 for s in v.seed]]
+            rate = (
+                half.groupby("base_learning_rate").valid_loss.mean().idxmin()
+                if len(rates) > 1 and len(half)
+                else rates[0]
+            )
+            if len(rates) == 1 or len(half):
+                outer = len(rates) > 2 and rate in (rates[0], rates[-1])
+                chosen.append(run[run.base_learning_rate == rate].assign(outer=outer))
+    return pd.concat(chosen)
+
+
+def outer(t, model: str, *variants: str, steps: int | None = None) -> bool:
+    r = runs(t, model, steps)
+    return bool(r[r.variant.isin(variants)].outer.any()) or not {*variants} <= {*r.variant}
+
+
+def final(tables, model: str, column: str = "valid_loss", steps: int | None = None) -> pd.DataFrame:
     """One row a seed, one column a variant, at the last step."""
-    m = tables["language_model_metrics"].query("model == @model")
-    return m[m.step == m.step.max()].set_index(["seed", "variant"])[column].unstack()
+    return runs(tables, model, steps).set_index(["seed", "variant"])[column].unstack()
 
 
-def difference(tables, model: str, high: str, low: str, column: str = "valid_loss") -> pd.Series:
-    losses = final(tables, model, column)
+BASES = {"gpt_rates": "gpt", "gpt_lengths": "gpt", "bytes_rates": "gpt_bytes", "bytes_lengths": "gpt_bytes"}
+
+
+def difference(t, model: str, high: str, low: str, column: str = "valid_loss", steps=None) -> pd.Series:
+    losses = final(t, model, column, steps)
     if not {high, low} <= set(losses):
         return pd.Series(dtype=float)
     return (losses[high] - losses[low]).dropna()
 
 
+def value(t, model: str, variant: str = "layernorm") -> pd.Series:
+    """What attention is worth, by seed; models with lists are held against a mean."""
+    if model not in BASES:
+        return difference(t, model, "no_attention", variant)
+    return bare(t, model) - final(t, model)[variant].dropna()
+
+
+def bare(t, model: str) -> float:
+    """The mean loss without attention."""
+    own = final(t, model)
+    return (own if "no_attention" in own else final(t, BASES.get(model, model))).no_attention.mean()
+
+
 def uses_attention(tables, model: str, variant: str) -> bool:
     """Is the variant clearly better than without attention, and than unigram where there is a unigram loss?"""
-    worth = interval(difference(tables, model, "no_attention", variant))[1] > 0
+    if variant not in final(tables, model):
+        return False
+    worth = interval(value(tables, model, variant))[1] > 0
     gain = (final(tables, model, "unigram_loss")[variant] - final(tables, model)[variant]).dropna()
     return bool(worth and (gain.empty or interval(gain)[1] > 0))
 
 
+SCALING = ("projection", "layernorm")
+
+
+def any_uses(t, model: str) -> bool:
+    return any(uses_attention(t, model, variant) for variant in SCALING)
+
+
 def gap(model):
-    return lambda t: difference(t, model, "projection", "layernorm").mean()
+    return lambda t: difference(t, model, *SCALING).mean()
 
 
-def gap_verdict(model):
+def in_two(own: str, isolated: str) -> str:
+    """What a claim of the paper gets that has a control."""
+    if own in ("reversed", "absent"):
+        return {"absent": "not reproduced"}.get(own, own)
+    if "undecided" in (own, isolated):
+        return "not tested"
+    if isolated in ("absent", "reversed"):
+        return "confounded"
+    return "reproduced" if own == isolated == "seen" else "partial"
+
+
+def gap_of_both(t, model: str) -> str:
+    found = {finding(difference(t, model, *SCALING, c), e) for c, e in PAPER_GAPS.items()}
+    order = ("absent", "reversed", "undecided", "smaller", "seen")
+    worst = next(kind for kind in order if kind in found)
+    return "absent" if worst == "reversed" and len(found) > 1 else worst
+
+
+def gap_verdict(model, rates):
     def verdict(t):
-        if not (uses_attention(t, model, "projection") or uses_attention(t, model, "layernorm")):
+        if not any_uses(t, model):
             return "not tested"
-        found = [
-            finding(difference(t, model, "projection", "layernorm", c), e) for c, e in PAPER_GAPS.items()
-        ]
-        isolated = finding(difference(t, model, "projection", "layernorm_shrunk"), PAPER_GAPS["valid_loss"])
-        own = word(*found)
-        if own in ("reversed", "not reproduced", "not tested") or isolated == "undecided":
-            return own if own in ("reversed", "not reproduced") else "not tested"
-        return "confounded" if isolated in ("absent", "reversed") else word(*found, isolated)
+        isolated = "undecided"
+        if not outer(t, rates, *SCALING):
+            isolated = finding(difference(t, rates, *SCALING), PAPER_GAPS["valid_loss"])
+        return in_two(gap_of_both(t, model), isolated)
 
     return verdict
 
 
-def worth(model):
-    return lambda t: difference(t, model, "no_attention", "layernorm").mean()
+def best_verdict(t, model):
+    if outer(t, model, *SCALING) or not any_uses(t, model):
+        return "not tested"
+    isolated = "seen"
+    if not outer(t, model, "projection_scalar", "layernorm"):
+        isolated = finding(difference(t, model, "projection_scalar", "layernorm"), PAPER_GAPS["valid_loss"])
+    return in_two(gap_of_both(t, model), isolated)
+
+
+def closing(t, model) -> pd.Series:
+    lengths = t["language_model_metrics"].query("model == @model").steps
+    ends = [difference(t, model, *SCALING, steps=steps) for steps in (lengths.min(), lengths.max())]
+    return (ends[0] - ends[1]).dropna()
+
+
+def lengths_verdict(model):
+    def verdict(t):
+        steps = t["language_model_metrics"].query("model == @model").steps.unique()
+        if any(outer(t, model, *SCALING, steps=s) for s in steps) or not any_uses(t, model):
+            return "not tested"
+        return of_parts(finding(closing(t, model), PAPER_GAPS["valid_loss"]))
+
+    return verdict
+
+
+def half(t, model) -> float:
+    """The loss of a run that has got half of what attention is worth to LayerNorm."""
+    return (bare(t, model) + final(t, model).layernorm.mean()) / 2
+
+
+def stable_rates(t, model) -> pd.Series:
+    """Logarithm of the largest rate at which each seed trains with LayerNorm over that without scaling."""
+    m = t["language_model_metrics"].query("model == @model and step == steps")
+    trained = m[m.valid_loss <= half(t, model)]
+    largest = trained.groupby(["seed", "variant"]).base_learning_rate.max().unstack()
+    return np.log(largest.layernorm / largest.projection).dropna()
+
+
+def stability_verdict(model):
+    def verdict(t):
+        m = t["language_model_metrics"].query("model == @model and step == steps and variant in @SCALING")
+        if (m[m.valid_loss <= half(t, model)].base_learning_rate == m.base_learning_rate.max()).any():
+            return "not tested"
+        return of_parts(direction(stable_rates(t, model))) if any_uses(t, model) else "not tested"
+
+    return verdict
+
+
+def arrival(run: pd.DataFrame, loss: float) -> float:
+    """The step at which a run first has a loss, on a straight line over log(1 + step); infinite if never."""
+    run = run.sort_values("step").reset_index(drop=True)
+    low = run.index[run.valid_loss <= loss]
+    if not len(low):
+        return np.inf
+    before, after = run.loc[low[0] - 1], run.loc[low[0]]
+    share = (before.valid_loss - loss) / (before.valid_loss - after.valid_loss)
+    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
+
+
+def soonest(t, model: str = "bytes_rates") -> tuple[list[np.ndarray], bool]:
+    """Logarithms of the steps to half of attention without scaling and with it; and whether a rate ends the grid."""
+    m, found, ends = t["language_model_metrics"].query("model == @model"), [], False
+    for variant in SCALING:
+        runs = m[m.variant == variant].groupby(["seed", "base_learning_rate"])
+        steps = pd.Series({key: arrival(run, half(t, model)) for key, run in runs}).unstack()
+        rates = [best(steps.iloc[(i + 1) % 2 :: 2]) for i in range(len(steps))]
+        ends |= bool({*rates} & {steps.columns[0], steps.columns[-1]})
+        found.append(np.log([steps.iloc[i][rate] for i, rate in enumerate(rates)]))
+    return found, ends
+
+
+def learnt(t) -> float:
+    (without, with_scaling), _ = soonest(t)
+    return float(np.exp(np.median([x - y for x in without for y in with_scaling])))
+
+
+def learnt_verdict(t) -> str:
+    (without, with_scaling), ends = soonest(t)
+    if ends or not any_uses(t, "bytes_rates"):
+        return "not tested"
+    sides = [
+        stats.mannwhitneyu(without, with_scaling, alternative=side, method="exact").pvalue <= 0.025
+        for side in ("greater", "less")
+    ]
+    return of_parts("seen" if sides[0] else "reversed" if sides[1] else "undecided")
+
+
+def direction(values) -> str:
+    _, low, high = interval(values)
+    return "seen" if low > 0 else "reversed" if high < 0 else "undecided"
 
 
 def worth_verdict(model, least):
     def verdict(t):
-        _, low, high = interval(difference(t, model, "no_attention", "layernorm"))
+        if outer(t, model, "layernorm"):
+            return "not tested"
+        _, low, high = interval(value(t, model))
         gains = final(t, model, "unigram_loss")["layernorm"] - final(t, model)["layernorm"]
         gain = interval(gains.dropna())
         if high <= least or gain[2] < 0:
@@ -96,8 +272,6 @@ def worth_verdict(model, least):
 def of_parts(*findings: str) -> str:
     """What a question with these parts gets."""
     there, not_there = ({*findings} & {*kinds} for kinds in (("seen", "smaller"), ("absent", "reversed")))
-    if set(findings) == {"reversed"}:
-        return "reversed"
     if not there and "undecided" not in findings:
         return "does not hold"
     if there and not_there:
@@ -105,27 +279,16 @@ def of_parts(*findings: str) -> str:
     return "not tested" if "undecided" in findings else "holds" if set(findings) == {"seen"} else "partial"
 
 
-def gap_keys_verdict(model):
+def gap_keys_verdict(model, rates):
     def verdict(t):
-        if not (uses_attention(t, model, "projection") or uses_attention(t, model, "layernorm")):
+        if not uses_attention(t, model, "projection") or not any_uses(t, rates) or outer(t, rates, *SCALING):
             return "not tested"
-        own = finding(difference(t, model, "projection", "layernorm"), 0.05)
         where = {"model": model, "variant": "projection", "texts": "long", "site": "after_norm"}
-        isolated = finding(
-            keys(t, checkpoint="final", **where).mean(axis=1), np.mean(PAPER_TABLES["table_1"])
-        )
-        if own in ("reversed", "absent", "undecided") or isolated == "undecided":
-            return "not tested" if "undecided" == isolated and own in ("seen", "smaller") else word(own)
-        return "confounded" if isolated in ("absent", "reversed") else word(own, isolated)
+        shares = keys(t, checkpoint="final", **where).mean(axis=1)
+        isolated = finding(shares, np.mean(PAPER_TABLES["table_1"]))
+        return in_two(finding(difference(t, rates, *SCALING), 0.05), isolated)
 
     return verdict
-
-
-def widths_verdict(t):
-    models = ("gpt", "gpt_bytes")
-    if not all(any(uses_attention(t, m, v) for v in ("projection", "layernorm")) for m in models):
-        return "not tested"
-    return of_parts(*(finding(difference(t, m, "projection", "layernorm"), 0.05) for m in models))
 
 
 def project_keys_verdict(t):
@@ -219,10 +382,11 @@ def heads_verdict(model, variant, control):
         where = {"model": model, "texts": "long", "checkpoint": "final", "site": "head"}
         own = at_most_one(t, variant=variant, **where)
         isolated = more_than_one(keys(t, variant=control, **where).mean(axis=1))
-        if control == "projection":
-            return isolated_word(own, isolated)
         if own == "absent":
-            return "does not hold"
+            where["site"] = "head_exact"
+            exact = keys(t, variant=variant, **where)
+            by_eps = len(exact.columns) and all(interval(exact[i])[2] <= 1 for i in exact)
+            return "partial" if by_eps else "does not hold"
         return (
             "not tested" if "undecided" in (own, isolated) else "holds" if isolated == "seen" else "partial"
         )
@@ -257,7 +421,7 @@ def head_widths(t) -> float:
 
 
 def head_widths_verdict(t) -> str:
-    m, parts = t["language_model_metrics"].query("step == step.max()"), []
+    m, parts = t["language_model_metrics"].query("step == steps"), []
     bare = m.query("model == 'gpt_bytes' and variant == 'no_attention'").set_index("seed").valid_loss
     for model, f in beyond_gaussian(t).items():
         own = m[(m.model == model) & (m.variant == "layernorm")].set_index("seed")
@@ -316,50 +480,65 @@ def more_than_one_matrix(t, norm) -> str:
     return "seen" if low > 1 else "absent" if high <= 1 else "undecided"
 
 
+MODELS = {"": ("gpt", "gpt_rates", "gpt_lengths"), "_bytes": ("gpt_bytes", "bytes_rates", "bytes_lengths")}
+LEAST = {"": 0.05, "_bytes": 0.3}
+
 RECOMPUTED = {
+    "attention_learnt": learnt,
     "random_keys": lambda t: matrices(t, small_corner(t))[0],
     "random_keys_layernorm": lambda t: matrices(t, "norm == 'layernorm'")[0],
-    "attention_worth": worth("gpt"),
-    "attention_worth_bytes": worth("gpt_bytes"),
     "table_1": by_layer("gpt", "projection", "after_norm"),
     "table_1_bytes": by_layer("gpt_bytes", "projection", "after_norm"),
     "table_2": by_layer("gpt", "layernorm", "before_norm"),
-    "table_2_bytes": by_layer("gpt_bytes", "layernorm", "before_norm"),
-    "loss_gap": gap("gpt"),
-    "loss_gap_bytes": gap("gpt_bytes"),
-    "loss_gap_keys": gap("gpt"),
-    "loss_gap_keys_bytes": gap("gpt_bytes"),
-    "loss_gap_widths": gap("gpt_bytes"),
     "project_keys_bytes": lambda t: difference(t, "gpt_bytes", "layernorm", "scale").mean(),
     "table_3": lambda t: hit(t, "gpt", "projection").mean(),
     "table_4": lambda t: hit(t, "bert", "none").mean(),
     "heads": by_layer("gpt", "layernorm", "head"),
-    "heads_bytes": by_layer("gpt_bytes", "layernorm", "head"),
     "heads_qk_norm": by_layer("gpt", "layernorm_qk", "head"),
     "head_widths": head_widths,
 }
+for end, (one, several, longer) in MODELS.items():
+    RECOMPUTED |= {
+        f"attention_worth{end}": lambda t, model=one: value(t, model).mean(),
+        f"attention_worth{end}_lengths": lambda t, model=longer: value(t, model).mean(),
+        f"loss_gap{end}": gap(one),
+        f"loss_gap_best_rate{end}": gap(several),
+        f"loss_gap_keys{end}": gap(several),
+        f"loss_gap_lengths{end}": lambda t, model=longer: closing(t, model).mean(),
+        f"stability{end}": lambda t, model=several: float(np.exp(stable_rates(t, model).mean())),
+    }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
 
 VERDICTS = {
+    "attention_learnt": learnt_verdict,
     "random_keys": random_keys_verdict,
     "random_keys_layernorm": random_keys_layernorm_verdict,
-    "attention_worth": worth_verdict("gpt", 0.05),
-    "attention_worth_bytes": worth_verdict("gpt_bytes", 0.3),
     "table_1": by_layer_verdict("table_1", "gpt", "projection", "after_norm"),
     "table_1_bytes": by_layer_verdict("table_1", "gpt_bytes", "projection", "after_norm"),
     "table_2": by_layer_verdict("table_2", "gpt", "layernorm", "before_norm"),
-    "table_2_bytes": by_layer_verdict("table_2", "gpt_bytes", "layernorm", "before_norm"),
-    "loss_gap": gap_verdict("gpt"),
-    "loss_gap_bytes": gap_verdict("gpt_bytes"),
-    "loss_gap_keys": gap_keys_verdict("gpt"),
-    "loss_gap_keys_bytes": gap_keys_verdict("gpt_bytes"),
-    "loss_gap_widths": widths_verdict,
     "project_keys_bytes": project_keys_verdict,
     "table_3": sentences_verdict("gpt", "projection"),
     "table_4": sentences_verdict("bert", "none"),
     "heads": heads_verdict("gpt", "layernorm", "projection"),
-    "heads_bytes": heads_verdict("gpt_bytes", "layernorm", "projection"),
     "heads_qk_norm": heads_verdict("gpt", "layernorm_qk", "layernorm"),
     "head_widths": head_widths_verdict,
 }
+
+
+def in_our_words(verdict):
+    return lambda t: OURS.get(verdict(t), verdict(t))
+
+
+for end, (one, several, longer) in MODELS.items():
+    VERDICTS |= {
+        f"attention_worth{end}": worth_verdict(one, LEAST[end]),
+        f"attention_worth{end}_lengths": worth_verdict(longer, LEAST[end]),
+        f"loss_gap{end}": gap_verdict(one, several),
+        f"loss_gap_best_rate{end}": in_our_words(lambda t, model=several: best_verdict(t, model)),
+        f"loss_gap_keys{end}": gap_keys_verdict(one, several),
+        f"loss_gap_lengths{end}": lengths_verdict(longer),
+        f"stability{end}": stability_verdict(several),
+    }
+for name in ("loss_gap_bytes", "loss_gap_keys_bytes", "table_1_bytes"):
+    VERDICTS[name] = in_our_words(VERDICTS[name])
 """For each claim the function that reaches a verdict from the tables of a reproduction."""

@@ -4,6 +4,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import worlds
@@ -15,12 +16,14 @@ from judging import (
     NOT_REPRODUCED,
     NOT_TESTED,
     REPRODUCED,
+    REVERSED,
     verdict_on,
 )
 from scipy import stats
 
 from layernorm_roles import store
 from layernorm_roles.evidence import claims
+from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.schemas import SCHEMAS
 
 PROVENANCE = {
@@ -47,7 +50,9 @@ def test_every_claim_names_its_control_its_rule_and_tables_that_exist():
         assert set(claim.tables) <= set(SCHEMAS)
         assert claim.target in {"majority", "random_keys", "language_model", "pretrained", "statements"}
         assert claim.part in {"projection", "scaling", "documents"}
-        assert claim.rule_fixed in {"before", "after"}
+        assert claim.role in {"primary", "exploratory", "other documents"}
+        assert (claim.role == "other documents") == (claim.part == "documents")
+    assert 8 <= sum(claim.primary for claim in claims.CLAIMS) <= 12
     figures = (
         "faster parallel accurate plane random_keys table_1 table_2 loss_gap table_3 table_4 heads".split()
     )
@@ -80,30 +85,54 @@ def test_only_claims_of_the_paper_are_reproduced_and_only_others_hold():
         "score_scale": pd.concat([worlds.score_scale(0.5), worlds.trained_scores("majority", 1.0)]),
     }
     judged = claims.judge(tables)
-    paper = judged.source.str.startswith("Brody")
+    paper = judged.claim.map({name: claim.of_paper for name, claim in CLAIMS.items()})
     words = {True: Counter(judged.verdict[paper]), False: Counter(judged.verdict[~paper])}
     assert words[True][REPRODUCED] and words[True][CONFOUNDED] and words[False][HOLDS]
     assert not set(words[True]) & {HOLDS, DOES_NOT_HOLD}
-    assert not set(words[False]) & {REPRODUCED, NOT_REPRODUCED, CONFOUNDED}
+    assert not set(words[False]) & {REPRODUCED, NOT_REPRODUCED, CONFOUNDED, REVERSED}
+    assert (
+        not CLAIMS["faster_uniform"].of_paper and not CLAIMS["heads"].of_paper and CLAIMS["faster"].of_paper
+    )
 
 
 def test_a_row_has_students_interval_of_the_number_and_of_its_control():
-    table = worlds.losses(0.05, seeds=4, spread=0.02)
+    table = pd.concat(
+        [
+            worlds.losses(0.05, seeds=4, spread=0.02),
+            worlds.losses(0.1, seeds=5, spread=0.03, model="gpt_rates"),
+        ]
+    )
     row = claims.row(CLAIMS["loss_gap"], {"language_model_metrics": table})
-    loss = table[table.step == table.step.max()].pivot(index="seed", columns="variant", values="valid_loss")
-    for column, ends, other in (
-        ("measured", "ci", "layernorm"),
-        ("control_measured", "control", "layernorm_shrunk"),
-    ):
-        known = stats.ttest_1samp(loss.projection - loss[other], 0)
+    for column, ends, model in (("measured", "ci", "gpt"), ("control_measured", "control", "gpt_rates")):
+        last = table[(table.step == 1000) & (table.model == model)]
+        loss = last.pivot(index="seed", columns="variant", values="valid_loss")
+        known = stats.ttest_1samp(loss.projection - loss.layernorm, 0)
         low, high = known.confidence_interval()
         assert (row[f"{ends}_low"], row[f"{ends}_high"]) == pytest.approx((low, high))
         assert row[column] == pytest.approx((low + high) / 2)
 
 
+def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interval():
+    runs = worlds.metrics({"layernorm": 1.0, "scale_released": 1.1, "scale": 0.97}, spread=0.1, seeds=6)
+    judged = claims.judge({"majority_metrics": runs}).set_index("claim")
+    tested = judged.p_holm.dropna()
+    assert {"faster", "final_accuracy"} == set(tested.index) and judged.role[tested.index].eq("primary").all()
+    last = runs[runs.step == runs.step.max()].pivot(index="seed", columns="variant", values="test_accuracy")
+    steps = majority.steps_to_reach(runs, [0.5]).pivot(index="seed", columns="variant", values="steps")
+    alone = {
+        "faster": stats.ttest_1samp(np.log(steps.scale_released / steps.layernorm), 0).pvalue,
+        "final_accuracy": stats.ttest_1samp(last.layernorm - last.scale, 0).pvalue,
+    }
+    family = len([claim for claim in claims.CLAIMS if claim.primary])
+    first, second = sorted(alone, key=alone.get)
+    assert tested[first] == pytest.approx(min(1, family * alone[first]))
+    assert tested[second] == pytest.approx(min(1, max(tested[first], (family - 1) * alone[second])))
+
+
 def test_the_table_can_be_written_and_is_the_same_again(tmp_path):
     path = tmp_path / "language_model_metrics.parquet"
-    store.write(worlds.losses(0.05), "language_model_metrics", path, PROVENANCE | {"git_commit": "abc"})
+    both = pd.concat([worlds.losses(0.05), worlds.losses(0.06, model="gpt_rates")])
+    store.write(both, "language_model_metrics", path, PROVENANCE | {"git_commit": "abc"})
     (tmp_path / "notes.parquet").touch()  # of no claim
     first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
     for out in (first, second):
@@ -111,5 +140,5 @@ def test_the_table_can_be_written_and_is_the_same_again(tmp_path):
     assert first.read_bytes() == second.read_bytes()
     table = store.read(first, "claims").set_index("claim")
     assert table.verdict["loss_gap"] == REPRODUCED
-    assert table.control_measured["loss_gap"] == pytest.approx(0.05, abs=0.005)
+    assert table.control_measured["loss_gap"] == pytest.approx(0.06, abs=0.005)
     assert store.read_provenance(first)["git_commit"] == "abc"

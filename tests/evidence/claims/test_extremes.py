@@ -4,7 +4,6 @@ import pandas as pd
 import worlds
 from judging import (
     CONFOUNDED,
-    DOES_NOT_HOLD,
     HOLDS,
     NOT_REPRODUCED,
     NOT_TESTED,
@@ -59,30 +58,11 @@ def test_a_sentence_with_an_unselectable_key_in_one_layer_counts():
     assert verdict == REPRODUCED and row.measured == 100
 
 
-def test_the_size_of_the_attention_input_is_isolated_in_the_validation_loss():
-    losses = worlds.losses(0.05, more={"layernorm_shrunk": 0.05})
-    losses.loc[losses.variant == "layernorm_shrunk", "train_loss"] -= 0.05
-    verdict, row = verdict_on("loss_gap", language_model_metrics=losses)
-    assert verdict == CONFOUNDED and abs(row.control_measured) < 0.01
-
-
 def test_one_changed_output_refutes_independence_of_the_batch():
     table = worlds.batch_dependence(0.0, -0.5)
     assert verdict_on("batch_dependence", batch_dependence=table)[0] == HOLDS
     table.loc[table.index[table.norm == "layernorm"][3], "change"] = 0.1
     assert verdict_on("batch_dependence", batch_dependence=table)[0] == PARTIAL
-
-
-def test_padding_is_judged_at_its_largest_share():
-    least = (
-        worlds.batch_dependence(0.0, -0.5, padding=0.001).query("effect == 'padding'").assign(padding=0.25)
-    )
-    table = pd.concat([worlds.batch_dependence(0.0, -0.5, padding=0.5), least], ignore_index=True)
-    verdict, row = verdict_on("batch_padding", batch_dependence=table)
-    assert verdict == HOLDS and "75%" in row.reason
-    padded = table.effect == "padding"
-    table.loc[padded, "padding"] = 1 - table.padding[padded]
-    assert verdict_on("batch_padding", batch_dependence=table)[0] == DOES_NOT_HOLD
 
 
 def test_saturation_is_judged_at_the_largest_d_k():

@@ -21,6 +21,8 @@ SIZE = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.95, "layernorm_small
 PROJECTION = {"layernorm": 1.0, "scale_released": 3.0, "scale": 3.1, "layernorm_small": 1.02}
 NOBODY = {"layernorm": 1.0, "scale_released": 1.0, "scale": 1.0}
 
+OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+
 FASTER = [
     # the truth, and what must be said about it
     (PROJECTION, REPRODUCED),
@@ -34,9 +36,12 @@ FASTER = [
 
 
 @pytest.mark.parametrize(("ratios", "expected"), FASTER)
-@pytest.mark.parametrize(("experiment", "name"), [("d8", "faster"), ("d3", "faster_d3")])
+@pytest.mark.parametrize(("experiment", "name"), [("d8", "faster"), ("d8_uniform", "faster_uniform")])
 def test_steps(ratios, expected, experiment, name):
+    """On other data the claim is our question, and has our words."""
     table = worlds.metrics(ratios, experiment=experiment)
+    if name == "faster_uniform":
+        expected = OURS.get(expected, expected)
     verdict, row = verdict_on(name, majority_metrics=table)
     assert verdict == expected
     if expected != NOT_TESTED:
@@ -87,8 +92,8 @@ def test_runs_that_never_get_there_bound_the_ratio_from_below():
 
 
 def test_a_layernorm_that_never_gets_there_reverses_the_claim():
-    table = worlds.metrics(NOBODY | {"scale_released": 2.0}, experiment="d3", floors={"layernorm": 0.7})
-    verdict, row = verdict_on("faster_d3", majority_metrics=table)
+    table = worlds.metrics(NOBODY | {"scale_released": 2.0}, floors={"layernorm": 0.7})
+    verdict, row = verdict_on("faster", majority_metrics=table)
     assert verdict == REVERSED
     assert row.ci_low == 0 and row.ci_high < 1 and "10 of 10 runs of LayerNorm" in row.reason
     assert row.measured == pytest.approx(2400 / 14_000, rel=0.05) and "at most" in row.reason
@@ -96,13 +101,13 @@ def test_a_layernorm_that_never_gets_there_reverses_the_claim():
 
 def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdict():
     slow = {"layernorm": 50.0, "scale_released": 1.0, "scale": 1.0}
-    table = worlds.metrics(slow, experiment="d3", last=6000)
+    table = worlds.metrics(slow, last=6000)
     lost = (table.variant == "scale_released") & (table.seed == 3)
     table.loc[lost, "test_loss"] = 0.7
-    verdict, row = verdict_on("faster_d3", majority_metrics=table)
+    verdict, row = verdict_on("faster", majority_metrics=table)
     assert verdict == REVERSED and "neither of which gets there" in row.reason
     table.loc[(table.variant == "scale_released") & (table.seed > 0), "test_loss"] = 0.7
-    assert verdict_on("faster_d3", majority_metrics=table)[0] == NOT_TESTED
+    assert verdict_on("faster", majority_metrics=table)[0] == NOT_TESTED
 
 
 def test_a_run_that_ends_too_early_is_not_tested():
@@ -129,7 +134,7 @@ def sweep(at: dict[str, tuple[float, ...]], accuracies: dict[str, tuple[float, .
                 {variant: ratios[i] for variant, ratios in at.items()},
                 accuracies={variant: values[i] for variant, values in (accuracies or {}).items()},
                 experiment="rates",
-                last=3000,
+                last=4000,
                 rate=rate,
                 **sizes,
             )
@@ -139,24 +144,15 @@ def sweep(at: dict[str, tuple[float, ...]], accuracies: dict[str, tuple[float, .
 
 
 LAYERNORM = (1.0, 0.4, 0.6, 0.8)
+SLOW = (3.0, 1.9, 1.2, 1.4)
 BEST = [
-    (
-        {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (3.0, 1.3, 1.5, 2.0)},
-        REPRODUCED,
-    ),
-    (
-        {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (1.0, 0.36, 0.6, 1.0)},
-        CONFOUNDED,
-    ),
+    ({"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (3.0, 1.3, 1.5, 2.0)}, HOLDS),
+    ({"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (1.0, 0.36, 0.6, 1.0)}, PARTIAL),
     (
         {"layernorm": LAYERNORM, "scale_released": (3.0, 0.9, 0.3, 0.5), "scale": (1.0, 0.3, 0.6, 1.0)},
-        REVERSED,
+        DOES_NOT_HOLD,
     ),
-    (
-        {"layernorm": LAYERNORM, "scale_released": (3.0, 0.9, 0.5, 0.8), "scale": (1.0, 0.3, 0.6, 1.0)},
-        CONFOUNDED,
-    ),
-    # the best rate of one is the last: a better one may lie beyond
+    # the best rate of one is the last, or the first: a better one may lie beyond
     (
         {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.1), "scale": (3.0, 1.3, 1.5, 2.0)},
         NOT_TESTED,
@@ -166,9 +162,10 @@ BEST = [
 
 
 @pytest.mark.parametrize(("at", "expected"), BEST)
-def test_steps_at_the_best_rates(at, expected):
-    """The released rate, the first of the four, would say 3 times the steps in every one of these worlds."""
-    verdict, row = verdict_on("faster_best_rate", majority_metrics=sweep(at, seeds=4))
+def test_steps_at_the_rates_where_they_are_fewest(at, expected):
+    """The released rate, the first, would say 3 times the steps in every world; the final loss says nothing else."""
+    accuracies = {variant: (0.5, 0.5, 0.5, 0.9) for variant in at}
+    verdict, row = verdict_on("faster_best_rate", majority_metrics=sweep(at, accuracies, seeds=5))
     assert verdict == expected
     if expected == NOT_TESTED:
         assert "first or last that was tried" in row.reason
@@ -179,43 +176,32 @@ def test_steps_at_the_best_rates(at, expected):
         assert "LayerNorm 0.01" in row.reason and "as released (÷ d) 0.1" in row.reason
 
 
-def test_the_run_that_is_judged_has_no_part_in_the_choice_of_its_rate():
-    """Seed 0 of scale alone is good at 0.1: it is judged at 0.01, which the other seeds choose."""
-    at = {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (1.0, 0.4, 0.8, 1.0)}
+def test_the_half_of_the_seeds_that_is_judged_has_no_part_in_the_choice_of_its_rate():
+    """Seeds 0 and 2 of scale are good at 0.1: 1 and 3 are judged there, and they themselves at 0.01."""
+    at = {"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (1.0, 0.4, 0.8, 1.0)}
     table = sweep(at, seeds=4, spread=0.0)
-    lucky = (table.variant == "scale") & (table.base_learning_rate == 0.1) & (table.seed == 0)
-    table.loc[lucky, "test_loss"] = 0.9 * table.test_loss[lucky].clip(upper=0.01)
+    lucky = (table.variant == "scale") & (table.base_learning_rate == 0.1) & table.seed.isin([0, 2])
+    table.loc[lucky, "test_loss"] = 3 * (table.test_loss[lucky] / 3) ** 8
     _, row = verdict_on("faster_best_rate", majority_metrics=table)
-    assert row.control_measured == pytest.approx(1.0, abs=1e-6)
-
-
-def test_diverged_runs_are_no_best_runs():
-    at = {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (1.0, 0.4, 0.2, 1.0)}
-    table = sweep(at, seeds=3)
-    diverged = (table.variant == "scale") & (table.base_learning_rate == 0.1) & (table.step > 100)
-    table.loc[diverged, "test_loss"] = np.nan
-    _, row = verdict_on("faster_best_rate", majority_metrics=table)
-    assert "scaling only 0.01" in row.reason
+    assert row.control_measured == pytest.approx(np.sqrt(1.0 * 2.0), rel=1e-2)
 
 
 @pytest.mark.parametrize(
     ("scale", "released", "expected"),
-    [(0.86, 0.86, REPRODUCED), (0.95, 0.86, CONFOUNDED), (0.96, 0.96, REVERSED), (0.92, 0.86, PARTIAL)],
+    [(0.86, 0.86, HOLDS), (0.95, 0.86, PARTIAL), (0.96, 0.96, DOES_NOT_HOLD), (0.92, 0.86, PARTIAL)],
 )
-def test_accuracy_at_the_best_rates(scale, released, expected):
-    at = {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.4), "scale": (3.0, 1.3, 1.5, 2.0)}
+def test_accuracy_at_the_rates_where_it_is_highest(scale, released, expected):
+    at = {"layernorm": SLOW, "scale_released": LAYERNORM, "scale": (3.0, 1.3, 1.5, 1.2)}
     accuracies = {"layernorm": (0.9, 0.94, 0.8, 0.8), "scale_released": (0.5, 0.6, released, 0.5)}
     accuracies["scale"] = (0.5, scale, 0.5, 0.5)
-    table = sweep(at, accuracies, seeds=10)
-    verdict, row = verdict_on("accurate_best_rate", majority_metrics=table)
+    verdict, row = verdict_on("accurate_best_rate", majority_metrics=sweep(at, accuracies, seeds=10))
     assert verdict == expected
     assert row.measured == pytest.approx(94 - 100 * released, abs=0.5) and row.reported == pytest.approx(8)
 
 
 def test_a_single_seed_cannot_choose_its_own_rate():
-    verdict, row = verdict_on(
-        "accurate_best_rate", majority_metrics=sweep({v: LAYERNORM for v in NOBODY}, seeds=1)
-    )
+    table = sweep({v: LAYERNORM for v in NOBODY}, seeds=1)
+    verdict, row = verdict_on("accurate_best_rate", majority_metrics=table)
     assert verdict == NOT_TESTED and "only 1 seed of layernorm: none other can choose" in row.reason
 
 
@@ -230,10 +216,9 @@ ACCURACIES = [
 
 
 @pytest.mark.parametrize(("accuracies", "expected"), ACCURACIES)
-@pytest.mark.parametrize(("experiment", "name"), [("d8_uniform", "accurate_uniform"), ("d3", "accurate_d3")])
-def test_accuracy(accuracies, expected, experiment, name):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, experiment=experiment)
-    verdict, row = verdict_on(name, majority_metrics=table)
+def test_accuracy(accuracies, expected):
+    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies)
+    verdict, row = verdict_on("accurate", majority_metrics=table)
     assert verdict == expected
     assert row.control_measured == pytest.approx(
         100 * (accuracies["layernorm"] - accuracies["scale"]), abs=0.5
@@ -244,7 +229,7 @@ def test_accuracy(accuracies, expected, experiment, name):
     ("accuracies", "seeds", "expected"),
     [
         ({"layernorm": 0.95, "scale": 0.94, "scale_released": 0.93}, 10, HOLDS),
-        ({"layernorm": 0.94, "scale": 0.952, "scale_released": 0.93}, 10, REVERSED),
+        ({"layernorm": 0.94, "scale": 0.952, "scale_released": 0.93}, 10, DOES_NOT_HOLD),
         ({"layernorm": 0.94, "scale": 0.941, "scale_released": 0.93}, 2, NOT_TESTED),
     ],
 )
@@ -256,11 +241,11 @@ def test_final_accuracy(accuracies, seeds, expected):
 
 
 def test_final_accuracy_is_that_of_the_last_step():
-    table = worlds.metrics(dict.fromkeys(NOBODY, 1.0), accuracies=dict.fromkeys(NOBODY, 0.9), experiment="d3")
+    table = worlds.metrics(dict.fromkeys(NOBODY, 1.0), accuracies=dict.fromkeys(NOBODY, 0.9))
     late = (table.variant == "layernorm") & (table.step == table.step.max())
     table.loc[late, "test_accuracy"] = 0.7
-    verdict, row = verdict_on("final_accuracy_d3", majority_metrics=table)
-    assert verdict == REVERSED and row.measured == pytest.approx(-20, abs=0.5)
+    verdict, row = verdict_on("final_accuracy", majority_metrics=table)
+    assert verdict == DOES_NOT_HOLD and row.measured == pytest.approx(-20, abs=0.5)
 
 
 VALUES = [
@@ -368,22 +353,63 @@ ANGLES = [
 ]
 
 
+def queries(along: tuple[float, float], visible: tuple[float, float], seeds: int = 10) -> pd.DataFrame:
+    """Queries of LayerNorm: the length along the ones vector, and of the rest, before training and after."""
+    rows, ones = [], np.ones(8) / np.sqrt(8)
+    for i, checkpoint in enumerate(("initial", "final")):
+        for seed, token in np.ndindex(seeds, 5):
+            rng = worlds.noise(5, i, seed, token)
+            rest = rng.standard_normal(8)
+            rest -= rest @ ones * ones
+            vector = along[i] * (1 + 0.02 * seed) * ones + visible[i] * rest / np.linalg.norm(rest)
+            row = {"checkpoint": checkpoint, "seed": seed, "token": token, "kind": "query", "vector": vector}
+            rows.append(
+                row | {"experiment": "d8", "variant": "layernorm", "d_model": 8, "base_learning_rate": 0.001}
+            )
+    return pd.DataFrame(rows)
+
+
+TURNING, SHRINKING = queries((0.1, 0.5), (0.4, 0.3)), queries((0.14, 0.1), (0.5, 0.05))
+
+
 @pytest.mark.parametrize(("angles", "expected"), ANGLES)
 def test_angles(angles, expected):
     table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
-    verdict, row = verdict_on("parallel", majority_metrics=table)
+    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
     assert verdict == expected
     assert row.measured == pytest.approx(angles["scale_released"] - angles["layernorm"], abs=1)
     assert row.control_measured == pytest.approx(angles["scale"] - angles["layernorm"], abs=1)
     assert row.reported == 75 - 15.5 and row.also_passed_by is None
 
 
+@pytest.mark.parametrize(
+    ("vectors", "small", "expected"),
+    [(TURNING, 18, REPRODUCED), (SHRINKING, 18, PARTIAL), (TURNING, 80, PARTIAL), (SHRINKING, 80, PARTIAL)],
+)
+def test_queries_turn_only_if_their_part_along_the_ones_vector_grows_and_at_a_small_size_too(
+    vectors, small, expected
+):
+    angles = ANGLES[0][0] | {"layernorm_small": small}
+    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=vectors)
+    assert verdict == expected
+    assert ("the part that scores see shrinks" in row.reason) == (vectors is SHRINKING)
+    start, end = ("0.109", "0.545") if vectors is TURNING else ("0.153", "0.109")  # 1.09: the seeds' mean
+    assert f"goes from {start} to {end} (" in row.reason
+    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=vectors.query(FIRST))
+    assert verdict == NOT_TESTED and "before and after training" in row.reason
+
+
+FIRST = "checkpoint == 'initial'"
+
+
 def test_angles_are_compared_at_the_papers_last_step_of_the_run():
     angles = ANGLES[0][0]
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles, experiment="d8_uniform", last=5000)
-    _, row = verdict_on("parallel_uniform", majority_metrics=table)
+    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles, last=5000)
+    _, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
     assert row.reported == 74 - 32 and "At step 4,000" in row.reason
-    verdict, row = verdict_on("parallel_uniform", majority_metrics=table[table.step < 4000])
+    early = table[table.step < 4000]
+    verdict, row = verdict_on("parallel", majority_metrics=early, majority_vectors=TURNING)
     assert verdict == NOT_TESTED and "4,000, 8,000, 17,000" in row.reason
 
 
@@ -392,7 +418,8 @@ def test_angles_that_are_there_before_training_pass_untrained():
     table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
     start = table.step == 0
     table.loc[start, "query_angle_mean"] = table.variant[start].map(angles) + table.seed[start] / 10
-    assert verdict_on("parallel", majority_metrics=table)[1].also_passed_by == "untrained models"
+    _, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
+    assert row.also_passed_by == "untrained models"
 
 
 PLANES = [
@@ -404,10 +431,9 @@ PLANES = [
 
 
 @pytest.mark.parametrize(("flat", "turned", "expected"), PLANES)
-@pytest.mark.parametrize(("experiment", "name"), [("d3", "plane"), ("d3_uniform", "plane_uniform_d3")])
-def test_plane(flat, turned, expected, experiment, name):
-    keys = worlds.vectors(flat, turned, experiment=experiment, seeds=20)
-    verdict, row = verdict_on(name, majority_vectors=keys)
+def test_plane(flat, turned, expected):
+    keys = worlds.vectors(flat, turned, seeds=20)
+    verdict, row = verdict_on("plane", majority_vectors=keys)
     assert verdict == expected and row.also_passed_by is None
     assert row.reported == pytest.approx(np.degrees(1))  # of a random direction in three dimensions
 
@@ -427,7 +453,7 @@ def test_a_plane_that_is_there_before_training_passes_untrained():
 
 @pytest.mark.parametrize(
     ("flat", "turned", "expected"),
-    [(True, True, REPRODUCED), (False, True, NOT_REPRODUCED), (True, False, NOT_REPRODUCED)],
+    [(True, True, HOLDS), (False, True, DOES_NOT_HOLD), (True, False, DOES_NOT_HOLD)],
 )
 def test_plane_with_gain_and_bias_need_not_contain_the_origin(flat, turned, expected):
     keys = worlds.vectors(
@@ -457,12 +483,9 @@ EQUAL = [
 
 
 @pytest.mark.parametrize(("scores", "expected", "passed"), EQUAL)
-@pytest.mark.parametrize(
-    ("experiment", "name"), [("d8", "equal_attention"), ("d8_uniform", "equal_attention_uniform")]
-)
-def test_equal_attention(scores, expected, passed, experiment, name):
-    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores, experiment=experiment)
-    verdict, row = verdict_on(name, majority_metrics=table)
+def test_equal_attention(scores, expected, passed):
+    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
+    verdict, row = verdict_on("equal_attention", majority_metrics=table)
     assert verdict == expected and row.also_passed_by == passed
     assert row.measured == pytest.approx(scores["scale_released"][1] / scores["layernorm"][1], rel=0.05)
     assert row.control_measured == pytest.approx(scores["scale"][1] / scores["layernorm"][1], rel=0.05)
@@ -472,9 +495,9 @@ def test_equal_attention(scores, expected, passed, experiment, name):
     ("scores", "expected"),
     [
         ({"layernorm": (0.05, 0.02), "scale": FAR}, HOLDS),
-        ({"layernorm": NEAR, "scale": FAR}, PARTIAL),
+        ({"layernorm": NEAR, "scale": FAR}, DOES_NOT_HOLD),  # sooner, but not at once
         ({"layernorm": FAR, "scale": NEAR}, DOES_NOT_HOLD),
-        ({"layernorm": NEAR, "scale": (0.46, 0.3)}, PARTIAL),
+        ({"layernorm": NEAR, "scale": (0.46, 0.3)}, DOES_NOT_HOLD),
         ({"layernorm": (0.46, 0.3), "scale": (0.46, 0.3)}, NOT_TESTED),
     ],
 )
@@ -483,6 +506,31 @@ def test_time_to_equal_attention(scores, expected):
     verdict, row = verdict_on("equal_attention_time", majority_metrics=table)
     assert verdict == expected
     assert scores["scale"][1] != 0.3 or expected == NOT_TESTED or row.ci_high == np.inf
+
+
+@pytest.mark.parametrize(
+    ("variant", "experiment", "rates", "expected"),
+    [
+        ("scale", "d8_uniform", (0.001,), CONFOUNDED),  # on other data
+        ("scale", "rates", (0.001, 0.01, 0.1), CONFOUNDED),  # at best rates
+        ("layernorm_small", "d8", (0.001,), CONFOUNDED),  # at a size that is equal
+        ("none", "d8", (0.001,), REPRODUCED),  # a variant that is no control
+    ],
+)
+def test_one_control_that_shows_no_more_equal_attention_makes_the_claim_confounded(
+    variant, experiment, rates, expected
+):
+    scores = {"layernorm": NEAR, "scale": FAR, "scale_released": FAR}
+    own = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
+    other = scores | {variant: FAR if variant == "layernorm_small" else NEAR}
+    tables = [own[own.variant != variant]] if experiment == "d8" else [own]
+    for i, rate in enumerate(rates):
+        ratios = {name: 1 + abs(i - len(rates) // 2) for name in other}
+        floors = {name: 0.1 * ratio for name, ratio in ratios.items()}
+        table = worlds.metrics(ratios, scores=other, experiment=experiment, rate=rate, floors=floors)
+        tables.append(table[table.variant == variant] if experiment == "d8" else table)
+    verdict, row = verdict_on("equal_attention", majority_metrics=pd.concat(tables))
+    assert verdict == expected, row.reason
 
 
 # Texts
@@ -499,8 +547,7 @@ def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper():
 
 def test_claims_again_say_what_is_other():
     assert CLAIMS["faster_uniform"].statement.startswith(CLAIMS["faster"].statement + " Again, ")
-    assert CLAIMS["faster_d3"].source == CLAIMS["faster"].source + "; in three dimensions"
-    assert "three dimensions" in CLAIMS["accurate_d3"].statement
+    assert CLAIMS["faster_uniform"].source == CLAIMS["faster"].source + "; on other data"
 
 
 def test_a_seed_without_a_partner_is_no_pair():

@@ -95,7 +95,7 @@ def language_models(number: int) -> dict[str, pd.DataFrame]:
     rng = np.random.default_rng(number)
 
     def draw(*values, shares=None):
-        return rng.choice(values, p=shares).item()
+        return values[rng.choice(len(values), p=shares)]
 
     def share():
         return (
@@ -105,6 +105,22 @@ def language_models(number: int) -> dict[str, pd.DataFrame]:
         )
 
     losses, keys = [], []
+    for model in ("gpt_rates", "bytes_rates", "gpt_lengths", "bytes_lengths"):
+        curves = {
+            "layernorm": draw((0.1, 0.0, 0.3, 1.5), (0.0, 0.1, 0.3, 1.5), shares=[0.8, 0.2]),
+            "projection": (0.25, draw(-0.05, 0.0, 0.01, 0.06, 0.2), draw(0.3, 0.6), 1.5),
+        }
+        curves["projection_scalar"] = (0.2, draw(0.0, 0.05), 0.3, 0.7)
+        table = worlds.losses_by_rate(
+            model,
+            curves,
+            (0.001, 0.003, 0.01, 0.03),
+            (1000, 4000, 16000) if model.endswith("lengths") else (1000,),
+            closes=draw(-0.05, 0.0, 0.01, 0.1),
+            seeds=int(rng.integers(3, 6)),
+            spread=draw(0.001, 0.02),
+        )
+        losses.append(table)
     for model, dimensions in MODELS.items():
         others = ("scale", "none", "projected_qk", "layernorm_qk", "layernorm_shrunk")
         losses.append(
@@ -143,23 +159,24 @@ def language_models(number: int) -> dict[str, pd.DataFrame]:
     }
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(3))
 def test_both_computations_agree_on_artificial_language_models(number):
     tables = language_models(number)
     for name, number_again in recomputed_language_model.RECOMPUTED.items():
         row = claims.row(CLAIMS[name], tables)
-        assert number_again(tables) == pytest.approx(row["measured"], rel=1e-9), name
+        if np.isfinite(row["measured"]):
+            assert number_again(tables) == pytest.approx(row["measured"], rel=1e-9), name
         assert recomputed_language_model.VERDICTS[name](tables) == row["verdict"], name
 
 
 def test_the_artificial_language_models_get_many_verdicts():
     judged = {
         (name, claims.row(CLAIMS[name], language_models(number))["verdict"])
-        for number in range(6)
-        for name in ("loss_gap", "table_1", "heads_qk_norm", "head_widths", "table_3")
+        for number in range(3)
+        for name in ("loss_gap_best_rate", "loss_gap_lengths", "table_1", "heads_qk_norm", "head_widths")
     }
-    assert len(judged) >= 10
-    assert len({verdict for name, verdict in judged if name == "head_widths"}) >= 2
+    assert len(judged) >= 11
+    assert len({verdict for name, verdict in judged if name == "loss_gap_best_rate"}) >= 2
 
 
 @pytest.mark.parametrize("name", sorted(recomputed_pretrained.RECOMPUTED))

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ def test_verdicts_on_the_paper_need_both_comparisons(findings, word):
 
 def test_verdicts_on_statements_look_at_all_parts():
     for cause in rules.Finding:
-        assert rules.statement_verdict([AGAINST, AGAINST], cause) == REVERSED
+        assert rules.statement_verdict([AGAINST, AGAINST], cause) == DOES_NOT_HOLD
         assert rules.statement_verdict([ABSENT, AGAINST], cause) == DOES_NOT_HOLD
         assert rules.statement_verdict([ABSENT, ABSENT], cause) == DOES_NOT_HOLD
         for there, not_there in product(THERE, NOT_THERE):
@@ -151,3 +152,26 @@ def test_a_statement_that_says_several_things_is_no_more_seen_than_the_least_of_
 def test_every_word_is_defined():
     assert set(rules.MEANINGS) == set(rules.Verdict)
     assert len(set(rules.MEANINGS.values())) == len(rules.Verdict)
+
+
+def test_what_a_claim_says_beside_its_number_can_make_it_partial_and_no_better():
+    for own, isolated in PAPER:
+        number = rules.verdict(own, isolated)
+        assert rules.verdict(own, isolated, SEEN, SMALLER) == number
+        against = rules.verdict(own, isolated, SEEN, AGAINST, UNDECIDED)
+        assert against == (PARTIAL if number == REPRODUCED else number)
+        unknown = rules.verdict(own, isolated, UNDECIDED)
+        assert unknown == (NOT_TESTED if number == REPRODUCED else number)
+
+
+def test_at_most_counts_the_undecided_against():
+    few, many, either = Estimate(0.2, 0.1, 0.3), Estimate(3.0, 2.0, 4.0), Estimate(1.0, 0.5, 1.5)
+    assert rules.at_most(few, few) == SEEN and rules.at_most(many, many) == ABSENT
+    assert rules.at_most(few, many) == rules.at_most(few, either) == rules.at_most(either, many) == UNDECIDED
+
+
+def test_an_end_of_the_grid_is_not_tested():
+    rates = pd.Series([0.01, 0.03])
+    rules.inner(pd.Series([False, False]), rates, "this")
+    with pytest.raises(rules.Untestable, match=r"this is best at a learning rate of 0.03, the first or last"):
+        rules.inner(pd.Series([False, True]), rates, "this")

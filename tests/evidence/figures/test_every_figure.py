@@ -116,7 +116,7 @@ def test_captions_quote_thresholds_and_settings(monkeypatch):
     assert "read off the paper" in captions["figure_2a"] and "d_model = 8" in captions["figure_2a"]
     assert "d_model = 3, 4, 8" in captions["majority_widths_by_width"]
     assert "uniform partitions, split by partitions" in captions["majority_curves"]
-    for name, value in {"EARLY_STEP": 1234, "ENOUGH_SEEDS": 77, "FEWEST": 66, "TEST_LOSS": 0.55}.items():
+    for name, value in {"ENOUGH_SEEDS": 77, "FEWEST": 66, "TEST_LOSS": 0.55}.items():
         monkeypatch.setattr(legends, name, value)
     captions = {name: figure.caption for name, figure in worlds.figures().items()}
     assert "step 1,234" in captions["majority_crossed_size_and_projection"]

@@ -29,7 +29,7 @@ def test_each_question_is_answered_by_the_claim_that_asks_it():
         "random_keys_layernorm",
         "table_1",
         "heads",
-        "loss_gap_bytes",
+        "loss_gap_best_rate_bytes",
     ]
     for takeaway in TAKEAWAYS:
         whole = sentence(takeaway, "A", "B")

@@ -94,6 +94,8 @@ def claims() -> pd.DataFrame:
             "verdict": str(verdict),
             "reason": f"It is so {HOSTILE} & \"quoted\" 'too'.",
             "rule_fixed": "before",
+            "role": "primary",
+            "p_holm": 0.03,
         }
         for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)
     )

@@ -44,6 +44,8 @@ def _claim(name: str, verdict: str = "holds", **changed) -> dict:
         "verdict": verdict,
         "reason": "",
         "rule_fixed": "before",
+        "role": "primary",
+        "p_holm": 0.03,
     }
     return row | changed
 

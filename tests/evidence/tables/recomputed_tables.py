@@ -150,7 +150,9 @@ def size_and_projection(t):
             continue
         accuracy = runs.set_index(["step", "seed", "variant"]).test_accuracy
         values = {("steps", np.nan): -np.log(steps.loc[setting])}
-        values |= {("accuracy", s): 100 * accuracy[s] for s in {2000, runs.step.max()} & {*runs.step}}
+        last = runs.step.max()
+        early = min({*runs.step} - {0}, key=lambda step: (abs(step - last / 5), step))
+        values |= {("accuracy", step): 100 * accuracy[step] for step in {early, last}}
         for (quantity, step), value in values.items():
             large, large_bare, small, small_bare = value.unstack("variant")[four].dropna().to_numpy().T
             effects = {

@@ -1,15 +1,16 @@
-"""Means over seeds with 95 % intervals.
+"""Means over seeds with 95 % intervals, tests of them, and settings that one half of the seeds chooses for the other.
 
 A seed is the unit of every interval: steps, layers and contexts of one run are not independent of each other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Shaped
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtr, stdtrit
 
 Values = Shaped[np.ndarray, " seeds"] | pd.Series | Sequence[float]
 
@@ -54,6 +55,14 @@ class Estimate(NamedTuple):
             return cls.of(infinite).map(lambda end: end * np.inf)
         return cls(float(values.mean()), *map(float, t_interval(values)))
 
+    @classmethod
+    def of_any(cls, values: Values) -> "Estimate":
+        """The mean with Student's interval; of a single value it alone, with NaN for both ends; of none NOTHING."""
+        values = np.asarray(values, dtype=float)
+        if len(values) > 1:
+            return cls.of(values)
+        return NOTHING._replace(mean=float(values[0])) if len(values) else NOTHING
+
     def map(self, function: Callable[[float], float]) -> "Estimate":
         """The increasing `function` of the mean and of both ends."""
         return Estimate(*map(float, map(function, self)))
@@ -65,6 +74,118 @@ class Estimate(NamedTuple):
     def __format__(self, form: str) -> str:
         """The text "mean [low, high]" with every number in the format `form`."""
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+NOTHING = Estimate(np.nan, np.nan, np.nan)
+"""Stands for a number that was not measured."""
+
+
+def binomial(hits: int, n: int) -> Estimate:
+    """The share (0..1) that `hits` are of `n` independent cases, with the interval of Clopper and Pearson (1934)."""
+    tail = (1 - LEVEL) / 2
+    low = betaincinv(hits, n - hits + 1, tail) if hits else 0.0
+    high = betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
+    return Estimate(hits / n, float(low), float(high))
+
+
+def percent_over_seeds(percent: Values, n: int) -> Estimate:
+    """Mean and interval of one share a seed, in per cent, of `n` cases in all seeds together.
+
+    The interval is Student's. Where every case, or none, is a hit in every seed, so that Student's has no length, its
+    ends are Clopper and Pearson's for `n` cases.
+    """
+    estimate = Estimate.of(percent)
+    if estimate.mean in (0, 100) and estimate.low == estimate.high:
+        return binomial(round(n * estimate.mean / 100), n).map(lambda share: 100 * share)
+    return estimate
+
+
+def p_value(estimate: Estimate, n: int) -> float:
+    """Two-sided p of Student's test that the mean of `n` values is 0, from the mean and its interval; else NaN.
+
+    NaN if the interval is not Student's: of fewer than two values, of a bound, or of one that is not finite.
+    """
+    mean, low, high = estimate
+    if n < 2 or not np.isfinite(estimate).all() or not np.isclose(high - mean, mean - low, rtol=1e-6, atol=0):
+        return np.nan
+    error = (high - low) / 2 / stdtrit(n - 1, (1 + LEVEL) / 2)
+    return float(2 * stdtr(n - 1, -abs(mean) / error))
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """The p-values of a family of hypotheses, each adjusted by Holm's (1979) method, by their names.
+
+    One that is NaN could not be tested: it stays NaN, and still counts as one of the family.
+    """
+    adjusted, least, left = dict(p), 0.0, len(p)
+    for name in sorted((name for name in p if np.isfinite(p[name])), key=p.__getitem__):
+        least = max(least, min(1.0, left * p[name]))
+        adjusted[name], left = least, left - 1
+    return adjusted
+
+
+def difference_of_medians(high: Values, low: Values) -> Estimate:
+    """By how much values of one group exceed those of another: Hodges and Lehmann's estimate with its interval.
+
+    It is the median of all pairwise differences; the ends are those order statistics of the differences that Mann and
+    Whitney's test does not reject, which needs four values in each group or so: with fewer they are infinite. Values
+    may be infinite, for what was never reached; two such values do not differ. NOTHING if a group is empty.
+    """
+    ours, theirs = np.asarray(high, dtype=float), np.asarray(low, dtype=float)
+    if not len(ours) or not len(theirs):
+        return NOTHING
+    with np.errstate(invalid="ignore"):
+        differences = np.sort(
+            np.nan_to_num(np.subtract.outer(ours, theirs), nan=0.0, posinf=np.inf, neginf=-np.inf), None
+        )
+    counts = np.array(_rank_sums(len(ours), len(theirs)), dtype=float)
+    beyond = int((np.cumsum(counts) / counts.sum() <= (1 - LEVEL) / 2).sum())
+    ends = (differences[beyond - 1], differences[-beyond]) if beyond else (-np.inf, np.inf)
+    middle = differences[(len(differences) - 1) // 2 : len(differences) // 2 + 1]
+    return Estimate(float(middle[0] if middle[0] == middle[-1] else middle.mean()), *map(float, ends))
+
+
+@cache
+def _rank_sums(m: int, n: int) -> tuple[int, ...]:
+    """In how many orders of m and n values there are 0, 1, ... m n pairs in which the first is the larger."""
+    if not m or not n:
+        return (1,)
+    largest_first, largest_second = (0,) * n + _rank_sums(m - 1, n), _rank_sums(m, n - 1)
+    padded = largest_second + (0,) * (len(largest_first) - len(largest_second))
+    return tuple(one + other for one, other in zip(largest_first, padded, strict=True))
+
+
+def _best(values: pd.DataFrame) -> object:
+    """The column with the fewest infinite values, of these the one with the lowest mean of the others."""
+    lost = np.isinf(values).sum()
+    return values[lost.index[lost == lost.min()]].replace(np.inf, np.nan).mean().fillna(np.inf).idxmin()
+
+
+def cross_fitted(values: pd.DataFrame) -> pd.Series:
+    """The setting at which each seed is to be judged, chosen by the other half of the seeds: no index without halves.
+
+    `values` has a row a seed and a column a setting; less is better, and infinite is a run that came to nothing.
+    Settings that a seed lacks are left out. The seeds at even places of their order choose for those at odd places, and
+    the other way round: the setting with the fewest runs that came to nothing and, among equals, with the lowest mean
+    of the others. So no seed has a part in the choice of its own setting, and a mean over all seeds is one of values
+    that were not chosen for being good; its interval is Student's over the seeds, in which the two settings count as
+    given.
+    """
+    values = values.dropna(axis="columns").sort_index()
+    if len(values) < 2 or values.empty:
+        return pd.Series(dtype=float)
+    halves = values.iloc[::2], values.iloc[1::2]
+    chosen = {seed: _best(choosing) for judged, choosing in (halves, halves[::-1]) for seed in judged.index}
+    return pd.Series(chosen).sort_index()
+
+
+def span(values: Values, form: str = ",") -> str:
+    """The text "low to high" of the smallest and the largest value, or of the one value that all are.
+
+    `form` is the format of both numbers.
+    """
+    low, high = (f"{end:{form}}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def log_ratio(

@@ -1,18 +1,23 @@
 """Numbers of the language models: losses over seeds, baselines, shares of unselectable keys, tokens and sentences."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, t_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, half_width, t_interval
+from layernorm_roles.evidence.analysis.majority import crossing
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 POINT = ["base_learning_rate", "steps"]
-"""The columns of table language_model_metrics in which the runs of a model with lists differ."""
+"""The columns in which the runs of one variant and seed of a language model may differ."""
+
+RUN = ["variant", "seed", *POINT]
+"""The columns that tell the runs of a language model apart."""
 
 CHECKPOINTS = ("initial", "final")
 """The weights whose keys are tested: before training and after."""
@@ -40,14 +45,95 @@ def paired_difference(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
     return (values["projection"] - values["layernorm"]).rename("difference").reset_index()
 
 
-def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
-    """`column` of table language_model_metrics at the last step of `model`: a row a seed, a column a variant.
+def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The last row of every run of a model, from table language_model_metrics; empty if the table lacks the model.
 
-    The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model, or if the model
-    has several learning rates or lengths, whose losses must not be mixed.
+    The losses of a run that diverged, or ended before its last step, are infinite.
     """
-    losses = of_single_points(metrics[metrics.model == model])
-    return losses[losses.step == losses.step.max()].pivot(index="seed", columns="variant", values=column)
+    runs = metrics[metrics.model == model]
+    last = runs.sort_values("step").groupby(RUN).tail(1)
+    lost = (last.step < last.steps) | ~np.isfinite(last.valid_loss)
+    return last.assign(**{column: last[column].mask(lost, np.inf) for column in ("train_loss", "valid_loss")})
+
+
+def best_rates(runs: pd.DataFrame, quantity: str = "valid_loss") -> pd.DataFrame:
+    """The learning rate at which each run of a model is to be judged, of runs that have one length.
+
+    Columns variant, seed, base_learning_rate and at_end; a row for each variant and seed. Where a variant was trained
+    with several rates, the other half of its seeds chooses, see `estimate.cross_fitted`, by the lowest `quantity`, a
+    column of `runs` that is infinite where a run came to nothing; there is no row if there is only one seed. `at_end`
+    says that the rate is the smallest or the largest that was tried, so that a better one may lie beyond. Two rates
+    are no grid with an inside: they were chosen on other runs, and the better one is judged.
+    """
+    rows = []
+    for variant, part in runs.groupby("variant"):
+        values = part.pivot(index="seed", columns="base_learning_rate", values=quantity)
+        tried = values.columns
+        chosen = cross_fitted(values) if len(tried) > 1 else pd.Series(tried[0], index=values.index)
+        for seed, rate in chosen.items():
+            rows.append((variant, seed, rate, len(tried) > 2 and rate in (tried.min(), tried.max())))
+    found = pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
+    return found.astype(runs.dtypes[["variant", "seed", "base_learning_rate"]].to_dict() | {"at_end": bool})
+
+
+def judged_runs(metrics: pd.DataFrame, model: str, steps: int | None = None) -> pd.DataFrame:
+    """The last rows of one run for each variant and seed of a model, with the column at_end of `best_rates`.
+
+    The runs are those of the length `steps`, by default the longest, at the learning rates of `best_rates`.
+    """
+    runs = ends(metrics, model)
+    runs = runs[runs.steps == (runs.steps.max() if steps is None else steps)]
+    if runs.base_learning_rate.nunique() == 1:
+        return runs.assign(at_end=False)
+    return runs.merge(best_rates(runs))
+
+
+def final_losses(
+    metrics: pd.DataFrame, model: str, column: str = "valid_loss", steps: int | None = None
+) -> pd.DataFrame:
+    """`column` of language_model_metrics at the end of the runs of `judged_runs`: a row a seed, a column a variant.
+
+    The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
+    """
+    return judged_runs(metrics, model, steps).pivot(index="seed", columns="variant", values=column)
+
+
+class Attention(NamedTuple):
+    """What attention is worth to LayerNorm at its best learning rate, as a scale for single runs; see `attention`."""
+
+    bare: float
+    """Mean validation loss without attention."""
+    worth: float
+    """By how many nats per token the mean validation loss of LayerNorm is lower."""
+
+    def learnt(self, share: float) -> float:
+        """The validation loss of a run that has got this share of what attention is worth."""
+        return self.bare - share * self.worth
+
+
+def attention(metrics: pd.DataFrame, model: str) -> Attention:
+    """What attention is worth in a model's longest runs; NaN if the table lacks LayerNorm or runs without attention."""
+    bare = losses_without_attention(metrics, model).mean()
+    return Attention(
+        bare, bare - final_losses(metrics, model).get("layernorm", pd.Series(dtype=float)).mean()
+    )
+
+
+def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFrame:
+    """Steps until the validation loss of each of a model's longest runs first falls to `loss`; infinite if never.
+
+    Columns variant, seed, base_learning_rate and arrival. Between two rows `majority.crossing` interpolates.
+    """
+    runs = metrics[metrics.model == model]
+    rows = []
+    for (variant, seed, rate, _), part in runs[runs.steps == runs.steps.max()].groupby(RUN):
+        part = part.sort_values("step")
+        step, value = part.step.to_numpy(float), part.valid_loss.to_numpy()
+        there = np.flatnonzero(value <= loss)
+        rows.append(
+            (variant, seed, rate, crossing(step, value, loss, int(there[0])) if len(there) else np.inf)
+        )
+    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "arrival"])
 
 
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -56,14 +142,37 @@ def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
     return metrics[metrics.model.map(points) == 1]
 
 
+BASELINES = {
+    "gpt_rates": "gpt",
+    "gpt_lengths": "gpt",
+    "bytes_rates": "gpt_bytes",
+    "bytes_rates_small": "gpt_bytes",
+    "bytes_lengths": "gpt_bytes",
+}
+"""Models that need not be trained without attention again, each with the one whose runs without it stand for theirs."""
+
+
+def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:
+    """The final validation loss of a model whose layers have no attention, one value a seed; else that of BASELINES."""
+    losses = pd.Series(dtype=float)
+    for name in filter(None, (model, BASELINES.get(model))):
+        losses = final_losses(metrics, name).get(NO_ATTENTION_VARIANT, pd.Series(dtype=float)).dropna()
+        if len(losses):
+            return losses
+    return losses
+
+
 def worth_of_attention(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
     """By how many nats per token attention lowers the final validation loss of a variant, one value a seed.
 
-    That is the loss of the model whose layers have no attention minus the loss of `variant`, of equal seeds; empty
-    if the table lacks one of the two.
+    That is the loss of the model whose layers have no attention minus the loss of `variant`, of equal seeds. A model
+    with lists, which has one such run or those of BASELINES, is compared with their mean: without attention the seeds
+    hardly differ. Empty if the table lacks one of the two.
     """
-    losses = final_losses(metrics, model).reindex(columns=[NO_ATTENTION_VARIANT, variant])
-    return (losses[NO_ATTENTION_VARIANT] - losses[variant]).dropna()
+    bare, losses = losses_without_attention(metrics, model), final_losses(metrics, model).get(variant)
+    if losses is None or bare.empty:
+        return pd.Series(dtype=float)
+    return ((bare.mean() if model in BASELINES else bare) - losses).dropna()
 
 
 def gain_over_unigram(metrics: pd.DataFrame, model: str, variant: str) -> pd.Series:
@@ -101,8 +210,7 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
             row |= {"step": int(losses.step.max()), "no_attention_loss": bare.mean()}
             row["unigram_loss"] = final_losses(metrics, model, "unigram_loss")[variant].mean()
             for name, values in numbers.items():
-                mean, low, high = Estimate.of(values) if len(values) > 1 else (values.mean(), np.nan, np.nan)
-                row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+                row |= zip((name, f"{name}_low", f"{name}_high"), Estimate.of_any(values), strict=True)
             rows.append(row)
     return pd.DataFrame(rows)
 

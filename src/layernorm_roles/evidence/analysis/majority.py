@@ -5,16 +5,19 @@ that tell its settings apart, and RUN those that tell its runs apart.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio
+from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, log_ratio
 from layernorm_roles.evidence.analysis.order import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
 RUN = [*SETTING, "variant", "seed"]
+
+EARLY = 0.2
+"""Share of a training after which it is still early, and the variants differ most in how far they have come."""
 
 THRESHOLDS = (1.0, 0.5, 0.35, 0.25)
 """Test losses, in nats per token, to which the table of convergence counts the steps."""
@@ -33,6 +36,15 @@ def random_angle(dim: int) -> float:
 
 
 # Steps
+
+
+def early_and_last(metrics: pd.DataFrame) -> tuple[int, int]:
+    """The logged step nearest to the share EARLY of the longest training, and the last step.
+
+    `metrics` has rows of majority_metrics; those before training, at step 0, are not early in it.
+    """
+    steps = np.sort(metrics.step[metrics.step > 0].unique())
+    return int(steps[np.abs(steps - EARLY * steps[-1]).argmin()]), int(steps[-1])
 
 
 def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float:
@@ -148,34 +160,30 @@ def last_rows(metrics: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The learning rate at which each run is to be judged: the best one for the other seeds of its variant.
+By = Literal["loss", "accuracy", "speed"]
+"""What a learning rate is chosen by: test loss or accuracy at the last step, or the steps to a test loss."""
 
-    Columns variant, seed, base_learning_rate, at_end; a row for each variant and seed. Best is the rate with the lowest
-    test loss at the last step, mean over the seeds of the variant without the seed itself, which therefore has no
-    part in the choice. `at_end` says that it is the smallest or the largest rate that was tried, so that a better one
-    may lie beyond. Variants with a single seed have no rows. `metrics` is of one experiment and width.
+
+def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
+    """The learning rate at which each run is to be judged, which the other half of its variant's seeds chooses.
+
+    Columns variant, seed, base_learning_rate, at_end; a row for each variant and seed, and none for a variant with a
+    single seed. `estimate.cross_fitted` says how the halves choose; with `by` = "speed" by the steps to the test loss
+    `loss`, and a run that does not get there has come to nothing. `at_end` says that the rate is the smallest or the
+    largest that was tried, so that a better one may lie beyond. `metrics` is of one experiment and width.
     """
+    if by == "speed":
+        runs = steps_to_reach(metrics, [loss])
+        worse = np.log(runs.steps.clip(lower=1)).fillna(np.inf)
+    else:
+        runs = last_rows(metrics)
+        worse = runs.test_loss if by == "loss" else -runs.test_accuracy
     rows = []
-    for variant, part in last_rows(metrics).groupby("variant"):
-        losses = part.pivot(index="seed", columns="base_learning_rate", values="test_loss")
-        if len(losses) < 2:
-            continue
-        for seed in losses.index:
-            rate = losses.drop(index=seed).mean().idxmin()
-            rows.append((variant, seed, rate, rate in (losses.columns.min(), losses.columns.max())))
+    for variant, part in runs.assign(worse=worse).groupby("variant"):
+        values = part.pivot(index="seed", columns="base_learning_rate", values="worse")
+        for seed, rate in cross_fitted(values).items():
+            rows.append((variant, seed, rate, rate in (values.columns.min(), values.columns.max())))
     return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
-
-
-def at_best_rates(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the runs at the learning rates of `best_rates`: one run for each variant and seed."""
-    best = best_rates(metrics)[["variant", "seed", "base_learning_rate"]]
-    return metrics.merge(best, on=["variant", "seed", "base_learning_rate"])
-
-
-def mean_and_interval(values: pd.Series) -> Estimate:
-    """Mean and interval of one value a seed; of a single seed its value alone, without an interval."""
-    return Estimate.of(values) if len(values) > 1 else Estimate(float(values.mean()), np.nan, np.nan)
 
 
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
@@ -190,12 +198,12 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     for (experiment, d_model), whole in metrics.groupby(["experiment", "d_model"]):
         if whole.base_learning_rate.nunique() < 2:
             continue
-        best, ends = best_rates(whole), last_rows(whole)
+        best, ends = best_rates(whole, "loss"), last_rows(whole)
         arrivals = steps_to_reach(whole, [loss])
         for (variant, rate), runs in ends.groupby(["variant", "base_learning_rate"]):
-            accuracy = mean_and_interval(runs.test_accuracy)
+            accuracy = Estimate.of_any(runs.test_accuracy)
             own = arrivals[(arrivals.variant == variant) & (arrivals.base_learning_rate == rate)]
-            steps = mean_and_interval(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
+            steps = Estimate.of_any(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
             reached = int(own.steps.notna().sum())
             rows.append(
                 {
@@ -242,7 +250,7 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
         accuracy = runs.pivot(index="seed", columns="variant", values="test_accuracy")
         for variant in accuracy if "scale" in accuracy else []:
             pairs = 100 * (accuracy["scale"] - accuracy[variant]).dropna()
-            rows.append((*setting, variant, len(pairs), accuracy[variant].mean(), *mean_and_interval(pairs)))
+            rows.append((*setting, variant, len(pairs), accuracy[variant].mean(), *Estimate.of_any(pairs)))
     columns = [*SETTING, "variant", "pairs", "test_accuracy", "cost", "cost_low", "cost_high"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -273,13 +281,13 @@ def two_by_two(values: pd.DataFrame) -> Effects:
     return Effects(size, (large + small) / 2, large - small)
 
 
-def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float, early: int) -> pd.DataFrame:
+def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
     """The effects of `two_by_two` at every setting that has its four variants.
 
     Columns SETTING, quantity, step, effect (size, projection or interaction), pairs, mean, low, high. `quantity` is
     steps, to the test loss `loss`, with the ratio of steps that the effect saves as a mean (geometric; its `step` is
-    null), or accuracy, in percentage points at the step `early`, if there are rows, and at the last step. Runs that
-    do not reach the loss leave their seed out of the first.
+    null), or accuracy, in percentage points at both steps of `early_and_last`. Runs that do not reach the loss
+    leave their seed out of the first.
     """
     rows = []
     for setting, runs in metrics.groupby(SETTING):
@@ -287,12 +295,12 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float, early: in
             continue
         arrived = steps_to_reach(runs, [loss]).pivot(index="seed", columns="variant", values="steps")
         quantities = [("steps", None, -np.log(arrived))]
-        for step in dict.fromkeys((early, int(runs.step.max()))):
+        for step in dict.fromkeys(early_and_last(runs)):
             accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
-            quantities += [("accuracy", step, 100 * accuracy)] if len(accuracy) else []
+            quantities.append(("accuracy", step, 100 * accuracy))
         for quantity, step, values in quantities:
             for effect, seeds in two_by_two(values)._asdict().items():
-                estimate = mean_and_interval(seeds)
+                estimate = Estimate.of_any(seeds)
                 estimate = estimate.map(np.exp) if quantity == "steps" else estimate
                 rows.append((*setting, quantity, step, effect, len(seeds), *estimate))
     return pd.DataFrame(
@@ -301,6 +309,20 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float, early: in
 
 
 # Vectors
+
+
+def query_parts(vectors: pd.DataFrame) -> pd.DataFrame:
+    """How long the queries of each run are along the ones vector, and in the hyperplane that is orthogonal to it.
+
+    Columns variant, seed, checkpoint, along and visible: root mean squares over the queries. After a projection all
+    keys lie in the hyperplane, so that a score sees the visible part alone. `vectors` is of one setting.
+    """
+    queries = vectors[vectors.kind == "query"]
+    matrix = np.stack(queries.vector.to_numpy())
+    along = matrix.sum(axis=1) ** 2 / matrix.shape[1]
+    visible = np.maximum((matrix**2).sum(axis=1) - along, 0)
+    squares = queries[["variant", "seed", "checkpoint"]].assign(along=along, visible=visible)
+    return np.sqrt(squares.groupby(["variant", "seed", "checkpoint"]).mean()).reset_index()
 
 
 def geometry_of_runs(vectors: pd.DataFrame, centred: bool = False) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import Estimate, binomial
 
 EXPECTED_KEYS = 10.0
 """Unselectable keys that a cell must lead to expect before its mean is near enough to normal for a z-score."""
@@ -33,11 +33,8 @@ def share_of_matrices(cells: pd.DataFrame, undecided: bool = False) -> Estimate:
     Counted are certified keys. With `undecided` the share is an upper bound: every key that the data's precision
     cannot decide counts as the unselectable key of one more matrix.
     """
-    from scipy import stats  # here, because what shows verdicts imports the claims and needs no interval
-
     matrices = int(cells.matrices.sum())
     hits = round(float((cells.any_unselectable * cells.matrices).sum()))
     if undecided:
         hits = min(matrices, hits + int(cells.n_borderline.sum()))
-    interval = stats.binomtest(hits, matrices).proportion_ci()
-    return Estimate(100 * hits / matrices, 100 * interval.low, 100 * interval.high)
+    return binomial(hits, matrices).map(lambda share: 100 * share)

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from layernorm_roles.evidence.analysis.estimate import cross_fitted
+
 RUN = ["placement", "depth", "learning_rate", "warmup", "seed"]
 """Columns that name a run of the experiment on pre-norm and post-norm."""
 
@@ -94,20 +96,20 @@ def excess(loss: pd.Series, other: pd.Series) -> pd.Series:
     return (loss - other).where(np.isfinite(loss) | np.isfinite(other), 0.0)
 
 
-def tuned_losses(ends: pd.DataFrame, depth: int) -> pd.DataFrame:
-    """The final loss at each placement's best learning rate and warm-up: an index seed, a column a placement.
+def tuned(ends: pd.DataFrame, depth: int) -> pd.DataFrame:
+    """The run of each placement and seed at the learning rate and warm-up that the other half of the seeds chooses.
 
-    `ends` is that of `run_ends`. For every seed the setting is chosen whose mean loss over the other seeds is the
-    lowest, so that the runs that choose are not those that are judged.
+    `ends` is that of `run_ends`; `estimate.cross_fitted` says how the halves choose. Columns placement, seed,
+    learning_rate, loss, and at_end: whether the rate is the smallest or the largest that was tried.
     """
-    deep = ends[ends.depth == depth]
-    wide = deep.pivot(index=["placement", "learning_rate", "warmup"], columns="seed", values="loss")
-    found = {
-        (placement, seed): losses[seed][losses.drop(columns=seed).mean(axis=1).idxmin()]
-        for placement, losses in wide.groupby("placement")
-        for seed in wide.columns
-    }
-    return pd.Series(found, dtype=float).rename_axis(["placement", "seed"]).unstack("placement")
+    rows = []
+    for placement, runs in ends[ends.depth == depth].groupby("placement"):
+        runs = runs.assign(setting=list(zip(runs.learning_rate, runs.warmup, strict=True)))
+        losses = runs.pivot(index="seed", columns="setting", values="loss")
+        rates = runs.learning_rate.min(), runs.learning_rate.max()
+        for seed, setting in cross_fitted(losses).items():
+            rows.append((placement, seed, setting[0], losses.at[seed, setting], setting[0] in rates))
+    return pd.DataFrame(rows, columns=["placement", "seed", "learning_rate", "loss", "at_end"])
 
 
 def gradient_slopes(gradients: pd.DataFrame) -> pd.DataFrame:

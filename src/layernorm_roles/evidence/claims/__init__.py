@@ -4,26 +4,33 @@ The file <module>.yaml beside a module says in words what is claimed and how it 
 modules: `projection`, `scaling` and `language_model` for the paper's claims, and a module for each experiment on
 statements of other documents. `rules` has the thresholds and says how a verdict is reached.
 
-An entry of these files has the texts of `rules.Claim`, where {NAMES} in braces are thresholds of `rules`, and
+A file begins with what all its entries have in common. An entry has the texts of `rules.Claim`, where {NAMES} in
+braces are thresholds of `rules`; a text that it lacks is empty. Besides these it may have
 
     of       what the claim is about: an experiment of the majority task or a language model. The claim's test, and the
              function that describes the sizes, take it before the tables. Entries without it take the tables alone.
+    also     further experiments or models that the test reads
+    primary  whether the claim is one of about ten that are named before the run, see `rules.Claim.role`
     sizes    a key of sizes.SIZES: what describes the sizes of the run at hand
     again    a list of further claims that change some of the entry's keys: `name` at least, mostly `of` as well.
              `source_adds` and `statement_adds` are appended to the entry's source and statement.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
 from layernorm_roles import store
+from layernorm_roles.evidence.analysis.estimate import Estimate, holm, p_value
 from layernorm_roles.evidence.claims import (
     batch_dependence,
+    fixed,
     fusion,
     geometry,
     head_widths,
@@ -40,58 +47,51 @@ from layernorm_roles.evidence.claims import (
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Outcome, Tables, Verdict
 from layernorm_roles.provenance import joined
 
-TESTS: dict[str, Callable[..., Outcome]] = (
-    projection.TESTS
-    | scaling.TESTS
-    | language_model.TESTS
-    | head_widths.TESTS
-    | pretrained.TESTS
-    | geometry.TESTS
-    | fusion.TESTS
-    | placement.TESTS
-    | batch_dependence.TESTS
-    | score_scale.TESTS
-    | worked_numbers.TESTS
-)
-"""The test of each entry of the YAML files by the entry's name."""
+MODULES = {
+    "projection.yaml": projection,
+    "scaling.yaml": scaling,
+    "language_model.yaml": language_model,
+    "head_widths.yaml": head_widths,
+    "pretrained.yaml": pretrained,
+    "geometry.yaml": geometry,
+    "fusion.yaml": fusion,
+    "placement.yaml": placement,
+    "batch_dependence.yaml": batch_dependence,
+    "score_scale.yaml": score_scale,
+    "worked_numbers.yaml": worked_numbers,
+}
+"""The YAML files of claims, in the order of the page, each with the module whose TESTS judge its entries by name."""
 
-FILES = (
-    "projection.yaml",
-    "scaling.yaml",
-    "language_model.yaml",
-    "head_widths.yaml",
-    "pretrained.yaml",
-    "geometry.yaml",
-    "fusion.yaml",
-    "placement.yaml",
-    "batch_dependence.yaml",
-    "score_scale.yaml",
-    "worked_numbers.yaml",
-)
-"""The YAML files of claims, in the order of the page."""
 _TUPLES = ("tables", "figures", "shown")
+_DEFAULTS = {"paper_value": None, "figures": [], "shown": [], "primary": False, "also": [], "setting": ""}
 
 
 def _claims() -> Iterator[Claim]:
-    for file in FILES:
-        for entry in yaml.safe_load((Path(__file__).parent / file).read_text(encoding="utf-8")):
-            test = TESTS[entry["name"]]
+    for file, module in MODULES.items():
+        common, entries = yaml.safe_load_all((Path(__file__).parent / file).read_text(encoding="utf-8"))
+        for own in entries:
+            entry = _DEFAULTS | common | own
+            test = module.TESTS[entry["name"]]
             further = entry.pop("again", [])
             yield _claim(entry, test)
             for changes in further:
                 adds = {
                     key: f"{entry[key]}{changes.pop(f'{key}_adds', '')}" for key in ("source", "statement")
                 }
-                yield _claim(entry | adds | changes, test)
+                own_test = module.TESTS.get(changes["name"], test)
+                yield _claim(entry | {"primary": False} | adds | changes, own_test)
 
 
 def _claim(entry: Mapping[str, Any], test: Callable[..., Outcome]) -> Claim:
     """The claim of an entry of the YAML files, with the thresholds filled in."""
-    texts = {key: text and text.format_map(vars(rules)) for key, text in entry.items() if key not in _TUPLES}
+    plain = {*_TUPLES, "primary", "also"}
+    texts = {key: text and text.format_map(vars(rules)) for key, text in entry.items() if key not in plain}
     of, describe = texts.pop("of", None), sizes.SIZES[texts.pop("sizes", "none")]
     return Claim(
         **texts,
         **{key: tuple(entry[key]) for key in _TUPLES},
+        primary=entry["primary"],
+        of=(*([of] if of else []), *entry["also"]),
         test=partial(test, of) if of else test,
         sizes=partial(describe, of) if of else describe,
     )
@@ -104,54 +104,85 @@ TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables]
 """Names of the tables that the tests may read."""
 
 
-def judge(tables: Tables) -> pd.DataFrame:
-    """Table `claims`: one row for every claim, from those of the reproduction's tables that are there."""
-    return pd.DataFrame([row(claim, tables) for claim in CLAIMS])
+def judge(
+    tables: Tables,
+    recorded: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Table `claims`: one row for every claim, from those of the reproduction's tables that are there.
+
+    `recorded` are the hashes of the rules when the run began, by claim, as `fixed.record` wrote them, and `settings`
+    those of the reproduction today. Without a recorded hash that equals today's a rule counts as made after the data.
+    """
+    today = fixed.rule_hashes(CLAIMS, settings or {})
+    rows = [
+        row(claim, tables) | {"rule_fixed": fixed.when(today[claim.name], (recorded or {}).get(claim.name))}
+        for claim in CLAIMS
+    ]
+    adjusted = holm(
+        {claim.name: _p(claim, found) for claim, found in zip(CLAIMS, rows, strict=True) if claim.primary}
+    )
+    return pd.DataFrame([found | {"p_holm": adjusted.get(found["claim"], math.nan)} for found in rows])
+
+
+def _p(claim: Claim, found: Mapping[str, Any]) -> float:
+    """The p-value of a claim's own effect being none, on the scale of its interval; NaN without Student's interval."""
+    measured = Estimate(*(found[column] for column in ("measured", "ci_low", "ci_high")))
+    if claim.unit == "×":
+        with np.errstate(divide="ignore"):
+            measured = measured.map(np.log)
+    return p_value(measured, found["n_seeds"])
 
 
 def row(claim: Claim, tables: Tables) -> dict[str, Any]:
-    """The row of table `claims` for one claim."""
+    """The row of table `claims` for one claim, but for the columns that need its hash or the other claims."""
     outcome = claim.judge(tables)
+    measured, control = outcome.measured, outcome.control
     return {
         "claim": claim.name,
+        "role": claim.role,
         "source": claim.source,
         "statement": " ".join(filter(None, (claim.statement, outcome.specifics))),
         "setting": " ".join(filter(None, (claim.setting, claim.sizes(tables)))),
         "paper_value": claim.paper_value,
         "statistic": claim.statistic,
-        **_numbers(outcome),
-        "control": claim.control,
-        "also_passed_by": outcome.also_passed_by,
-        "verdict": str(outcome.verdict),
-        "reason": outcome.reason,
-        "rule_fixed": claim.rule_fixed,
-    }
-
-
-def _numbers(outcome: Outcome) -> dict[str, float | int | None]:
-    measured, control = outcome.measured, outcome.control
-    return {
         "measured": measured.mean,
         "ci_low": measured.low,
         "ci_high": measured.high,
         "reported": outcome.reported,
+        "control": claim.control,
         "control_measured": control.mean,
         "control_low": control.low,
         "control_high": control.high,
+        "also_passed_by": outcome.also_passed_by,
         "n_seeds": outcome.n_seeds,
+        "verdict": str(outcome.verdict),
+        "reason": outcome.reason,
     }
 
 
-def judge_files(paths: Iterable[str | Path], out: str | Path) -> None:
+def judge_files(
+    paths: Iterable[str | Path],
+    out: str | Path,
+    recorded: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
     """Write table `claims` to `out`, from those of the Parquet files `paths` that the tests read.
 
-    The name of a file, without its suffix, is that of its table. The provenance of `out` is that of these files,
-    joined: judging draws nothing at random, so equal files and equal code give equal bytes.
+    The name of a file, without its suffix, is that of its table. `recorded` is the file that `record` wrote when the
+    run began, None or a path without a file if there is none, and `settings` are those of the reproduction. The
+    provenance of `out` is that of the Parquet files, joined: judging draws nothing at random, so equal files and equal
+    code give equal bytes.
     """
     chosen = {Path(path).stem: path for path in paths if Path(path).stem in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
     tables = {name: store.read(path, name) for name, path in chosen.items()}
-    store.write(judge(tables), "claims", out, provenance)
+    store.write(judge(tables, fixed.recorded(recorded), settings), "claims", out, provenance)
 
 
-__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Verdict", "judge", "judge_files", "row"]
+def record(path: str | Path, settings: Mapping[str, Any]) -> None:
+    """Write the hash of every claim's rule to `path` when a run begins, unless the file is there, see `fixed`."""
+    fixed.record(path, CLAIMS, settings)
+
+
+__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Verdict", "judge", "judge_files", "record", "row"]

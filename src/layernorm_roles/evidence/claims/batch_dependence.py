@@ -1,15 +1,11 @@
 """What lecture notes say about LayerNorm, BatchNorm and the batch."""
 
 from layernorm_roles.evidence.analysis.estimate import power_law
-from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
     Outcome,
     Tables,
     Untestable,
-    above,
     direction,
-    if_any,
-    over_seeds,
     statement,
     true,
 )
@@ -33,27 +29,14 @@ def independent(tables: Tables) -> Outcome:
         f"sequences and {sizes.iloc[-1]:.3f} with {sizes.index[-1]}: as the batch size to the power "
         f"{exponent:.2f}."
     )
+    padded = table[(table.norm == "batchnorm") & (table.effect == "padding")]
+    if len(padded):
+        padded = padded[padded.padding == padded.padding.max()]
+        reason += (
+            f" With {padded.padding.max():.0%} of padding in the statistics a real token's changes by "
+            f"{100 * padded.change.mean():.0f} % of its size."
+        )
     return statement(parts, exponent, others.seed.nunique(), reason)
 
 
-def padding(tables: Tables) -> Outcome:
-    """Whether padding in the statistics changes BatchNorm's output of real tokens, and not LayerNorm's."""
-    table = tables["batch_dependence"]
-    padded = table[table.effect == "padding"]
-    padded = padded[padded.padding == padded.padding.max()]
-    change = {
-        norm: 100 * padded[padded.norm == norm].groupby("seed").change.mean()
-        for norm in ("batchnorm", "layernorm")
-    }
-    measured, control = over_seeds(change["batchnorm"], "BatchNorm with padding"), if_any(change["layernorm"])
-    sizes = padded[padded.norm == "batchnorm"].groupby("batch_size").change.mean()
-    reason = (
-        f"With {padded.padding.max():.0%} of padding in the statistics, BatchNorm's output of a real token changes "
-        f"by {measured:.0f} % of its size, in large batches too ({100 * sizes.iloc[-1]:.0f} % with {sizes.index[-1]} "
-        f"sequences); LayerNorm's by {control.mean:.0f} %."
-    )
-    parts = [above(measured, rules.ZERO)]
-    return statement(parts, measured, len(change["batchnorm"]), reason, control)
-
-
-TESTS = {"batch_dependence": independent, "batch_padding": padding}
+TESTS = {"batch_dependence": independent}

@@ -15,7 +15,6 @@ from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.language_model import (
     KEYS,
     LOSSES,
-    UNTRAINED,
     Shares,
     choose,
     gated,
@@ -27,12 +26,12 @@ from layernorm_roles.evidence.claims.rules import (
     Outcome,
     Tables,
     Untestable,
-    above,
     all_of,
-    if_any,
+    at_most,
     more_than_half,
     over_seeds,
     statement,
+    untrained_too,
 )
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
@@ -51,14 +50,11 @@ class Width(NamedTuple):
         Where Gaussian keys have at most ZERO per cent there is no least number, and ZERO is the most in any case.
         Undecided keys count as unselectable where it is asked whether there are too many.
         """
-        certified = over_seeds(self.found.seeds, self.model)
-        worst = over_seeds((self.found.certified + self.found.undecided).mean(axis=1), self.model)
+        certified = self.found.estimate(self.model)
+        worst = self.found.estimate(self.model, undecided=True)
         most = max(2 * self.gaussian, rules.ZERO)
-        few = Finding.SEEN if above(worst, most) == Finding.ABSENT else Finding.UNDECIDED
-        if above(certified, most) == Finding.SEEN:
-            few = Finding.ABSENT
         enough = more_than_half(certified, self.gaussian) if self.gaussian > rules.ZERO else Finding.SEEN
-        return all_of(enough, few)
+        return all_of(enough, at_most(certified, worst, most))
 
 
 def head_widths(model: str, tables: Tables) -> Outcome:
@@ -84,7 +80,7 @@ def head_widths(model: str, tables: Tables) -> Outcome:
     control, passes = NOTHING, False
     try:
         untrained = _widths(keys, models, "initial")
-        control = if_any(_beyond(untrained))
+        control = Estimate.of_any(_beyond(untrained))
         passes = {*findings.values()} == {width.finding() for width in untrained.values()} == {Finding.SEEN}
         words = "; ".join(f"{d}: {width.found}" for d, width in untrained.items())
         reason += f" Untrained: {words}."
@@ -96,11 +92,13 @@ def head_widths(model: str, tables: Tables) -> Outcome:
         len(beyond),
         reason,
         control,
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
     losses = tables[LOSSES]
     for name in models.values():
-        outcome = gated(outcome, {**tables, LOSSES: _with_baseline(losses, name, model)}, name, "layernorm")
+        outcome = gated(
+            outcome, {**tables, LOSSES: _with_baseline(losses, name, model)}, name, keys_of=["layernorm"]
+        )
     return outcome
 
 

@@ -4,8 +4,12 @@
 gives it the highest score, and undecided if the data's precision cannot tell. The tests take the name of a model in
 the column `model` of the tables first.
 
-Every claim about trained models passes a gate: there is no verdict unless the models are clearly better than the
-frequencies of tokens and than the same models without attention.
+A model may have been trained with several learning rates, and for several lengths. Judged are then the longest runs,
+each at the rate that the other half of the seeds chooses, see `analysis.language_model.judged_runs`.
+
+Every claim about trained models passes one gate: a variant whose keys are looked at must be clearly better than the
+frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must
+be, since another one may have lost what attention is worth.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,19 +19,32 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import (
+    Estimate,
+    difference_of_medians,
+    percent_over_seeds,
+    span,
+)
 from layernorm_roles.evidence.analysis.heads import gaussian_percent
 from layernorm_roles.evidence.analysis.language_model import (
-    final_losses,
+    POINT,
+    Attention,
+    attention,
+    best_rates,
+    ends,
     gain_over_unigram,
-    of_single_points,
+    judged_runs,
+    losses_without_attention,
+    steps_to_attend,
     worth_of_attention,
 )
+from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
     NOT_THERE,
     NOTHING,
+    OPPOSITE,
     THERE,
     Finding,
     Outcome,
@@ -36,22 +53,22 @@ from layernorm_roles.evidence.claims.rules import (
     Verdict,
     above,
     all_of,
+    at_most,
     direction,
     effect,
-    if_any,
+    enough,
+    inner,
     over_seeds,
     paired,
     paper_claim,
     statement,
+    times,
+    untrained_too,
 )
 from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
-
-UNTRAINED = "untrained models"
-"""What the page calls the models before training, where they pass a test that was meant for trained ones."""
-
 
 # What attention is worth, and the gate
 
@@ -81,20 +98,25 @@ class Baselines(NamedTuple):
 def baselines(tables: Tables, model: str, variant: str) -> Baselines:
     """What a trained variant gains over both baselines; NOTHING for a baseline with fewer than two equal seeds."""
     gains = (count(tables[LOSSES], model, variant) for count in (worth_of_attention, gain_over_unigram))
-    return Baselines(*(if_any(gain) for gain in gains))
+    return Baselines(*(Estimate.of_any(gain) for gain in gains))
 
 
 def gated(
-    outcome: Outcome, tables: Tables, model: str, *variants: str, needed: Callable[..., bool] = all
+    outcome: Outcome,
+    tables: Tables,
+    model: str,
+    keys_of: Sequence[str] = (),
+    losses_of: Sequence[str] = (),
 ) -> Outcome:
-    """The outcome of a test on trained models, without its verdict unless all `variants` beat both baselines.
+    """The outcome of a test on trained models, without its verdict unless they are clearly better than both baselines.
 
-    With `needed` = any one variant is enough, for tests that compare losses: a variant may be as bad as no attention.
-    The reason says in either case what attention is worth.
+    That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
+    compared, `losses_of`. The reason says in either case what attention is worth.
     """
-    gains = {variant: baselines(tables, model, variant) for variant in variants}
+    gains = {variant: baselines(tables, model, variant) for variant in dict.fromkeys((*keys_of, *losses_of))}
     worth = "; ".join(f"with {LEGENDS.get(variant, variant)} {gain}" for variant, gain in gains.items())
-    if needed(gain.finding == Finding.SEEN for gain in gains.values()):
+    better = {variant for variant, gain in gains.items() if gain.finding == Finding.SEEN}
+    if better >= set(keys_of) and (not losses_of or better & set(losses_of)):
         return outcome._replace(reason=f"{outcome.reason} After training ({model}): {worth}.")
     shut = (
         f"No verdict, because trained models ({model}) are not clearly better than both baselines: {worth}."
@@ -107,11 +129,13 @@ def attention_worth(model: str, tables: Tables, least: float) -> Outcome:
     seeds = worth_of_attention(tables[LOSSES], model, "layernorm")
     if len(seeds) < 2:
         raise Untestable(f"The run has fewer than two pairs of {model} with and without attention.")
+    at_inner_rates(tables, model, "layernorm")
     gain = baselines(tables, model, "layernorm")
     part = all_of(above(gain.attention, least), gain.finding)
-    bare = final_losses(tables[LOSSES], model)[NO_ATTENTION_VARIANT].mean()
+    bare = losses_without_attention(tables[LOSSES], model).mean()
     reason = (
-        f"Without attention the validation loss is {bare:.3f} nats per token, with it {gain.attention:.3f} lower. "
+        f"{at_step(tables, model)}, without attention the validation loss is {bare:.3f} nats per token, with it "
+        f"{gain.attention:.3f} lower. "
         f"The loss with attention lies below that of the tokens' frequencies by {gain.unigram:.2f}."
     )
     return statement([part], gain.attention, len(seeds), reason, gain.unigram)
@@ -121,31 +145,68 @@ def attention_worth(model: str, tables: Tables, least: float) -> Outcome:
 
 
 class Gaps(NamedTuple):
-    """Losses of one variant minus those of another at the last step, nats per token, over seeds that both have."""
+    """Losses of one variant minus those of another at the end, nats per token, over seeds that both have."""
 
     train: Estimate
     valid: Estimate
     untrained: Estimate
     """The difference of the validation losses at step 0."""
-    n_seeds: int
+    seeds: pd.Series
+    """The differences of the validation losses at the end, by seed."""
 
 
-def gaps(tables: Tables, model: str, high: str, low: str) -> Gaps:
+def at_inner_rates(tables: Tables, model: str, *variants: str, steps: int | None = None) -> pd.DataFrame:
+    """The runs of `variants` that are judged; Untestable if a variant is missing or its best rate ends the grid.
+
+    The model without attention is a baseline, which may have its best rate anywhere.
+    """
+    runs = judged_runs(tables[LOSSES], model, steps)
+    for variant in variants:
+        chosen = runs[runs.variant == variant]
+        if chosen.empty:
+            single = ((tables[LOSSES].model == model) & (tables[LOSSES].variant == variant)).any()
+            few = "only 1 seed, which cannot choose its own learning rate," if single else "no"
+            raise Untestable(
+                f"The run has {few} {'of' if single else ''} {model} with {variant}.".replace("  ", " ")
+            )
+        inner(chosen.at_end, chosen.base_learning_rate, f"{model} with {LEGENDS.get(variant, variant)}")
+    return runs[runs.variant.isin(variants)]
+
+
+def at_step(tables: Tables, model: str, steps: int | None = None, variants: Sequence[str] = ()) -> str:
+    """The last step and the learning rates of the runs that are judged, as the beginning of a sentence."""
+    runs = judged_runs(tables[LOSSES], model, steps)
+    runs = runs[runs.variant.isin(variants or set(runs.variant))]
+    rates = runs.groupby("variant").base_learning_rate.agg(
+        lambda tried: " or ".join(f"{r:g}" for r in sorted(set(tried)))
+    )
+    words = f"at a learning rate of {rates.iloc[0]}"
+    if rates.nunique() > 1:
+        each = ", ".join(
+            f"{LEGENDS.get(variant, variant)} {rates[variant]}" for variant in legend_order(rates.index)
+        )
+        words = f"with each norm at its best learning rate ({each})"
+    return f"After {int(runs.steps.max()):,} steps {words}"
+
+
+def gaps(tables: Tables, model: str, high: str, low: str, steps: int | None = None) -> Gaps:
     """The losses of variant `high` minus those of `low`; Untestable with fewer than two seeds in common."""
-    losses = of_single_points(tables[LOSSES][tables[LOSSES].model == model])
-    for variant in (high, low):
-        if variant not in set(losses.variant):
-            raise Untestable(f"The run has no {model} with {variant}.")
+    runs = at_inner_rates(tables, model, high, low, steps=steps)
 
-    def differences(frame: pd.DataFrame) -> pd.Series:
-        both = frame.reindex(columns=[high, low])  # runs may end at different steps
+    def differences(column: str, rows: pd.DataFrame) -> pd.Series:
+        both = rows.pivot(index="seed", columns="variant", values=column).reindex(columns=[high, low])
         return (both[high] - both[low]).dropna()
 
-    train, valid = (differences(final_losses(losses, model, c)) for c in ("train_loss", "valid_loss"))
-    start = losses[losses.step == 0].pivot(index="seed", columns="variant", values="valid_loss")
-    start = differences(start)
+    train, valid = (differences(column, runs) for column in ("train_loss", "valid_loss"))
+    losses = tables[LOSSES]
+    first = losses[(losses.model == model) & (losses.step == 0)].merge(runs[["variant", "seed", *POINT]])
     what = f"{model} with {high} beside {low}"
-    return Gaps(over_seeds(train, what), over_seeds(valid, what), if_any(start), len(valid))
+    return Gaps(
+        over_seeds(train, what),
+        over_seeds(valid, what),
+        Estimate.of_any(differences("valid_loss", first)),
+        valid,
+    )
 
 
 def paper_gaps() -> tuple[float, float]:
@@ -155,20 +216,18 @@ def paper_gaps() -> tuple[float, float]:
     return round(train, 3), round(valid, 3)  # as the plot was read
 
 
-def loss_gap(model: str, tables: Tables) -> Outcome:
-    """Figure 4: by how much the final losses without scaling are higher.
+def loss_gap(model: str, tables: Tables, rates: str) -> Outcome:
+    """Figure 4 at one learning rate: by how much the final losses without scaling are higher.
 
-    The control is the gap to a LayerNorm whose attention inputs are at first as small as those without scaling.
+    The control is the gap between the models of `rates`, where every variant has the learning rate that is best for it:
+    at one rate for all a gap may say how the rate suits either.
     """
     gap, (train, valid) = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
     own = all_of(effect(gap.train, train), effect(gap.valid, valid))
     passes = effect(gap.untrained, valid) == Finding.SEEN
-    last = int(tables[LOSSES].query("model == @model").step.max())
     reason = (
-        f"At step {last:,}, of the same seed, the loss without scaling minus that with it is "
-        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation; "
-        f"the paper's figure has {train:+.3f} and {valid:+.3f} at step "
-        f"{reported()['language_model']['sizes']['steps']:,}, of one run."
+        f"{at_step(tables, model, variants=PAPER_SCALING)}, the loss without scaling minus that with it is "
+        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation{_of_figure_4(model)}."
     )
     if baselines(tables, model, "layernorm").attention.mean < valid:
         reason += " What is sought is more than attention is worth altogether."
@@ -176,72 +235,201 @@ def loss_gap(model: str, tables: Tables) -> Outcome:
         reason += f" Untrained, the validation losses differ by {gap.untrained.mean:+.3f}."
     control, isolated = NOTHING, Finding.UNDECIDED
     try:
-        control = gaps(tables, model, "projection", "layernorm_shrunk").valid
+        control = gaps(tables, rates, *PAPER_SCALING[::-1]).valid
         isolated = effect(control, valid)
-        reason += (
-            " It is "
-            f"{control:+.3f} if scaling leaves the attention inputs as small as they are at first without it."
-        )
+        reason += f" {at_step(tables, rates, variants=PAPER_SCALING)}, it is {control:+.3f}."
         if own in THERE and isolated in NOT_THERE:
-            reason += " So it is their size that lowers the loss, not the equal length that scaling gives all of them."
+            reason += " So the learning rate makes the gap, not the scaling."
     except Untestable as lack:
-        reason += f" {lack}"
-    try:
-        other = gaps(tables, model, "none", "scale")
-        reason += f" Without projection, scaling lowers the validation loss by {other.valid:.3f}."
-    except Untestable:
-        pass
+        reason += f" At best rates: {lack}"
     outcome = paper_claim(
         own,
         isolated,
         gap.valid,
-        gap.n_seeds,
+        len(gap.seeds),
         reason,
         control,
-        reported=valid,
-        also_passed_by=UNTRAINED if passes else None,
+        reported=_per_token(model, valid),
+        also_passed_by=untrained_too(passes),
     )
-    return gated(outcome, tables, model, *PAPER_SCALING, needed=any)
+    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
 
 
-def loss_gap_keys(model: str, tables: Tables) -> Outcome:
-    """Whether scaling lowers the validation loss where, without it, as many keys are unselectable as in the paper."""
-    gap, valid = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()[1]
+def _of_figure_4(model: str) -> str:
+    """What the paper's figure has, for a model of words; tokens of other kinds have other losses."""
+    train, valid = paper_gaps()
+    steps = reported()["language_model"]["sizes"]["steps"]
+    words = f"; the paper's figure has {train:+.3f} and {valid:+.3f} at step {steps:,}, of one run"
+    return words if _per_token(model, valid) else ""
+
+
+def _per_token(model: str, nats: float) -> float | None:
+    """What the paper reports per token, None for a model whose tokens are bytes: the two have no ratio."""
+    return nats if model.startswith(PAPER_MODEL) and "bytes" not in model else None
+
+
+SIZE_FREE = "projection_scalar"
+"""The variant without scaling that learns the size of its attention inputs, but does not give them equal lengths."""
+
+
+def loss_gap_best_rate(model: str, tables: Tables) -> Outcome:
+    """By how much the final losses without scaling are higher with each variant at the learning rate best for it.
+
+    The control replaces the variant without scaling by one that may learn the size of its attention inputs.
+    """
+    gap, (train, valid) = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
+    own = all_of(effect(gap.train, train), effect(gap.valid, valid))
+    reason = (
+        f"{at_step(tables, model, variants=PAPER_SCALING)}, the loss without scaling minus that with it is "
+        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation{_of_figure_4(model)}."
+    )
+    control, isolated = NOTHING, Finding.SEEN
+    try:
+        control = gaps(tables, model, SIZE_FREE, "layernorm").valid
+        isolated = effect(control, valid)
+        reason += f" Where the variant without scaling learns the size of its attention inputs it is {control:+.3f}."
+    except Untestable as lack:
+        reason += f" Whether a learnt size does as well is not known: {lack}"
+    for high, low in (("none", "scale"), ("layernorm_gain_small", "layernorm_gain")):
+        try:
+            other = gaps(tables, model, high, low).valid
+            reason += f" {LEGENDS.get(high, high)} minus {LEGENDS.get(low, low)}: {other:+.3f}."
+        except Untestable:
+            continue
+    number = len(gap.seeds)
+    outcome = paper_claim(
+        own, isolated, gap.valid, number, reason, control, reported=_per_token(model, valid)
+    )
+    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+
+
+def loss_gap_lengths(model: str, tables: Tables) -> Outcome:
+    """Whether the gap at best rates closes as training goes on: at the shortest length minus at the longest."""
+    lengths = sorted(map(int, tables[LOSSES][tables[LOSSES].model == model].steps.unique()))
+    if len(lengths) < 2:
+        raise Untestable(f"The run has {'a single length' if lengths else 'no runs'} of {model}.")
+    found = {steps: gaps(tables, model, *PAPER_SCALING[::-1], steps=steps) for steps in lengths}
+    shortest, longest = found[lengths[0]], found[lengths[-1]]
+    closes = paired(shortest.seeds, longest.seeds, f"{model} at both lengths")
+    finding = effect(closes, paper_gaps()[1])
+    each = "; ".join(f"{gap.valid:+.3f} ({steps:,} steps)" for steps, gap in found.items())
+    word = {Finding.REVERSED: "grows", Finding.ABSENT: "stays", Finding.UNDECIDED: "may do either"}
+    reason = (
+        f"At best rates the validation loss without scaling minus that with it is {each}: from the shortest to the "
+        f"longest training it falls by {closes:.3f} nats per token. It {word.get(finding, 'closes')}."
+    )
+    number = len((shortest.seeds - longest.seeds).dropna())
+    outcome = statement([finding], closes, number, reason, longest.valid)
+    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+
+
+def scale_of_attention(tables: Tables, model: str) -> Attention:
+    """What attention is worth in `model`; Untestable where that is not known, or nothing."""
+    found = attention(tables[LOSSES], model)
+    if not found.worth > 0:
+        known = "is worth nothing" if pd.notna(found.worth) else "is not known to be worth anything"
+        raise Untestable(f"In {model} attention {known}, so that no run can be said to have learnt it.")
+    return found
+
+
+def stability(model: str, tables: Tables) -> Outcome:
+    """Whether models with scaling train at larger learning rates: the ratio of the largest rates, by seed."""
+    runs, scale = ends(tables[LOSSES], model), scale_of_attention(tables, model)
+    runs = runs[runs.steps == runs.steps.max()]
+    rates = sorted(runs.base_learning_rate.unique())
+    runs = runs.assign(trains=runs.valid_loss <= scale.learnt(rules.TRAINS))
+    largest, every = {}, []
+    for variant in legend_order(set(runs.variant) - {NO_ATTENTION_VARIANT}):
+        own = runs[runs.variant == variant]
+        rate = own.base_learning_rate.where(own.trains, 0.0)
+        largest[variant] = rate.groupby(own.seed).max()
+        all_train = own.groupby("base_learning_rate").trains.all()
+        most = all_train.index[all_train]
+        words = f"up to {most.max():g}" if len(most) else "at no rate"
+        every.append(f"{LEGENDS.get(variant, variant)} {words}")
+    if missing := [variant for variant in PAPER_SCALING if variant not in largest]:
+        raise Untestable(f"The run has no {model} with {' and no '.join(missing)}.")
+    for variant in PAPER_SCALING:
+        what = f"{model} with {LEGENDS[variant]}"
+        inner(largest[variant] == rates[-1], largest[variant], what, "trains up to")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = [np.log(largest[variant]) for variant in PAPER_SCALING]
+        ratio = paired(*logarithms, f"{model} with both variants")
+    number = len(pd.concat(logarithms, axis=1, join="inner"))
+    reason = (
+        f"Of {len(rates)} learning rates from {rates[0]:g} to {rates[-1]:g}, all seeds train with {', '.join(every)}. "
+        f"By seed, the largest rate with scaling is {ratio.map(np.exp):.2f} times that without. A run trains if it "
+        f"gets {rules.TRAINS:.0%} of the {scale.worth:.3f} nats that attention is worth to LayerNorm at its best rate."
+    )
+    outcome = statement([direction(ratio)], ratio.map(np.exp), number, reason)
+    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+
+
+def attention_learnt(model: str, tables: Tables) -> Outcome:
+    """Whether attention is learnt later without scaling: the ratio of the steps, each variant at its fastest rate.
+
+    Runs learn to attend at some step or not at all, so that no mean is taken over them: the estimate is Hodges and
+    Lehmann's, for which a run that never does counts as later than all others.
+    """
+    scale = scale_of_attention(tables, model)
+    runs = steps_to_attend(tables[LOSSES], model, scale.learnt(rules.TRAINS))
+    best = best_rates(runs, "arrival")
+    chosen = runs.merge(best)
+    groups = {}
+    for variant in PAPER_SCALING:
+        own = chosen[chosen.variant == variant]
+        groups[variant] = np.log(enough(own.arrival, f"{model} with {variant}").clip(lower=1))
+        inner(
+            own.at_end, own.base_learning_rate, f"{model} with {LEGENDS[variant]}", "learns to attend soonest"
+        )
+    later = difference_of_medians(groups["projection"], groups["layernorm"])
+
+    def listed(runs: pd.DataFrame) -> str:
+        return "; ".join(
+            f"{LEGENDS.get(variant, variant)} {np.isfinite(own).sum()} of {len(own)}"
+            + (f", median step {own.median():,.0f}" if np.isfinite(own.median()) else "")
+            for variant, own in (
+                (v, runs.arrival[runs.variant == v]) for v in legend_order(set(runs.variant))
+            )
+            if variant != NO_ATTENTION_VARIANT
+        )
+
+    reason = (
+        f"At the rates where it is soonest {rules.TRAINS:.0%} of what attention is worth is reached by so many runs: "
+        f"{listed(chosen)}. Over all rates: {listed(runs)}. Without scaling it takes {times(later)} times the steps."
+    )
+    number = min(map(len, groups.values()))
+    outcome = statement([direction(later)], later.map(np.exp), number, reason)
+    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+
+
+def loss_gap_keys(model: str, tables: Tables, rates: str) -> Outcome:
+    """Whether scaling lowers the validation loss where, without it, as many keys are unselectable as in the paper.
+
+    The gap is the one that remains at best rates, of the models `rates`; the keys are those of `model`.
+    """
+    gap, valid = gaps(tables, rates, *PAPER_SCALING[::-1]), paper_gaps()[1]
     where = {"model": model, "texts": "long", "site": "after_norm", "checkpoint": "final"}
     found = shares(tables[KEYS], "projection", **where)
     paper = float(np.mean(reported()["language_model"]["table_1"]["projection"]))
-    isolated = effect(over_seeds(found.seeds, "projection"), paper)
+    isolated = effect(found.estimate("projection"), paper)
     reason = (
-        f"Scaling lowers the validation loss by {gap.valid:+.3f} nats per token. Of the keys at the attention input "
-        f"without scaling: {found}; the paper has {paper:.1f} %, mean over layers."
+        f"{at_step(tables, rates, variants=PAPER_SCALING)}, scaling lowers the validation loss by {gap.valid:+.3f} "
+        f"nats per token. Of the keys at the attention input of {model} without scaling: {found}; the paper has "
+        f"{paper:.1f} %, mean over layers."
     )
     if isolated == Finding.ABSENT and gap.valid.low > 0:
         reason += " Unselectable keys cannot be what scaling removes here."
-    outcome = paper_claim(effect(gap.valid, valid), isolated, gap.valid, gap.n_seeds, reason, reported=valid)
-    return gated(outcome, tables, model, *PAPER_SCALING, needed=any)
-
-
-def loss_gap_widths(tables: Tables) -> Outcome:
-    """Whether scaling lowers the validation loss at the paper's width and in a model that uses its attention."""
-    found = {model: gaps(tables, model, *PAPER_SCALING[::-1]) for model in (PAPER_MODEL, "gpt_bytes")}
-    valid = paper_gaps()[1]
-    parts = {model: effect(gap.valid, valid) for model, gap in found.items()}
-    worth = {model: baselines(tables, model, "layernorm").attention for model in found}
-    reason = " ".join(
-        f"Scaling lowers the validation loss of {model} by {gap.valid:.3f} nats, attention by {worth[model].mean:.3f}."
-        for model, gap in found.items()
+    outcome = paper_claim(
+        effect(gap.valid, valid),
+        isolated,
+        gap.valid,
+        len(gap.seeds),
+        reason,
+        reported=_per_token(model, valid),
     )
-    lower = [model for model, part in parts.items() if part in THERE]
-    if lower == [PAPER_MODEL]:
-        reason += " Scaling lowers the loss nowhere but at the paper's width."
-    reason += " The two models differ in width, vocabulary and context length."
-    wide = found["gpt_bytes"]
-    outcome = statement(
-        [*parts.values()], wide.valid, wide.n_seeds, reason, found[PAPER_MODEL].valid, reported=valid
-    )
-    for model in found:
-        outcome = gated(outcome, tables, model, *PAPER_SCALING, needed=any)
-    return outcome
+    outcome = gated(outcome, tables, model, keys_of=["projection"])
+    return gated(outcome, tables, rates, losses_of=PAPER_SCALING)
 
 
 def project_keys(model: str, tables: Tables) -> Outcome:
@@ -255,8 +443,8 @@ def project_keys(model: str, tables: Tables) -> Outcome:
         f"{everywhere.valid:+.3f} nats per token, projecting for queries and keys alone by {keys.valid:+.3f}; "
         f"projecting the values as well costs {values.valid:+.3f}."
     )
-    outcome = statement(parts, everywhere.valid, everywhere.n_seeds, reason, keys.valid)
-    return gated(outcome, tables, model, "layernorm", "scale", "projected_qk", needed=any)
+    outcome = statement(parts, everywhere.valid, len(everywhere.seeds), reason, keys.valid)
+    return gated(outcome, tables, model, losses_of=["layernorm", "scale", "projected_qk"])
 
 
 # Which keys are unselectable
@@ -270,27 +458,40 @@ class Shares(NamedTuple):
 
     certified: pd.DataFrame
     undecided: pd.DataFrame
+    keys: pd.Series
+    """How many keys were tested in each layer, in all seeds together."""
 
     @property
     def seeds(self) -> pd.Series:
         """Certified per cent, mean over layers, one value a seed."""
         return self.certified.mean(axis=1)
 
+    def estimate(self, what: str, layer: int | None = None, undecided: bool = False) -> Estimate:
+        """Certified per cent with its interval, of a layer or the mean over layers; Untestable for a single seed.
+
+        With `undecided` the keys that cannot be decided count as well. `what` names the models.
+        """
+        percent = self.certified + self.undecided if undecided else self.certified
+        percent = percent.mean(axis=1) if layer is None else percent[layer]
+        number = self.keys.sum() if layer is None else self.keys[layer]
+        return percent_over_seeds(enough(percent, what), int(number))
+
     def __str__(self) -> str:
         """Certified per cent with its interval over seeds (of one seed alone), and what is undecided."""
         seeds, undecided = self.seeds, self.undecided.to_numpy().mean()
         words = "none certified unselectable"
         if seeds.any():
-            words = f"{Estimate.of(seeds):.3g} %" if len(seeds) > 1 else f"{seeds.mean():.3g} % (one seed)"
+            words = f"{self.estimate(''):.3g} %" if len(seeds) > 1 else f"{seeds.mean():.3g} % (one seed)"
         return words + (f", {undecided:.2g} % undecided" if undecided else "")
 
 
 def shares(keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> Shares:
     """Shares of the rows that `choose` finds."""
     part = choose(keys, variant, causal, **where)
-    place = [part.seed, part.layer]
+    cell = [part.seed, part.layer]
     counts = (part.n_unselectable, part.n_borderline)
-    return Shares(*((100 * n / part.n_keys).groupby(place).mean().unstack("layer") for n in counts))
+    percents = ((100 * n / part.n_keys).groupby(cell).mean().unstack("layer") for n in counts)
+    return Shares(*percents, part.groupby("layer").n_keys.sum())
 
 
 def choose(keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> pd.DataFrame:
@@ -307,22 +508,18 @@ def choose(keys: pd.DataFrame, variant: str, causal: bool = False, **where: str)
 
 
 def none(found: Shares, what: str) -> Finding:
-    """Whether no more than ZERO per cent of the keys are unselectable, in each layer.
-
-    Seen only if that is so with all undecided keys counted as unselectable; not there if the certified ones are more.
-    """
-    layers = []
-    for layer in found.certified:
-        certified = above(over_seeds(found.certified[layer], what), rules.ZERO)
-        worst = above(over_seeds(found.certified[layer] + found.undecided[layer], what), rules.ZERO)
-        kept = Finding.SEEN if worst == Finding.ABSENT else Finding.UNDECIDED
-        layers.append(Finding.ABSENT if certified == Finding.SEEN else kept)
-    return all_of(*layers)
+    """Whether no more than ZERO per cent of the keys are unselectable, in each layer; see `rules.at_most`."""
+    return all_of(
+        *(
+            at_most(found.estimate(what, layer), found.estimate(what, layer, undecided=True))
+            for layer in found.certified
+        )
+    )
 
 
 def some(found: Shares, what: str) -> Finding:
     """Whether more than ZERO per cent of the keys are certified unselectable, mean over layers."""
-    return above(over_seeds(found.seeds, what), rules.ZERO)
+    return above(found.estimate(what), rules.ZERO)
 
 
 def optional(sentence: str, keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> str:
@@ -367,14 +564,14 @@ def by_layer(
         here = {"checkpoint": checkpoint, **where}
         many, few = (shares(keys, p.variant, site=p.site, **here) for p in (unselectable, selectable))
         layers = {
-            layer: effect(over_seeds(many.certified[layer], unselectable.variant), numbers[layer])
+            layer: effect(many.estimate(unselectable.variant, layer), numbers[layer])
             for layer in many.certified
             if layer in numbers
         }
         return many, few, layers, all_of(*layers.values(), none(few, selectable.variant))
 
     many, few, layers, own = look("final")
-    estimates = {layer: Estimate.of(many.certified[layer]) for layer in layers}
+    estimates = {layer: many.estimate(unselectable.variant, layer) for layer in layers}
     inside = [layer for layer, e in estimates.items() if e.low <= numbers[layer] <= e.high]
     seen = [layer for layer, finding in layers.items() if finding == Finding.SEEN]
     reason = (
@@ -386,7 +583,7 @@ def by_layer(
     start, passes = NOTHING, False
     try:
         before, before_few, _, untrained = look("initial")
-        passes, start = untrained == own == Finding.SEEN, Estimate.of(before.seeds)
+        passes, start = untrained == own == Finding.SEEN, before.estimate(unselectable.variant)
         learnt = paired(many.seeds, before.seeds, unselectable.variant)
         distance = [
             (shown.certified.mean()[list(layers)] - pd.Series(numbers)[list(layers)]).abs().mean()
@@ -409,14 +606,14 @@ def by_layer(
     outcome = paper_claim(
         own,
         Finding.SEEN,
-        over_seeds(seeds, unselectable.variant),
+        many.estimate(unselectable.variant),
         len(seeds),
         reason,
         start,
         reported=float(pd.Series(numbers)[list(layers)].mean()),
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
-    return gated(outcome, tables, model, *dict.fromkeys((unselectable.variant, selectable.variant)))
+    return gated(outcome, tables, model, keys_of=[unselectable.variant, selectable.variant])
 
 
 def sentences(model: str, tables: Tables, without: str) -> Outcome:
@@ -441,7 +638,7 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
     start, passes = NOTHING, False
     try:
         before, *found = look("initial")
-        start = if_any(before)
+        start = Estimate.of_any(before)
         passes = own in THERE and all_of(*found) == Finding.SEEN
         learnt = paired(hit, before, without)
         reason += (
@@ -459,15 +656,16 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
         len(hit),
         reason,
         start,
-        also_passed_by=UNTRAINED if passes else None,
+        also_passed_by=untrained_too(passes),
     )
-    return gated(outcome, tables, model, without, "layernorm")
+    return gated(outcome, tables, model, keys_of=[without, "layernorm"])
 
 
 def heads(model: str, tables: Tables, variant: str, control: str) -> Outcome:
     """Keys in the heads, after W_K, of the models with `variant`, beside those of the models with `control`.
 
-    What the paper says of its own variants is a claim of the paper; that of another is a question of ours.
+    Where keys are unselectable, those certified in the same heads with eps = 0 are a part of their own: eps alone may
+    be why. (There a norm leaves keys so near to each other that some stay undecided.)
     """
     keys, where = tables[KEYS], {"model": model, "texts": "long"}
 
@@ -495,28 +693,29 @@ def heads(model: str, tables: Tables, variant: str, control: str) -> Outcome:
         reason += f" Untrained: {before}." + " Untrained models pass the test too." * passes
     except Untestable:
         pass
-    judge = paper_claim if variant in PAPER_SCALING else _question
-    outcome = judge(
-        zero,
-        isolated,
-        over_seeds(mine.seeds, variant),
+    parts = [zero]
+    try:
+        exact = shares(keys, variant, site="head_exact", **final)
+        parts.append(
+            all_of(*(OPPOSITE[above(exact.estimate(variant, i), rules.ZERO)] for i in exact.certified))
+        )
+    except Untestable:
+        pass
+    outcome = statement(
+        parts if zero in NOT_THERE else [zero],
+        mine.estimate(variant),
         len(mine.seeds),
         reason,
-        over_seeds(others.seeds, control),
-        also_passed_by=UNTRAINED if passes else None,
+        others.estimate(control),
+        isolated,
+        also_passed_by=untrained_too(passes),
     )
     outcome = outcome._replace(specifics=_head_sizes(choose(keys, variant, site="head", **where)))
-    return gated(outcome, tables, model, variant, control)
-
-
-def _question(part: Finding, cause: Finding, *numbers, also_passed_by: str | None) -> Outcome:
-    return statement([part], *numbers, cause=cause, also_passed_by=also_passed_by)
+    return gated(outcome, tables, model, keys_of=[variant, control])
 
 
 def _head_sizes(heads_keys: pd.DataFrame) -> str:
-    d_head, (few, most) = heads_keys.dimensions.iloc[0], heads_keys.n_keys.agg(["min", "max"])
-    count = f"{few:,}" if few == most else f"{few:,} to {most:,}"
-    return f"Here d_head = {d_head} and n = {count} keys."
+    return f"Here d_head = {heads_keys.dimensions.iloc[0]} and n = {span(heads_keys.n_keys)} keys."
 
 
 BEFORE, AFTER = Place("layernorm", "before_norm"), Place("layernorm", "after_norm")
@@ -538,9 +737,14 @@ TESTS: dict[str, Callable[..., Outcome]] = {
         paper="table_2.before_norm",
         words=("Inputs of the LayerNorm, taken as keys", "its outputs"),
     ),
-    "loss_gap": loss_gap,
-    "loss_gap_keys": loss_gap_keys,
-    "loss_gap_widths": loss_gap_widths,
+    "loss_gap": partial(loss_gap, rates="gpt_rates"),
+    "loss_gap_bytes": partial(loss_gap, rates="bytes_rates"),
+    "loss_gap_best_rate": loss_gap_best_rate,
+    "loss_gap_lengths": loss_gap_lengths,
+    "stability": stability,
+    "attention_learnt": attention_learnt,
+    "loss_gap_keys": partial(loss_gap_keys, rates="gpt_rates"),
+    "loss_gap_keys_bytes": partial(loss_gap_keys, rates="bytes_rates"),
     "project_keys_bytes": project_keys,
     "table_3": partial(sentences, without="projection"),
     "table_4": partial(sentences, without="none"),

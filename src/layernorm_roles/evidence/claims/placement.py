@@ -11,7 +11,7 @@ from layernorm_roles.evidence.analysis.statements import (
     gradient_slopes,
     run_ends,
     scale_ratios,
-    tuned_losses,
+    tuned,
 )
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
@@ -24,6 +24,7 @@ from layernorm_roles.evidence.claims.rules import (
     above,
     all_of,
     direction,
+    inner,
     over_seeds,
     statement,
 )
@@ -89,14 +90,24 @@ def stable_if_tuned(tables: Tables) -> Outcome:
         raise Untestable("The run has only 1 seed: no interval over seeds.")
     gaps, deep, shallow = {}, int(ends.depth.max()), int(ends.depth.min())
     for depth in (deep, shallow):
-        tuned = tuned_losses(ends, depth)
-        gaps[depth] = over_seeds(excess(tuned.post, tuned.pre), f"{depth} layers")
+        runs = tuned(ends, depth)
+        if depth == deep:
+            for name, chosen in runs.groupby("placement"):
+                inner(chosen.at_end, chosen.learning_rate, f"{PLACES[name]} with {depth} layers")
+        losses = runs.pivot(index="seed", columns="placement", values="loss")
+        gaps[depth] = over_seeds(excess(losses.post, losses.pre), f"{depth} layers")
+    stuck = ends[(ends.depth == deep) & (ends.placement == "post")].status == "stuck"
     reason = (
-        f"Each with the learning rate and warm-up that were best for the other seeds, post-norm's final training loss "
-        f"is {gaps[deep]:+.2f} nats above pre-norm's with {deep} layers and {gaps[shallow]:+.2f} with {shallow} "
-        f"({ends.learning_rate.nunique()} rates, {ends.warmup.nunique()} lengths of warm-up)."
+        f"Each with the learning rate and warm-up that are best for the other half of the seeds, post-norm's final "
+        f"training loss is {gaps[deep]:+.2f} nats above pre-norm's with {deep} layers and {gaps[shallow]:+.2f} with "
+        f"{shallow} ({ends.learning_rate.nunique()} rates, {ends.warmup.nunique()} lengths of warm-up). Of post-norm's "
+        f"{len(stuck)} runs of {deep} layers {stuck.sum()} learn no more than the frequencies of tokens."
     )
     return statement([worse(gaps[deep])], gaps[deep], ends.seed.nunique(), reason, gaps[shallow])
+
+
+PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
+"""In words, where a network has its LayerNorms."""
 
 
 def deepest_without_warm_up(table: pd.DataFrame) -> pd.DataFrame:
@@ -110,11 +121,12 @@ def beyond(estimate: Estimate, threshold: float) -> Finding:
     return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
 
 
-def steepness(slopes: pd.DataFrame, depth: int, when: str) -> Outcome:
+def steepness(slopes: pd.DataFrame, depth: int, when: str) -> tuple[Finding, Estimate, Estimate, str]:
     """Whether gradients vanish or explode from layer to layer in post-norm networks, and not in pre-norm ones.
 
-    `slopes` has the columns placement, learning_rate, seed and slope (decades a layer), of networks of `depth` layers:
-    a part for each learning rate. `when` says in words when the gradients were measured.
+    `slopes` has the columns placement, learning_rate, seed and slope (decades a layer), of networks of `depth` layers;
+    it must be so at every learning rate. `when` says in words when the gradients were measured. Returns the finding,
+    the slopes of post-norm and of pre-norm, and a sentence.
     """
     both_placements(slopes)
     if depth < 2:
@@ -126,34 +138,35 @@ def steepness(slopes: pd.DataFrame, depth: int, when: str) -> Outcome:
         return over_seeds(part.groupby("seed").slope.mean(), f"{name}-norm gradients")
 
     post, pre = ({rate: slope(name, rate) for rate in rates} for name in ("post", "pre"))
-    parts = [beyond(estimate, tenfold) for estimate in post.values()]
-    cause = all_of(*(OPPOSITE[beyond(estimate, tenfold)] for estimate in pre.values()))
+    steep = all_of(
+        *(beyond(estimate, tenfold) for estimate in post.values()),
+        *(OPPOSITE[beyond(estimate, tenfold)] for estimate in pre.values()),
+    )
 
-    def found(estimates: dict[float, Estimate]) -> str:
+    def listed(estimates: dict[float, Estimate]) -> str:
         at = {rate: f" at rate {rate:g}" if rate else "" for rate in rates}
         return " and ".join(f"{estimate:+.3f}{at[rate]}" for rate, estimate in estimates.items())
 
-    reason = (
+    sentence = (
         f"From one of {depth} layers to the next the gradient norm grows by so many decades {when}: post-norm "
-        f"{found(post)}, pre-norm {found(pre)}. A factor of 10 over all layers is {tenfold:.3f}; above it the first "
-        "layers' gradients vanish beside the last ones', and as far below 0 they explode."
+        f"{listed(post)}, pre-norm {listed(pre)}; a factor of 10 over all layers is {tenfold:.3f}."
     )
-    return statement(parts, slope("post", *rates), slopes.seed.nunique(), reason, slope("pre", *rates), cause)
+    return steep, slope("post", *rates), slope("pre", *rates), sentence
 
 
-def vanishing_at_first(tables: Tables) -> Outcome:
-    """Whether gradients vanish or explode in the deepest untrained post-norm networks, and not in pre-norm ones."""
+def vanishing(tables: Tables) -> Outcome:
+    """Whether gradients vanish or explode in deep post-norm networks and not in pre-norm ones, at first and later."""
     gradients = tables["untrained_gradients"]
-    deep = gradients[gradients.residual & (gradients.depth == gradients.depth.max())]
-    untrained = deep.assign(learning_rate=0.0, warmup=0, step=0)
-    return steepness(gradient_slopes(untrained), int(deep.depth.max()), "at initialisation")
-
-
-def vanishing_in_training(tables: Tables) -> Outcome:
-    """Whether gradients vanish or explode in the training of deep post-norm networks, and not of pre-norm ones."""
+    untrained = gradients[gradients.residual & (gradients.depth == gradients.depth.max())]
     deep = deepest_without_warm_up(tables["placement_gradients"])
+    first, _, _, at_first = steepness(
+        gradient_slopes(untrained.assign(learning_rate=0.0, warmup=0, step=0)),
+        int(untrained.depth.max()),
+        "at initialisation",
+    )
     slopes = gradient_slopes(deep[deep.step > 0])
-    return steepness(slopes, int(deep.depth.max()), "on average over the training")
+    later, post, pre, on_average = steepness(slopes, int(deep.depth.max()), "on average over the training")
+    return statement([first, later], post, slopes.seed.nunique(), f"{at_first} {on_average}", pre)
 
 
 def _ratio_by_seed(ratios: pd.DataFrame, placement: str, trained: bool) -> Estimate:
@@ -167,42 +180,27 @@ def _ratio_by_seed(ratios: pd.DataFrame, placement: str, trained: bool) -> Estim
 
 
 def one_scale(tables: Tables) -> Outcome:
-    """Whether the parts of deep pre-norm networks receive inputs of one size, though the residual stream varies."""
+    """Whether the parts of deep networks receive inputs of one size in pre-norm, and of varying size in post-norm."""
     scales = deepest_without_warm_up(tables["placement_scales"])
     both_placements(scales)
     received, stream = (scale_ratios(scales, column) for column in ("input_rms", "stream_rms"))
-    start, end = (_ratio_by_seed(received, "pre", trained) for trained in (False, True))
+    pre, post = (
+        [_ratio_by_seed(received, name, trained) for trained in (False, True)] for name in ("pre", "post")
+    )
     varies = _ratio_by_seed(stream, "pre", trained=True)
-    post = _ratio_by_seed(received, "post", trained=True)
-    parts = [OPPOSITE[above(ratio, rules.ONE_SCALE)] for ratio in (start, end)]
+    parts = [
+        all_of(*(OPPOSITE[above(ratio, rules.ONE_SCALE)] for ratio in pre)),
+        all_of(*(above(ratio, rules.ONE_SCALE) for ratio in post)),
+    ]
     reason = (
         f"In pre-norm networks of {scales.depth.max()} layers the largest root mean square of a part's input is "
-        f"{start:.2f} times the smallest at initialisation and {end:.2f} times after training; the residual stream "
-        f"varies by {varies:.2f} times. In post-norm networks the inputs vary by {post:.2f} times after training. Of "
-        "the learning rates the one counts at which the ratio is largest."
+        f"{pre[0]:.2f} times the smallest at first and {pre[1]:.2f} times after training; the residual stream "
+        f"varies by {varies:.2f} times. In post-norm the inputs vary by {post[0]:.2f} and {post[1]:.2f} times: "
+        "what a part receives there comes out of the LayerNorm before it, but for the first part, which receives the "
+        "embeddings. Of the learning rates the one counts at which the ratio is largest."
     )
-    return statement(parts, end, scales.seed.nunique(), reason, varies, above(varies, rules.ONE_SCALE))
-
-
-def post_norm_varies(tables: Tables) -> Outcome:
-    """Whether the parts of deep post-norm networks receive inputs whose size varies over layers."""
-    scales = deepest_without_warm_up(tables["placement_scales"])
-    both_placements(scales)
-    received = scale_ratios(scales, "input_rms")
-    start, end = (_ratio_by_seed(received, "post", trained) for trained in (False, True))
-    pre = _ratio_by_seed(received, "pre", trained=True)
-    reason = (
-        f"In post-norm networks of {scales.depth.max()} layers the largest root mean square of a part's input is "
-        f"{start:.2f} times the smallest at initialisation and {end:.2f} times after training, in pre-norm ones "
-        f"{pre:.2f} times: what a part receives in post-norm comes out of the LayerNorm before it, but for the first "
-        "part, which receives the embeddings."
-    )
-    parts = [above(ratio, rules.ONE_SCALE) for ratio in (start, end)]
-    return statement(parts, end, scales.seed.nunique(), reason, pre)
-
-
-PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
-"""In words, where an untrained network has its LayerNorms."""
+    cause = above(varies, rules.ONE_SCALE)
+    return statement(parts, pre[1], scales.seed.nunique(), reason, post[1], cause)
 
 
 def residuals_carry_gradients(tables: Tables) -> Outcome:
@@ -222,11 +220,13 @@ def residuals_carry_gradients(tables: Tables) -> Outcome:
     parts = [OPPOSITE[beyond(estimate, rules.TENFOLD)] for estimate in with_.values()]
     needed = {name: beyond(estimate, rules.TENFOLD) for name, estimate in without.items()}
     shallow, deep = gradients.depth.min(), gradients.depth.max()
-    told = "; ".join(
+    listed = "; ".join(
         f"{PLACES[name]} {with_[name]:+.1f} with residual connections and {without[name]:+.1f} without"
         for name in names
     )
-    reason = f"From {shallow} to {deep} layers the first layer's gradient changes by so many decades: {told}."
+    reason = (
+        f"From {shallow} to {deep} layers the first layer's gradient changes by so many decades: {listed}."
+    )
     for name, part in zip(names, parts, strict=True):
         if part == Finding.ABSENT:
             how = "explodes" if with_[name].mean > 0 else "vanishes"
@@ -277,10 +277,8 @@ def _gain(runs: pd.DataFrame, none: int, longest: int) -> Estimate:
 TESTS = {
     "placement": stable,
     "placement_tuned": stable_if_tuned,
-    "placement_gradients_initial": vanishing_at_first,
-    "placement_gradients_training": vanishing_in_training,
+    "placement_gradients": vanishing,
     "placement_warm_up": needs_warm_up,
     "placement_scales": one_scale,
-    "placement_scales_post": post_norm_varies,
     "residual_connections": residuals_carry_gradients,
 }

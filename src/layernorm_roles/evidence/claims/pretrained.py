@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import Estimate, percent_over_seeds
 from layernorm_roles.evidence.analysis.pretrained import (
     below,
     by_layer,
@@ -23,8 +23,8 @@ from layernorm_roles.evidence.claims.rules import (
     Outcome,
     Tables,
     Untestable,
-    above,
     all_of,
+    at_most,
     direction,
     more_than_half,
     statement,
@@ -46,18 +46,13 @@ def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
     return part
 
 
-def at_most(certified: pd.DataFrame, worst: pd.DataFrame) -> Finding:
-    """Whether no layer has more than ZERO per cent: a row a document, a column a layer.
+def none(certified: pd.DataFrame, worst: pd.DataFrame, number: int) -> Finding:
+    """Whether no layer has more than ZERO per cent; both frames have a row a document and a column a layer.
 
-    Seen only if `worst` has no more either, in which what the proofs leave open counts.
+    In `worst` the cases that the proofs leave open count as well. A layer has `number` cases in all documents.
     """
-    layers = []
-    for layer in certified:
-        if above(Estimate.of(certified[layer]), rules.ZERO) == Finding.SEEN:
-            return Finding.ABSENT
-        none = above(Estimate.of(worst[layer]), rules.ZERO) == Finding.ABSENT
-        layers.append(Finding.SEEN if none else Finding.UNDECIDED)
-    return all_of(*layers)
+    shares = ((percent_over_seeds(percents[i], number) for percents in (certified, worst)) for i in certified)
+    return all_of(*(at_most(*pair) for pair in shares))
 
 
 def means(shares: pd.DataFrame) -> str:
@@ -71,7 +66,8 @@ def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
     heads = keys[keys.site == "head"]
     d, number = int(heads.dimensions.iloc[0]), int(heads.n_keys.sum())
     certified = unselectable_in_heads(keys, "head")
-    part = at_most(certified, unselectable_in_heads(keys, "head", undecided=True))
+    per_layer = number // certified.shape[1]
+    part = none(certified, unselectable_in_heads(keys, "head", undecided=True), per_layer)
     cuts = keys[keys.site == "head_cut"]
     if cuts.empty:
         raise Untestable(f"The run has no heads of {model} that were cut to fewer dimensions.")
@@ -79,7 +75,7 @@ def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
     cut = unselectable_in_heads(cuts[cuts.dimensions == fewest], "head_cut").mean(axis=1)
     shares = cut_heads(keys)
     gaussian = shares[shares.dimensions == fewest].gaussian_percent.mean()
-    measured, control = Estimate.of(certified.mean(axis=1)), Estimate.of(cut)
+    measured, control = percent_over_seeds(certified.mean(axis=1), number), Estimate.of(cut)
     some = f"{measured:.2g} % are" if measured.mean else "none is"
     reason = (
         f"Of {number:,} pairs of a key and a head of {d} dimensions, {some} certified unselectable"
@@ -90,7 +86,7 @@ def heads_of_practical_width(model: str, tables: Tables) -> Outcome:
     if (keys.site == "head_without_norm").any():
         bare = unselectable_in_heads(keys, "head_without_norm")
         worst = unselectable_in_heads(keys, "head_without_norm", undecided=True)
-        if at_most(bare, worst) == Finding.SEEN:
+        if none(bare, worst, per_layer) == Finding.SEEN:
             passes = "the same heads without the norm"
         mean = bare.to_numpy().mean()
         reason += f" Keys made without the norm: {f'{mean:.2g} % unselectable' if mean else 'none'}."
@@ -109,8 +105,10 @@ def norm_lets_keys_win(model: str, tables: Tables) -> Outcome:
     """Whether every key can get half of some query's attention, and whether fewer could without the norm."""
     pairs = by_layer(of_model(tables[CEILINGS], model))
     used, without = (_below(pairs, 0, NORM, kind) for kind in (AS_USED, WITHOUT_NORM))
-    part = at_most(used, _below(pairs, 0, NORM, AS_USED, "lower"))
-    measured = Estimate.of(used.mean(axis=1))
+    chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
+    number = int(chosen.pairs.sum())
+    part = none(used, _below(pairs, 0, NORM, AS_USED, "lower"), number // used.shape[1])
+    measured = percent_over_seeds(used.mean(axis=1), number)
     more = Estimate.of((without - used).mean(axis=1))
     tenth = [_below(pairs, 1, NORM, kind).iloc[:, -1].mean() for kind in (AS_USED, WITHOUT_NORM)]
     anywhere = _below(pairs, 0, ANY, AS_USED).to_numpy().mean()

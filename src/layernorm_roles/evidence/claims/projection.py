@@ -17,11 +17,13 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.majority import (
-    at_best_rates,
+    By,
     best_rates,
+    early_and_last,
     geometry_of_runs,
     last_rows,
     log_ratio_of_steps,
+    query_parts,
     random_angle,
     steps_to_equal_attention,
     steps_to_reach,
@@ -31,6 +33,7 @@ from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
+    NOT_THERE,
     OPPOSITE,
     THERE,
     Finding,
@@ -42,19 +45,21 @@ from layernorm_roles.evidence.claims.rules import (
     all_of,
     direction,
     effect,
+    inner,
     more_than_half,
     over_seeds,
     paired,
     paper_claim,
     statement,
+    times,
     true,
+    untrained_too,
 )
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
 METRICS, VECTORS = "majority_metrics", "majority_vectors"
 COMPARED = (*PAPER_PROJECTION, "scale")
-UNTRAINED = "untrained models"
 
 
 # Runs of an experiment
@@ -80,29 +85,25 @@ def of_setting(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataF
     return part
 
 
-def of_best_rates(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The runs of `variants` at the rate that is best for the other seeds; Untestable if that may not be the best.
+def of_best_rates(by: By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
+    """The runs of `variants` at the rate that the other half of the seeds chooses; Untestable if it ends the grid.
 
-    If layernorm_small is there, it is among them. It is no reason for Untestable.
+    `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
+    Untestable.
     """
     part = of_experiment(table, experiment, *variants)
     if part.d_model.nunique() > 1:
         raise Untestable(f"The experiment {experiment} has several widths; the claim is about one.")
     part = part[part.variant.isin([*variants, "layernorm_small"])]
-    best = best_rates(part)
+    best = best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
         chosen = best[best.variant == variant]
         if chosen.empty:
             raise Untestable(
                 f"The run has only 1 seed of {variant}: none other can choose its learning rate."
             )
-        if chosen.at_end.any():
-            rate = chosen.base_learning_rate[chosen.at_end].iloc[0]
-            raise Untestable(
-                f"{LEGENDS[variant]} is best at a learning rate of {rate:g}, the first or last that was tried: a "
-                "better one may lie beyond."
-            )
-    return at_best_rates(part)
+        inner(chosen.at_end, chosen.base_learning_rate, LEGENDS[variant])
+    return part.merge(best[["variant", "seed", "base_learning_rate"]])
 
 
 def rates(metrics: pd.DataFrame) -> str:
@@ -165,13 +166,6 @@ def steps_ratio(steps: pd.DataFrame, variant: str) -> Estimate:
             f"of layernorm do not get there in {int(steps.last_step.max()):,} steps."
         )
     return ratio
-
-
-def times(ratio: Estimate) -> str:
-    """The text of an estimate of a logarithm of a ratio, as a ratio; says so if it is a bound."""
-    endless = ratio.low == -np.inf, ratio.high == np.inf
-    bound = {(True, False): "at most ", (False, True): "at least "}.get(endless, "")
-    return bound + f"{ratio.map(np.exp):.2f}".replace("inf", "∞")
 
 
 def unreached(steps: pd.DataFrame) -> str:
@@ -259,8 +253,15 @@ def accurate(select: Select, experiment: str, tables: Tables) -> Outcome:
 
 
 def parallel(experiment: str, tables: Tables) -> Outcome:
-    """Figure 2b: the mean angle between queries and the ones vector, without projection minus with it."""
+    """Figure 2b: the mean angle between queries and the ones vector, without projection minus with it.
+
+    Keys that were projected have no part along the ones vector, and a score does not see that part of a query. So both
+    parts of the query are judged beside the angle: turning would be a growth of the part along the ones vector.
+    """
     metrics = of_setting(tables[METRICS], experiment, *COMPARED)
+    parts = query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
+    if not {"initial", "final"} <= set(parts.checkpoint):
+        raise Untestable("The run has no queries from before and after training.")
     step = step_of_paper(metrics, "query_angle_mean")
     with_projection, without = (
         float(reported()["majority"][v]["query_angle_mean"][step]) for v in COMPARED[:2]
@@ -281,16 +282,37 @@ def parallel(experiment: str, tables: Tables) -> Outcome:
         f"{with_projection:g} and a random direction {random:.1f}. Without projection it is {released:+.1f} degrees "
         f"larger as released (the paper: {paper:+g}) and {scale:+.1f} as the text defines it."
     )
-    if "layernorm_small" in angles:
+    ends = parts[parts.variant == "layernorm"].pivot(
+        index="seed", columns="checkpoint", values=["along", "visible"]
+    )
+    along, visible = (
+        paired(np.log(ends[part].final), np.log(ends[part].initial), "layernorm")
+        for part in ("along", "visible")
+    )
+    rest = [direction(along)]
+    reason += (
+        f" In training the part of LayerNorm's queries along the ones vector, which no score sees, goes from "
+        f"{ends.along.initial.mean():.3f} to {ends.along.final.mean():.3f} ({times(along)} times), and the rest from "
+        f"{ends.visible.initial.mean():.3f} to {ends.visible.final.mean():.3f} ({times(visible)} times)."
+    )
+    if direction(along) == direction(visible) == Finding.REVERSED:
         reason += (
-            f" LayerNorm made as small as the released variant is at {angles.layernorm_small.mean():.1f}."
+            " The queries do not turn: the part that scores see shrinks, and the angle measures no attention."
         )
-    reason += f" LayerNorm's runs lie between {angles.layernorm.min():.0f} and {angles.layernorm.max():.0f} degrees."
+    if "layernorm_small" in angles:
+        small = paired(angles.scale_released, angles.layernorm_small, "layernorm_small")
+        rest.append(effect(small, paper))
+        reason += (
+            f" LayerNorm made as small as the released variant is at {angles.layernorm_small.mean():.1f} degrees, and "
+            f"the released variant at {small:+.1f} relative to it: the angle needs the size as well."
+            if rest[-1] in NOT_THERE
+            else f" LayerNorm made as small as the released variant is {small:.1f} degrees below it."
+        )
     passed = None
     if len(untrained := by_variant(metrics, "query_angle_mean", 0)):
-        passed = UNTRAINED if compare(untrained)[0] in THERE else None
+        passed = untrained_too(compare(untrained)[0] in THERE)
     n_seeds = n_pairs(angles, "layernorm", "scale_released")
-    return paper_claim(own, isolated, released, n_seeds, reason, scale, paper, passed)
+    return paper_claim(own, isolated, released, n_seeds, reason, scale, paper, passed, rest)
 
 
 def on_a_plane(variant: str, experiment: str, tables: Tables) -> Outcome:
@@ -333,7 +355,7 @@ def on_a_plane(variant: str, experiment: str, tables: Tables) -> Outcome:
     passed = None
     if (vectors.checkpoint == "initial").any():
         flat, start = measure("initial")
-        passed = UNTRAINED if of_paper(flat, start)[0] in THERE else None
+        passed = untrained_too(of_paper(flat, start)[0] in THERE)
         reason += f" Untrained, the queries of {name} are {start[variant].mean():.1f} degrees from it."
     return paper_claim(own, isolated, below, n_pairs(angle, variant), reason, scale, random, passed)
 
@@ -449,11 +471,8 @@ def size_or_projection(experiment: str, tables: Tables) -> Outcome:
         f"Without projection relative to with it, the steps at LayerNorm's size are {times(interaction)} times those "
         "at the smaller size."
     )
-    last = int(metrics.step.max())
-    for step in dict.fromkeys((rules.EARLY_STEP, last)):
+    for step in dict.fromkeys(early_and_last(metrics)):
         accuracy = 100 * by_variant(metrics, "test_accuracy", step)
-        if accuracy.empty:
-            continue
         on_accuracy = [over_seeds(e, "all four norms") for e in two_by_two(accuracy)]
         reason += (
             " At step {:,} the larger size is worth {:+.1f} percentage points of accuracy and the projection {:+.1f}; "
@@ -467,7 +486,11 @@ def size_or_projection(experiment: str, tables: Tables) -> Outcome:
 
 
 def equal_attention(experiment: str, tables: Tables) -> Outcome:
-    """The slides' summary: how near to equal the attention scores are after training, and before it."""
+    """The slides' summary: how near to equal the attention scores are after training, and before it.
+
+    `experiment` is the paper's. What isolates the projection, scaling only, is judged in the other experiments of the
+    majority task at that width, too: it must be there in all that can tell.
+    """
     metrics = of_setting(tables[METRICS], experiment, *COMPARED)
     last = int(metrics.step.max())
     start, end = (np.log(by_variant(metrics, "score_std", step)) for step in (0, last))
@@ -480,16 +503,34 @@ def equal_attention(experiment: str, tables: Tables) -> Outcome:
 
     learnt = paired(start.layernorm, end.layernorm, "layernorm")
     (released, scale), untrained = without(end), without(start)
-    own, isolated = all_of(nearer(learnt), nearer(released)), nearer(scale)
+    own, isolated = all_of(nearer(learnt), nearer(released)), [nearer(scale)]
     reason = (
         f"At step {last:,} the standard deviation of the attention scores over the classes (0: attention is equal) is "
         f"{np.exp(end.layernorm).mean():.3f} with LayerNorm; before training it is {times(learnt)} times as large. "
         f"After training it is {times(released)} times as large with scaling only as released, and {times(scale)} "
         f"times with scaling only; before training {times(untrained[0])} and {times(untrained[1])} times."
     )
-    passed = UNTRAINED if nearer(untrained[1]) in THERE and isolated in THERE else None
+    if "layernorm_small" in end:
+        small = paired(end.scale_released, end.layernorm_small, "layernorm_small")
+        isolated.append(nearer(small))
+        reason += (
+            f" With scaling only as released it is {times(small)} times that of LayerNorm made as small."
+        )
+    others = {"on other data": (of_setting, f"{experiment}_uniform")}
+    others["at the learning rates with the lowest final loss"] = partial(of_best_rates, "loss"), "rates"
+    for words, (select, other) in others.items():
+        try:
+            runs = select(tables[METRICS], other, "layernorm", "scale")
+            scores = np.log(by_variant(runs, "score_std", int(runs.step.max())))
+            ratio = paired(scores.scale, scores.layernorm, "scale")
+            isolated.append(nearer(ratio))
+            reason += f" With scaling only it is {times(ratio)} times LayerNorm's {words}."
+        except Untestable as lack:
+            reason += f" Nothing can be said {words}: {lack}"
+    passed = untrained_too(nearer(untrained[1]) in THERE and isolated[0] in THERE)
     measured, control = (estimate.map(np.exp) for estimate in (released, scale))
-    return paper_claim(own, isolated, measured, n_pairs(end, *COMPARED[:2]), reason, control, None, passed)
+    n_seeds = n_pairs(end, *COMPARED[:2])
+    return paper_claim(own, all_of(*isolated), measured, n_seeds, reason, control, None, passed)
 
 
 def equal_attention_time(experiment: str, tables: Tables) -> Outcome:
@@ -513,15 +554,17 @@ def equal_attention_time(experiment: str, tables: Tables) -> Outcome:
     if (steps.variant == "scale_released").any():
         control = steps_ratio(steps, "scale_released").map(np.exp)
     n_seeds = n_pairs(start, "layernorm", "scale")
-    parts = [above(untrained, rules.EQUAL), direction(scale)]
-    return statement(parts, scale.map(np.exp), n_seeds, reason, control)
+    both = all_of(
+        above(untrained, rules.EQUAL), direction(scale)
+    )  # one sentence: what refutes a half refutes it
+    return statement([both], scale.map(np.exp), n_seeds, reason, control)
 
 
 TESTS: dict[str, Callable[..., Outcome]] = {
     "faster": partial(faster, of_setting),
-    "faster_best_rate": partial(faster, of_best_rates),
+    "faster_best_rate": partial(faster, partial(of_best_rates, "speed")),
     "accurate": partial(accurate, of_setting),
-    "accurate_best_rate": partial(accurate, of_best_rates),
+    "accurate_best_rate": partial(accurate, partial(of_best_rates, "accuracy")),
     "parallel": parallel,
     "plane": partial(on_a_plane, "layernorm"),
     "plane_affine": partial(on_a_plane, "layernorm_affine"),

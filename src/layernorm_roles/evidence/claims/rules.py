@@ -25,11 +25,14 @@ Two comparisons make the verdict on a claim of the paper: the paper's own, and t
     seen, smaller  absent or reversed   confounded
     seen, smaller  undecided            not tested
 
+A claim of the paper that says more than its number is partial where the number would make it reproduced and a part of
+the rest is not there. A claim of the paper that is taken to another setting is our question and gets our words: holds
+for reproduced, does not hold for not reproduced and reversed, partial for confounded.
+
 A statement of another document, or a question of this repository, has parts, and may name a cause. A part counts as
 there if it is seen or smaller, and as not there if it is absent or reversed.
 
     parts                                          cause                         verdict
-    all reversed                                   any                           reversed
     all not there                                  any                           does not hold
     some there, some not                           any                           partial
     some undecided, the rest alike                 any                           not tested
@@ -39,22 +42,21 @@ there if it is seen or smaller, and as not there if it is absent or reversed.
     all seen                                       seen                          holds
 
 The rule of e / 2 is older than all data. The findings "smaller" and "reversed", which used to count as undecided or
-absent, were added after a look at runs with seeds below 10, and before the first run with a seed from 1,000 on. Each
-claim says whether the condition that decides it was fixed before the first look at data of its kind or after; the
-choice of further settings, such as other learning rates, is not part of that condition.
+absent, were added after a look at runs with seeds below 10, and before the first run with a seed from 1,000 on. Whether
+a claim's rule is older than the data that it judges is computed, see `claims.fixed`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
-from layernorm_roles.evidence.legends import EARLY_STEP, TEST_LOSS  # noqa: F401  (the claims' texts quote them)
+from layernorm_roles.evidence.legends import TEST_LOSS  # noqa: F401  (the claims' texts quote it)
 
 ACCURACY_STEP = 5000
 """The step for which the paper's accuracy with and without projection can be read off its figure."""
@@ -115,6 +117,10 @@ CLOSE = 1e-3
 RADIUS = 0.01
 """A vector is scaled to the radius √n if its radius is within this share of it."""
 
+TRAINS = 0.5
+"""A run trains if it ends below the loss without attention by at least this share of what attention is worth to
+LayerNorm at its best learning rate, and has learnt to attend from the step on at which it is there."""
+
 ATTENTION = 0.3
 """Nats per token. A language model uses its attention if removing it costs at least this: six times the gap of Figure
 4, so that what is found about trained attention could show in the loss."""
@@ -123,6 +129,15 @@ ATTENTION = 0.3
 SHARES_OF_ATTENTION = THRESHOLDS
 """Shares of a query's attention that a key of a pretrained model may reach: a half, a tenth, a hundredth. A key with
 more than half of it has the highest score, and of a key that no query puts first no query's attention exceeds half."""
+
+
+UNTRAINED = "untrained models"
+"""What the page calls the models before training, where they pass a test that was meant for trained ones."""
+
+
+def untrained_too(passes: bool) -> str | None:
+    """What else passes a test, for `Outcome.also_passed_by`: UNTRAINED if they do."""
+    return UNTRAINED if passes else None
 
 
 class Verdict(StrEnum):
@@ -145,17 +160,30 @@ MEANINGS: dict[Verdict, str] = {
     ),
     Verdict.PARTIAL: (
         "The paper's effect is there, but less than half as large as reported, in the paper's own comparison or in "
-        "the isolating one. A statement of another document, or a question of ours, is right in some of its parts "
-        "and wrong in others, or right for another reason."
+        "the isolating one, or without something else that the claim says. A statement of another document, or a "
+        "question of ours, is right in some of its parts and wrong in others, or right for another reason."
     ),
-    Verdict.REVERSED: "The effect has the opposite direction: its interval lies on the other side of no effect.",
+    Verdict.REVERSED: (
+        "The paper's effect has the opposite direction: its interval lies on the other side of no effect."
+    ),
     Verdict.CONFOUNDED: "The paper's effect is there, but the claimed cause is not what makes it.",
     Verdict.NOT_REPRODUCED: "The paper's effect is not there: the runs exclude half of it and do not exclude none.",
     Verdict.HOLDS: "A statement of another document, or a question of ours, is right as it stands.",
-    Verdict.DOES_NOT_HOLD: "A statement of another document, or a question of ours, is wrong.",
+    Verdict.DOES_NOT_HOLD: (
+        "A statement of another document is wrong, or the answer to a question of ours is no; the opposite may hold."
+    ),
     Verdict.NOT_TESTED: "This run lacks what the test needs, or its intervals are too wide to tell.",
 }
 """What each word of a verdict means, for the reader of the page."""
+
+
+OUR_WORDS = {
+    Verdict.REPRODUCED: Verdict.HOLDS,
+    Verdict.NOT_REPRODUCED: Verdict.DOES_NOT_HOLD,
+    Verdict.REVERSED: Verdict.DOES_NOT_HOLD,
+    Verdict.CONFOUNDED: Verdict.PARTIAL,
+}
+"""What a verdict on a claim of the paper is called where the claim is taken to another setting than the paper's."""
 
 
 class Finding(StrEnum):
@@ -212,6 +240,16 @@ def above(estimate: Estimate, threshold: float) -> Finding:
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
+def at_most(certified: Estimate, worst: Estimate, threshold: float = ZERO) -> Finding:
+    """Whether a share of certified cases is no more than a threshold.
+
+    Seen only if `worst`, in which undecided cases count as certified ones, is no more either.
+    """
+    if above(certified, threshold) == Finding.SEEN:
+        return Finding.ABSENT
+    return Finding.SEEN if above(worst, threshold) == Finding.ABSENT else Finding.UNDECIDED
+
+
 def more_than_half(estimate: Estimate, reported: float) -> Finding:
     """Whether the whole interval lies above half of a reported effect; the OPPOSITE says that it lies below."""
     return above(estimate, reported / 2)
@@ -244,22 +282,25 @@ def all_of(*findings: Finding) -> Finding:
     return Finding.SEEN
 
 
-def verdict(own: Finding, isolated: Finding = Finding.SEEN) -> Verdict:
-    """The verdict on a claim of the paper: the first table at the top of this file."""
+def verdict(own: Finding, isolated: Finding = Finding.SEEN, *rest: Finding) -> Verdict:
+    """The verdict on a claim of the paper by the first table at the top of this file.
+
+    `rest` are the findings of what the claim says beside its number.
+    """
     if own in NOT_THERE:
         return Verdict.REVERSED if own == Finding.REVERSED else Verdict.NOT_REPRODUCED
     if Finding.UNDECIDED in (own, isolated):
         return Verdict.NOT_TESTED
     if isolated in NOT_THERE:
         return Verdict.CONFOUNDED
-    return Verdict.REPRODUCED if own == isolated == Finding.SEEN else Verdict.PARTIAL
+    if own == isolated == Finding.SEEN and not set(rest) & NOT_THERE:
+        return Verdict.NOT_TESTED if Finding.UNDECIDED in rest else Verdict.REPRODUCED
+    return Verdict.PARTIAL
 
 
 def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -> Verdict:
     """The verdict on a statement of another document or a question of ours: the second table at the top."""
     found = set(parts)
-    if found == {Finding.REVERSED}:
-        return Verdict.REVERSED
     if found <= NOT_THERE:
         return Verdict.DOES_NOT_HOLD
     if found & THERE and found & NOT_THERE:
@@ -271,10 +312,6 @@ def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -
 
 class Untestable(Exception):
     """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason."""
-
-
-NOTHING = Estimate(np.nan, np.nan, np.nan)
-"""Stands for a number that was not measured."""
 
 
 class Outcome(NamedTuple):
@@ -323,11 +360,6 @@ class Claim:
     """What isolates the claimed cause; the control that has a number of its own comes first."""
     rule: str
     """In words, when the claim counts as reproduced, or when the statement holds."""
-    rule_fixed: Literal["before", "after"]
-    """Whether the condition that decides was fixed before anyone had looked at data of this kind, or after.
-
-    The condition consists of thresholds and steps, not of the choice to test the claim in one more setting.
-    """
     tables: tuple[str, ...]
     """Tables without which the claim cannot be tested."""
     test: Callable[[Tables], Outcome]
@@ -339,6 +371,22 @@ class Claim:
     """Names of the readable tables that show the claim."""
     target: str = ""
     """The workflow's target that makes all that the claim needs."""
+    primary: bool = False
+    """Whether the claim is one of the few that were named before the run, see `role`."""
+    of: tuple[str, ...] = ()
+    """The experiments and models that the test reads; empty if it reads whole tables."""
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the claim is the paper's, in a setting of the paper's, and not one that was taken elsewhere."""
+        return self.source.startswith("Brody") and ";" not in self.source
+
+    @property
+    def role(self) -> str:
+        """The column `role` of table claims."""
+        if self.primary:
+            return "primary"
+        return "other documents" if self.part == "documents" else "exploratory"
 
     def judge(self, tables: Tables) -> Outcome:
         """What the test finds in `tables`; not tested, with the reason, if they lack what the test needs."""
@@ -346,17 +394,38 @@ class Claim:
             missing = [name for name in self.tables if name not in tables]
             if missing:
                 raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
-            return self.test(tables)
+            outcome = self.test(tables)
         except Untestable as lack:
             return Outcome(Verdict.NOT_TESTED, NOTHING, 0, str(lack))
+        if self.of_paper:
+            return outcome
+        return outcome._replace(verdict=OUR_WORDS.get(outcome.verdict, outcome.verdict))
+
+
+def inner(at_end: pd.Series, chosen: pd.Series, what: str, does: str = "is best") -> None:
+    """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
+
+    Beyond the end of a grid a better rate may lie, whatever is judged at the best one. `at_end` says so of each of
+    the `chosen` rates; `what` was trained with them, and `does` says in words what they were chosen for.
+    """
+    if at_end.any():
+        raise Untestable(
+            f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
+            "better one may lie beyond."
+        )
+
+
+def enough(values: pd.Series, what: str) -> pd.Series:
+    """The values, of which there is one a seed; Untestable, naming `what`, with fewer than two seeds."""
+    if len(values) < 2:
+        count = f"only {len(values)} seed" if len(values) else "no run"
+        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
+    return values
 
 
 def over_seeds(values: pd.Series, what: str) -> Estimate:
     """Mean and interval of one value a seed; Untestable, naming `what`, with fewer than two seeds."""
-    if len(values) < 2:
-        count = f"only {len(values)} seed" if len(values) else "no run"
-        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
-    return Estimate.of(values)
+    return Estimate.of(enough(values, what))
 
 
 def paired(high: pd.Series, low: pd.Series, what: str) -> Estimate:
@@ -364,11 +433,11 @@ def paired(high: pd.Series, low: pd.Series, what: str) -> Estimate:
     return over_seeds((high - low).dropna(), what)
 
 
-def if_any(values: pd.Series) -> Estimate:
-    """Mean and interval of one value a seed; of a single seed its value alone, of none NOTHING."""
-    if len(values) < 2:
-        return NOTHING._replace(mean=float(values.mean()))
-    return Estimate.of(values)
+def times(ratio: Estimate) -> str:
+    """The text of an estimate of a logarithm of a ratio, as a ratio; says so if it is a bound."""
+    endless = ratio.low == -np.inf, ratio.high == np.inf
+    bound = {(True, False): "at most ", (False, True): "at least "}.get(endless, "")
+    return bound + f"{ratio.map(np.exp):.2f}".replace("inf", "∞")
 
 
 def paper_claim(
@@ -380,13 +449,19 @@ def paper_claim(
     control: Estimate = NOTHING,
     reported: float | None = None,
     also_passed_by: str | None = None,
+    rest: Sequence[Finding] = (),
 ) -> Outcome:
-    """The outcome for a claim of the paper; the reason says at its end what the runs cannot tell."""
+    """The outcome for a claim of the paper; the reason says at its end what the runs cannot tell.
+
+    `rest` are the findings of what the claim says beside its number.
+    """
     if own == Finding.UNDECIDED:
         reason += " The interval is too wide to tell."
     elif own in THERE and isolated == Finding.UNDECIDED:
         reason += " The interval of the control is too wide to tell."
-    return Outcome(verdict(own, isolated), measured, n_seeds, reason, control, reported, also_passed_by)
+    return Outcome(
+        verdict(own, isolated, *rest), measured, n_seeds, reason, control, reported, also_passed_by
+    )
 
 
 def statement(

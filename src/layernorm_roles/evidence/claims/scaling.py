@@ -19,6 +19,7 @@ from layernorm_roles.evidence.claims.rules import (
     Untestable,
     above,
     all_of,
+    at_most,
     paper_claim,
 )
 
@@ -41,10 +42,7 @@ def none(cells: pd.DataFrame) -> Finding:
 
     Seen only if that is so with every undecided key counted as unselectable.
     """
-    if above(share_of_matrices(cells), rules.ZERO) == Finding.SEEN:
-        return Finding.ABSENT
-    worst = above(share_of_matrices(cells, undecided=True), rules.ZERO)
-    return Finding.SEEN if worst == Finding.ABSENT else Finding.UNDECIDED
+    return at_most(share_of_matrices(cells), share_of_matrices(cells, undecided=True))
 
 
 def in_words(cells: pd.DataFrame) -> str:

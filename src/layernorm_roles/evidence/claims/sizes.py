@@ -5,6 +5,7 @@ from functools import partial
 
 import pandas as pd
 
+from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims.rules import Tables
 
@@ -25,9 +26,9 @@ def majority(experiment: str, tables: Tables) -> str:
     rate = table.base_learning_rate
     rates = f"{rate.min():g}" + (f" to {rate.max():g}" if rate.nunique() > 1 else "")
     steps = "" if metrics.empty else f"{metrics.step.max():,} steps, "
-    runs = _span(table.groupby("variant").seed.nunique())
+    runs = span(table.groupby("variant").seed.nunique())
     return (
-        f"d = {_span(table.d_model)}, learning rate {rates}; {steps}{runs} runs of each variant "
+        f"d = {span(table.d_model)}, learning rate {rates}; {steps}{runs} runs of each variant "
         f"(the paper: {_paper_runs()} runs)."
     )
 
@@ -37,7 +38,7 @@ def random_keys(tables: Tables) -> str:
     if "random_keys" not in tables:
         return ""
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
-    here = f"n = {_span(table.n)}, d = {_span(table.d)}, {_span(table.matrices)} matrices for each"
+    here = f"n = {span(table.n)}, d = {span(table.d)}, {span(table.matrices)} matrices for each"
     there = "n = {} to {}, d = {} to {}, {} matrices for each".format(
         *paper["n"], *paper["d"], paper["matrices"]
     )
@@ -53,7 +54,7 @@ def losses(model: str, tables: Tables) -> str:
     last = metrics.step.max()
     tokens = metrics.tokens[metrics.step == last].max() / max(last, 1)
     text = (
-        f"{last:,} steps of {tokens:,.0f} tokens, {_span(metrics.groupby('variant').seed.nunique())} runs of each "
+        f"{last:,} steps of {tokens:,.0f} tokens, {span(metrics.groupby('variant').seed.nunique())} runs of each "
         "variant"
     )
     if model == "bert":
@@ -70,7 +71,7 @@ def keys(model: str, tables: Tables, texts: str) -> str:
     table = table[(table.model == model) & (table.texts == texts)]
     if table.empty:
         return ""
-    contexts = f"Keys of {table.context.nunique()} contexts of {_span(table.n_keys)} tokens."
+    contexts = f"Keys of {table.context.nunique()} contexts of {span(table.n_keys)} tokens."
     return f"{losses(model, tables)} {contexts}".strip()
 
 
@@ -88,8 +89,8 @@ def pretrained(model: str, tables: Tables) -> str:
         return ""
     whole = table[table.dimensions == table.dimensions.max()]
     return (
-        f"{model}: {table.context.nunique()} documents of {_span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
-        f"of {heads} heads of {_span(whole.dimensions)} dimensions."
+        f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
+        f"of {heads} heads of {span(whole.dimensions)} dimensions."
     )
 
 
@@ -98,11 +99,6 @@ def _width(model: str, tables: Tables) -> str:
     table = tables.get("key_selectability", pd.DataFrame(columns=["model", "site"]))
     table = table[(table.model == model) & (table.site == "after_norm")]
     return f"d_model = {table.dimensions.iloc[0]}; " if len(table) else ""
-
-
-def _span(values: pd.Series) -> str:
-    low, high = values.min(), values.max()
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _paper_runs() -> int:

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.majority import last_rows, steps_to_reach, two_by_two
+from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import EARLY_STEP, FEWEST, LOOKS, TEST_LOSS
+from layernorm_roles.evidence.legends import FEWEST, LOOKS, TEST_LOSS
 
 # Size and projection
 
@@ -34,10 +34,11 @@ def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Fi
     """Draw the accuracy in the four cells, early and at the end, and the two main effects with their interaction.
 
     metrics: table majority_metrics. `setting` describes the experiment: experiment, title (see `registry`). Early is
-    EARLY_STEP, as in the claims; shorter runs have no panel for it.
+    an early step, see `analysis.majority.early_and_last`.
     """
     runs = metrics[metrics.experiment == setting["experiment"]]
-    steps = [step for step in (EARLY_STEP,) if (runs.step == step).any() and step < runs.step.max()]
+    early, last = early_and_last(runs)
+    steps = [early] if early < last else []
     steps.append(int(runs.step.max()))
     ratios = [1] * len(steps) + [1.35]
     figure, panels = plt.subplots(1, len(ratios), figsize=(style.PAGE, 2.9), width_ratios=ratios)

@@ -197,6 +197,8 @@ class _Evidence:
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": typeset(claim.rule),
             "rule_fixed": row.rule_fixed,
+            "role": row["role"],
+            "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
             "figures": list(self._figures(claim.figures)),
             "tables": list(self._tables(claim.shown)),
             "command": command(claim.target, self.reproduction.options),

@@ -63,10 +63,10 @@ TAKEAWAYS = (
         "without its scaling {control} are",
     ),
     Takeaway(
-        "loss_gap_bytes",
-        "Does scaling lower the loss of a language model that uses its attention, at the one learning rate tried here?",
-        "At this rate alone the loss without scaling minus that with it is {measured}",
-        "minus that of a LayerNorm as small as its input at first, {control}",
+        "loss_gap_best_rate_bytes",
+        "Does scaling lower the loss of a model that uses its attention, with each norm at its best learning rate?",
+        "The loss without scaling minus that with it is {measured}",
+        "where the variant without scaling learns the size of its attention input, {control}",
     ),
 )
 """The claims that the page begins with, in its order."""

@@ -7,7 +7,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.claims.rules import EARLY_STEP, TEST_LOSS
+from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.evidence.tables.structure import Readable, grid, left, right
 from layernorm_roles.evidence.tables.typography import MISSING, estimate
@@ -113,7 +113,7 @@ def widths(metrics: pd.DataFrame) -> Readable:
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
     """Main effects and interaction of the attention input's size and the projection, from majority_metrics."""
-    frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS, EARLY_STEP)
+    frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS)
     if frame.empty:
         return Readable(
             frame, ["No experiment of this reproduction has both norms at both sizes of the attention input."]

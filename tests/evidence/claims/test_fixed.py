@@ -1,0 +1,114 @@
+"""Whether a claim's rule is the one of the run's start."""
+
+import json
+import types
+
+import pytest
+import worlds
+from judging import CLAIMS
+
+from layernorm_roles import store
+from layernorm_roles.evidence import claims
+from layernorm_roles.evidence.analysis import majority
+from layernorm_roles.evidence.claims import fixed, projection, rules
+
+SETTINGS = {
+    "first_seed": 7,
+    "majority": {"d8": {"steps": 10}, "d3": {"steps": 20}},
+    "language_model": {"gpt": {"steps": 5}, "gpt_bytes": {"steps": 6}},
+    "statements": {"fusion": {"seeds": 2}},
+}
+
+
+def hashes(settings=SETTINGS):
+    return fixed.rule_hashes(claims.CLAIMS, settings)
+
+
+def changed(before, after):
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_a_threshold_changes_the_rules_that_reach_it(monkeypatch):
+    before = hashes()
+    assert len(set(before.values())) == len(before)
+    monkeypatch.setattr(rules, "FLAT", 2e-3)
+    assert changed(before, hashes()) == {"plane", "plane_affine"}
+    monkeypatch.undo()
+    monkeypatch.setattr(rules, "TEST_LOSS", 0.4)
+    assert (
+        {"faster", "size_or_projection"}
+        <= changed(before, hashes())
+        <= {name for name, claim in CLAIMS.items() if "majority_metrics" in claim.tables}
+    )
+
+
+def edited(function, old, new):
+    """The function as it would be with another text."""
+    text = fixed.inspect.getsource(function)
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("Mean and interval of", "What one gets for", False),
+        ("clip(lower=1)", "clip(lower=2)", True),
+    ],
+)
+def test_code_that_is_reached_counts_and_its_docstrings_do_not(monkeypatch, old, new, counts):
+    function = majority.log_ratio_of_steps
+    before, other = hashes(), edited(function, old, new)
+    source = fixed.inspect.getsource
+    monkeypatch.setattr(
+        fixed.inspect, "getsource", lambda thing: other if thing is function else source(thing)
+    )
+    fixed._bare.cache_clear()
+    found = changed(before, hashes())
+    monkeypatch.undo()
+    fixed._bare.cache_clear()
+    assert ("faster" in found) == counts and "table_1" not in found and "plane" not in found
+
+
+def test_only_the_settings_that_a_claim_depends_on_count():
+    before = hashes()
+
+    def with_settings(**sections):
+        return changed(before, hashes(SETTINGS | sections))
+
+    deeper = with_settings(majority={"d8": {"steps": 10}, "d3": {"steps": 21}})
+    assert "plane" in deeper and "faster" not in deeper
+    assert with_settings(first_seed=8) == set(before)
+    assert with_settings(statements={"fusion": {"seeds": 3}}) == {"fusion_residual", "fusion_norm"}
+    wider = with_settings(language_model={"gpt": {"steps": 5}, "gpt_bytes": {"steps": 7}})
+    assert "loss_gap_bytes" in wider and "loss_gap" not in wider
+    assert with_settings(device="cuda") == set()
+
+
+def test_a_record_is_made_once_and_judging_compares(tmp_path, monkeypatch):
+    record = tmp_path / "rules.json"
+    claims.record(record, SETTINGS)
+    first = record.read_bytes()
+    assert json.loads(first) == hashes()
+    monkeypatch.setattr(rules, "FLAT", 2e-3)
+    claims.record(record, SETTINGS)
+    assert record.read_bytes() == first
+    path = tmp_path / "random_keys.parquet"
+    origin = {
+        key: "x" for key in ("config", "version", "git_commit", "seed_rule", "torch", "python", "device")
+    }
+    store.write(worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", path, origin)
+    for recorded, others in ((record, "before"), (None, "after"), (tmp_path / "none.json", "after")):
+        claims.judge_files([path], tmp_path / "claims.parquet", recorded, SETTINGS)
+        found = store.read(tmp_path / "claims.parquet", "claims").set_index("claim").rule_fixed
+        assert found["plane"] == "after" and found["faster"] == others
+    record.write_text("[]")
+    with pytest.raises(ValueError, match=r"rules\.json"):
+        fixed.recorded(record)
+
+
+def test_a_rule_reaches_no_room_but_its_own():
+    texts = fixed._reached(CLAIMS["faster"].test)
+    assert any("def crossing" in text for text in texts) and any("def effect" in text for text in texts)
+    assert not any("def read" in text for text in texts)
+    assert isinstance(projection, types.ModuleType)
