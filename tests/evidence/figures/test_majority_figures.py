@@ -178,7 +178,6 @@ def test_the_cross_shows_its_cells_main_effects_and_interaction():
         drawn = {rows[round(float(mark.get_ydata()[0]))]: float(mark.get_xdata()[0]) for mark in marks}
         effects = {"projection": (large + small) / 2, "size": size, "interaction": large - small}
         assert drawn == pytest.approx({effect: values.mean() for effect, values in effects.items()})
-    assert len(worlds.draw("majority_crossed_size_and_projection").axes) == 2, "no rows at the early step"
 
 
 # Widths and learning rates

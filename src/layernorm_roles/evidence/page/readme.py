@@ -21,7 +21,7 @@ CARRYING = (
     "random_keys_layernorm",
     "table_1",
     "loss_gap",
-    "loss_gap_bytes",
+    "loss_gap_best_rate_bytes",
     "loss_gap_keys_bytes",
     "heads",
     "heads_of_practical_width",
