@@ -1,0 +1,82 @@
+"""findings.html: what a reproduction found, as a paper of two pages; every number comes from its table of claims.
+
+findings.yaml beside this file has the text. What a run lacks is left out, and what it does not decide is said, so that
+the page is true of every reproduction.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.evidence.tables.verdicts import Judged
+
+TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
+"""The text of the findings, as findings.yaml has it."""
+
+_NUMBER = re.compile(r"\{(\w+)(\.control)?\}")
+
+
+class Section(NamedTuple):
+    """One finding."""
+
+    title: str
+    headline: str
+    """What the verdict on `claim` says, as a sentence."""
+    claim: str
+    """The name of the claim that the headline is about."""
+    verdict: str
+    """Its verdict; empty if the reproduction has no such claim."""
+    sentences: list[str]
+    figure: str | None
+    """Name of the figure that shows it."""
+
+
+def sections(claims: Mapping[str, Judged]) -> list[Section]:
+    """The findings of a reproduction, from its judged claims by name."""
+    return [_section(entry, claims) for entry in TEXT["sections"]]
+
+
+def advice(claims: Mapping[str, Judged]) -> list[str]:
+    """The sentences on what to do with the findings that the verdicts of a reproduction support."""
+    return [*_sentences(TEXT["advice"], claims)]
+
+
+def markdown(claims: Mapping[str, Judged]) -> str:
+    """The headlines and sentences as a Markdown list, for the README."""
+    return "".join(
+        f"- **{section.headline}** {' '.join(section.sentences)}\n" for section in sections(claims) if section.sentences
+    )
+
+
+def _section(entry: Mapping[str, Any], claims: Mapping[str, Judged]) -> Section:
+    judged = claims.get(entry["claim"])
+    verdict = "" if judged is None else judged.row.verdict
+    sentences = [*_sentences(entry["sentences"], claims)]
+    headline = entry["headlines"].get(verdict, entry["headlines"]["else"])
+    return Section(entry["title"], typeset(headline), entry["claim"], verdict, sentences, entry.get("figure"))
+
+
+def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str]:
+    """The sentences whose numbers were all measured and whose verdicts are those that they are for."""
+    for entry in entries:
+        text, when = (entry, {}) if isinstance(entry, str) else (entry["text"], entry["when"])
+        if all(name in claims and claims[name].row.verdict in verdicts for name, verdicts in when.items()):
+            numbers = {whole: _number(claims, name, control) for whole, name, control in _named(text)}
+            if all(numbers.values()):
+                yield typeset(_NUMBER.sub(lambda found: numbers[found[0]], text))
+
+
+def _named(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Each number that a text names: the placeholder, the name of the claim, and whether it is the claim's control."""
+    for found in _NUMBER.finditer(text):
+        yield found[0], found[1], found[2] is not None
+
+
+def _number(claims: Mapping[str, Judged], name: str, control: bool) -> str:
+    if name not in claims:
+        return ""
+    return claims[name].control if control else claims[name].measured
