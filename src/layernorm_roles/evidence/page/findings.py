@@ -48,7 +48,9 @@ def advice(claims: Mapping[str, Judged]) -> list[str]:
 def markdown(claims: Mapping[str, Judged]) -> str:
     """The headlines and sentences as a Markdown list, for the README."""
     return "".join(
-        f"- **{section.headline}** {' '.join(section.sentences)}\n" for section in sections(claims) if section.sentences
+        f"- **{section.headline}** {' '.join(section.sentences)}\n"
+        for section in sections(claims)
+        if section.sentences
     )
 
 
@@ -65,18 +67,16 @@ def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str
     for entry in entries:
         text, when = (entry, {}) if isinstance(entry, str) else (entry["text"], entry["when"])
         if all(name in claims and claims[name].row.verdict in verdicts for name, verdicts in when.items()):
-            numbers = {whole: _number(claims, name, control) for whole, name, control in _named(text)}
+            numbers = {
+                f"{name}{control}": _number(claims, name, control) for name, control in _NUMBER.findall(text)
+            }
             if all(numbers.values()):
-                yield typeset(_NUMBER.sub(lambda found: numbers[found[0]], text))
+                for name, number in numbers.items():
+                    text = text.replace(f"{{{name}}}", number)
+                yield typeset(text)
 
 
-def _named(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Each number that a text names: the placeholder, the name of the claim, and whether it is the claim's control."""
-    for found in _NUMBER.finditer(text):
-        yield found[0], found[1], found[2] is not None
-
-
-def _number(claims: Mapping[str, Judged], name: str, control: bool) -> str:
+def _number(claims: Mapping[str, Judged], name: str, control: str) -> str:
     if name not in claims:
         return ""
     return claims[name].control if control else claims[name].measured

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from layernorm_roles import files, store
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Verdict
 from layernorm_roles.evidence.figures import registry as figures
-from layernorm_roles.evidence.page import sections, takeaways, vectors
+from layernorm_roles.evidence.page import findings, sections, takeaways, vectors
 from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, Source, source_of
 from layernorm_roles.evidence.page.text import command, mathematics, script_json, slug
 from layernorm_roles.evidence.tables import registry as readable
@@ -55,6 +55,12 @@ def write(reproduction: Reproduction, out: str | Path) -> None:
     """Write the page of a reproduction to the file `out`. Equal inputs give equal bytes."""
     template = environment().get_template("report.html.j2")
     files.write_text(out, template.render(_Evidence(reproduction).context()))
+
+
+def write_findings(reproduction: Reproduction, out: str | Path) -> None:
+    """Write the findings of a reproduction, a paper of two pages, to the file `out`. Equal inputs give equal bytes."""
+    template = environment().get_template("findings.html.j2")
+    files.write_text(out, template.render(_Evidence(reproduction).findings()))
 
 
 def environment() -> Environment:
@@ -113,6 +119,27 @@ class _Evidence:
             "provenance": sections.provenance(provenance),
             "durations": self._durations(),
             "configs": sections.configurations(provenance),
+        }
+
+    def findings(self) -> dict[str, Any]:
+        """The variables of findings.html.j2."""
+        found = findings.sections(self.claims)
+        given = self.reproduction.figures
+        return {
+            "title": TITLE,
+            "name": self.reproduction.name,
+            "commits": sections.values(
+                {"claims": store.read_provenance(self.reproduction.tables["claims"])}, "git_commit"
+            ),
+            "too_small": self.too_small,
+            "text": findings.TEXT,
+            "sections": found,
+            "pictures": {
+                section.figure: picture(self.figures[section.figure], given[section.figure])
+                for section in found
+                if section.figure in given
+            },
+            "advice": findings.advice(self.claims),
         }
 
     def _beside(self, name: str) -> Markup:
