@@ -42,6 +42,7 @@ KEPT_ROOMS = planning.rooms(KEPT.figures(), KEPT.tables())
 # The files of a finished reproduction, but for its page.
 FINISHED = [
     f"{RUN}/settings.json",
+    f"{RUN}/rules.json",
     *planning.parquet(RUN, ["claims", *RESULT_TABLES]).values(),
     *(file for room in ROOMS for file in room.files(RUN)),
     *planning.DURATIONS.files(RUN),
@@ -71,6 +72,8 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
             mem_mb=doubling(1500),
             runtime=doubling(5),
         params:
+            rules=f"{FOLDER}/rules.json",
+            settings=SETTINGS,
             code=code("judge_claims.py"),
         script:
             "../scripts/judge_claims.py"
@@ -108,7 +111,8 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
             figures=[f"{FOLDER}/figures/{name}.png" for room in FILLED for name in room.figures],
             durations=f"{FOLDER}/tables/durations.csv",
         output:
-            f"{FOLDER}/report.html",
+            report=f"{FOLDER}/report.html",
+            findings=f"{FOLDER}/findings.html",
         log:
             f"{FOLDER}/logs/page.log",
         benchmark:

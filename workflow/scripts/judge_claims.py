@@ -5,4 +5,5 @@ from layernorm_roles.job import job
 with job(snakemake.log[0]):
     from layernorm_roles.evidence import claims
 
-    claims.judge_files(map(Path, snakemake.input), snakemake.output[0])
+    params = snakemake.params
+    claims.judge_files(map(Path, snakemake.input), snakemake.output[0], params.rules, params.settings)

@@ -5,13 +5,14 @@ from layernorm_roles.job import job
 with job(snakemake.log[0]):
     from layernorm_roles.evidence.page import page
 
-    given, params, out = snakemake.input, snakemake.params, Path(snakemake.output[0])
+    given, params, out = snakemake.input, snakemake.params, snakemake.output
     reproduction = page.Reproduction(
-        name=out.parent.name,
+        name=Path(out.report).parent.name,
         tables={name: Path(given[name]) for name in params.tables},
         figures={name: Path(path) for name, path in zip(params.figures, given.figures, strict=True)},
         settings=params.settings,
         durations=Path(given.durations),
         options=params.options,
     )
-    page.write(reproduction, out)
+    page.write(reproduction, out.report)
+    page.write_findings(reproduction, out.findings)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from layernorm_roles import files, store
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Verdict
 from layernorm_roles.evidence.figures import registry as figures
-from layernorm_roles.evidence.page import findings, sections, takeaways, vectors
+from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, Source, source_of
 from layernorm_roles.evidence.page.text import command, mathematics, script_json, slug
 from layernorm_roles.evidence.tables import registry as readable
@@ -108,8 +108,6 @@ class _Evidence:
             "views": views,
             "vectors": script_json({**vectors.BOX, "views": views}),
             "too_small": self.too_small,
-            "takeaways": list(self._takeaways()),
-            "overview": list(self._figures(takeaways.FIGURES)),
             "tally": self._tally(),
             "sources": [source for source in SOURCES if source in self._sources()],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
@@ -155,21 +153,6 @@ class _Evidence:
 
     def _sources(self) -> list[Source]:
         return [source_of(found.claim.source) for found in self.claims.values()]
-
-    def _takeaways(self) -> Iterator[dict[str, Any]]:
-        """What the page begins with; nothing if the reproduction is too small for verdicts."""
-        for takeaway in takeaways.TAKEAWAYS:
-            if takeaway.claim in self.claims and not self.too_small:
-                found = self.claims[takeaway.claim]
-                text = takeaways.sentence(takeaway, found.measured, found.control)
-                yield {
-                    "claim": takeaway.claim,
-                    "question": takeaway.question,
-                    "answer": takeaways.ANSWERS[Verdict(found.row.verdict)],
-                    "sentence": text or typeset(found.row.reason),
-                    "verdict": found.row.verdict,
-                    "also_passed_by": _text(found.row.also_passed_by),
-                }
 
     def _part(self, part: sections.Part) -> dict[str, Any]:
         groups = sections.groups(

@@ -14,7 +14,7 @@ LARGEST = 2_000_000
 
 
 def publish(run: str | Path, kept: str | Path, names: Iterable[str], reproduction: Reproduction) -> None:
-    """Replace the folder `kept` by files of the folder `run` and a report made from them.
+    """Replace the folder `kept` by files of the folder `run`, and a report and findings made from them.
 
     `names` are the paths of the files in `run`. `reproduction` says what the report shows, by paths in `run` that are
     among `names`. Nothing of an earlier kept reproduction stays. Raises ValueError with the names of files that `run`
@@ -37,7 +37,9 @@ def publish(run: str | Path, kept: str | Path, names: Iterable[str], reproductio
         content = files.read_bytes(run / name)
         with files.atomic_write(partial / name) as path:
             path.write_bytes(content)
-    page.write(_moved(reproduction, run, partial, kept.name), partial / "report.html")
+    moved = _moved(reproduction, run, partial, kept.name)
+    page.write(moved, partial / "report.html")
+    page.write_findings(moved, partial / "findings.html")
     files.seal(partial)
     if kept.exists():
         shutil.rmtree(kept)
