@@ -404,6 +404,13 @@ def _points(stage: str, settings: Mapping[str, Any]) -> list[tuple[tuple[str, in
     return [tuple(zip(POINT[stage], values, strict=True)) for values in product(*lists)]
 
 
+def record_rules(plan: Plan) -> None:
+    """Write the hashes of the claims' rules to rules.json of a reproduction that has no results yet."""
+    from layernorm_roles.evidence import claims  # imports pandas, which no plan needs
+
+    claims.record(Path(plan.folder) / "rules.json", plan.plain)
+
+
 @dataclass(frozen=True)
 class KeptReproduction:
     """A kept reproduction in `folder`: Parquet files that no rule makes, and the settings they were made with."""

@@ -18,8 +18,12 @@ def test_faults_of_attention_are_noticed_at_unit_normal_inputs(settings, fault):
     if fault:
         whole = found["attention"].function
 
-        def spoilt(q, k, v):
-            return whole(FAULTS[fault] * q if q.dtype == torch.float32 else q, k, v)
+        def spoilt(first, *others):
+            """`first` are the queries, or in GPT queries, keys and values side by side."""
+            factor = torch.ones(first.shape[-1], dtype=first.dtype)
+            if first.dtype == torch.float32:
+                factor[: len(factor) if others else len(factor) // 3] = FAULTS[fault]
+            return whole(factor * first, *others)
 
         found["attention"] = found["attention"]._replace(function=spoilt)
     differ = {name for name, operator in found.items() if operator_difference(operator, "cpu")}

@@ -99,6 +99,7 @@ wildcard_constraints:
 
 
 onstart:
+    planning.record_rules(PLAN)
     for line in PLAN.devices_in_words({job.rule.name for job in workflow.dag.needrun_jobs()}):
         logger.info(line)
     prepare_executor()

@@ -42,7 +42,6 @@ KEPT_ROOMS = planning.rooms(KEPT.figures(), KEPT.tables())
 # The files of a finished reproduction, but for its page.
 FINISHED = [
     f"{RUN}/settings.json",
-    f"{RUN}/rules.json",
     *planning.parquet(RUN, ["claims", *RESULT_TABLES]).values(),
     *(file for room in ROOMS for file in room.files(RUN)),
     *planning.DURATIONS.files(RUN),

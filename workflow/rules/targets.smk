@@ -64,7 +64,7 @@ rule publish:
         settings=PLAIN,
         tables=["claims", *RESULT_TABLES],
         figures=[*PLAN.figures()],
-        files=[str(Path(file).relative_to(RUN)) for file in FINISHED],
+        files=["rules.json", *(str(Path(file).relative_to(RUN)) for file in FINISHED)],
     script:
         "../scripts/publish.py"
 
@@ -80,13 +80,12 @@ rule check:
 
 
 rule readme:
-    """Put the verdicts of results/published/, and the tree of the package, into README.md."""
+    """Put what results/published/ found into README.md."""
     input:
         f"{KEPT.folder}/parquet/claims.parquet",
     log:
         f"{KEPT.folder}/logs/readme.log",
     params:
-        package=str(SOURCE),
         code=code("update_readme.py"),
     script:
         "../scripts/update_readme.py"

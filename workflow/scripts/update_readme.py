@@ -3,4 +3,4 @@ from layernorm_roles.job import job
 with job(snakemake.log[0]):
     from layernorm_roles.evidence.page import readme
 
-    readme.update("README.md", snakemake.input[0], snakemake.params.package)
+    readme.update("README.md", snakemake.input[0])

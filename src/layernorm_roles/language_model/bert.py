@@ -28,6 +28,8 @@ from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
 """BERT's own tokens: their numbers follow the entries of the tokenizer."""
+EPS = 1e-12
+"""eps of every LayerNorm, as in BERT."""
 
 
 class BERTLayer(nn.Module):
@@ -134,7 +136,7 @@ class BERT(nn.Module):
 
 
 def _norm(d_model: int, normed: bool) -> nn.Module:
-    return nn.LayerNorm(d_model, eps=1e-12) if normed else nn.Identity()
+    return nn.LayerNorm(d_model, eps=EPS) if normed else nn.Identity()
 
 
 def build(settings: BERTSettings, variant: str, vocabulary: int, classes: int | None, seed: int) -> BERT:

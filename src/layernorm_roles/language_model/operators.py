@@ -1,10 +1,13 @@
 """The operators of a language model by which a card is tried before it trains: attention, the loss, and a norm."""
 
+from functools import partial
+
 import torch
 
 from layernorm_roles import norms
 from layernorm_roles.gpu.agreement import Operator
 from layernorm_roles.language_model.attention import attention, causal_attention
+from layernorm_roles.language_model.bert import EPS
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -15,11 +18,17 @@ SEQUENCES = 2
 def operators(settings: GPTSettings | BERTSettings, vocabulary: int) -> list[Operator]:
     """The operators at the shapes of a run, with fewer sequences."""
     d, n = settings.d_model, settings.context_length
-    head = (SEQUENCES, settings.heads, n, d // settings.heads)
-    attend = causal_attention if isinstance(settings, GPTSettings) else attention
     targets = torch.arange(SEQUENCES * n) * 7 % vocabulary
+    if isinstance(settings, GPTSettings):
+        attend = Operator(
+            "attention", partial(causal_attention, heads=settings.heads), ((SEQUENCES, n, 3 * d),)
+        )
+        eps = settings.eps
+    else:
+        head = (SEQUENCES, settings.heads, n, d // settings.heads)
+        attend, eps = Operator("attention", attention, (head,) * 3), EPS
     return [
-        Operator("attention", attend, (head,) * 3),
+        attend,
         Operator("the loss", linear_cross_entropy, ((SEQUENCES * n, d), (vocabulary, d)), (targets,)),
-        Operator("LayerNorm", norms.build("layernorm", d, settings.eps), ((SEQUENCES, n, d),)),
+        Operator("LayerNorm", norms.build("layernorm", d, eps), ((SEQUENCES, n, d),)),
     ]

@@ -85,11 +85,20 @@ def test_only_the_settings_that_a_claim_depends_on_count():
     assert with_settings(device="cuda") == set()
 
 
-def test_a_record_is_made_once_and_judging_compares(tmp_path, monkeypatch):
+@pytest.mark.parametrize("results", fixed.RESULTS)
+def test_no_record_is_made_beside_results(tmp_path, results):
+    (tmp_path / results).mkdir()
+    claims.record(tmp_path / "rules.json", SETTINGS)
+    assert not (tmp_path / "rules.json").exists()
+
+
+def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path, monkeypatch):
     record = tmp_path / "rules.json"
+    claims.record(record, {"first_seed": 3})
     claims.record(record, SETTINGS)
     first = record.read_bytes()
-    assert json.loads(first) == hashes()
+    assert json.loads(first) == hashes(), "without results the last rules count"
+    (tmp_path / "data").mkdir()
     monkeypatch.setattr(rules, "FLAT", 2e-3)
     claims.record(record, SETTINGS)
     assert record.read_bytes() == first

@@ -1,92 +1,97 @@
-"""What the page says of a verdict, of a reproduction's size, of a file's origin and of a run's vectors."""
+"""The findings: every number on the page is one of table claims, and what a run lacks or does not decide is said."""
+
+import re
 
 import numpy as np
 import pytest
-from tiny_world import vectors as table_of_vectors
+from tiny_world import claims
 
+from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import Verdict
-from layernorm_roles.evidence.page import sections, vectors
-from layernorm_roles.evidence.page.takeaways import ANSWERS, TAKEAWAYS, sentence
+from layernorm_roles.evidence.page import findings
+from layernorm_roles.evidence.tables.verdicts import judged
 
-YES, NO = {"reproduced", "holds"}, {"not reproduced", "does not hold"}
+PLACE = re.compile(r"\{(\w+)(\.control)?\}")
+NUMBER = r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)"
+SENTENCES = [
+    sentence if isinstance(sentence, str) else sentence["text"]
+    for section in findings.TEXT["sections"]
+    for sentence in section["sentences"]
+]
+
+
+def table(**verdicts):
+    """A table of claims in which no two numbers are alike."""
+    frame = claims().set_index("claim", drop=False)
+    random = np.random.default_rng(0)
+    columns = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
+    frame[columns] = random.uniform(0.01, 90, (len(frame), len(columns)))
+    for claim, verdict in verdicts.items():
+        frame.loc[claim, "verdict"] = verdict
+    return frame.reset_index(drop=True)
+
+
+def by_name(frame):
+    return {each.claim.name: each for each in judged(frame)}
+
+
+def test_every_number_is_the_claims_to_three_digits():
+    frame = table()
+    shown = " ".join(sentence for part in findings.sections(by_name(frame)) for sentence in part.sentences)
+    rows = frame.set_index("claim")
+    numbers = [float(found.replace(",", "")) for found in re.findall(NUMBER, shown)]
+    wanted = []
+    for sentence in SENTENCES:
+        for token in re.finditer(r"\{\w+(?:\.control)?\}|" + NUMBER, sentence):
+            if place := PLACE.fullmatch(token[0]):
+                prefix = ("control_measured", "control_low", "control_high")
+                own = ("measured", "ci_low", "ci_high")
+                wanted += rows.loc[place[1], [*(prefix if place[2] else own)]].to_list()
+            else:
+                wanted.append(float(token[0]))
+    assert numbers == pytest.approx(wanted, rel=6e-3) and len(wanted) > 60
+
+
+def test_a_sentence_without_its_number_is_left_out_and_a_section_without_sentences_is_said():
+    frame = table()
+    lost = frame.claim == "project_values"
+    frame.loc[lost, ["measured", "ci_low", "ci_high"]] = np.nan
+    whole, less = (findings.sections(by_name(each)) for each in (table(), frame))
+    changed = [(a, b) for a, b in zip(whole, less, strict=True) if a.sentences != b.sentences]
+    ((before, after),) = changed
+    assert after.title == "Keys and values" and after.sentences == before.sentences[1:]
+    assert findings.markdown(by_name(frame[frame.claim != "project_values"])).count("\n- ") == len(whole) - 1
+    assert not any(section.sentences for section in findings.sections({}))
 
 
 @pytest.mark.parametrize("verdict", Verdict)
-def test_an_answer_is_yes_or_no_only_where_the_verdict_is(verdict):
-    assert (ANSWERS[verdict] == "Yes.") == (verdict in YES)
-    assert (ANSWERS[verdict] == "No.") == (verdict in NO)
-    assert ("opposite" in ANSWERS[verdict]) == (verdict == Verdict.REVERSED)
-    assert ("part" in ANSWERS[verdict]) == (verdict == Verdict.PARTIAL)
+def test_a_headline_follows_the_verdict_of_its_own_claim(verdict):
+    names = [section["claim"] for section in findings.TEXT["sections"]]
+    for number, name in enumerate(names):
+        found = findings.sections(by_name(table(**dict.fromkeys(names, "not tested") | {name: verdict})))
+        section = findings.TEXT["sections"][number]
+        wanted = section["headlines"].get(verdict, section["headlines"]["else"])
+        assert found[number].headline.replace("’", "'") == wanted and found[number].verdict == verdict
+        assert all("does not decide" in part.headline for i, part in enumerate(found) if i != number)
 
 
-def test_each_question_is_answered_by_the_claim_that_asks_it():
-    """In the order of the page: speed, accuracy, angles, values; random keys, trained keys, heads, loss."""
-    assert [takeaway.claim for takeaway in TAKEAWAYS] == [
-        "faster",
-        "accurate_best_rate",
-        "parallel",
-        "project_values",
-        "random_keys_layernorm",
-        "table_1",
-        "heads",
-        "loss_gap_best_rate_bytes",
-    ]
-    for takeaway in TAKEAWAYS:
-        whole = sentence(takeaway, "A", "B")
-        assert whole.index("A") < whole.index(";") < whole.rindex("B"), (
-            "the control comes after the semicolon"
+def test_advice_is_given_where_the_verdicts_support_it():
+    supported = {
+        name: words[0] for each in findings.TEXT["advice"][:-1] for name, words in each["when"].items()
+    }
+    assert len(findings.advice(by_name(table(**supported)))) == len(findings.TEXT["advice"])
+    assert len(findings.advice(by_name(table(**dict.fromkeys(supported, "not tested"))))) == 1
+
+
+def test_the_text_names_claims_that_are_there_and_verdicts_that_can_be():
+    known, words = {claim.name for claim in CLAIMS}, {*map(str, Verdict), "else"}
+    named = {found[1] for sentence in SENTENCES for found in PLACE.finditer(sentence)}
+    named |= {section["claim"] for section in findings.TEXT["sections"]}
+    assert named <= known
+    for section in findings.TEXT["sections"]:
+        assert set(section["headlines"]) <= words and "else" in section["headlines"]
+    for each in findings.TEXT["advice"][:-1]:
+        assert (
+            set(each["when"]) <= known
+            and {word for these in each["when"].values() for word in these} <= words
         )
-
-
-def test_the_longest_training_decides_whether_verdicts_are_given():
-    experiments = {
-        "short": {"steps": 100, "seeds": {"layernorm": 3}},
-        "long": {"steps": 5000, "seeds": {"layernorm": 1}},
-    }
-    assert sections.too_small({"majority": experiments}) == []
-
-
-def test_the_origin_of_a_file_stands_below_its_headings():
-    origin = {
-        "version": "1.2",
-        "git_commit": "0123456789abcdef",
-        "torch": "2.1",
-        "python": "3.4",
-        "device": "cpu",
-        "config_sha256": "fedcba9876543210",
-    }
-    grid = sections.provenance({"claims": origin})
-    (row,) = grid.rows
-    assert dict(zip((column.name for column in grid.columns), row, strict=True)) == {
-        "table": "claims.parquet",
-        "version": "1.2",
-        "commit": "0123456789",
-        "torch": "2.1",
-        "Python": "3.4",
-        "device": "cpu",
-        "settings (SHA-256)": "fedcba9876",
-    }
-
-
-@pytest.mark.parametrize(
-    ("devices", "shown"),
-    [
-        (("cpu",), ["cpu"]),
-        (("cpu", "cpu (znver5 with 512-bit vectors)"), ["cpu (znver5 with 512-bit vectors)"]),
-        (("cpu", "cuda (a card), cpu"), ["cpu", "cuda (a card)"]),
-    ],
-)
-def test_a_processor_that_is_named_stands_for_the_plain_word(devices, shown):
-    assert sections.devices({str(i): {"device": device} for i, device in enumerate(devices)}) == shown
-
-
-def test_the_view_has_the_trained_keys_and_queries_of_each_run():
-    table = table_of_vectors()
-    for view in vectors.views(table):
-        experiment, _, variant = view["name"].partition(" ")
-        for run in view["runs"]:
-            rows = table[(table.experiment == experiment) & (table.variant == variant)]
-            rows = rows[(rows.checkpoint == "final") & (rows.seed == run["seed"])].sort_values("token")
-            for kind, name in (("key", "keys"), ("query", "queries")):
-                known = np.stack(rows.vector[rows.kind == kind].to_numpy())
-                np.testing.assert_allclose(run[name], known, atol=0.0005)

@@ -18,7 +18,7 @@ from layernorm_roles import files, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.evidence.page import readme, sections, sources, takeaways, text, vectors
+from layernorm_roles.evidence.page import sections, sources, text, vectors
 from layernorm_roles.evidence.page.sources import RELEASED_CODE, SOURCES, source_of
 from layernorm_roles.evidence.tables.structure import Sentences, Span
 from layernorm_roles.evidence.tables.typography import typeset
@@ -71,7 +71,7 @@ def test_ids_are_unique_and_links_lead_somewhere(tree):
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
     outside = {source.address for source in SOURCES if source.address} | {RELEASED_CODE}
-    beside = re.compile(r"(figures/[^/]+\.pdf|tables/[^/]+\.csv|parquet/\w+\.parquet)$")
+    beside = re.compile(r"(findings\.html|figures/[^/]+\.pdf|tables/[^/]+\.csv|parquet/\w+\.parquet)$")
     for link in tree.iter("a"):
         address = link.get("href")
         if address.startswith("#"):
@@ -166,20 +166,6 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
     assert sum(1 + len(again) for again in found.values()) == len(CLAIMS)
     rows = {row.get("class"): row for row in tree.find(".//table[@class='verdicts']").iter("tr")}
     assert words(rows["row again"].find(".//a")).startswith("… ")
-
-
-def test_the_page_begins_with_what_it_finds(tree, world):
-    (section,) = [part for part in tree.iter("section") if part.get("aria-labelledby") == "findings"]
-    items = section.findall("ul/li")
-    assert len(items) == len(takeaways.TAKEAWAYS)
-    table = store.read(world.reproduction.tables["claims"], "claims").set_index("claim")
-    for item, takeaway in zip(items, takeaways.TAKEAWAYS, strict=True):
-        verdict = Verdict(table.verdict[takeaway.claim])
-        shown = words(item.find("p"))
-        assert shown.startswith(f"{takeaway.question} {takeaways.ANSWERS[verdict]}".replace("W_K", "WK"))
-        assert ("3.25" in shown and "1.12" in shown) == (verdict != Verdict.NOT_TESTED)
-        assert item.find(".//a[@class='more']").get("href") == f"#{takeaway.claim}"
-    assert {takeaway.claim for takeaway in takeaways.TAKEAWAYS} <= set(readme.CARRYING)
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
@@ -343,6 +329,6 @@ def test_every_printed_command_plans_a_run():
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
 
 
-@pytest.mark.parametrize("module", [text, takeaways, sources])
+@pytest.mark.parametrize("module", [text, sources])
 def test_examples_in_the_docstrings(module):
     assert doctest.testmod(module).failed == 0 < doctest.testmod(module).attempted

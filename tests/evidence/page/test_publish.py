@@ -33,7 +33,7 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
     (interrupted / "figure_of_an_interrupted_publication.png").write_bytes(b"old")
     publish.publish(world.folder, kept, names, world.reproduction)
     found = contents(kept)
-    assert {*found} == {*names, "report.html", "SHA256SUMS"}
+    assert {*found} == {*names, "report.html", "findings.html", "SHA256SUMS"}
     assert files.faults(kept) == []
     assert all(found[name] == (world.folder / name).read_bytes() for name in names)
     page = found["report.html"].decode()

@@ -23,6 +23,9 @@ from layernorm_roles.evidence.claims.rules import Claim
 ROOMS = ("layernorm_roles.evidence.claims", "layernorm_roles.evidence.analysis")
 """The packages whose functions are a part of a rule."""
 
+RESULTS = ("data", "runs", "parquet")
+"""Folders of a reproduction of which one is there once its first job has begun."""
+
 SETTINGS = {
     "majority_metrics": "majority",
     "majority_vectors": "majority",
@@ -48,8 +51,11 @@ def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[st
 
 
 def record(path: str | Path, claims: Iterable[Claim], settings: Mapping[str, Any]) -> None:
-    """Write the hashes of the claims' rules as JSON to `path`; a file that is there stays as it is."""
-    if not Path(path).exists():
+    """Write the hashes of the claims' rules as JSON to `path`, unless there are results beside it already.
+
+    Where results have been made since, the record that is there, or that there is none, stays as it is.
+    """
+    if not any(Path(path).with_name(folder).exists() for folder in RESULTS):
         files.write_text(path, json.dumps(rule_hashes(claims, settings), indent=1, sort_keys=True) + "\n")
 
 

@@ -4,7 +4,7 @@
 // Contents: the section in view is marked, and its claims are listed.
 
 function followReader() {
-  const links = new Map([...document.querySelectorAll("nav > ul > li > a")].map((link) => [link.hash.slice(1), link]));
+  const links = new Map([...document.querySelectorAll('nav > ul > li > a[href^="#"]')].map((link) => [link.hash.slice(1), link]));
   const headings = [...links.keys()].map((id) => document.getElementById(id));
   let waiting = false;
   const mark = () => {

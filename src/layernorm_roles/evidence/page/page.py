@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from layernorm_roles import files, store
-from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Verdict
+from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, Source, source_of
@@ -108,6 +108,7 @@ class _Evidence:
             "views": views,
             "vectors": script_json({**vectors.BOX, "views": views}),
             "too_small": self.too_small,
+            "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
             "sources": [source for source in SOURCES if source in self._sources()],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
