@@ -1,16 +1,20 @@
 """The findings: every number on the page is one of table claims, and what a run lacks or does not decide is said."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny_world import claims
 
+from layernorm_roles import planning
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import Verdict
+from layernorm_roles.evidence.figures import registry
 from layernorm_roles.evidence.page import findings
 from layernorm_roles.evidence.tables.verdicts import judged
 
+ROOT = Path(__file__).parents[3]
 PLACE = re.compile(r"\{(\w+)(\.control)?\}")
 NUMBER = r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)"
 SENTENCES = [
@@ -95,3 +99,8 @@ def test_the_text_names_claims_that_are_there_and_verdicts_that_can_be():
             set(each["when"]) <= known
             and {word for these in each["when"].values() for word in these} <= words
         )
+
+
+def test_its_figures_are_drawn_by_the_default_reproduction():
+    figures = registry.figures(planning.configured(ROOT / "config.yaml", {}).model_dump(mode="json"))
+    assert {section["figure"] for section in findings.TEXT["sections"] if "figure" in section} <= set(figures)
