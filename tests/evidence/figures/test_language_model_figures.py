@@ -96,7 +96,7 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
         expected = sorted(losses.loc[variant].stack().dropna())
         np.testing.assert_allclose(sorted(np.concatenate([dot.get_ydata() for dot in dots])), expected)
     rates = {"layernorm": 0.1, "projection": 0.01}
-    for ring in named(axes, "largest rate at which every run trains"):
+    for ring in named(axes, "largest rate at which no run diverges"):
         (variant,) = [v for v in rates if LOOKS[v].colour == ring.get_markeredgecolor()]
         assert ring.get_xdata()[0] == pytest.approx(rates.pop(variant), rel=0.1)
     assert not rates
@@ -104,7 +104,7 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
     assert cross.get_color() == LOOKS["projection"].colour and cross.get_xdata()[0] == pytest.approx(
         0.1, rel=0.1
     )
-    (reference,) = named(axes, "no attention, at its best rate")
+    (reference,) = named(axes, LOOKS["no_attention"].label)
     assert reference.get_ydata()[0] == pytest.approx(best().loc["no_attention"].mean())
     complete = worlds.language_model_metrics().replace(np.inf, 7.0)
     assert "diverged runs" not in labels(worlds.draw("loss_by_rate", language_model_metrics=complete))

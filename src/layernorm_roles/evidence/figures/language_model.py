@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import LOOKS, PAPER_MODEL
@@ -149,7 +150,7 @@ DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
 """Look of the diverged runs of a rate, at the top of the axes."""
 
 LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
-"""Look of the ring around the largest rate at which every run of a variant trains."""
+"""Look of the ring around the largest rate at which no run of a variant diverges."""
 
 
 def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figure:
@@ -163,14 +164,14 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
     size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.6)
     figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
-    diverged = False
+    diverged = referred = False
     for axes, (title, alike) in zip(row, panels.items(), strict=True):
         ends = run_ends(runs[runs.model.isin(alike)])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
         top = _top(ends)
-        if (bare := ends[ends.variant == NO_ATTENTION_VARIANT]).size:
-            reference = _best(bare)[NO_ATTENTION_VARIANT].valid_loss.mean()
-            axes.axhline(reference, color=LOOKS[NO_ATTENTION_VARIANT].colour, ls="-.", lw=1.0, zorder=0)
+        if len(bare := losses_without_attention(metrics, alike[0])):
+            axes.axhline(bare.mean(), color=LOOKS[NO_ATTENTION_VARIANT].colour, ls="-.", lw=1.0, zorder=0)
+            referred = True
         for number, (variant, look) in enumerate(drawn.items()):
             shift = 10 ** (0.02 * (number - (len(drawn) - 1) / 2))
             diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look | {"shift": shift}, top)
@@ -178,11 +179,10 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
         axes.set(title=f"{title}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
     handles = style.marks(style.with_seeds(drawn, runs))
-    if NO_ATTENTION_VARIANT in set(runs.variant):
+    if referred:
         look = LOOKS[NO_ATTENTION_VARIANT]
-        label = f"{look.label}, at its best rate"
-        handles.append(style.mark(label, color=look.colour, ls="-.", lw=1.0))
-    handles.append(style.mark("largest rate at which every run trains", mec=style.GREY, **LARGEST))
+        handles.append(style.mark(look.label, color=look.colour, ls="-.", lw=1.0))
+    handles.append(style.mark("largest rate at which no run diverges", mec=style.GREY, **LARGEST))
     if diverged:
         handles.append(style.mark("diverged runs", color=style.GREY, **DIVERGED))
     style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
