@@ -212,7 +212,7 @@ def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():
     assert {*curve(left, "random direction").get_ydata()} == {1}
     moved = worlds.projection_shift().query("model == 'minilm'").groupby("layer").total_variation.mean()
     np.testing.assert_allclose(right.lines[0].get_ydata(), moved)
-    assert "left out" in right.get_title(loc="left")
+    assert "left out" in right.get_title()
 
 
 # Statements
@@ -298,7 +298,7 @@ def test_geometry_shows_the_cloud_torch_s_difference_and_the_radius():
 def test_positions_are_those_of_the_deepest_networks_untrained_and_trained():
     figure, table = worlds.draw("statement_residual_position"), worlds.position_probe()
     for axes in figure.axes:
-        here = table[(table.depth == 3) & (table.step.gt(0) == (axes.get_title(loc="left") == "trained"))]
+        here = table[(table.depth == 3) & (table.step.gt(0) == (axes.get_title() == "trained"))]
         (level,) = {*curve(axes, "guessing").get_ydata()}
         assert level == pytest.approx(5)
         for (kind, residual), part in here.groupby(["placement", "residual"]):

@@ -202,7 +202,8 @@ def residual_position(probe: pd.DataFrame) -> Figure:
         axes.set(xticks=sorted(shares.layer.unique()))
     panels[0].set_ylabel("tokens whose position\na probe names (%)")
     handles = style.marks(PLACEMENTS)
-    handles += style.marks({residual: look | {"color": style.GREY} for residual, look in RESIDUAL.items()})
+    grey = {"color": style.GREY, "lw": 1.3}
+    handles += style.marks({residual: look | grey for residual, look in RESIDUAL.items()})
     handles.append(style.mark("guessing", **chance))
     style.legend_below(figure, handles, columns=5, **style.seeds_title([shares.seed.nunique()]))
     return figure
