@@ -513,6 +513,61 @@ def ceiling_pairs(
     return pd.concat(rows, ignore_index=True)
 
 
+def ones_share(ratio: float, random: float, contexts: int = 4, model: str = "minilm") -> pd.DataFrame:
+    """Shares along the ones vector, over that of a random direction, of three norms of the stream, around `ratio`.
+
+    `random` is that of the network with random weights. A fourth norm is of the queries of a head, with another share.
+    """
+    rows = []
+    for (seed, mean), context, norm in product(((None, ratio), (0, random)), range(contexts), range(1, 5)):
+        d, here = (16, mean * (0.5 + norm / 4) * 1.02**context) if norm < 4 else (4, 3.9)
+        checkpoint = "pretrained" if seed is None else "random"
+        rows.append((model, None, seed, checkpoint, context, norm, f"norm_{norm}", d, here / d))
+    return pd.DataFrame(rows, columns=SCHEMAS["ones_share"].names)
+
+
+def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> pd.DataFrame:
+    """How far attention moves without the projection, twice as far in the second layer, and a little by context."""
+    rows = [
+        (
+            model,
+            context,
+            layer,
+            head,
+            "left out",
+            moved * layer / 1.5 * (1 + 0.02 * context + 0.1 * head - 0.05),
+        )
+        for context, layer, head in product(range(contexts), (1, 2), (0, 1))
+    ]
+    return pd.DataFrame(rows, columns=SCHEMAS["projection_shift"].names)
+
+
+def position_probe(
+    trained: tuple[float, float],
+    untrained: tuple[float, float],
+    spread: float = 0.01,
+    seeds: int = 4,
+    context_length: int = 20,
+) -> pd.DataFrame:
+    """Shares of positions that a probe names before the last of three layers of pre-norm, with residuals and without.
+
+    Before the earlier layers, in the shallower networks and in post-norm they are others, and one run diverged.
+    """
+    rows = []
+    for kind, depth, rate, seed, step in product(
+        ("pre", "post"), (2, 3), (0.001, 0.01), range(seeds), (0, 9)
+    ):
+        for residual, layer in product((True, False), range(1, depth + 1)):
+            share = (trained if step else untrained)[not residual] + 0.02 * (rate < 0.01)
+            share += spread * noise(5, seed, step).standard_normal() * (1 if residual else -1)
+            there = (kind, depth, layer) == ("pre", 3, 3)
+            share = share if there else 1 - share / 2
+            lost = (rate, seed, step) == (0.01, 1, 9)
+            place = (kind, depth, rate, 0, seed, residual, context_length, step, layer)
+            rows.append((*place, np.nan if lost else share, np.inf if lost else 4.0))
+    return pd.DataFrame(rows, columns=SCHEMAS["position_probe"].names)
+
+
 def gaussian_law() -> pd.DataFrame:
     """Thresholds that grow by half from one dimension to the next, and end at a million keys."""
     rows = []

@@ -95,7 +95,7 @@ def test_of_an_unknown_architecture_the_heads_alone_are_known(architecture, reco
 def test_a_known_name_with_an_unknown_meaning_gives_heads_only(saved):
     # The projection of this model's keys does something that its weights do not say.
     model = recording.load(files_at(saved("bert"), "path"))
-    attention = model._network.encoder.layer[1].attention.self
+    attention = model.network.encoder.layer[1].attention.self
     plain = attention.key.forward
     attention.key.forward = lambda x: 2 * plain(x)
     first, second = model.record(TOKENS)
@@ -117,7 +117,7 @@ def test_recording_leaves_the_model_as_it_was(saved):
     for a, b in zip(first, again, strict=True):
         assert (a.keys == b.keys).all()
         assert (a.before_norm == b.before_norm).all()
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model._network.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.network.modules())
 
 
 @pytest.mark.parametrize(

@@ -223,12 +223,12 @@ NAMES = {
     "language_model_train": {"initial": "initial.safetensors", "final": "final.safetensors"}
     | {"metrics": "metrics.parquet"},
     "language_model_keys": {"initial": "initial.safetensors", "final": "final.safetensors"}
-    | {"verdicts": "keys.parquet", "tokens": "tokens.parquet"},
+    | {"verdicts": "keys.parquet", "tokens": "tokens.parquet", "ones_share": "ones_share.parquet"},
     "language_model_ceilings": {"initial": "initial.safetensors", "final": "final.safetensors"},
     "language_model_activations": {"final": "final.safetensors"},
     "majority_train": {name: f"{name}.parquet" for name in ("metrics", "vectors")}
     | {"weights": "weights.safetensors"},
-    "pretrained_measure": {name: f"{name}.parquet" for name in ("pretrained_keys", "attention_ceilings")},
+    "pretrained_measure": {name: f"{name}.parquet" for name in ("attention_ceilings", "ones_share")},
     "random_keys_table": {"norms": "random_keys.parquet", "precision": "random_keys_precision.parquet"},
     "geometry": {"measured": "geometry.parquet", "cloud": "geometry_cloud.parquet"},
     "score_scale": {"vectors": "majority_vectors.parquet"},
@@ -258,6 +258,7 @@ COLLECTED = {
     "language_model_metrics": "metrics",
     "key_selectability": "keys",
     "sentence_tokens": "tokens",
+    "language_model_ones_share": "ones_share",
     "language_model_ceilings": "ceilings",
     "majority_metrics": "metrics",
     "majority_vectors": "vectors",

@@ -8,6 +8,7 @@ LANGUAGE_MODEL_TABLES = {
     "language_model_metrics": ("metrics.parquet", PLAN.runs("language_model")),
     "key_selectability": ("keys.parquet", PLAN.judged_runs()),
     "sentence_tokens": ("tokens.parquet", PLAN.judged_runs()),
+    "language_model_ones_share": ("ones_share.parquet", PLAN.judged_runs()),
     "language_model_ceilings": ("ceilings.parquet", PLAN.ceiling_runs()),
 }
 LANGUAGE_MODEL_TABLES = {table: found for table, found in LANGUAGE_MODEL_TABLES.items() if found[1]}
@@ -67,6 +68,7 @@ rule language_model_keys:
     output:
         verdicts=f"{LANGUAGE_MODEL_RUN}/keys.parquet",
         tokens=f"{LANGUAGE_MODEL_RUN}/tokens.parquet",
+        ones_share=f"{LANGUAGE_MODEL_RUN}/ones_share.parquet",
     log:
         f"{RUN}/logs/language_model_keys/{LANGUAGE_MODEL_JOB}.log",
     benchmark:

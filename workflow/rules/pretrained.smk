@@ -1,6 +1,10 @@
 # Pretrained models: which keys of their heads can win, and how much attention they can get.
 PRETRAINED_RUN = f"{RUN}/runs/pretrained/{{pretrained}}"
-PRETRAINED_TABLES = ["pretrained_keys", "attention_ceilings", "token_ceilings"] if PLAIN["pretrained"] else []
+PRETRAINED_TABLES = (
+    ["pretrained_keys", "attention_ceilings", "token_ceilings", "ones_share", "projection_shift"]
+    if PLAIN["pretrained"]
+    else []
+)
 
 
 wildcard_constraints:
@@ -18,6 +22,8 @@ rule pretrained_measure:
         pretrained_keys=f"{PRETRAINED_RUN}/pretrained_keys.parquet",
         attention_ceilings=f"{PRETRAINED_RUN}/attention_ceilings.parquet",
         token_ceilings=f"{PRETRAINED_RUN}/token_ceilings.parquet",
+        ones_share=f"{PRETRAINED_RUN}/ones_share.parquet",
+        projection_shift=f"{PRETRAINED_RUN}/projection_shift.parquet",
     log:
         f"{RUN}/logs/pretrained_measure/{{pretrained}}.log",
     benchmark:

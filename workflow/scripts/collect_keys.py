@@ -9,5 +9,6 @@ with job(snakemake.log[0]):
     params, manifest = snakemake.params, snakemake.input.manifest
     run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
     weights = {name: Path(snakemake.input[name]) for name in ("initial", "final")}
-    out = {"selectability": Path(snakemake.output.verdicts), "tokens": Path(snakemake.output.tokens)}
+    names = {"selectability": "verdicts", "tokens": "tokens", "ones": "ones_share"}
+    out = {table: Path(snakemake.output[name]) for table, name in names.items()}
     collect_run(run, weights, out, snakemake.threads)

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from layernorm_roles import store
+from layernorm_roles import ones_direction, store
 from layernorm_roles.heads.keys import judged, table
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
@@ -34,25 +34,28 @@ class Verdicts(NamedTuple):
 def collect_run(
     run: LanguageModelRun, weights: Mapping[str, Path], out: Mapping[str, Path], threads: int
 ) -> None:
-    """Write the verdicts of one run's checkpoints.
+    """Write the verdicts of one run's checkpoints, and what enters their norms on the first context that they read.
 
     `weights` has a file for each name of a checkpoint (initial, final), `out` one for each table (selectability,
-    tokens). A run that diverged has no rows of its final checkpoint. Raises ValueError if a file is damaged or the
-    weights are of another run.
+    tokens, ones). A run that diverged has no rows of its final checkpoint. Raises ValueError if a file is damaged or
+    the weights are of another run.
     """
     torch.set_num_threads(threads)
     contexts = run.contexts()
     sites = sites_of(run.variant, run.norm, run.settings.architecture)
-    parts = []
+    first, parts = contexts.iloc[0], []
+    window = torch.tensor([[*run.prefix, *first.tokens.tolist()]])
     for name, model in run.restored(weights):
         part = collect(model, contexts, run.tokenizer, sites, run.prefix)
+        ones = ones_direction.table(model, lambda model=model: model(window)).assign(context=first.context)
         columns = {"model": run.model, "variant": run.variant, "seed": run.seed, "checkpoint": name}
-        parts.append([frame.assign(**columns) for frame in part])
-    verdicts = Verdicts(*(pd.concat(frames) for frames in zip(*parts, strict=True)))
+        parts.append([frame.assign(**columns) for frame in (*part, ones)])
+    selectability, tokens, ones = (pd.concat(frames) for frames in zip(*parts, strict=True))
     streams = (*task_type(run.settings).streams, Stream.TEXT_SELECTION)
     metadata = provenance(run.identity, "cpu", *streams, torch=True)
-    store.write(verdicts.tokens, "sentence_tokens", out["tokens"], metadata)
-    store.write(verdicts.selectability, "key_selectability", out["selectability"], metadata)
+    store.write(tokens, "sentence_tokens", out["tokens"], metadata)
+    store.write(selectability, "key_selectability", out["selectability"], metadata)
+    store.write(ones, "language_model_ones_share", out["ones"], metadata)
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:

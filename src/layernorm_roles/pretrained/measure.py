@@ -9,6 +9,7 @@ import pandas as pd
 from layernorm_roles import store
 from layernorm_roles.heads import ceilings, keys
 from layernorm_roles.pretrained.contexts import contexts, first_of_each_document, tokens_of
+from layernorm_roles.pretrained.projected import ones_shares, shifts
 from layernorm_roles.pretrained.recording import load
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.provenance import provenance
@@ -20,6 +21,8 @@ from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
 """Where keys are looked at, names of `heads.keys.SITES`; a layer whose norm or projections are not known has fewer."""
+UNTRAINED_SEED = 0
+"""Seed of the weights of the untrained network beside a pretrained one."""
 
 
 class Measured(NamedTuple):
@@ -28,6 +31,8 @@ class Measured(NamedTuple):
     pretrained_keys: pd.DataFrame
     attention_ceilings: pd.DataFrame
     token_ceilings: pd.DataFrame
+    ones_share: pd.DataFrame
+    projection_shift: pd.DataFrame
 
 
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
@@ -50,7 +55,17 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
     pairs = ceilings.pairs(model, chosen, kinds, f"ceilings of {name}")
     words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}
     summary = ceilings.summary(pairs).assign(variant=None, seed=None, checkpoint="pretrained")
-    tables = (verdicts, summary.astype({"seed": "Int64"}), ceilings.of_tokens(pairs, words))
+    shares = [
+        ones_shares(model, chosen).assign(seed=None, checkpoint="pretrained"),
+        ones_shares(model.untrained(UNTRAINED_SEED), chosen).assign(seed=UNTRAINED_SEED, checkpoint="random"),
+    ]
+    tables = (
+        verdicts,
+        summary.astype({"seed": "Int64"}),
+        ceilings.of_tokens(pairs, words),
+        pd.concat(shares, ignore_index=True).assign(variant=None).astype({"seed": "Int64"}),
+        shifts(model, chosen),
+    )
     return Measured(*(table.assign(model=name) for table in tables))
 
 
@@ -64,8 +79,7 @@ def measure_files(
     checked, text = PretrainedModel.model_validate(settings), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
     measured = measure(name, checked, held_out)
-    about = provenance(
-        {"model": name, "settings": dict(settings), "text": text.content_hash()}, "cpu", Stream.TEXT_SELECTION
-    )
+    identity = {"model": name, "settings": dict(settings), "text": text.content_hash()}
+    about = provenance(identity, "cpu", Stream.TEXT_SELECTION, torch=True)
     for table, frame in measured._asdict().items():
         store.write(frame, table, out[table], about)

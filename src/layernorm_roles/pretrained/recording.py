@@ -14,6 +14,7 @@ every architecture works whose attention goes through transformers' AttentionInt
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from io import StringIO
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 from layernorm_roles.heads.layer import Layer, LearnedNorm, Rotation
 from layernorm_roles.pretrained.projections import learned_norm, projections
 from layernorm_roles.pretrained.source import ModelFiles, refusal
+from layernorm_roles.random_streams import seed_torch
 
 _NAME = "recording"
 """Name of the attention function in transformers' AttentionInterface."""
@@ -37,20 +39,22 @@ class RecordingModel:
 
     def __init__(self, network: nn.Module):
         """Wrap a transformers model in float64 whose attention function is the recording one, as `load` makes it."""
-        self._network = network.eval()
+        self.network = network.eval()
 
     @property
     def longest(self) -> int | None:
         """Tokens that the model can read; None if its configuration does not say."""
-        config = self._network.config
+        config = self.network.config
         config = config.get_text_config() if hasattr(config, "get_text_config") else config
         return getattr(config, "max_position_embeddings", None)
 
     @torch.no_grad()
-    def record(self, tokens: Sequence[int]) -> list[Layer]:
+    def record(self, tokens: Sequence[int], projection_changed: bool = False) -> list[Layer]:
         """What every layer's attention computes on one context, given as token ids with the special tokens.
 
-        Raises ValueError if the model cannot read them, or if its attention is more than a softmax of inner products.
+        With `projection_changed` every LayerNorm of the stream works without its projection, every RMSNorm of it with
+        one. Raises ValueError if the model cannot read the tokens, or if its attention is more than a softmax of inner
+        products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -60,13 +64,25 @@ class RecordingModel:
         # transformers looks the function up by its name whenever attention is computed.
         _register(partial(_attend, calls))
         try:
-            with _observed(self._network, calls):
-                self._network(input_ids=torch.tensor([list(tokens)]), use_cache=False)
+            with _observed(self.network, calls, projection_changed):
+                self.network(input_ids=torch.tensor([list(tokens)]), use_cache=False)
         finally:
             _register(_unobserved)
         if not calls.layers:
             raise ValueError("the model's attention does not go through transformers' AttentionInterface")
         return calls.layers
+
+    def untrained(self, seed: int) -> "RecordingModel":
+        """A model of equal architecture whose weights are freshly drawn, as its configuration says."""
+        from transformers import AutoModel
+
+        seed_torch(seed)
+        config = deepcopy(self.network.config)
+        return RecordingModel(
+            AutoModel.from_config(
+                config, dtype=torch.float64, attn_implementation=_NAME, trust_remote_code=False
+            )
+        )
 
 
 def load(files: ModelFiles) -> RecordingModel:
@@ -223,7 +239,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
 
 
 @contextmanager
-def _observed(network: nn.Module, calls: _Calls) -> Iterator[None]:
+def _observed(network: nn.Module, calls: _Calls, projection_changed: bool) -> Iterator[None]:
     """While the block runs, follow the arguments of all modules, and let norms compute in float64."""
 
     def enter(module, positional, named):
@@ -237,6 +253,8 @@ def _observed(network: nn.Module, calls: _Calls) -> Iterator[None]:
         norm = learned_norm(module, x.numpy(), output.numpy()) if x.shape == output.shape else None
         if norm is None:
             return None
+        if projection_changed and x.ndim == 3:  # the norms of queries and keys have an axis more, the heads
+            norm = norm.with_projection_changed()
         # transformers rounds an RMSNorm to float32, even in a model in float64.
         exact = torch.from_numpy(norm(x.numpy()))
         calls.norms.append((module, norm, x, exact))

@@ -218,6 +218,7 @@ def probed(
         pd.DataFrame(
             {
                 "residual": shape.residual,
+                "context_length": shape.context_length,
                 "step": steps,
                 "layer": np.tile(np.arange(1, shape.depth + 1), 2),
                 "position_accuracy": np.concatenate([share[i] for share in shares]),

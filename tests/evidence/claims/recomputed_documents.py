@@ -360,6 +360,14 @@ def right(verdicts: set[str]) -> bool:
     return not verdicts & {"wrong", "hedged", "rounding"}
 
 
+def position_gaps(t, trained: bool) -> pd.Series:
+    """By how many percentage points a probe names more positions before the last layer with residual connections."""
+    p = t["position_probe"].query("placement == 'pre' and (step > 0) == @trained").dropna()
+    p = p[(p.depth == p.depth.max()) & (p.layer == p.depth)]
+    by_run = p.groupby(["seed", "residual"]).position_accuracy.mean().unstack()
+    return 100 * (by_run[True] - by_run[False])
+
+
 RECOMPUTED = {
     "geometry": from_torch,
     "geometry_radius": lambda t: (radii(t).outside - radii(t).inside).abs().max(),
@@ -371,6 +379,7 @@ RECOMPUTED = {
     "placement_warm_up": lambda t: mean(slow_gain(t)),
     "placement_scales": lambda t: np.exp(mean(spread(t, "input_rms", "pre", trained=True))),
     "residual_connections": lambda t: mean(first_layer(t, places(t)[0], True)),
+    "residual_position": lambda t: position_gaps(t, True).mean(),
     "batch_dependence": lambda t: batch_exponents(t).mean(),
     "score_saturation": lambda t: 100 * at_widest(t, "entropy_share")[False].mean(),
     "score_mean": lambda t: score_exponents(t, "normal_mean_1", "score_mean").mean(),
@@ -390,6 +399,9 @@ VERDICTS = {
     "placement_warm_up": warm_up_verdict,
     "placement_scales": scales_verdict,
     "residual_connections": residual_connections_verdict,
+    "residual_position": lambda t: judged(
+        [above(position_gaps(t, True), 100 / t["position_probe"].context_length.iloc[0])]
+    ),
     "batch_dependence": batch_verdict,
     "score_saturation": saturation_verdict,
     "score_mean": score_mean_verdict,

@@ -4,7 +4,7 @@ Nothing here comes from layernorm_roles: a mistake there must not be repeated by
 """
 
 from collections import defaultdict
-from statistics import mean
+from statistics import geometric_mean, mean
 
 MODEL = "minilm"
 
@@ -41,9 +41,19 @@ def half_not_received(tables):
     return 100 * mean(map(mean, idle.values()))
 
 
+def along_ones(tables):
+    by_context = defaultdict(list)
+    widest = max(row.dimensions for row in tables["ones_share"].itertuples() if row.model == MODEL)
+    for row in tables["ones_share"].itertuples():
+        if (row.model, row.checkpoint, row.dimensions) == (MODEL, "pretrained", widest):
+            by_context[row.context].append(row.ones_share * widest)
+    return geometric_mean(map(mean, by_context.values()))
+
+
 RECOMPUTED = {
     "heads_of_practical_width": unselectable_in_heads,
     "norm_lets_keys_win": half_out_of_reach,
     "ceilings_not_used": half_not_received,
+    "projections_idle": along_ones,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""

@@ -112,3 +112,30 @@ def test_a_model_whose_norm_is_not_known_says_so():
 def test_the_setting_names_documents_and_heads():
     _, row = on_heads(FEW)
     assert "minilm: 4 documents of 200 tokens, 2 layers of 2 heads of 32 dimensions." in row.setting
+
+
+@pytest.mark.parametrize(
+    ("ratio", "moved", "expected"),
+    [
+        (0.3, 0.008, HOLDS),
+        (0.3, 0.02, PARTIAL),
+        (1.2, 0.008, PARTIAL),
+        (1.2, 0.02, DOES_NOT_HOLD),
+        (1.0, 0.008, NOT_TESTED),
+    ],
+)
+def test_projections_are_idle_if_little_lies_along_the_ones_vector_and_attention_stays(
+    ratio, moved, expected
+):
+    shares, shifts = worlds.ones_share(ratio / 1.03, 0.8), worlds.projection_shift(moved)
+    verdict, row = verdict_on("projections_idle", ones_share=shares, projection_shift=shifts)
+    assert verdict == expected and row.also_passed_by == "untrained models"
+    means = shifts.groupby("layer").total_variation.mean()
+    assert f"from {100 * means[1]:.2g} % to {100 * means[2]:.2g} % by layer" in row.reason
+    assert row.control_measured == pytest.approx(0.8 * 1.02**1.5)
+
+
+def test_untrained_projections_may_be_busy():
+    tables = {"ones_share": worlds.ones_share(0.3, 1.5), "projection_shift": worlds.projection_shift(0.001)}
+    verdict, row = verdict_on("projections_idle", **tables)
+    assert verdict == HOLDS and row.also_passed_by is None

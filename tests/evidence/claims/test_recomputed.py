@@ -188,6 +188,8 @@ def test_both_computations_agree_on_an_artificial_pretrained_model(name):
         "pretrained_keys": pd.concat([worlds.pretrained_keys(shares, undecided=0.1), others]),
         "gaussian_law": worlds.gaussian_law(),
         "attention_ceilings": worlds.attention_ceilings(below, received=0.2, unknown=0.05),
+        "ones_share": pd.concat([worlds.ones_share(0.3, 0.8), worlds.ones_share(0.6, 2, model="other")]),
+        "projection_shift": worlds.projection_shift(0.1),
     }
     row = claims.row(CLAIMS[name], tables)
     tables["pairs"] = worlds.ceiling_pairs(below, received=0.2, unknown=0.05)

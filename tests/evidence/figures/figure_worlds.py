@@ -114,6 +114,37 @@ def pretrained_keys() -> pd.DataFrame:
 gaussian_law = worlds.gaussian_law
 
 
+def ones_share() -> pd.DataFrame:
+    """Shares along the ones vector that differ in every row; the norm of a head's queries is no norm of the stream."""
+    rng, rows = np.random.default_rng(17), []
+    for model, seed, context, norm in product(("minilm", "other"), (None, 0), range(4), (1, 2, 3)):
+        checkpoint, d = "pretrained" if seed is None else "random", 8 if norm == 2 else 32
+        row = (model, None, seed, checkpoint, context, norm, f"norm_{norm}", d, rng.uniform(0.001, 0.9))
+        rows.append(row)
+    return pd.DataFrame(rows, columns=SCHEMAS["ones_share"].names)
+
+
+def language_model_ones_share(models=MODELS) -> pd.DataFrame:
+    rng, rows = np.random.default_rng(18), []
+    for model, settings in models.items():
+        for (variant, seed), checkpoint, norm in product(
+            runs(settings["seeds"]), ("initial", "final"), (1, 2, 3)
+        ):
+            place = (model, variant, seed, checkpoint, 0, norm, f"norm_{norm}", settings["d_model"])
+            rows.append((*place, rng.uniform(0.001, 0.9)))
+    return pd.DataFrame(rows, columns=SCHEMAS["language_model_ones_share"].names)
+
+
+def projection_shift() -> pd.DataFrame:
+    rng = np.random.default_rng(19)
+    rows = [
+        (model, context, layer, head, change, rng.uniform())
+        for model, change in (("minilm", "left out"), ("other", "added"))
+        for context, layer, head in product(range(4), (1, 2), (0, 1))
+    ]
+    return pd.DataFrame(rows, columns=SCHEMAS["projection_shift"].names)
+
+
 def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
     return [(variant, seed) for variant, number in seeds.items() for seed in range(number)]
 
@@ -359,6 +390,19 @@ def untrained_gradients() -> pd.DataFrame:
             rows.append((kind, residual, depth, seed, layer, norm))
     columns = ["placement", "residual", "depth", "seed", "layer", "gradient_norm"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def position_probe() -> pd.DataFrame:
+    """Accuracies that differ in every row, of networks of two depths; one run diverged."""
+    rng, rows = np.random.default_rng(20), []
+    for kind, depth, rate, seed, residual, step in product(
+        ("pre", "post"), (2, 3), (0.001, 0.003), (0, 1), (True, False), (0, 40)
+    ):
+        lost = (kind, rate, seed, residual, step) == ("post", 0.003, 1, False, 40)
+        for layer in range(1, depth + 1):
+            share = np.nan if lost else rng.uniform(0.05, 1)
+            rows.append((kind, depth, rate, 0, seed, residual, 20, step, layer, share, 4.0))
+    return pd.DataFrame(rows, columns=SCHEMAS["position_probe"].names)
 
 
 def batch_dependence() -> pd.DataFrame:

@@ -194,6 +194,27 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     assert len({marker for _, marker in forest.LOOKS.values()}) == len(MEANINGS)
 
 
+def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():
+    left, middle, right = worlds.draw("pretrained_minilm_projection").axes
+    shares, own = worlds.ones_share(), worlds.language_model_ones_share()
+    shares, own = shares.query("model == 'minilm' and dimensions == 32"), own.query("variant == 'layernorm'")
+    panels = {"pretrained": (left, shares, pretrained.TRAINED[True]["color"], 32)}
+    panels |= {"final": (middle, own[own.model == "wide"], curve(middle, "wide, d = 64").get_color(), 64)}
+    for done, (axes, table, colour, d) in panels.items():
+        for trained, look in pretrained.TRAINED.items():
+            means = d * table[(table.checkpoint == done) == trained].groupby("norm").ones_share.mean()
+            (line,) = [
+                each
+                for each in axes.lines
+                if (each.get_color(), each.get_linestyle()) == (colour, look["ls"])
+            ]
+            np.testing.assert_allclose(line.get_ydata(), means)
+    assert {*curve(left, "random direction").get_ydata()} == {1}
+    moved = worlds.projection_shift().query("model == 'minilm'").groupby("layer").total_variation.mean()
+    np.testing.assert_allclose(right.lines[0].get_ydata(), moved)
+    assert "left out" in right.get_title()
+
+
 # Statements
 
 
@@ -272,6 +293,22 @@ def test_geometry_shows_the_cloud_torch_s_difference_and_the_radius():
         scatter = axes.collections[1]
         np.testing.assert_allclose(np.column_stack(scatter._offsets3d), part[["x1", "x2", "x3"]])
         np.testing.assert_allclose(scatter.get_array(), before.rank(pct=True))
+
+
+def test_positions_are_those_of_the_deepest_networks_untrained_and_trained():
+    figure, table = worlds.draw("statement_residual_position"), worlds.position_probe()
+    for axes in figure.axes:
+        here = table[(table.depth == 3) & (table.step.gt(0) == (axes.get_title() == "trained"))]
+        (level,) = {*curve(axes, "guessing").get_ydata()}
+        assert level == pytest.approx(5)
+        for (kind, residual), part in here.groupby(["placement", "residual"]):
+            wide = part.pivot_table(index="layer", columns="seed", values="position_accuracy")
+            colour = placement.PLACEMENTS[kind]["color"]
+            stroke = placement.RESIDUAL[residual]["ls"]
+            (line,) = [
+                each for each in axes.lines if (each.get_color(), each.get_linestyle()) == (colour, stroke)
+            ]
+            np.testing.assert_allclose(line.get_ydata(), 100 * wide.mean(axis=1))
 
 
 def test_placement_has_final_losses_above_token_frequencies_and_curves_of_the_best_rate():

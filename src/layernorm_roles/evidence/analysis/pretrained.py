@@ -131,6 +131,16 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "layer", "dimensions", "n_keys", *columns])
 
 
+def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
+    """The shares along the ones vector, with a column ratio: times the share of a random direction, which is 1/d.
+
+    shares: table ones_share or language_model_ones_share, of which the norms of the residual stream are taken, and not
+    those of queries and keys, which have fewer dimensions.
+    """
+    stream = shares[shares.dimensions == shares.groupby("model").dimensions.transform("max")]
+    return stream.assign(ratio=stream.ones_share * stream.dimensions)
+
+
 def _over_contexts(values: pd.Series) -> Estimate:
     """Mean over contexts with its interval; of a single context its value alone."""
     estimate = Estimate.of(values)

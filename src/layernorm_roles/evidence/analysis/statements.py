@@ -157,6 +157,18 @@ def first_layer_change(gradients: pd.DataFrame) -> pd.DataFrame:
         return np.log10(deep / shallow).rename("decades").reset_index()
 
 
+def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
+    """Per cent of the tokens whose position a linear probe names in the residual stream, from table position_probe.
+
+    Columns placement, residual, trained (after training, or before), layer (before which), seed, and percent: mean over
+    learning rates and warm-ups of the runs that did not diverge, of the deepest networks that were probed.
+    """
+    deep = probe[probe.depth == probe.depth.max()]
+    deep = deep.assign(trained=deep.step > 0, percent=100 * deep.position_accuracy).dropna(subset="percent")
+    place = ["placement", "residual", "trained", "layer", "seed"]
+    return deep.groupby(place, as_index=False).percent.mean()
+
+
 # Worked numbers
 
 

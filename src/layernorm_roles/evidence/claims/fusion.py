@@ -66,9 +66,12 @@ def needs_residual(tables: Tables) -> Outcome:
         (fusion.d == fusion.d_heads) & (fusion.arrangement == "plain") & (fusion.inputs == "heads")
     ]
     for sizes in square.sort_values("d").tail(1).itertuples():
+        saved = 1 - sizes.parameters_single / sizes.parameters_pair
+        massive = "would" if saved > rules.MASSIVE else "would not"
         reason += (
-            f" Without a residual a single map would have {1 - sizes.parameters_single / sizes.parameters_pair:.0%} "
-            f"fewer entries than the pair (d = {sizes.d}, feed-forward part {sizes.d_ff / sizes.d:g} times as wide)."
+            f" Without a residual a single map would have {saved:.0%} fewer entries than the pair (d = {sizes.d}, "
+            f"feed-forward part {sizes.d_ff / sizes.d:g} times as wide): it {massive} save the question's “massive "
+            "amount of compute”."
         )
     parts = [above(residual, rules.ZERO)]
     return statement(parts, residual, seeds(fusion), reason, plain, cause=exact(plain))

@@ -9,6 +9,7 @@ from layernorm_roles.evidence.analysis.statements import (
     final_losses,
     first_layer_change,
     gradient_slopes,
+    position_accuracies,
     run_ends,
     scale_ratios,
     tuned,
@@ -27,6 +28,7 @@ from layernorm_roles.evidence.claims.rules import (
     inner,
     over_seeds,
     statement,
+    untrained_too,
 )
 
 
@@ -238,6 +240,31 @@ def residuals_carry_gradients(tables: Tables) -> Outcome:
     return statement(parts, with_[first], gradients.seed.nunique(), reason, without[first], cause)
 
 
+def residuals_carry_positions(tables: Tables) -> Outcome:
+    """Whether a probe of the stream names more positions with residual connections, by more than guessing names."""
+    probe = tables["position_probe"]
+    shares = position_accuracies(probe)
+    pre = shares[shares.placement == "pre"]
+    deep = pre[pre.layer == pre.layer.max()]
+    if deep.residual.nunique() < 2:
+        raise Untestable("The run has no pre-norm networks with residual connections and without.")
+    wide = deep.pivot(index=["trained", "seed"], columns="residual", values="percent").dropna()
+    gaps = wide[True] - wide[False]
+    trained, untrained = (
+        over_seeds(gaps[gaps.index.get_level_values("trained") == kind].droplevel("trained"), "both networks")
+        for kind in (True, False)
+    )
+    chance, named = 100 / probe.context_length.max(), wide.groupby("trained").mean()
+    reason = (
+        f"Before layer {deep.layer.max()} a linear probe names the position of {named.loc[True, True]:.0f} % of the "
+        f"tokens in trained networks with residual connections and of {named.loc[True, False]:.0f} % without; "
+        f"untrained, {named.loc[False, True]:.0f} % and {named.loc[False, False]:.0f} %. Guessing names {chance:.2g} %."
+    )
+    passes = untrained_too(above(untrained, chance) == Finding.SEEN)
+    found = [above(trained, chance)]
+    return statement(found, trained, deep.seed.nunique(), reason, untrained, also_passed_by=passes)
+
+
 def needs_warm_up(tables: Tables) -> Outcome:
     """Whether a warm-up lowers post-norm's final loss: a part for each depth and learning rate.
 
@@ -281,4 +308,5 @@ TESTS = {
     "placement_warm_up": needs_warm_up,
     "placement_scales": one_scale,
     "residual_connections": residuals_carry_gradients,
+    "residual_position": residuals_carry_positions,
 }

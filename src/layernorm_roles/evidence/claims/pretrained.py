@@ -1,12 +1,13 @@
 """Claims about the heads of pretrained models: which keys can win, how much attention they can get, and do get.
 
-Questions of this repository. A document is the unit of every interval; the tests take the name of a model in the
-column `model` of the tables first. The ceiling of a key is the largest share of a query's attention that some query
-of a set gives it, certified from both sides.
+Questions of this repository, and a statement of another paper. A document is the unit of every interval; the tests
+take the name of a model in the column `model` of the tables first. The ceiling of a key is the largest share of a
+query's attention that some query of a set gives it, certified from both sides.
 """
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate, percent_over_seeds
@@ -15,22 +16,27 @@ from layernorm_roles.evidence.analysis.pretrained import (
     by_layer,
     cut_heads,
     number_below,
+    ones_ratios,
     unselectable_in_heads,
 )
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import (
+    OPPOSITE,
     Finding,
     Outcome,
     Tables,
     Untestable,
+    above,
     all_of,
     at_most,
     direction,
     more_than_half,
     statement,
+    untrained_too,
 )
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
+ONES, SHIFTS = "ones_share", "projection_shift"
 KEYS, CEILINGS, LAW = "pretrained_keys", "attention_ceilings", "gaussian_law"
 
 EVERY_PAIR = 100.0
@@ -156,6 +162,28 @@ def _below(
     return shares.droplevel(["model", "queries", "normalised"], axis=1)
 
 
+def projections_idle(model: str, tables: Tables) -> Outcome:
+    """Whether norms receive less along the ones vector than a random direction has, and attention does without it."""
+    ratios = ones_ratios(of_model(tables[ONES], model))
+    ratios = ratios.assign(untrained=ratios.checkpoint == "random")
+    by_document = np.log(ratios.groupby(["untrained", "context"]).ratio.mean())
+    trained, untrained = (Estimate.of(by_document[kind]).map(np.exp) for kind in (False, True))
+    moved = of_model(tables[SHIFTS], model)
+    shift = Estimate.of(moved.groupby("context").total_variation.mean())
+    layers = moved.groupby("layer").total_variation.mean()
+    norms = ratios[~ratios.untrained].groupby("norm").ratio.mean()
+    reason = (
+        f"What enters the {len(norms)} norms has {trained:.2g} times the share of its squared length along the ones "
+        f"vector that a random direction has, from {norms.min():.2g} to {norms.max():.2g} by norm; with freshly drawn "
+        f"weights {untrained:.2g} times. With the projection {moved.change.iloc[0]} in every norm "
+        f"{100 * shift.mean:.2g} % of a query's attention goes to other keys, from {100 * layers.min():.2g} % to "
+        f"{100 * layers.max():.2g} % by layer."
+    )
+    parts = [OPPOSITE[above(trained, 1.0)], OPPOSITE[above(shift, rules.MOVED)]]
+    passes = untrained_too(above(untrained, 1.0) == Finding.ABSENT)
+    return statement(parts, trained, len(by_document[False]), reason, untrained, also_passed_by=passes)
+
+
 def _undecided(keys: pd.DataFrame) -> str:
     share = 100 * keys.n_borderline.sum() / keys.n_keys.sum()
     return f", {share:.2g} % undecided" if share else ""
@@ -176,4 +204,5 @@ TESTS: dict[str, Callable[..., Outcome]] = {
     "heads_of_practical_width": heads_of_practical_width,
     "norm_lets_keys_win": norm_lets_keys_win,
     "ceilings_not_used": ceilings_not_used,
+    "projections_idle": projections_idle,
 }

@@ -121,6 +121,13 @@ TRAINS = 0.5
 """A run trains if it ends below the loss without attention by at least this share of what attention is worth to
 LayerNorm at its best learning rate, and has learnt to attend from the step on at which it is there."""
 
+MOVED = 0.01
+"""Total variation. A projection is idle if leaving it out, or adding it, moves at most this share of a query's
+attention, mean over queries and heads: a hundredth of it goes to other keys."""
+
+MASSIVE = 0.5
+"""Share of the entries of two matrices. One matrix in their place saves a massive amount if it saves more than this."""
+
 ATTENTION = 0.3
 """Nats per token. A language model uses its attention if removing it costs at least this: six times the gap of Figure
 4, so that what is found about trained attention could show in the loss."""

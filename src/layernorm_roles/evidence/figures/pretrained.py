@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.pretrained import cut_heads, shares_below
+from layernorm_roles.evidence.analysis.pretrained import cut_heads, ones_ratios, shares_below
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
@@ -114,4 +114,61 @@ def cut(keys: pd.DataFrame, model: str) -> Figure:
     size = style.number_of(shares.n_keys.min(), shares.n_keys.max(), "Gaussian key")
     handles += [style.mark(size, **law), style.mark("none", mec=style.GREY, **none)]
     style.legend_below(figure, handles, columns=8)
+    return figure
+
+
+TRAINED = {
+    True: {"label": "trained", "color": "#0072B2", "ls": "-", "marker": "o", "ms": 2.5, "lw": 1.1},
+    False: {"label": "untrained", "color": "#0072B2", "ls": "--", "marker": "o", "ms": 2.5, "lw": 1.1},
+}
+"""Look of a pretrained model, and of a network of its architecture with freshly drawn weights."""
+
+RANDOM = {"color": "black", "ls": ":", "lw": 1.0}
+"""Look of the share of a random direction."""
+
+
+def projection(
+    ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame, model: str, others: list[str]
+) -> Figure:
+    """Draw what lies along the ones vector at each norm, and how far attention moves when projections change.
+
+    ones: table ones_share; own: table language_model_ones_share, of whose models `others` the runs with LayerNorm are
+    drawn; shifts: table projection_shift.
+    """
+    here, moved = ones[ones.model == model], shifts[shifts.model == model]
+    if here.empty:
+        raise ValueError(f"ones_share: no rows of {model} to draw")
+    ratios = ones_ratios(here).assign(trained=here.checkpoint != "random")
+    own = ones_ratios(own[own.model.isin(others) & (own.variant == "layernorm")])
+    sizes = own.groupby("model").dimensions.first()
+    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, max(1, len(sizes))))
+    colours = {
+        name: to_hex(tone) for name, tone in zip(filter(sizes.__contains__, others), tones, strict=True)
+    }
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(style.PAGE, 2.6))
+    style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
+    for name, colour in colours.items():
+        for trained, look in TRAINED.items():
+            part = own[(own.model == name) & ((own.checkpoint == "final") == trained)]
+            if len(part):
+                style.line(middle, part, "norm", "ratio", **{**look, "color": colour})
+    for axes in (left, middle):
+        axes.axhline(1, **RANDOM)
+        axes.set(xlabel="norm, in the model's order")
+    style.logarithmic(left, middle)
+    left.set(ylabel="share along the ones vector,\ntimes a random direction's", title=model)
+    middle.set(title="our GPTs")
+    heads = moved.groupby(["layer", "context"], as_index=False).total_variation.mean()
+    style.line(right, heads, "layer", "total_variation", **TRAINED[True])
+    right.set(
+        xlabel="layer", ylabel="attention that moves", title=f"projection {moved.change.iloc[0]}: {model}"
+    )
+    right.set_ylim(bottom=0)
+    handles = style.marks({trained: look | {"color": style.GREY} for trained, look in TRAINED.items()})
+    handles.append(style.mark("random direction, 1/d", **RANDOM))
+    handles += [
+        style.mark(**TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
+        for name, colour in colours.items()
+    ]
+    style.legend_below(figure, handles, columns=6)
     return figure

@@ -94,6 +94,15 @@ def figures(settings: Mapping[str, Any]) -> dict[str, Figure]:
             for name, model in pretrained.items()
             for key, suffix in (("pretrained_ceilings", "ceilings"), ("pretrained_cut_heads", "cut_heads"))
         ),
+        *(
+            _figure(
+                "pretrained_projection",
+                {"model": name, "others": _with_scaling(models)},
+                f"pretrained_{name}_projection",
+                texts=_texts(name, model),
+            )
+            for name, model in pretrained.items()
+        ),
         *(_figure(key) for key in _ENTRIES if key.startswith("statement_")),
         _figure("claims_forest"),
     ]
@@ -262,6 +271,15 @@ def _language_models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure
     }
     if len(widths) > 1:
         yield _figure("heads_by_width")
+
+
+def _with_scaling(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The GPTs with LayerNorm at a single rate and length, and with other variants beside it."""
+    return [
+        name
+        for name, model in models.items()
+        if model["architecture"] == "gpt" and is_single(model) and {WITH_SCALING} < {*trained_variants(model)}
+    ]
 
 
 _APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
-from layernorm_roles.evidence.analysis.statements import run_ends
+from layernorm_roles.evidence.analysis.statements import position_accuracies, run_ends
 from layernorm_roles.evidence.figures import style
 
 PLACEMENTS = {
@@ -181,3 +181,29 @@ def _first_layer(figure: FigureBase, first: pd.DataFrame) -> None:
     handles = style.marks({residual: look | {"color": style.GREY} for residual, look in RESIDUAL.items()})
     title = style.seeds_title([first.seed.nunique()], "geometric means")
     style.legend_below(figure, handles, columns=2, **title)
+
+
+def residual_position(probe: pd.DataFrame) -> Figure:
+    """Draw before each layer how many tokens a linear probe of the stream names the position of.
+
+    probe: table position_probe, of the deepest networks in it; a panel for untrained and one for trained networks.
+    """
+    shares = position_accuracies(probe)
+    chance = {"color": "black", "ls": ":", "lw": 1.0}
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.5), sharey=True)
+    for axes, trained in zip(panels, (False, True), strict=True):
+        here = shares[shares.trained == trained]
+        for residual, stroke in RESIDUAL.items():
+            looks = {name: look | stroke for name, look in PLACEMENTS.items()}
+            part = here[here.residual == residual]
+            style.lines(axes, part, "placement", looks, "layer", "percent", limits="range")
+        axes.axhline(100 / probe.context_length.max(), **chance)
+        axes.set(xlabel="before layer", title="trained" if trained else "untrained", ylim=(0, 103))
+        axes.set(xticks=sorted(shares.layer.unique()))
+    panels[0].set_ylabel("tokens whose position\na probe names (%)")
+    handles = style.marks(PLACEMENTS)
+    grey = {"color": style.GREY, "lw": 1.3}
+    handles += style.marks({residual: look | grey for residual, look in RESIDUAL.items()})
+    handles.append(style.mark("guessing", **chance))
+    style.legend_below(figure, handles, columns=5, **style.seeds_title([shares.seed.nunique()]))
+    return figure

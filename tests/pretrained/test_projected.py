@@ -1,0 +1,122 @@
+"""What projections take away in random networks whose streams lie along the ones vector, or are orthogonal to it."""
+
+import numpy as np
+import pytest
+import torch
+from random_models import random_network
+
+from layernorm_roles.pretrained import projected, recording
+from layernorm_roles.pretrained.source import files_at
+
+CONTEXTS = {4: [3, 1, 41, 59, 2, 6, 53, 5, 8, 9], 7: [9, 8, 5, 53, 3, 2]}
+EMBEDDINGS = {"gpt2": ["wte", "wpe"], "llama": ["embed_tokens"]}
+WRITERS = {"gpt2": ["c_proj"], "llama": ["o_proj", "down_proj"]}
+"""Modules whose outputs are added to the stream. GPT-2 stores their weights transposed."""
+
+
+@pytest.fixture
+def altered(tmp_path):
+    """A function that loads a random network, with a number added to the embeddings or with centred writers."""
+
+    def load(architecture, offset=0.0, centred=False):
+        network = random_network(architecture)
+        for name, module in network.named_modules():
+            kind = name.rpartition(".")[2]
+            if kind in EMBEDDINGS[architecture]:
+                module.weight.data += offset
+            if centred and kind in (*EMBEDDINGS[architecture], *WRITERS[architecture]):
+                rows = kind in EMBEDDINGS[architecture] or architecture == "gpt2"
+                for parameter in module.parameters():
+                    axis = -1 if rows or parameter.ndim == 1 else 0
+                    exact = parameter.data.double()
+                    parameter.data = exact - exact.mean(axis, keepdim=True)
+        network.double().save_pretrained(tmp_path / architecture)
+        return recording.load(files_at(tmp_path / architecture, "path"))
+
+    return load
+
+
+@pytest.mark.parametrize(("architecture", "change"), [("gpt2", "left out"), ("llama", "added")])
+def test_attention_moves_as_far_as_the_stream_lies_along_the_ones_vector(architecture, change, altered):
+    table = projected.shifts(altered(architecture, offset=20.0), CONTEXTS)
+    assert set(table.change) == {change} and (table.total_variation > 0.02).all()
+    assert table.total_variation.mean() > 0.2 and (table.total_variation <= 1).all()
+    place = ["context", "layer", "head"]
+    assert table[place].to_numpy().tolist() == [[c, n, h] for c in CONTEXTS for n in (1, 2) for h in range(4)]
+    assert (projected.shifts(altered(architecture, centred=True), CONTEXTS).total_variation < 1e-12).all()
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_attention_without_the_projection_is_that_of_the_other_kind_of_norm(architecture, altered):
+    """The same weights with torch's other norm in place of each, and transformers' own attention."""
+    model, tokens = altered(architecture, offset=0.3), CONTEXTS[4]
+    network, head = random_network(architecture), 3
+    network.config._attn_implementation = "eager"
+    for module in [*network.modules()]:
+        for name, norm in [*module.named_children()]:
+            if "LayerNorm" in type(norm).__name__:
+                setattr(module, name, Scaled(norm))
+            elif "Norm" in type(norm).__name__:
+                other = torch.nn.LayerNorm(24, eps=norm.variance_epsilon, bias=False)
+                other.weight = norm.weight
+                setattr(module, name, other)
+        if name := next((n for n in EMBEDDINGS[architecture] if hasattr(module, n)), None):
+            for name in EMBEDDINGS[architecture]:
+                getattr(module, name).weight.data += 0.3
+    with torch.no_grad():
+        expected = network.double().eval()(torch.tensor([tokens]), output_attentions=True).attentions
+    found = model.record(tokens, projection_changed=True)
+    for layer, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(layer.attention(head), theirs[0, head].numpy(), atol=1e-6)
+
+
+class Scaled(torch.nn.Module):
+    """A LayerNorm without its projection."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x):
+        norm = self.norm
+        return x / (x.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
+
+
+def test_queries_and_keys_keep_their_norms(saved):
+    model = recording.load(files_at(saved("qwen3"), "path"))
+    for usual, changed in zip(
+        model.record(CONTEXTS[4]), model.record(CONTEXTS[4], projection_changed=True), strict=True
+    ):
+        kinds = [
+            (layer.norm.kind, layer.query_projection.norm.kind, layer.key_projection.norm.kind)
+            for layer in (usual, changed)
+        ]
+        assert kinds == [("rmsnorm",) * 3, ("layernorm", "rmsnorm", "rmsnorm")]
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_each_norm_has_its_share_in_each_context(architecture, altered):
+    names = {
+        "gpt2": ["h.0.ln_1", "h.0.ln_2", "h.1.ln_1", "h.1.ln_2", "ln_f"],
+        "llama": [f"layers.{n}.{kind}_layernorm" for n in (0, 1) for kind in ("input", "post_attention")]
+        + ["norm"],
+    }[architecture]
+    model = altered(architecture, offset=20.0)
+    table = projected.ones_shares(model, CONTEXTS)
+    assert table.norm_name.to_list() == 2 * names and table.context.to_list() == [4] * 5 + [7] * 5
+    before = {layer.layer: layer.before_norm for layer in model.record(CONTEXTS[7])}
+    for layer, norm in ((1, 1), (2, 3)):
+        x = before[layer]
+        share = np.mean(x.sum(axis=1) ** 2 / (24 * np.square(x).sum(axis=1)))
+        got = table[(table.context == 7) & (table.norm == norm)].ones_share.item()
+        assert got == pytest.approx(share) and got > 0.9
+    centred = projected.ones_shares(altered(architecture, centred=True), CONTEXTS)
+    assert (centred.ones_share < 1e-24).all() and (centred.dimensions == 24).all()
+
+
+def test_an_untrained_model_has_other_weights_that_its_seed_decides(saved):
+    model = recording.load(files_at(saved("bert"), "path"))
+    first, again, other = (model.untrained(seed).record(CONTEXTS[4]) for seed in (0, 0, 1))
+    assert np.array_equal(first[1].keys, again[1].keys) and not np.allclose(first[1].keys, other[1].keys)
+    assert first[1].keys.shape == model.record(CONTEXTS[4])[1].keys.shape
+    assert (first[0].norm.gain == 1).all() and (model.record(CONTEXTS[4])[0].norm.gain != 1).all()

@@ -1,0 +1,42 @@
+"""The share along the ones vector, of vectors and networks whose shares are known."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from layernorm_roles import norms, ones_direction
+
+
+def test_the_share_is_the_squared_cosine_of_the_angle_to_the_ones_vector():
+    x = torch.tensor([[1.0, 1, 1, 1], [1, -1, 0, 0], [2, 0, 0, 0], [3, 1, 3, 1]])
+    cosines = x.numpy() @ np.ones(4) / (2 * np.linalg.norm(x.numpy(), axis=1))
+    assert ones_direction.share(x).numpy() == pytest.approx(cosines**2)
+
+
+def test_random_directions_have_a_share_of_1_over_d():
+    x = torch.randn(200_000, 8, generator=torch.Generator().manual_seed(0))
+    assert ones_direction.share(x).mean().item() == pytest.approx(1 / 8, rel=0.01)
+
+
+def test_each_norm_has_the_mean_share_of_what_enters_it():
+    """Two norms of different sizes; the second runs twice, and a linear layer that is no norm has no row."""
+    network = nn.ModuleDict(
+        {
+            "first": nn.LayerNorm(4),
+            "map": nn.Linear(4, 6),
+            "second": norms.build("scale", 6),
+            "unused": nn.RMSNorm(3),
+        }
+    )
+    x, y = torch.tensor([[[1.0, 1, 1, 1], [1, -1, 1, -1]]]), torch.ones(1, 1, 6)
+
+    def run():
+        network["second"](network["map"](network["first"](x)))
+        network["second"](y)
+
+    table = ones_direction.table(network, run)
+    assert table.norm_name.to_list() == ["first", "second"] and table.norm.to_list() == [1, 2]
+    assert table.dimensions.to_list() == [4, 6]
+    mapped = ones_direction.share(network["map"](network["first"](x))).detach().flatten().tolist()
+    assert table.ones_share.to_list() == pytest.approx([0.5, np.mean([*mapped, 1])])
