@@ -105,7 +105,8 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
         0.1, rel=0.1
     )
     (reference,) = named(axes, LOOKS["no_attention"].label)
-    assert reference.get_ydata()[0] == pytest.approx(best().loc["no_attention"].mean())
+    bare = losses.loc["no_attention"]
+    assert bare.min(axis=None) <= reference.get_ydata()[0] <= bare.max(axis=None)
     complete = worlds.language_model_metrics().replace(np.inf, 7.0)
     assert "diverged runs" not in labels(worlds.draw("loss_by_rate", language_model_metrics=complete))
 
