@@ -29,12 +29,3 @@ def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
     command = [sys.executable, "-I", "-S", "-c", f"{code}; import layernorm_roles as l; print(l.__version__)"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "unknown\n", done.stderr
-
-
-def test_the_changelog_names_claims_that_exist():
-    """The claims by the names of this version, or by those that the changelog says have gone."""
-    from layernorm_roles.evidence.claims import CLAIMS
-
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)`", text))
-    assert named - {claim.name for claim in CLAIMS} <= {"placement_gradients", "plane_uniform"}

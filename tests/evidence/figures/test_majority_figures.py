@@ -151,14 +151,9 @@ def cells(step):
     return at.dropna()
 
 
-def crossed():
-    """The experiment, of whose 6,000 steps 1,200 are a fifth."""
-    table = worlds.majority_metrics()
-    return table
-
-
 def test_the_cross_shows_its_cells_main_effects_and_interaction():
-    figure = worlds.draw("majority_crossed_size_and_projection", majority_metrics=crossed())
+    """Of the 6,000 steps 1,200 are a fifth."""
+    figure = worlds.draw("majority_crossed_size_and_projection")
     *moments, right = figure.axes
     for axes, (title, step) in zip(moments, {"step 1,200": 1200, "step 6,000": 6000}.items(), strict=True):
         assert axes.get_title() == title and len(cells(step)) == 3  # layernorm has four

@@ -12,11 +12,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from kept import KEPT, TABLES
 from scipy import stats
 from tiny_world import HOSTILE
 from two_reproductions import EXPECTED, HERE, SETTINGS, THERE, compare, majority_metrics, write_reproduction
 
-from layernorm_roles import files, planning, store
+from layernorm_roles import files, planning
 from layernorm_roles.evidence.analysis import comparison
 from layernorm_roles.evidence.analysis.comparison import Difference, Numbers, Shared, Verdicts
 from layernorm_roles.evidence.figures import comparison as figures
@@ -25,7 +26,6 @@ from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.evidence.page import page as report
 
 ROOT = Path(__file__).parents[3]
-KEPT = ROOT / "results/published"
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_a_damaged_file_of_either_side_is_refused(results, tmp_path):
 
 
 def test_the_kept_reproduction_against_itself_has_no_difference(tmp_path):
-    claims = store.read(KEPT / "parquet/claims.parquet", "claims")
+    claims = TABLES["claims"]
     table = comparison.compare(claims, claims)
     assert set(table.verdicts) == {"same"} and set(table.numbers) <= {"identical", "not measured"}
     copy = tmp_path / "published"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from plain import gaussian, interval
+from plain import best, gaussian, interval
 
 PILOT = Path(__file__).parents[3] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
 SETTING = ["experiment", "d_model", "base_learning_rate"]
@@ -114,12 +114,12 @@ def rates(t):
             )
         ]
         losses = same.pivot(index="seed", columns="base_learning_rate", values="test_loss")
-        # A seed is judged at the rate that is best for the others.
-        best = [losses.drop(seed).mean().idxmin() for seed in losses.index if len(losses) > 1]
+        # A seed is judged at the rate that is best for the other half of the seeds.
+        chosen = [best(losses.iloc[(i + 1) % 2 :: 2]) for i in range(len(losses)) if len(losses) > 1]
         arrived = steps.loc[tuple(place)]
         found = {
             "runs": len(own),
-            "chosen": best.count(place.base_learning_rate),
+            "chosen": chosen.count(place.base_learning_rate),
             "reached": arrived.steps.count(),
         }
         found |= {"test_loss": own.test_loss.mean()}
