@@ -17,6 +17,8 @@ ANY, NORM, OWN = "any", "norm", "own"
 it makes on the context itself. Each set holds the next."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
 """Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
+LINEARITY = "self-attention as a linear operation"
+"""Value of the column `example` for a statement of the notes in words, beside their worked examples."""
 CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
 """Shares of a query's attention below which ceilings are counted: fifty a decade from 0.001 to 1, and a half."""
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.heads import ceilings as heads
-from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.schemas import LINEARITY, SCHEMAS
 
 VARIANTS = ("layernorm", "scale_released", "scale", "layernorm_small")
 
@@ -412,12 +412,29 @@ def trained_scores(source: str, *sizes: float, seeds: int = 3) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
 
 
-def worked_numbers(*examples: str) -> pd.DataFrame:
-    """Worked examples: for each the verdicts on its numbers, separated by blanks."""
+def worked_numbers(*examples: str, doubled: float = 1.5) -> pd.DataFrame:
+    """Worked examples: for each the verdicts on its numbers, separated by blanks.
+
+    And the output of attention for twice the tokens: in the first coordinate twice, in the second `doubled` times.
+    """
     rows = [
         (f"example {number}", 10 * number + i, "weight", "0.25", 0.25, None, 0.005, False, verdict)
         for number, verdicts in enumerate(examples)
         for i, verdict in enumerate(verdicts.split())
+    ]
+    rows += [
+        (
+            LINEARITY,
+            1000,
+            f"output for twice {i}",
+            "2",
+            ratio,
+            None,
+            0.0,
+            False,
+            "right" if ratio == 2 else "wrong",
+        )
+        for i, ratio in enumerate((2.0, doubled))
     ]
     return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
 

@@ -112,3 +112,14 @@ def test_known_verdicts(table):
         (table.example == '"The cat sat", 4 dimensions') & table.quantity.str.startswith("softmax")
     ]
     assert (weights.verdict == "hedged").all()  # "might be [0.02, 0.28, 0.70]"
+
+
+def test_twice_the_tokens_have_not_twice_the_output(table):
+    """The output of attention for the notes' tokens, and for twice them: weights by torch."""
+    query = torch.tensor([1.0, 0.0, 1.0])
+    keys = torch.tensor([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
+    values = keys.clone()
+    values[1] = torch.tensor([0, 1, 0.5])
+    once, twice = (torch.softmax((n * keys) @ (n * query), 0) @ (n * values) for n in (1, 2))
+    found = table[table.quantity.str.startswith("output for twice")]
+    assert np.allclose(found.recomputed, twice / once, rtol=1e-6) and (found.verdict == "wrong").all()

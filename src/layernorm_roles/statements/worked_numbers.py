@@ -26,6 +26,7 @@ import pandas as pd
 
 from layernorm_roles import store
 from layernorm_roles.provenance import provenance
+from layernorm_roles.schemas import LINEARITY
 
 Number = Fraction | float | int
 SLACK = 1e-9
@@ -188,6 +189,14 @@ def _cat() -> Iterator[Check]:
         yield from checks(
             example, line + 1, f"weighted sum, {name}", total, [sum(exact)], [sum(numbers(terms))]
         )
+
+    # In words: "Self-attention is a linear operation". Twice the tokens double queries, keys and values.
+    once, twice = (
+        [dot(softmax([n * n * score for score in scores]), column) for column in zip(*values, strict=True)]
+        for n in (1, 2)
+    )
+    ratios = [2 * double / single for double, single in zip(twice, once, strict=True)]
+    yield from checks(LINEARITY, 111, "output for twice the tokens, over the output", "2 2 2", ratios)
 
 
 def _dice_and_terms() -> Iterator[Check]:

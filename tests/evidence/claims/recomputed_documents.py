@@ -346,7 +346,13 @@ def trained_verdict(t):
 
 def examples(t) -> list[set[str]]:
     """The verdicts on the numbers of each example."""
-    return [set(numbers.verdict) for _, numbers in t["worked_numbers"].groupby("example")]
+    words = "self-attention as a linear operation"
+    return [set(part.verdict) for name, part in t["worked_numbers"].groupby("example") if name != words]
+
+
+def doubled(t) -> pd.Series:
+    """The output of attention for twice the tokens, over the output."""
+    return t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed
 
 
 def worked_numbers_verdict(t):
@@ -384,6 +390,7 @@ RECOMPUTED = {
     "score_saturation": lambda t: 100 * at_widest(t, "entropy_share")[False].mean(),
     "score_mean": lambda t: score_exponents(t, "normal_mean_1", "score_mean").mean(),
     "scores_language_model": lambda t: trained_scores(t).groupby("seed").score_std.mean().mean(),
+    "attention_linear": lambda t: doubled(t).iloc[0],
     "worked_numbers": lambda t: 100 * np.mean([right(verdicts) for verdicts in examples(t)]),
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
@@ -406,6 +413,7 @@ VERDICTS = {
     "score_saturation": saturation_verdict,
     "score_mean": score_mean_verdict,
     "scores_language_model": trained_verdict,
+    "attention_linear": lambda t: judged([true(np.allclose(doubled(t), 2))]),
     "worked_numbers": worked_numbers_verdict,
 }
 """For each claim the function that reaches a verdict from the tables of a reproduction."""

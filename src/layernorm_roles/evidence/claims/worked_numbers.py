@@ -1,7 +1,16 @@
-"""Whether the worked numbers of lecture notes are right."""
+"""Whether the worked numbers of lecture notes are right, and what they say of attention beside them."""
 
 from layernorm_roles.evidence.analysis.statements import example_verdicts
-from layernorm_roles.evidence.claims.rules import NOTHING, Finding, Outcome, Tables, statement
+from layernorm_roles.evidence.claims.rules import (
+    NOTHING,
+    Finding,
+    Outcome,
+    Tables,
+    Untestable,
+    statement,
+    true,
+)
+from layernorm_roles.schemas import LINEARITY
 
 FINDINGS = {
     "right": Finding.SEEN,
@@ -15,6 +24,7 @@ FINDINGS = {
 def right_examples(tables: Tables) -> Outcome:
     """Whether the worked examples are right: a part for each of them."""
     table = tables["worked_numbers"]
+    table = table[table.example != LINEARITY]
     examples = example_verdicts(table)
     right, rounding, hedged, wrong = (int((examples == name).sum()) for name in FINDINGS)
     numbers = table.verdict.value_counts()
@@ -40,4 +50,20 @@ def right_examples(tables: Tables) -> Outcome:
     return statement(parts, measured, 1, reason, control, reported=100.0)
 
 
-TESTS = {"worked_numbers": right_examples}
+def linear(tables: Tables) -> Outcome:
+    """Whether attention gives twice the output for twice the tokens, as a linear operation does."""
+    table = tables["worked_numbers"]
+    ratios = table[table.example == LINEARITY]
+    if ratios.empty:
+        raise Untestable("The run has no output of attention for twice the tokens.")
+    listed = ", ".join(f"{ratio:.3f}" for ratio in ratios.recomputed)
+    reason = (
+        f"In the notes' own example, twice the tokens have {listed} times the output, by coordinate; a linear "
+        "operation gives twice. The weights change with the tokens: only for given weights is the output linear in "
+        "the values. Nothing is random."
+    )
+    first = NOTHING._replace(mean=ratios.recomputed.iloc[0])
+    return statement([true((ratios.verdict == "right").all())], first, 1, reason)
+
+
+TESTS = {"worked_numbers": right_examples, "attention_linear": linear}

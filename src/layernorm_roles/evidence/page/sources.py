@@ -81,6 +81,14 @@ SOURCES = (
         "https://arxiv.org/abs/2002.04745",
     ),
     Source(
+        "gupta",
+        ("Gupta et al. 2026",),
+        "Gupta et al. 2026",
+        "Akshat Gupta and three others, “Geometric Interpretation of Layer Normalization and a Comparative Analysis "
+        "with RMSNorm”, Findings of the Association for Computational Linguistics: EACL 2026, arXiv:2409.12951.",
+        "https://arxiv.org/abs/2409.12951",
+    ),
+    Source(
         "ours",
         ("our question", "our finding"),
         "our own questions",
