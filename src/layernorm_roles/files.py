@@ -77,16 +77,25 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     of checksums.
     """
     folder, found = Path(folder), []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        hidden = path.parent.name == CHECKSUMS or path.name.startswith(".") or path.name == SEAL
-        if hidden or path.relative_to(folder).parts[0] in beside:
-            continue
+    for path in visible(folder, beside):
         try:
             verify(path)
         except Unusable as fault:
             found.append(str(fault))
     gone = [folder / name for name in _sealed(folder / SEAL) if not (folder / name).is_file()]
     return [*found, *(f"{path}: no such file" for path in gone)]
+
+
+def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
+    """The files under `folder` but for hidden ones, checksums, and the folders right under it in `beside`."""
+    folder = Path(folder)
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and not (path.parent.name == CHECKSUMS or path.name.startswith(".") or path.name == SEAL)
+        and path.relative_to(folder).parts[0] not in beside
+    ]
 
 
 def seal(folder: str | Path) -> None:
