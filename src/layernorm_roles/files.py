@@ -8,10 +8,11 @@ reproduction is, has one file of all checksums instead, which `seal` writes:
     cd results/published && sha256sum --check --quiet SHA256SUMS
 """
 
+import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,14 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def remove_partials(outputs: Iterable[str | Path]) -> None:
+    """Remove what a killed process has left of files that it was writing: of `outputs`, or checkpoints beside them."""
+    for path in map(Path, outputs):
+        for stem in (glob.escape(path.stem), "checkpoint*"):
+            for partial in path.parent.glob(f".{stem}.*.partial*"):
+                partial.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import made_from
+from layernorm_roles import files, made_from
 from layernorm_roles.files import Unusable
 from layernorm_roles.memory import first_line, is_out_of_memory
 
@@ -111,6 +111,7 @@ def job(snakemake: Any) -> Iterator[None]:
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "none")
         log.info("SLURM job %s on %s, GPUs %s", os.environ["SLURM_JOB_ID"], os.uname().nodename, gpus)
     try:
+        files.remove_partials(snakemake.output)
         yield
         made_from.write(snakemake)
         log.info("done")

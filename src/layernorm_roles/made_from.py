@@ -112,7 +112,8 @@ def check(folder: str | Path, outdated: Iterable[str]) -> None:
     found = files.faults(folder, beside=UNCHECKED)
     other = dict.fromkeys(outdated, "made with other settings or code")
     for path, record in records(folder):
-        if path not in other and record["params"] in ([UNKNOWN], [ANOTHER]) and files.recorded(path):
+        unfinished = Path(path).name.startswith("checkpoint") or not files.recorded(path)
+        if path not in other and record["params"] in ([UNKNOWN], [ANOTHER]) and not unfinished:
             other[path] = record["params"][0]
     found += [f"{path}: {reason}; run again, which makes it anew" for path, reason in sorted(other.items())]
     if found:

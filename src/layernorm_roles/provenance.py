@@ -315,17 +315,20 @@ def _may_name_a_file(text: str) -> bool:
     return "." in text and len(text) < 60 and text.isprintable() and " " not in text and text[0] not in "./"
 
 
-def content_of(path: str | Path) -> str | None:
-    """The SHA-256 of the file at `path`, or None if there is none; one that `remember` keeps and that is unchanged is
-    not read again."""
+def content_of(*paths: str | Path) -> str | None:
+    """The SHA-256 of the content of files, one after another; None if one is missing.
+
+    With `remember`, files that have not changed since an earlier process read them are not read again.
+    """
     try:
-        state = Path(path).stat()
+        states = [Path(path).stat() for path in paths]
     except OSError:
         return None
-    stamp = [state.st_mtime_ns, state.st_ctime_ns, state.st_size]
-    kept, digest = _KEPT.get(name := f"content {Path(path).absolute()}", (None, None))
+    stamp = [number for state in states for number in (state.st_mtime_ns, state.st_ctime_ns, state.st_size)]
+    name = " ".join(["content", *(str(Path(path).absolute()) for path in paths)])
+    kept, digest = _KEPT.get(name, (None, None))
     if kept != stamp:
-        digest = sha256_of(path)
+        digest = sha256_of(*paths)
         _KEPT[name] = stamp, digest
     return digest
 
