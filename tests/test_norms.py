@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 
@@ -98,6 +100,7 @@ def test_both_norms_of_a_variant_that_is_one_map_are_one_module(name):
 
 
 OWN = """
+import torch
 from torch import nn
 class Good(nn.Module):
     def __init__(self, dim): super().__init__()
@@ -106,6 +109,40 @@ class Short(Good):
     def forward(self, x): return x[..., :-1]
 class Raises(Good):
     def forward(self, x): raise RuntimeError("no")
+class Good2(Good):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.weight = nn.Parameter(torch.randn(dim))
+        self.register_buffer("mean", torch.zeros(dim))
+    def forward(self, x):
+        out = (x - self.mean) * self.weight
+        self.mean = self.mean * 0.9 + 0.1
+        return out
+class Remembers(Good):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.m = 1.0
+    def forward(self, x):
+        self.m = 0.9 * self.m + 0.1 * x.abs().mean()
+        return x / self.m
+class Forgets(Good2):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.register_buffer("mean", torch.zeros(dim), persistent=False)
+class Chance(Good):
+    def forward(self, x): return nn.functional.dropout(x, 0.5)
+class InPlace(Good):
+    def forward(self, x): return x.mul_(2)
+class Batch(nn.BatchNorm1d):
+    pass
+class OverRows(Good):
+    def forward(self, x): return x - x.mean(0)
+class NoGradient(Good):
+    def forward(self, x): return (x - x).sqrt() + x
+class Exits(Good):
+    def forward(self, x): raise SystemExit(0)
+class ExitsAtOnce(nn.Module):
+    def __init__(self, dim): raise SystemExit
 class Argless(nn.Module):
     def __init__(self): super().__init__()
 not_a_class = 3
@@ -115,12 +152,23 @@ not_a_class = 3
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     (tmp_path / "own_norms_for_test.py").write_text(OWN)
+    (tmp_path / "exits_for_test.py").write_text("import sys\nsys.exit()\n")
+    (tmp_path / "syntax_for_test.py").write_text("class Norm(\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def test_a_norm_of_ones_own_is_found_in_the_working_directory(own, x):
     norm = norms.build("own_norms_for_test:Good", DIM)
     torch.testing.assert_close(norm(x), x.tanh())
+
+
+def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_draws_nothing(own):
+    torch.manual_seed(3)
+    norm, after = norms.build("own_norms_for_test:Good2", DIM), torch.randn(4)
+    torch.manual_seed(3)
+    assert torch.equal(norm.weight, torch.randn(DIM)) and torch.equal(after, torch.randn(4))
+    assert not norm.mean.any(), "no call of the probe is among those it remembers"
 
 
 @pytest.mark.parametrize(
@@ -133,9 +181,20 @@ def test_a_norm_of_ones_own_is_found_in_the_working_directory(own, x):
         ("own_norms_for_test:Argless", "cannot be built with dim=8"),
         ("own_norms_for_test:Raises", "fails on an input of shape"),
         ("own_norms_for_test:Short", "expected the same"),
+        ("own_norms_for_test:Remembers", "state in buffers"),
+        ("own_norms_for_test:Forgets", "state in buffers"),
+        ("own_norms_for_test:Chance", "no chance"),
+        ("own_norms_for_test:InPlace", "changes its input"),
+        ("own_norms_for_test:Batch", "fails on an input of shape|alone and among others"),
+        ("own_norms_for_test:OverRows", "alone and among others"),
+        ("own_norms_for_test:NoGradient", "no finite gradient"),
+        ("own_norms_for_test:Exits", r"calls sys.exit\(0\)"),
+        ("own_norms_for_test:ExitsAtOnce", r"cannot be built with dim=8: it calls sys.exit\(None\)"),
+        ("exits_for_test:Norm", "cannot be imported: it calls sys.exit"),
+        ("syntax_for_test:Norm", "cannot be imported: .*never closed"),
     ],
 )
 def test_an_unusable_norm_is_named(own, name, says):
     with pytest.raises(ValueError, match=says) as error:
         norms.build(name, DIM)
-    assert name in str(error.value)
+    assert name in str(error.value) and "\n" not in str(error.value)

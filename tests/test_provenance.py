@@ -73,6 +73,7 @@ BESIDE_THE_WORKFLOW = {
     "ending.py",
     "gpu/choice.py",
     "job.py",
+    "made_from.py",
     "planning.py",
     "selectability/command_line.py",
     "selectability/matrices.py",

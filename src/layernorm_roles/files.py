@@ -8,10 +8,11 @@ reproduction is, has one file of all checksums instead, which `seal` writes:
     cd results/published && sha256sum --check --quiet SHA256SUMS
 """
 
+import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,14 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def remove_partials(outputs: Iterable[str | Path]) -> None:
+    """Remove what a killed process has left of files that it was writing: of `outputs`, or checkpoints beside them."""
+    for path in map(Path, outputs):
+        for stem in (glob.escape(path.stem), "checkpoint*"):
+            for partial in path.parent.glob(f".{stem}.*.partial*"):
+                partial.unlink(missing_ok=True)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path` as UTF-8, and its SHA-256 to the hidden folder beside it."""
     with atomic_write(path) as partial:
@@ -77,16 +86,25 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     of checksums.
     """
     folder, found = Path(folder), []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        hidden = path.parent.name == CHECKSUMS or path.name.startswith(".") or path.name == SEAL
-        if hidden or path.relative_to(folder).parts[0] in beside:
-            continue
+    for path in visible(folder, beside):
         try:
             verify(path)
         except Unusable as fault:
             found.append(str(fault))
     gone = [folder / name for name in _sealed(folder / SEAL) if not (folder / name).is_file()]
     return [*found, *(f"{path}: no such file" for path in gone)]
+
+
+def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
+    """The files under `folder` but for hidden ones, checksums, and the folders right under it in `beside`."""
+    folder = Path(folder)
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and not (path.parent.name == CHECKSUMS or path.name.startswith(".") or path.name == SEAL)
+        and path.relative_to(folder).parts[0] not in beside
+    ]
 
 
 def seal(folder: str | Path) -> None:

@@ -11,7 +11,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from layernorm_roles import files, made_from
 from layernorm_roles.files import Unusable
 from layernorm_roles.memory import first_line, is_out_of_memory
 
@@ -85,13 +87,17 @@ def _end(*_: object) -> None:
 
 
 @contextmanager
-def job(log_file: str | Path) -> Iterator[None]:
-    """Run the block as a job: log to `log_file`, and turn bad input or a lack of disk or memory into one clear line.
+def job(snakemake: Any) -> Iterator[None]:
+    """Run the block as the job `snakemake`, the object of that name which Snakemake gives to a script.
+
+    The job logs to its log file; bad input or a lack of disk or memory becomes one clear line; and what its files were
+    made from is noted at its end (see `made_from`).
 
     A ValueError, an OSError or used up memory ends the process with exit status 1 and one line on standard error; any
     other error is raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the
     Snakemake that started it is gone, it ends and leaves nothing half-written.
     """
+    log_file = snakemake.log[0]
     gc.set_threshold(OBJECTS)
     signal.signal(signal.SIGTERM, _end)
     threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
@@ -105,7 +111,9 @@ def job(log_file: str | Path) -> Iterator[None]:
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "none")
         log.info("SLURM job %s on %s, GPUs %s", os.environ["SLURM_JOB_ID"], os.uname().nodename, gpus)
     try:
+        files.remove_partials(snakemake.output)
         yield
+        made_from.write(snakemake)
         log.info("done")
     except Exception as error:
         log.error(traceback.format_exc())

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from layernorm_roles.memory import first_line
 from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS, Variant
 
 
@@ -85,9 +86,10 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
     `name` is one of `VARIANTS`, or "package.module:Class" for a normalisation of one's own: a torch.nn.Module
     whose constructor takes `dim` and which maps (..., dim) to (..., dim). It is looked up from the working
     directory first, as `python -m` does. `eps` is for the built-in variants; a normalisation of one's own ignores it.
+    It must map each vector by itself, without chance, leave its input as it is, have a finite gradient, and keep what
+    it remembers of earlier calls in buffers, from which a killed run goes on.
 
-    Raises ValueError if the name is unknown, the class cannot be imported or built, or its output has not
-    the shape and dtype of its input.
+    Raises ValueError if the name is unknown, the class cannot be imported or built, or it is no such map.
     """
     if name in VARIANTS:
         return Norm(VARIANTS[name], dim, eps)
@@ -95,17 +97,8 @@ def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
         known = ", ".join(VARIANTS)
         raise ValueError(f"unknown norm {name!r}: expected one of {known}, or 'package.module:Class'")
     norm = _own(name, dim)
-    probe = torch.linspace(-1.0, 2.0, 3 * dim).reshape(3, dim).square()
-    try:
-        with torch.no_grad():
-            out = norm(probe)
-    except Exception as error:
-        raise ValueError(f"norm {name!r} fails on an input of shape {tuple(probe.shape)}: {error}") from error
-    if not isinstance(out, Tensor) or out.shape != probe.shape or out.dtype != probe.dtype:
-        got = (tuple(out.shape), out.dtype) if isinstance(out, Tensor) else type(out).__name__
-        raise ValueError(
-            f"norm {name!r} maps {tuple(probe.shape)}, {probe.dtype} to {got}: expected the same"
-        )
+    with torch.random.fork_rng(devices=[]):  # nothing that a model draws later may depend on the probe
+        _probe(name, dim)
     return norm
 
 
@@ -122,6 +115,56 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
     return norm, norm
 
 
+def _probe(name: str, dim: int) -> None:
+    """Raise ValueError if the normalisation of one's own called `name` is no map that a run can use."""
+    norm, resumed = _own(name, dim), _own(name, dim)
+    first, second = torch.randn(2, 3, dim, generator=torch.Generator().manual_seed(0))
+    try:
+        state = {key: value.clone() for key, value in norm.state_dict().items()}
+        batch = _call(norm, first)
+        resumed.load_state_dict(norm.state_dict())
+        expected, found = _call(norm, second), _call(resumed, second)
+        if not torch.equal(expected, found):
+            raise _Unfit(
+                "goes on differently from a copy of its state_dict: expected no chance, and state in buffers"
+            )
+        for vector, among in zip(first, batch, strict=True):
+            resumed.load_state_dict(state)
+            if not torch.allclose(_call(resumed, vector[None])[0], among, rtol=1e-3, atol=1e-5):
+                raise _Unfit("maps a vector alone and among others differently: expected each by itself")
+        x = first.clone().requires_grad_()
+        (norm(x) * second).sum().backward()
+        gradients = [x.grad, *(parameter.grad for parameter in norm.parameters())]
+        if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
+            raise _Unfit("has no finite gradient at ordinary vectors")
+    except _Unfit as fault:
+        raise ValueError(f"norm {name!r} {fault}") from None
+    except _FAULTS as error:
+        shape = tuple(first.shape)
+        raise ValueError(f"norm {name!r} fails on an input of shape {shape}: {_said(error)}") from error
+
+
+class _Unfit(Exception):
+    """What is wrong with a norm, in words that follow its name."""
+
+
+_FAULTS = (Exception, SystemExit)
+"""What code of one's own may raise; an exit would end a workflow as if it had succeeded."""
+
+
+def _call(norm: nn.Module, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """What `norm` makes of `x`, if that has its shape and dtype, and `x` is as it was."""
+    given = x.clone()
+    with torch.no_grad():
+        out = norm(given)
+    if not isinstance(out, Tensor) or out.shape != x.shape or out.dtype != x.dtype:
+        got = (tuple(out.shape), out.dtype) if isinstance(out, Tensor) else type(out).__name__
+        raise _Unfit(f"maps {tuple(x.shape)}, {x.dtype} to {got}: expected the same")
+    if not torch.equal(given, x):
+        raise _Unfit("changes its input: expected it untouched")
+    return out.clone()
+
+
 def _own(name: str, dim: int) -> nn.Module:
     module_name, _, class_name = name.partition(":")
     here = str(Path.cwd())
@@ -129,11 +172,16 @@ def _own(name: str, dim: int) -> nn.Module:
         sys.path.insert(0, here)
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"norm {name!r} cannot be imported: {error}") from error
+    except _FAULTS as error:
+        raise ValueError(f"norm {name!r} cannot be imported: {_said(error)}") from error
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
         raise ValueError(f"norm {name!r} is no torch.nn.Module class")
     try:
         return cls(dim)
-    except Exception as error:
-        raise ValueError(f"norm {name!r} cannot be built with dim={dim}: {error}") from error
+    except _FAULTS as error:
+        raise ValueError(f"norm {name!r} cannot be built with dim={dim}: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    """What an error of somebody else's code says, in one line."""
+    return f"it calls sys.exit({error.code!r})" if isinstance(error, SystemExit) else first_line(error)

@@ -21,6 +21,7 @@ from layernorm_roles.evidence.tables import registry as tables
 from layernorm_roles.evidence.tables.registry import Table
 from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import Choice, choose
+from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import KEPT, Settings
@@ -173,6 +174,18 @@ class Plan:
     def gpus(self, stage: str) -> int:
         """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
         return int(self.device(stage) == "cuda")
+
+    def text_of_pretrained(self, name: str) -> dict[str, str]:
+        """The files of the text that a pretrained model reads, by key, if the model is there or has been measured.
+
+        Raises ValueError if the model is not there, or has other weights than its settings say. One of the hub is
+        looked for by its job.
+        """
+        model = self.settings.pretrained[name]
+        measured = Path(f"{self.folder}/runs/pretrained/{name}/pretrained_keys.parquet").is_file()
+        if model.hub is None and not measured:
+            locate(name, model)
+        return self.text_files(model.text, "tokenizer", "contexts", "manifest")
 
     def refuse_without_gpu(self) -> None:
         """Raise ValueError if the configuration names a GPU for runs that are not there yet, and none can be used here.

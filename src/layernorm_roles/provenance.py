@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from layernorm_roles import __version__, random_streams
-from layernorm_roles.files import Unusable
+from layernorm_roles.files import Unusable, sha256_of
 from layernorm_roles.random_streams import Stream
 
 PACKAGE = Path(__file__).parent
-WITHOUT_RESULTS = (PACKAGE / "job.py",)
+WITHOUT_RESULTS = (PACKAGE / "job.py", PACKAGE / "made_from.py")
 """Modules through which no number passes (logs, progress, error messages): an edit makes nothing again."""
 
 
@@ -313,6 +313,24 @@ def _definers(place: Path, name: str | None) -> Iterator[Path]:
 
 def _may_name_a_file(text: str) -> bool:
     return "." in text and len(text) < 60 and text.isprintable() and " " not in text and text[0] not in "./"
+
+
+def content_of(*paths: str | Path) -> str | None:
+    """The SHA-256 of the content of files, one after another; None if one is missing.
+
+    With `remember`, files that have not changed since an earlier process read them are not read again.
+    """
+    try:
+        states = [Path(path).stat() for path in paths]
+    except OSError:
+        return None
+    stamp = [number for state in states for number in (state.st_mtime_ns, state.st_ctime_ns, state.st_size)]
+    name = " ".join(["content", *(str(Path(path).absolute()) for path in paths)])
+    kept, digest = _KEPT.get(name, (None, None))
+    if kept != stamp:
+        digest = sha256_of(*paths)
+        _KEPT[name] = stamp, digest
+    return digest
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A norm with a buffer, and with noise from torch's generator: what a checkpoint keeps besides parameters."""
+"""A norm with a buffer: what a checkpoint keeps besides parameters."""
 
 import torch
 from torch import nn
@@ -12,4 +12,4 @@ class Stateful(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        return self.gain * x + 0.01 * torch.randn_like(x) + 1e-4 * self.calls
+        return self.gain * x + 1e-4 * self.calls

@@ -67,12 +67,20 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
         locate("m", PretrainedModel(package="some_model", **SIZES))
 
 
-@pytest.mark.parametrize("package", ["no_such_package", "no_such.package", "json.tool", "..", "a b"])
+@pytest.mark.parametrize("package", ["no_such_package", "no_such.package", "..", "a b"])
 def test_a_package_that_is_not_there_is_named(package):
     with pytest.raises(
         ValueError, match=r"^pretrained.m.package = '.*': expected an installed package; try: pip"
     ):
         locate("m", PretrainedModel(package=package, **SIZES))
+
+
+@pytest.mark.parametrize("module", ["os", "json", "json.tool"])
+def test_a_module_of_python_is_no_package_to_be_installed(module):
+    with pytest.raises(
+        ValueError, match=rf"^pretrained.m.package = '{module}': .*not a module of Python itself$"
+    ):
+        locate("m", PretrainedModel(package=module, **SIZES))
 
 
 def test_weights_of_another_sha256_are_refused(model):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from default_settings import ROOT, example
+from snakemake.iocontainers import OutputFiles, Params
 
 from layernorm_roles import random_streams, store
 from layernorm_roles.random_streams import Stream
@@ -281,12 +282,15 @@ def test_contexts_from_other_sources(world, tmp_path):
 
 def test_the_rules_script_writes_the_same_text(world, prepared, tmp_path):
     job = SimpleNamespace(
-        log=[str(tmp_path / "log")],
-        params=SimpleNamespace(settings=world[1].model_dump(mode="json"), downloads="downloads", seed=SEED),
-        output=SimpleNamespace(manifest=str(tmp_path / "text" / "manifest.json")),
+        rule="text",
+        wildcards={},
+        input=[],
+        log=[str(tmp_path / "logs/log")],
+        params=Params(fromdict={"settings": world[1].model_dump(mode="json"), "downloads": "", "seed": SEED}),
+        output=OutputFiles(fromdict={"manifest": str(tmp_path / "text" / "manifest.json")}),
     )
     runpy.run_path(str(ROOT / "workflow/scripts/prepare_text.py"), {"snakemake": job})
     for path in prepared.folder.glob("*.*"):
         if path.is_file():
             assert (tmp_path / "text" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert Path(tmp_path / "log").read_text().rstrip().endswith("done")
+    assert Path(tmp_path / "logs/log").read_text().rstrip().endswith("done")

@@ -185,7 +185,7 @@ def test_a_loss_that_is_not_finite_is_reported_in_one_line(checkout):
         "from torch import nn\n"
         "class Infinite(nn.Module):\n"
         "    def __init__(self, dim): super().__init__()\n"
-        "    def forward(self, x): return x / 0\n"
+        "    def forward(self, x): return x * 1e20\n"
     )
     done = made.snakemake(
         "results/tiny/runs/majority/d8/infinite/d_model_8/base_learning_rate_0.001/seeds_1000_to_1000/metrics.parquet"

@@ -4,7 +4,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from layernorm_roles import ending, planning, provenance
+from snakemake.exceptions import WorkflowError
+from snakemake.iocontainers import InputFiles, OutputFiles
+from snakemake.persistence import RECORD_FORMAT_VERSION, MetadataRecord
+from snakemake.persistence.file import FilePersistence
+
+from layernorm_roles import ending, made_from, planning, provenance
 from layernorm_roles.evidence.figures import registry as figures_registry
 from layernorm_roles.evidence.tables import registry as tables_registry
 from layernorm_roles.gpu.choice import hand_down
@@ -58,6 +63,41 @@ for CHOICE in PLAN.devices.values():
     hand_down(CHOICE)
 
 provenance.remember(".snakemake/layernorm_roles.json")
+
+
+def remind():
+    """Give Snakemake what the notes in the reproductions say of their files, whatever it knows or has forgotten.
+
+    It then compares parameters, and the content of inputs whose times say that they are newer, by itself. Snakemake has
+    no public way to be told so; if its records change, tests/attacks/test_made_from.py sees old results pass as new.
+    """
+    kept = FilePersistence()
+    for folder in (RUN, KEPT.folder):
+        for file, facts in made_from.records(folder, complete=folder == RUN):
+            record = kept._read_record(file)
+            if record is None or any(record[key] != value for key, value in facts.items()):
+                written = Path(file).stat().st_mtime if Path(file).exists() else None
+                record = record or MetadataRecord(starttime=written, endtime=written)
+                for key, value in facts.items():
+                    setattr(record, key, value)
+                record.record_format_version = RECORD_FORMAT_VERSION
+                kept._write_record(file, record)
+
+
+if workflow.is_main_process:
+    remind()
+
+
+def outdated():
+    """The files of this reproduction that were made with other settings or code than it has now."""
+    for note in made_from.read(RUN):
+        try:
+            made_by = workflow.get_rule(note.rule)
+            now = made_by.expand_params(note.wildcards, InputFiles(), OutputFiles(), None)[1]
+        except (WorkflowError, LookupError):
+            continue  # of an experiment or model that the configuration no longer has
+        if made_from.serialised(now) != note.params:
+            yield from note.output
 
 
 @cache

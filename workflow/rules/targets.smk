@@ -75,6 +75,7 @@ rule check:
         f"{RUN}/logs/check.log",
     params:
         run=RUN,
+        outdated=lambda wildcards: [*outdated()],
     script:
         "../scripts/check_files.py"
 

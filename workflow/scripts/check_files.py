@@ -1,9 +1,10 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
-    from layernorm_roles import files
+with job(snakemake):
+    from layernorm_roles import made_from
 
-    run = snakemake.params.run
-    if found := files.faults(run, beside=("logs", "benchmarks")):
-        raise ValueError("\n".join([f"{run}: {len(found)} files are not as they were written", *found]))
-    print(f"{run}: every file is as it was written", flush=True)
+    made_from.check(snakemake.params.run, snakemake.params.outdated)
+    print(
+        f"{snakemake.params.run}: every file is as it was written, with these settings and this code",
+        flush=True,
+    )

@@ -2,7 +2,7 @@
 
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles import store
 
     params = snakemake.params

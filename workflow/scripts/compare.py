@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from pathlib import Path
 
     from layernorm_roles.evidence.page import comparison

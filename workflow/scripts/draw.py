@@ -4,7 +4,7 @@ from pathlib import Path
 
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles import store
     from layernorm_roles.evidence.figures import registry, style
     from layernorm_roles.evidence.tables import output

@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.majority import data
     from layernorm_roles.settings.majority import MajorityData
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.language_model.ceilings import measure_run
     from layernorm_roles.language_model.runs import LanguageModelRun
 

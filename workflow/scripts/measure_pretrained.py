@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.pretrained.measure import measure_files
 
     params, out = snakemake.params, snakemake.output

@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.random_keys.measure import measure
     from layernorm_roles.settings.random_keys import RandomKeys
 

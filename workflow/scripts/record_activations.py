@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.language_model.activations import record_run
     from layernorm_roles.language_model.runs import LanguageModelRun
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.settings.statements import Placement
     from layernorm_roles.statements import placement
     from layernorm_roles.text.prepared import PreparedText

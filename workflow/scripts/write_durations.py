@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     from layernorm_roles.evidence.analysis.durations import durations
     from layernorm_roles.evidence.tables import output
     from layernorm_roles.evidence.tables import registry as tables

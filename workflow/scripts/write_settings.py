@@ -1,6 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake.log[0]):
+with job(snakemake):
     import json
 
     from layernorm_roles import files

@@ -2,11 +2,12 @@
 
 import importlib.util
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from layernorm_roles.files import sha256_of
 from layernorm_roles.memory import first_line
+from layernorm_roles.provenance import content_of
 from layernorm_roles.settings.pretrained import PretrainedModel
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -30,7 +31,7 @@ class ModelFiles:
 
     def sha256(self) -> str:
         """The SHA-256 of the weights, several files one after another: `cat model-*.safetensors | sha256sum`."""
-        return sha256_of(*self.weights)
+        return content_of(*self.weights)
 
 
 def refusal(folder: Path, what: str, error: Exception) -> str:
@@ -117,6 +118,11 @@ def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:
         spec = importlib.util.find_spec(settings.package)
     except (ImportError, ValueError):
         spec = None
+    if settings.package.partition(".")[0] in sys.stdlib_module_names:
+        raise ValueError(
+            f"{key}.package = {settings.package!r}: expected an installed package that holds a model, not a module of "
+            "Python itself"
+        )
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(
             f"{key}.package = {settings.package!r}: expected an installed package; "
