@@ -40,7 +40,7 @@ rule language_model_train:
         f"{RUN}/benchmarks/language_model_train/{LANGUAGE_MODEL_JOB}.tsv"
     group:
         lambda wildcards: PLAN.group("language_model", wildcards.model, int(wildcards.steps))
-    threads: 1
+    threads: PLAIN["threads_per_training"]
     resources:
         gpu=PLAN.gpus("language_model"),
         mem_mb=doubling(4000 if PLAN.gpus("language_model") else 1500),

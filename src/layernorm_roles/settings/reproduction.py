@@ -52,6 +52,8 @@ class Settings(Section):
     """Device that trains the models of the majority task, which are so small that a CPU serves them well."""
     device_check: Literal["stop", "warn"]
     """What happens if a GPU computes another loss or gradient than the CPU on the batch on which both are tried."""
+    threads_per_training: Annotated[Integer, Field(ge=1, le=256)]
+    """Cores that train one language model on a CPU; the result does not depend on it."""
     first_seed: Annotated[Integer, Field(ge=0, le=2**31)]
     """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ... It
     also seeds what all runs share: the choice of the contexts whose keys are tested, and BERT's validation windows."""
