@@ -42,6 +42,11 @@ class Stream(Enum):
     BATCH_DEPENDENCE = (12, ("seed", "batch_size"), "sequences for LayerNorm and BatchNorm")
     SCORE_SCALE = (13, ("seed", "d_k"), "queries and keys of random attention heads")
     POSITION_PROBE = (14, ("seed",), "windows on which positions are read off the residual stream")
+    RANDOM_DIRECTION = (
+        15,
+        ("context", "d"),
+        "directions in place of the ones vector, for the means of norms' inputs",
+    )
 
     def __init__(self, number: int, integers: tuple[str, ...], draws: str):
         self.number, self.integers, self.draws = number, integers, draws

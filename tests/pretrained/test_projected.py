@@ -5,6 +5,7 @@ import pytest
 import torch
 from random_models import random_network
 
+from layernorm_roles.heads.layer import LearnedNorm
 from layernorm_roles.pretrained import projected, recording
 from layernorm_roles.pretrained.source import files_at
 
@@ -43,7 +44,9 @@ def test_attention_moves_as_far_as_the_stream_lies_along_the_ones_vector(archite
     assert table.total_variation.mean() > 0.2 and (table.total_variation <= 1).all()
     place = ["context", "layer", "head"]
     assert table[place].to_numpy().tolist() == [[c, n, h] for c in CONTEXTS for n in (1, 2) for h in range(4)]
-    assert (projected.shifts(altered(architecture, centred=True), CONTEXTS).total_variation < 1e-12).all()
+    assert (table.total_variation != table.random_direction).all()
+    still = projected.shifts(altered(architecture, centred=True), CONTEXTS)
+    assert (still[["total_variation", "random_direction"]] < 1e-12).all(axis=None)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
@@ -65,7 +68,7 @@ def test_attention_without_the_projection_is_that_of_the_other_kind_of_norm(arch
                 getattr(module, name).weight.data += 0.3
     with torch.no_grad():
         expected = network.double().eval()(torch.tensor([tokens]), output_attentions=True).attentions
-    found = model.record(tokens, projection_changed=True)
+    found = model.record(tokens, projected.projection_changed(np.ones(24)))
     for layer, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(layer.attention(head), theirs[0, head].numpy(), atol=1e-6)
 
@@ -83,15 +86,21 @@ class Scaled(torch.nn.Module):
 
 
 def test_queries_and_keys_keep_their_norms(saved):
-    model = recording.load(files_at(saved("qwen3"), "path"))
-    for usual, changed in zip(
-        model.record(CONTEXTS[4]), model.record(CONTEXTS[4], projection_changed=True), strict=True
-    ):
-        kinds = [
-            (layer.norm.kind, layer.query_projection.norm.kind, layer.key_projection.norm.kind)
-            for layer in (usual, changed)
-        ]
-        assert kinds == [("rmsnorm",) * 3, ("layernorm", "rmsnorm", "rmsnorm")]
+    model, kinds = recording.load(files_at(saved("qwen3"), "path")), []
+    model.record(CONTEXTS[4], lambda norm, x: kinds.append(x.shape) or norm(x))
+    assert kinds == [(1, 10, 24)] * 5
+
+
+def test_random_directions_are_as_long_as_the_ones_vector_and_orthogonal_to_it():
+    one, other = (projected.random_direction(24, context) for context in (0, 1))
+    for u in (one, other):
+        assert u @ u == pytest.approx(24) and u.sum() == pytest.approx(0, abs=1e-12)
+    assert not np.allclose(one, other)
+    norm = LearnedNorm("layernorm", np.full(24, 2.0), np.ones(24), 0.0)
+    x = np.arange(48.0).reshape(2, 24) ** 2
+    moved = x - x.mean(axis=1, keepdims=True) + x.mean(axis=1, keepdims=True) * one
+    found = projected.projection_changed(one)(norm, x)
+    np.testing.assert_allclose(found, 1 + 2 * moved / np.sqrt((moved**2).mean(axis=1, keepdims=True)))
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])

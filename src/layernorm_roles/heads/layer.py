@@ -1,7 +1,7 @@
 """What one layer's attention computes on one context: queries and keys, and where they come from, in numpy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -31,10 +31,6 @@ class LearnedNorm:
     def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """The norm of x with gain and bias, in float64."""
         return self.gain * self.standardised(x) + self.bias
-
-    def with_projection_changed(self) -> "LearnedNorm":
-        """A LayerNorm without its projection, or an RMSNorm with one, and otherwise equal parameters."""
-        return replace(self, kind="rmsnorm" if self.kind == "layernorm" else "layernorm")
 
 
 @dataclass(frozen=True)

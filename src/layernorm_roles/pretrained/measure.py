@@ -80,6 +80,6 @@ def measure_files(
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
     measured = measure(name, checked, held_out)
     identity = {"model": name, "settings": dict(settings), "text": text.content_hash()}
-    about = provenance(identity, "cpu", Stream.TEXT_SELECTION, torch=True)
+    about = provenance(identity, "cpu", Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION, torch=True)
     for table, frame in measured._asdict().items():
         store.write(frame, table, out[table], about)

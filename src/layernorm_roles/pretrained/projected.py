@@ -1,15 +1,41 @@
 """What the projections of a pretrained model's norms take away, and what its attention would be without them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from layernorm_roles import ones_direction
-from layernorm_roles.pretrained.recording import RecordingModel
+from layernorm_roles.heads.layer import LearnedNorm
+from layernorm_roles.pretrained.recording import NormChange, RecordingModel
+from layernorm_roles.random_streams import Stream, generator
 
-CHANGES = {"rmsnorm": "left out", "layernorm": "added"}
-"""What was done to the projection, by the kind of the norms as they then are."""
+CHANGES = {"layernorm": "left out", "rmsnorm": "added"}
+"""What is done to the projection, by the kind of the norms."""
+
+
+def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
+    """Norms without their projection (LayerNorm), or with one (RMSNorm), along `direction`, of length sqrt(d).
+
+    The mean of the input times the ones vector is what a projection takes away: with the ones vector as direction a
+    LayerNorm keeps it, and an RMSNorm loses it. With another one, as much is added or taken away along that one.
+    """
+
+    def change(norm: LearnedNorm, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        sign = 1 if norm.kind == "layernorm" else -1
+        moved = norm.centred(x) + sign * x.mean(axis=-1, keepdims=True) * direction
+        return replace(norm, kind="rmsnorm")(moved)
+
+    return change
+
+
+def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
+    """A random vector that is orthogonal to the ones vector, and as long."""
+    u = generator(Stream.RANDOM_DIRECTION, context, d).standard_normal(d)
+    u -= u.mean()
+    return u * np.sqrt(d) / np.linalg.norm(u)
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
@@ -28,13 +54,20 @@ def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.D
     """
     rows = []
     for number, tokens in contexts.items():
-        usual, changed = model.record(tokens), model.record(tokens, projection_changed=True)
-        kinds = {layer.norm.kind for layer in changed if layer.norm}
+        usual = model.record(tokens)
+        kinds = {layer.norm.kind for layer in usual if layer.norm}
         if len(kinds) != 1:  # no norm is known, or a model has both kinds
             continue
+        d = next(layer.before_norm.shape[-1] for layer in usual if layer.norm)
+        directions = np.ones(d), random_direction(d, number)
+        changed = (model.record(tokens, projection_changed(direction)) for direction in directions)
         change = CHANGES[kinds.pop()]
-        for before, after in zip(usual, changed, strict=True):
+        for before, *after in zip(usual, *changed, strict=True):
             for head in range(len(before.queries)):
-                moved = np.abs(before.attention(head) - after.attention(head)).sum(axis=-1).mean() / 2
-                rows.append((number, before.layer, head, change, moved))
-    return pd.DataFrame(rows, columns=["context", "layer", "head", "change", "total_variation"])
+                moved = (
+                    np.abs(before.attention(head) - layer.attention(head)).sum(axis=-1).mean() / 2
+                    for layer in after
+                )
+                rows.append((number, before.layer, head, change, *moved))
+    columns = ["context", "layer", "head", "change", "total_variation", "random_direction"]
+    return pd.DataFrame(rows, columns=columns)

@@ -12,7 +12,7 @@ every architecture works whose attention goes through transformers' AttentionInt
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -34,6 +34,10 @@ _NAME = "recording"
 """Name of the attention function in transformers' AttentionInterface."""
 
 
+NormChange = Callable[[LearnedNorm, np.ndarray], np.ndarray]
+"""What a norm of the stream gives instead of its output, from the norm and its input."""
+
+
 class RecordingModel:
     """A pretrained model that gives the queries and keys of a context."""
 
@@ -49,12 +53,11 @@ class RecordingModel:
         return getattr(config, "max_position_embeddings", None)
 
     @torch.no_grad()
-    def record(self, tokens: Sequence[int], projection_changed: bool = False) -> list[Layer]:
+    def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
         """What every layer's attention computes on one context, given as token ids with the special tokens.
 
-        With `projection_changed` every LayerNorm of the stream works without its projection, every RMSNorm of it with
-        one. Raises ValueError if the model cannot read the tokens, or if its attention is more than a softmax of inner
-        products.
+        With a `change` the norms of the stream give what that makes of them and of their inputs. Raises ValueError if
+        the model cannot read the tokens, or if its attention is more than a softmax of inner products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -64,7 +67,7 @@ class RecordingModel:
         # transformers looks the function up by its name whenever attention is computed.
         _register(partial(_attend, calls))
         try:
-            with _observed(self.network, calls, projection_changed):
+            with _observed(self.network, calls, change):
                 self.network(input_ids=torch.tensor([list(tokens)]), use_cache=False)
         finally:
             _register(_unobserved)
@@ -239,7 +242,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
 
 
 @contextmanager
-def _observed(network: nn.Module, calls: _Calls, projection_changed: bool) -> Iterator[None]:
+def _observed(network: nn.Module, calls: _Calls, change: NormChange | None) -> Iterator[None]:
     """While the block runs, follow the arguments of all modules, and let norms compute in float64."""
 
     def enter(module, positional, named):
@@ -253,10 +256,9 @@ def _observed(network: nn.Module, calls: _Calls, projection_changed: bool) -> It
         norm = learned_norm(module, x.numpy(), output.numpy()) if x.shape == output.shape else None
         if norm is None:
             return None
-        if projection_changed and x.ndim == 3:  # the norms of queries and keys have an axis more, the heads
-            norm = norm.with_projection_changed()
         # transformers rounds an RMSNorm to float32, even in a model in float64.
-        exact = torch.from_numpy(norm(x.numpy()))
+        of_stream = x.ndim == 3  # the norms of queries and keys have an axis more, the heads
+        exact = torch.from_numpy(change(norm, x.numpy()) if change and of_stream else norm(x.numpy()))
         calls.norms.append((module, norm, x, exact))
         return exact
 

@@ -138,7 +138,7 @@ def language_model_ones_share(models=MODELS) -> pd.DataFrame:
 def projection_shift() -> pd.DataFrame:
     rng = np.random.default_rng(19)
     rows = [
-        (model, context, layer, head, change, rng.uniform())
+        (model, context, layer, head, change, *rng.uniform(size=2))
         for model, change in (("minilm", "left out"), ("other", "added"))
         for context, layer, head in product(range(4), (1, 2), (0, 1))
     ]

@@ -209,9 +209,11 @@ def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():
                 if (each.get_color(), each.get_linestyle()) == (colour, look["ls"])
             ]
             np.testing.assert_allclose(line.get_ydata(), means)
-    assert {*curve(left, "random direction").get_ydata()} == {1}
+    assert {*curve(left, "a random direction").get_ydata()} == {1}
     moved = worlds.projection_shift().query("model == 'minilm'").groupby("layer").total_variation.mean()
     np.testing.assert_allclose(right.lines[0].get_ydata(), moved)
+    turned = worlds.projection_shift().query("model == 'minilm'").groupby("layer").random_direction.mean()
+    np.testing.assert_allclose(curve(right, "a random direction").get_ydata(), turned)
     assert "left out" in right.get_title()
 
 

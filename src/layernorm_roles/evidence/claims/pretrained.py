@@ -177,7 +177,8 @@ def projections_idle(model: str, tables: Tables) -> Outcome:
         f"vector that a random direction has, from {norms.min():.2g} to {norms.max():.2g} by norm; with freshly drawn "
         f"weights {untrained:.2g} times. With the projection {moved.change.iloc[0]} in every norm "
         f"{100 * shift.mean:.2g} % of a query's attention goes to other keys, from {100 * layers.min():.2g} % to "
-        f"{100 * layers.max():.2g} % by layer."
+        f"{100 * layers.max():.2g} % by layer; as much along a random direction moves "
+        f"{100 * moved.random_direction.mean():.2g} %."
     )
     parts = [OPPOSITE[above(trained, 1.0)], OPPOSITE[above(shift, rules.MOVED)]]
     passes = untrained_too(above(untrained, 1.0) == Finding.ABSENT)

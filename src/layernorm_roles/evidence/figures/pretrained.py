@@ -158,14 +158,17 @@ def projection(
     style.logarithmic(left, middle)
     left.set(ylabel="share along the ones vector,\ntimes a random direction's", title=model)
     middle.set(title="our GPTs")
-    heads = moved.groupby(["layer", "context"], as_index=False).total_variation.mean()
+    heads = moved.groupby(["layer", "context"], as_index=False)[
+        ["total_variation", "random_direction"]
+    ].mean()
     style.line(right, heads, "layer", "total_variation", **TRAINED[True])
+    style.line(right, heads, "layer", "random_direction", **RANDOM)
     right.set(
         xlabel="layer", ylabel="attention that moves", title=f"projection {moved.change.iloc[0]}: {model}"
     )
     right.set_ylim(bottom=0)
     handles = style.marks({trained: look | {"color": style.GREY} for trained, look in TRAINED.items()})
-    handles.append(style.mark("random direction, 1/d", **RANDOM))
+    handles.append(style.mark("a random direction", **RANDOM))
     handles += [
         style.mark(**TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
         for name, colour in colours.items()
