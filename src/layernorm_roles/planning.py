@@ -359,9 +359,20 @@ class Plan:
         return sorted({self.settings.statements.placement.text, *map(self.text_of, models), *pretrained})
 
     def corpus_files(self, name: str) -> list[str]:
-        """The files that the text called `name` is made of, so that an edit of one of them makes the text again."""
+        """The files that the text called `name` is made of, so that an edit of one of them makes the text again.
+
+        Raises ValueError for a name that Snakemake would take for a pattern, and for a link to nothing.
+        """
         found = [source.found() for source in self.text_sources(name)]
-        return sorted({file for by_path in found for files in by_path.values() for file in files})
+        corpus = sorted({file for by_path in found for files in by_path.values() for file in files})
+        for file in corpus:
+            if not Path(file).exists():
+                raise ValueError(
+                    f"text.{name}: {file} is a link to a file that is not there; expected a file"
+                )
+            if "{" in file or "}" in file:
+                raise ValueError(f"text.{name}: {file}: expected a file whose name has no {{ and no }}")
+        return corpus
 
     def text_sources(self, name: str) -> list[Source]:
         """The sources that the text called `name` is made of: of its corpus, and of contexts that have one."""

@@ -6,10 +6,13 @@ its log file in any case.
 """
 
 import logging
+import re
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +22,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from layernorm_roles import ending
+from layernorm_roles.settings import yaml_files
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
@@ -101,6 +105,9 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print what the record says, shortly or in Snakemake's way; before a failed job's error, why it failed."""
+        if get_event(record) == LogEvent.ERROR and (text := _of_configfile(record.getMessage(), sys.argv)):
+            self._print(f"\nerror: {text}\n")
+            return
         if get_event(record) in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
             logs = [*(getattr(record, "log", None) or []), *(getattr(record, "aux_logs", None) or [])]
             for reason in ending.reasons(logs):
@@ -220,6 +227,29 @@ class Formatter(DefaultFormatter):
         """The text of the record."""
         text = str(super().format(record))
         return text if self._whole else "\n".join(map(_cut, text.split("\n")))
+
+
+def _of_configfile(error: str, command: Sequence[str]) -> str | None:
+    """What is wrong with a file of --configfile, for which Snakemake has a traceback or a hint at tabs; else None.
+
+    `command` are the words of the command. Of other errors nothing is known here.
+    """
+    missing = re.search(r"_load_configfile(?s:.*)FileNotFoundError: .*: '(.*)'", error)
+    if missing:
+        return (
+            f"--configfile {missing[1]}: no such file. Targets come before options: "
+            "snakemake --cores all majority --configfile mine.yaml"
+        )
+    if "Config file is not valid JSON or YAML" in error:
+        words = [part for word in command for part in word.split("=")]
+        following = dropwhile(lambda word: not word.startswith("--configfile"), words)
+        for word in following:
+            if Path(word).is_file():
+                try:
+                    yaml_files.read(word)
+                except ValueError as fault:
+                    return str(fault)
+    return None
 
 
 def _cut(line: str) -> str:

@@ -109,6 +109,18 @@ def code(script, *modules):
     return provenance.code_version(WORKFLOW / "scripts" / script, *(SOURCE / module for module in modules))
 
 
+def or_end(find):
+    """The input function `find`, whose ValueError ends the workflow with one line instead of Snakemake's many."""
+
+    def found(wildcards):
+        try:
+            return find(wildcards)
+        except ValueError as fault:
+            sys.exit(f"\nerror: {fault}\n")
+
+    return found
+
+
 def doubling(first):
     """A function that gives Snakemake what a job asks of a cluster, memory in MB or minutes; each retry asks for twice."""
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
