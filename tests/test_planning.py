@@ -114,7 +114,7 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
         plan.corpus_files("words")
     (tmp_path / "books" / "a.txt").unlink()
     (tmp_path / "books" / "a.txt").symlink_to("nowhere")
-    with pytest.raises(ValueError, match="^text.words: books/a.txt is a link to a file that is not there"):
+    with pytest.raises(ValueError, match=r"^text.words: books/a\.txt is a link to a file that is not there"):
         plan.corpus_files("words")
 
 
