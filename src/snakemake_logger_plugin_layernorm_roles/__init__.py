@@ -23,7 +23,7 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from layernorm_roles import ending
 from layernorm_roles.settings import yaml_files
-from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
+from snakemake_logger_plugin_layernorm_roles.remaining import UNKNOWN_SECONDS, Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
 """A job gets a line for its start and one for its end if it takes longer, and so many times the mean before."""
@@ -37,7 +37,7 @@ NAMED = 3
 LINE_CHARACTERS = 300
 """Longer lines of Snakemake, such as hundreds of input files, are cut."""
 
-DETAILED = ("dryrun", "quiet", "verbose", "printshellcmds", "debug_dag")
+DETAILED = ("quiet", "verbose", "printshellcmds", "debug_dag")
 """Options of Snakemake with which its own printout stands."""
 
 UNIMPORTANT = (
@@ -49,6 +49,7 @@ UNIMPORTANT = (
     "Exiting because a job execution failed",
     "Shutting down, this might take some time",
     "Elapsed time",
+    "Some jobs were triggered by provenance information",
 )
 """Beginnings of what Snakemake says that has a line of ours, or needs none."""
 
@@ -87,6 +88,7 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         common = self.common_settings
         self._brief = not any(getattr(common, option) for option in DETAILED)
+        self._dry = common.dryrun
         self._screen = ColorizingTextHandler(
             nocolor=common.nocolor,
             stream=sys.stdout if common.stdout else sys.stderr,
@@ -101,6 +103,7 @@ class LogHandler(LogHandlerBase):
         self._began = self._printed = time.time()
         self._done = self._total = self._failed = 0
         self._spent = 0.0
+        self._planned: dict[str, int] | None = None
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -135,6 +138,9 @@ class LogHandler(LogHandlerBase):
         match get_event(record):
             case LogEvent.RESOURCES_INFO:
                 self._cores = getattr(record, "cores", self._cores)
+            case LogEvent.RUN_INFO if self._dry:
+                summary, self._planned = self._planned, record.stats
+                return None if summary else self._plan(record.stats)
             case LogEvent.RUN_INFO:
                 return self._start(record.stats)
             case LogEvent.JOB_INFO:
@@ -154,13 +160,28 @@ class LogHandler(LogHandlerBase):
                 return None if hint and not self._failed else self._screen.format(record)
         return None
 
+    def _plan(self, stats: dict[str, int]) -> str:
+        """What a dry run plans: the jobs of each rule, and how long they take as long as those of the earlier run."""
+        jobs = {rule: number for rule, number in stats.items() if rule != "total"}
+        seconds = sum(number * self._earlier.get(rule, UNKNOWN_SECONDS) for rule, number in jobs.items())
+        trainings = sum(number for rule, number in jobs.items() if rule.endswith("_train"))
+        width = max(map(len, jobs))
+        lines = [
+            f"{rule:{width}} {number:7}" for rule, number in sorted(jobs.items(), key=lambda job: -job[1])
+        ]
+        said = (
+            f"{trainings:,} trainings and {sum(jobs.values()) - trainings:,} other jobs; on one core about "
+            f"{_duration(seconds)}, if each takes what it took in the kept reproduction; --verbose shows each job"
+        )
+        return "\n".join([*lines, said])
+
     def _start(self, stats: dict[str, int]) -> str:
         jobs = {rule: number for rule, number in stats.items() if rule != "total"}
         self._began, self._total = time.time(), sum(jobs.values())
         self._remaining = Remaining(jobs, self._earlier)
         threading.Thread(target=self._watch, daemon=True).start()
         at_a_time = f", {self._cores} at a time" if self._cores else ""
-        return f"{_clock()}  {self._total:,} jobs{at_a_time}"
+        return f"{_clock()}  {self._total:,} job{'s' * (self._total != 1)}{at_a_time}"
 
     def _watch(self) -> None:
         while not self._ended.wait(1.0):
