@@ -235,3 +235,9 @@ def test_what_the_papers_preset_downloads(monkeypatch):
     assert plan.labelled_sources("gpt") == []
     assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
     assert Plan(planning.configured(ROOT / "config.yaml", OVERLAY)).hub_sources() == []
+
+
+def test_a_job_that_stays_preempted_is_cancelled_and_one_that_starts_again_is_not():
+    states = {"1": "PREEMPTED", "2": "PREEMPTED", "3": "PENDING"}
+    found = planning.ended_by_preemption(states, before={"1", "3"})
+    assert found == {"1": "CANCELLED", "2": "PREEMPTED", "3": "PENDING"}

@@ -557,6 +557,17 @@ def partition_fault(
     return None
 
 
+def ended_by_preemption(states: Mapping[str, str], before: Collection[str]) -> dict[str, str]:
+    """The `states` of SLURM's jobs, with CANCELLED for each of the jobs `before` that is PREEMPTED still.
+
+    A preempted job that SLURM starts again is PENDING soon; one that SLURM has cancelled stays PREEMPTED, for which its
+    plugin would wait for ever. Cancelled jobs are submitted again.
+    """
+    return {
+        job: "CANCELLED" if state == "PREEMPTED" and job in before else state for job, state in states.items()
+    }
+
+
 COMPARED_FILES = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]
 """The files of a reproduction that a comparison reads, as paths in its folder."""
 
