@@ -573,21 +573,26 @@ COMPARED_FILES = ["settings.json", *(f"parquet/{table}.parquet" for table in fig
 
 
 def other(name: Any, own: str) -> KeptReproduction:
-    """The finished reproduction results/<name>/, with which the reproduction called `own` is compared.
+    """The reproduction results/<name>/, or that in the folder `name`, with which the one called `own` is compared.
 
-    Raises ValueError if there is none, or if it lacks files that a comparison reads.
+    Of the tables that a comparison reads it needs the claims. Raises ValueError if there is none.
     """
     name = str(name)
     finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
-    if name not in finished or name == own:
+    folder = Path(name) if "/" in name else Path("results") / name
+    if not (folder / "settings.json").is_file() or folder.resolve() == Path("results", own).resolve():
         known = ", ".join(each for each in finished if each != own) or "none is there"
-        raise ValueError(f"against = {name!r}: expected another finished reproduction in results/: {known}")
-    folder = Path("results") / name
-    if missing := [file for file in COMPARED_FILES if not (folder / file).is_file()]:
         raise ValueError(
-            f"against = {name!r}: {folder} is not a finished reproduction, it lacks {', '.join(missing)}"
+            f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
         )
+    if not (folder / "parquet/claims.parquet").is_file():
+        raise ValueError(f"against = {name!r}: {folder} has no verdicts, it lacks parquet/claims.parquet")
     return KeptReproduction(str(folder))
+
+
+def compared_tables(folder: str) -> list[str]:
+    """The tables that a comparison reads, of those that the reproduction in `folder` has."""
+    return [table for table in figures.COMPARED if Path(folder, f"parquet/{table}.parquet").is_file()]
 
 
 def checksums(folder: str) -> dict[str, str | None]:
