@@ -109,6 +109,25 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     plan = Plan(planning.configured(ROOT / "config.yaml", overlay))
     assert plan.corpus_files("words") == ["books/a.txt", "books/b.txt"]
     assert plan.corpus_files("bytes") == []
+    (tmp_path / "books" / "{x}.txt").write_text("text")
+    with pytest.raises(ValueError, match=r"^text.words: books/\{x\}.txt: expected a file whose name has no"):
+        plan.corpus_files("words")
+    (tmp_path / "books" / "a.txt").unlink()
+    (tmp_path / "books" / "a.txt").symlink_to("nowhere")
+    with pytest.raises(ValueError, match=r"^text.words: books/a\.txt is a link to a file that is not there"):
+        plan.corpus_files("words")
+
+
+def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measured(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = {"package": None, "folder": None, "path": "nowhere", "sha256": None}
+    plan = Plan(planning.configured(ROOT / "config.yaml", {"name": "tiny", "pretrained": {"minilm": model}}))
+    with pytest.raises(ValueError, match=r"^pretrained.minilm.path = 'nowhere': expected"):
+        plan.text_of_pretrained("minilm")
+    table = tmp_path / "results/tiny/runs/pretrained/minilm/pretrained_keys.parquet"
+    table.parent.mkdir(parents=True)
+    table.touch()
+    assert plan.text_of_pretrained("minilm")["manifest"] == "results/tiny/data/text/words/manifest.json"
 
 
 def planned(text, language_model):
@@ -216,3 +235,9 @@ def test_what_the_papers_preset_downloads(monkeypatch):
     assert plan.labelled_sources("gpt") == []
     assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
     assert Plan(planning.configured(ROOT / "config.yaml", OVERLAY)).hub_sources() == []
+
+
+def test_a_job_that_stays_preempted_is_cancelled_and_one_that_starts_again_is_not():
+    states = {"1": "PREEMPTED", "2": "PREEMPTED", "3": "PENDING"}
+    found = planning.ended_by_preemption(states, before={"1", "3"})
+    assert found == {"1": "CANCELLED", "2": "PREEMPTED", "3": "PENDING"}

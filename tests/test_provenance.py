@@ -123,11 +123,28 @@ def test_a_module_that_is_not_there_is_an_error(tmp_path):
         provenance.reached(tmp_path / "start.py")
 
 
-def test_versions_of_imported_packages_count(tmp_path, monkeypatch):
-    (tmp_path / "start.py").write_text("import numba\n")
+@pytest.mark.parametrize(
+    ("package", "version", "counts"),
+    [
+        ("numba", "9.9", True),
+        ("torch", "1.0", True),
+        ("torch", "2.0+cu130", False),
+        ("datasets", "1.0", False),
+    ],
+)
+def test_versions_of_packages_that_compute_numbers_count(tmp_path, monkeypatch, package, version, counts):
+    (tmp_path / "start.py").write_text(f"import {package}\n")
+    monkeypatch.setattr(provenance, "_installed_version", lambda package: "2.0+cpu")
     before = provenance.code_version(tmp_path / "start.py")
-    monkeypatch.setattr(provenance, "_installed_version", lambda package: "another version")
-    assert provenance.code_version(tmp_path / "start.py") != before
+    monkeypatch.setattr(provenance, "_installed_version", lambda package: version)
+    assert (provenance.code_version(tmp_path / "start.py") != before) == counts
+
+
+@pytest.mark.parametrize(
+    "script", ["draw", "judge_claims", "write_page", "collect_tables", "generate_majority_data"]
+)
+def test_what_computes_without_torch_does_not_depend_on_it(script):
+    assert "torch" not in provenance.reached(ROOT / f"workflow/scripts/{script}.py")[1]
 
 
 def test_the_commit_is_unknown_outside_of_a_repository(tmp_path):

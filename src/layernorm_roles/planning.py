@@ -359,9 +359,20 @@ class Plan:
         return sorted({self.settings.statements.placement.text, *map(self.text_of, models), *pretrained})
 
     def corpus_files(self, name: str) -> list[str]:
-        """The files that the text called `name` is made of, so that an edit of one of them makes the text again."""
+        """The files that the text called `name` is made of, so that an edit of one of them makes the text again.
+
+        Raises ValueError for a name that Snakemake would take for a pattern, and for a link to nothing.
+        """
         found = [source.found() for source in self.text_sources(name)]
-        return sorted({file for by_path in found for files in by_path.values() for file in files})
+        corpus = sorted({file for by_path in found for files in by_path.values() for file in files})
+        for file in corpus:
+            if not Path(file).exists():
+                raise ValueError(
+                    f"text.{name}: {file} is a link to a file that is not there; expected a file"
+                )
+            if "{" in file or "}" in file:
+                raise ValueError(f"text.{name}: {file}: expected a file whose name has no {{ and no }}")
+        return corpus
 
     def text_sources(self, name: str) -> list[Source]:
         """The sources that the text called `name` is made of: of its corpus, and of contexts that have one."""
@@ -546,26 +557,42 @@ def partition_fault(
     return None
 
 
+def ended_by_preemption(states: Mapping[str, str], before: Collection[str]) -> dict[str, str]:
+    """The `states` of SLURM's jobs, with CANCELLED for each of the jobs `before` that is PREEMPTED still.
+
+    A preempted job that SLURM starts again is PENDING soon; one that SLURM has cancelled stays PREEMPTED, for which its
+    plugin would wait for ever. Cancelled jobs are submitted again.
+    """
+    return {
+        job: "CANCELLED" if state == "PREEMPTED" and job in before else state for job, state in states.items()
+    }
+
+
 COMPARED_FILES = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]
 """The files of a reproduction that a comparison reads, as paths in its folder."""
 
 
 def other(name: Any, own: str) -> KeptReproduction:
-    """The finished reproduction results/<name>/, with which the reproduction called `own` is compared.
+    """The reproduction results/<name>/, or that in the folder `name`, with which the one called `own` is compared.
 
-    Raises ValueError if there is none, or if it lacks files that a comparison reads.
+    Of the tables that a comparison reads it needs the claims. Raises ValueError if there is none.
     """
     name = str(name)
     finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
-    if name not in finished or name == own:
+    folder = Path(name) if "/" in name else Path("results") / name
+    if not (folder / "settings.json").is_file() or folder.resolve() == Path("results", own).resolve():
         known = ", ".join(each for each in finished if each != own) or "none is there"
-        raise ValueError(f"against = {name!r}: expected another finished reproduction in results/: {known}")
-    folder = Path("results") / name
-    if missing := [file for file in COMPARED_FILES if not (folder / file).is_file()]:
         raise ValueError(
-            f"against = {name!r}: {folder} is not a finished reproduction, it lacks {', '.join(missing)}"
+            f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
         )
+    if not (folder / "parquet/claims.parquet").is_file():
+        raise ValueError(f"against = {name!r}: {folder} has no verdicts, it lacks parquet/claims.parquet")
     return KeptReproduction(str(folder))
+
+
+def compared_tables(folder: str) -> list[str]:
+    """The tables that a comparison reads, of those that the reproduction in `folder` has."""
+    return [table for table in figures.COMPARED if Path(folder, f"parquet/{table}.parquet").is_file()]
 
 
 def checksums(folder: str) -> dict[str, str | None]:

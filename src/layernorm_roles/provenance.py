@@ -29,6 +29,15 @@ PACKAGE = Path(__file__).parent
 WITHOUT_RESULTS = (PACKAGE / "job.py", PACKAGE / "made_from.py")
 """Modules through which no number passes (logs, progress, error messages): an edit makes nothing again."""
 
+WITHOUT_NUMBERS = frozenset(
+    "datasets huggingface_hub jaxtyping jinja2 markupsafe pyarrow pydantic pydantic_core safetensors threadpoolctl yaml"
+    .split()
+)  # fmt: skip
+"""Packages that check, fetch, store or show, and compute no number: another version makes nothing again."""
+
+SEEDS = PACKAGE / "random_streams.py"
+"""The module that seeds generators of other packages, which whoever draws from them imports as well."""
+
 
 def provenance(
     settings: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False
@@ -117,14 +126,16 @@ def code_version(*starts: str | Path) -> str:
     """A hash of the code and data files that `starts` (Python files) reach, and of the packages that they import.
 
     It has 16 hexadecimal digits. Comments and docstrings do not count, nor does code that is not imported; of packages
-    the installed versions count.
+    that compute numbers the installed versions count, but not for which machine they were built.
     """
     files, packages = reached(*starts)
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file.name} {_content_hash(file)}\n".encode())
-    for package in sorted(packages):
-        digest.update(f"{package} {_installed_version(package)}\n".encode())
+    for package in sorted(packages - WITHOUT_NUMBERS):
+        # A local part, as in 2.13.0+cpu, says for which machine the version was built.
+        version = _installed_version(package).partition("+")[0]
+        digest.update(f"{package} {version}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -145,7 +156,7 @@ def reached(*starts: str | Path) -> tuple[frozenset[Path], frozenset[str]]:
         files.add(file)
         if file.suffix == ".py":
             found = _direct(file)
-            packages |= found.packages
+            packages |= found.packages if file != SEEDS else set()
             waiting += found.files
     return frozenset(files), frozenset(packages)
 

@@ -6,10 +6,13 @@ its log file in any case.
 """
 
 import logging
+import re
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +22,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from layernorm_roles import ending
-from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
+from layernorm_roles.settings import yaml_files
+from snakemake_logger_plugin_layernorm_roles.remaining import UNKNOWN_SECONDS, Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
 """A job gets a line for its start and one for its end if it takes longer, and so many times the mean before."""
@@ -33,7 +37,7 @@ NAMED = 3
 LINE_CHARACTERS = 300
 """Longer lines of Snakemake, such as hundreds of input files, are cut."""
 
-DETAILED = ("dryrun", "quiet", "verbose", "printshellcmds", "debug_dag")
+DETAILED = ("quiet", "verbose", "printshellcmds", "debug_dag")
 """Options of Snakemake with which its own printout stands."""
 
 UNIMPORTANT = (
@@ -45,6 +49,7 @@ UNIMPORTANT = (
     "Exiting because a job execution failed",
     "Shutting down, this might take some time",
     "Elapsed time",
+    "Some jobs were triggered by provenance information",
 )
 """Beginnings of what Snakemake says that has a line of ours, or needs none."""
 
@@ -83,6 +88,7 @@ class LogHandler(LogHandlerBase):
     def __post_init__(self) -> None:
         common = self.common_settings
         self._brief = not any(getattr(common, option) for option in DETAILED)
+        self._dry = common.dryrun
         self._screen = ColorizingTextHandler(
             nocolor=common.nocolor,
             stream=sys.stdout if common.stdout else sys.stderr,
@@ -97,10 +103,14 @@ class LogHandler(LogHandlerBase):
         self._began = self._printed = time.time()
         self._done = self._total = self._failed = 0
         self._spent = 0.0
+        self._planned: dict[str, int] | None = None
         self._ended = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print what the record says, shortly or in Snakemake's way; before a failed job's error, why it failed."""
+        if get_event(record) == LogEvent.ERROR and (text := _of_configfile(record.getMessage(), sys.argv)):
+            self._print(f"\nerror: {text}\n")
+            return
         if get_event(record) in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
             logs = [*(getattr(record, "log", None) or []), *(getattr(record, "aux_logs", None) or [])]
             for reason in ending.reasons(logs):
@@ -128,6 +138,9 @@ class LogHandler(LogHandlerBase):
         match get_event(record):
             case LogEvent.RESOURCES_INFO:
                 self._cores = getattr(record, "cores", self._cores)
+            case LogEvent.RUN_INFO if self._dry:
+                summary, self._planned = self._planned, record.stats
+                return None if summary else self._plan(record.stats)
             case LogEvent.RUN_INFO:
                 return self._start(record.stats)
             case LogEvent.JOB_INFO:
@@ -147,13 +160,28 @@ class LogHandler(LogHandlerBase):
                 return None if hint and not self._failed else self._screen.format(record)
         return None
 
+    def _plan(self, stats: dict[str, int]) -> str:
+        """What a dry run plans: the jobs of each rule, and how long they take as long as those of the earlier run."""
+        jobs = {rule: number for rule, number in stats.items() if rule != "total"}
+        seconds = sum(number * self._earlier.get(rule, UNKNOWN_SECONDS) for rule, number in jobs.items())
+        trainings = sum(number for rule, number in jobs.items() if rule.endswith("_train"))
+        width = max(map(len, jobs))
+        lines = [
+            f"{rule:{width}} {number:7}" for rule, number in sorted(jobs.items(), key=lambda job: -job[1])
+        ]
+        said = (
+            f"{trainings:,} trainings and {sum(jobs.values()) - trainings:,} other jobs; on one core about "
+            f"{_duration(seconds)}, if each takes what it took in the kept reproduction; --verbose shows each job"
+        )
+        return "\n".join([*lines, said])
+
     def _start(self, stats: dict[str, int]) -> str:
         jobs = {rule: number for rule, number in stats.items() if rule != "total"}
         self._began, self._total = time.time(), sum(jobs.values())
         self._remaining = Remaining(jobs, self._earlier)
         threading.Thread(target=self._watch, daemon=True).start()
         at_a_time = f", {self._cores} at a time" if self._cores else ""
-        return f"{_clock()}  {self._total:,} jobs{at_a_time}"
+        return f"{_clock()}  {self._total:,} job{'s' * (self._total != 1)}{at_a_time}"
 
     def _watch(self) -> None:
         while not self._ended.wait(1.0):
@@ -220,6 +248,29 @@ class Formatter(DefaultFormatter):
         """The text of the record."""
         text = str(super().format(record))
         return text if self._whole else "\n".join(map(_cut, text.split("\n")))
+
+
+def _of_configfile(error: str, command: Sequence[str]) -> str | None:
+    """What is wrong with a file of --configfile, for which Snakemake has a traceback or a hint at tabs; else None.
+
+    `command` are the words of the command. Of other errors nothing is known here.
+    """
+    missing = re.search(r"_load_configfile(?s:.*)FileNotFoundError: .*: '(.*)'", error)
+    if missing:
+        return (
+            f"--configfile {missing[1]}: no such file. Targets come before options: "
+            "snakemake --cores all majority --configfile mine.yaml"
+        )
+    if "Config file is not valid JSON or YAML" in error:
+        words = [part for word in command for part in word.split("=")]
+        following = dropwhile(lambda word: not word.startswith("--configfile"), words)
+        for word in following:
+            if Path(word).is_file():
+                try:
+                    yaml_files.read(word)
+                except ValueError as fault:
+                    return str(fault)
+    return None
 
 
 def _cut(line: str) -> str:

@@ -30,6 +30,11 @@ def bomb(levels=9, width=9):
         ("first_seed: [1, 2\nname: x", "no YAML: "),
         (b"name: \xff\n", "no YAML: 'utf-8' codec"),
         ("name: \x07\n", "no YAML: "),
+        ("name: !mine a\n", "line 1: the tag !mine; expected a plain value, or a text in quotes"),
+        (
+            "name: a\nmajority: !!python/object:os.system {}\n",
+            "line 2: the tag tag:yaml.org,2002:python/object:os",
+        ),
     ],
 )
 def test_an_overlay_that_misleads_is_refused_in_one_line(tmp_path, text, says):

@@ -8,6 +8,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+from layernorm_roles.pretrained.recording import load
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings.pretrained import PretrainedModel
 
@@ -105,6 +106,20 @@ def test_a_folder_without_a_file_of_the_model_is_refused(missing, expected, mode
     ) as refusal:
         locate("m", at(model))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_model_without_layers_or_with_other_sizes_than_its_weights_is_refused(model):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 32}))
+    with pytest.raises(
+        ValueError, match=r"^.*model: the sizes in config.json, .* are not those of the weights$"
+    ):
+        load(locate("m", at(model)))
+    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
+    with pytest.raises(
+        ValueError, match=r"^pretrained.m.path = .*: expected a model with layers, .* has none$"
+    ):
+        locate("m", at(model))
 
 
 def test_what_is_no_folder_is_refused(tmp_path):

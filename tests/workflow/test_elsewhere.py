@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkouts import environment
+from checkouts import Checkout, environment
 
 ROOT = Path(__file__).parents[2]
 TINY = """
@@ -55,9 +55,7 @@ def elsewhere(tmp_path):
 def test_from_another_folder(elsewhere):
     workflow = ("--snakefile", str(ROOT / "Snakefile"), "--configfile", "tiny.yaml")
     snakemake(elsewhere, "majority", *workflow)
-    assert (elsewhere / TABLE).exists() and (
-        elsewhere / "results/tiny/figures/majority_mine_loss.png"
-    ).exists()
+    assert (elsewhere / TABLE).exists() and (elsewhere / "results/tiny/figures/majority_curves.png").exists()
     assert "page" in snakemake(elsewhere, "--dry-run", *workflow), "the whole reproduction can be planned"
 
 
@@ -66,3 +64,30 @@ def test_as_a_module(elsewhere):
     snakemake(elsewhere, TABLE)
     assert (elsewhere / TABLE).exists()
     assert "roles_page" in snakemake(elsewhere, "--dry-run", "roles_all")
+
+
+def test_a_clone_does_not_run_the_code_of_another_one(tmp_path):
+    made = Checkout(tmp_path, {"name": "tiny", "device": "cpu"})
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--cores",
+        "1",
+        "--dry-run",
+        "random_keys",
+        "--configfile",
+        "tiny.yaml",
+    ]
+
+    def with_the_package_of_this_repository():
+        return subprocess.run(command, cwd=tmp_path, env=environment(ROOT), text=True, capture_output=True)
+
+    assert with_the_package_of_this_repository().returncode == 0, "equal code may run from anywhere"
+    (made.folder / "src/layernorm_roles/memory.py").write_text("EDITED = True\n")
+    done = with_the_package_of_this_repository()
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert (
+        f"error: the code in {tmp_path}/src/layernorm_roles would not run, but that in {ROOT}/src"
+        in done.stderr
+    )

@@ -27,19 +27,23 @@ def refuse_partitions():
 
 
 def keep_jobs_without_answer():
-    """While SLURM does not say how its jobs are, take them to go on.
+    """While SLURM does not say how its jobs are, take them to go on; and take jobs that stay preempted as cancelled.
 
-    Its plugin forgets all jobs after some questions without an answer, and Snakemake waits for them for ever. The
-    function is not public: the test of a controller that is away looks for it.
+    Its plugin forgets all jobs after some questions without an answer, and Snakemake waits for them for ever, as it does
+    for a job that was preempted. The function is not public: the test of a controller that is away looks for it.
     """
     plugin = sys.modules["snakemake_executor_plugin_slurm"]
     ask = plugin.query_job_status
+    preempted = set()
 
     async def ask_and_keep(command, plugin_logger):
         states, seconds = await ask(command, plugin_logger)
         if states is None:
             logger.warning("SLURM does not answer how the jobs are; they go on, and it is asked again.")
             return {}, 0.0
-        return states, seconds
+        ended = planning.ended_by_preemption(states, preempted)
+        preempted.update(job for job, state in states.items() if state == "PREEMPTED")
+        preempted.difference_update(job for job, state in states.items() if state != "PREEMPTED")
+        return ended, seconds
 
     plugin.query_job_status = ask_and_keep

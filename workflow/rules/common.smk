@@ -9,6 +9,27 @@ from snakemake.iocontainers import InputFiles, OutputFiles
 from snakemake.persistence import RECORD_FORMAT_VERSION, MetadataRecord
 from snakemake.persistence.file import FilePersistence
 
+import layernorm_roles
+
+# The folder workflow/ of this repository. It is not below the working directory with `snakemake -s .../Snakefile
+# -d elsewhere`, or when another workflow uses this one as a module.
+WORKFLOW = Path(str(workflow.current_basedir)).parent
+SOURCE = Path(layernorm_roles.__file__).parent
+
+
+def modules(package):
+    """The Python files of a package, by their path in its folder."""
+    return {file.relative_to(package): file.read_bytes() for file in package.rglob("*.py")}
+
+
+# In an environment in which another clone is installed, that clone's code would run, unseen.
+CLONE = WORKFLOW.parent / "src/layernorm_roles"
+if CLONE.is_dir() and not CLONE.samefile(SOURCE) and modules(CLONE) != modules(SOURCE):
+    sys.exit(
+        f"\nerror: the code in {CLONE} would not run, but that in {SOURCE}; "
+        f"in an environment of its own: pip install -c constraints.txt -e {WORKFLOW.parent}\n"
+    )
+
 from layernorm_roles import ending, made_from, planning, provenance
 from layernorm_roles.evidence.figures import registry as figures_registry
 from layernorm_roles.evidence.tables import registry as tables_registry
@@ -17,11 +38,6 @@ from layernorm_roles.job import OBJECTS
 
 # As in jobs: a quarter of a dry run was the search for garbage in the graph of jobs, where there is none.
 gc.set_threshold(OBJECTS)
-
-# The folder workflow/ of this repository. It is not below the working directory with `snakemake -s .../Snakefile
-# -d elsewhere`, or when another workflow uses this one as a module.
-WORKFLOW = Path(str(workflow.current_basedir)).parent
-SOURCE = Path(planning.__file__).parent
 
 # The files of --configfile. As a module of another workflow this one does not judge that workflow's files.
 OVERLAYS = (
@@ -107,6 +123,18 @@ def code(script, *modules):
     `modules` are paths below src/layernorm_roles of modules that the script imports only by a name made at run time.
     """
     return provenance.code_version(WORKFLOW / "scripts" / script, *(SOURCE / module for module in modules))
+
+
+def or_end(find):
+    """The input function `find`, whose ValueError ends the workflow with one line instead of Snakemake's many."""
+
+    def found(wildcards):
+        try:
+            return find(wildcards)
+        except ValueError as fault:
+            sys.exit(f"\nerror: {fault}\n")
+
+    return found
 
 
 def doubling(first):

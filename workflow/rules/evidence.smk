@@ -169,7 +169,7 @@ if OTHER:
 
     rule comparison:
         input:
-            **planning.parquet(RUN, figures_registry.COMPARED),
+            **planning.parquet(RUN, planning.compared_tables(OTHER.folder)),
             settings=rules.settings.output,
         output:
             page=f"{RUN}/compare_{Path(OTHER.folder).name}.html",

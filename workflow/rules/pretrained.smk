@@ -11,17 +11,9 @@ wildcard_constraints:
     pretrained="|".join(PLAIN["pretrained"]) or "none",
 
 
-def read_by_pretrained(wildcards):
-    """The files of the text that a pretrained model reads; ends the workflow if the model is not there."""
-    try:
-        return PLAN.text_of_pretrained(wildcards.pretrained)
-    except ValueError as fault:
-        sys.exit(f"\nerror: {fault}\n")
-
-
 rule pretrained_measure:
     input:
-        unpack(read_by_pretrained),
+        unpack(or_end(lambda wildcards: PLAN.text_of_pretrained(wildcards.pretrained))),
     output:
         pretrained_keys=f"{PRETRAINED_RUN}/pretrained_keys.parquet",
         attention_ceilings=f"{PRETRAINED_RUN}/attention_ceilings.parquet",

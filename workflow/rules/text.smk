@@ -27,7 +27,7 @@ rule download:
 
 rule text:
     input:
-        lambda wildcards: PLAN.corpus_files(wildcards.text),
+        or_end(lambda wildcards: PLAN.corpus_files(wildcards.text)),
         lambda wildcards: PLAN.downloaded(PLAN.text_sources(wildcards.text)),
     output:
         **PLAN.text_files("{text}", *planning.TEXT_FILES),

@@ -46,6 +46,8 @@ def refusal(folder: Path, what: str, error: Exception) -> str:
                 f"{file}: auto_map names code of the folder's own, which is not run, and transformers has no {what} "
                 "for it without"
             )
+    if "ignore_mismatched_sizes" in str(error):
+        return f"{folder}: the sizes in config.json, such as the number of positions, are not those of the weights"
     return f"{folder}: no {what} that transformers can load ({first_line(error)})"
 
 
@@ -81,6 +83,8 @@ def files_at(path: Path, given: str) -> ModelFiles:
         raise ValueError(f"{given}: expected the folder of a model, or a GGUF file; {path} is neither")
     if not (path / "config.json").is_file():
         raise ValueError(f"{given}: expected a model with config.json, which {path} lacks")
+    if _has_no_layers(path / "config.json"):
+        raise ValueError(f"{given}: expected a model with layers, and by its config.json {path} has none")
     if (path / _WEIGHTS).is_file():
         return ModelFiles(path, (path / _WEIGHTS,))
     if not (path / _INDEX).is_file():
@@ -92,6 +96,17 @@ def files_at(path: Path, given: str) -> ModelFiles:
                 f"{given}: expected the shard {shard.name}, which {_INDEX} names and {path} lacks"
             )
     return ModelFiles(path, shards)
+
+
+def _has_no_layers(config: Path) -> bool:
+    """Whether the configuration of a model says that it has no layers; what is no configuration, transformers says."""
+    try:
+        found = json.loads(config.read_bytes())
+        return any(
+            found.get(name) == 0 for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+        )
+    except (ValueError, AttributeError):
+        return False
 
 
 def _shards(index: Path, given: str) -> list[str]:

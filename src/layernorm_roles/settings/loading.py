@@ -122,7 +122,11 @@ def _explain(fault: Mapping[str, Any]) -> str:
             return f"{key}.{tag} = {value.get(tag)!r}: expected one of {', '.join(map(repr, kinds))}"
         case "distinct" | "order":
             return f"{key} = {value!r}: {fault['msg']}"
-    return f"{key} = {shorten(repr(value), 200, placeholder=' ...')}: expected {_allowed(schema) or fault['msg']}"
+    in_quotes = (
+        "; put it in quotes" if fault["type"] == "string_type" and not isinstance(value, list | dict) else ""
+    )
+    shown = shorten(repr(value), 200, placeholder=" ...")
+    return f"{key} = {shown}: expected {_allowed(schema) or fault['msg']}{in_quotes if value is not None else ''}"
 
 
 def _schema_at(place: list[Any]) -> Mapping[str, Any]:

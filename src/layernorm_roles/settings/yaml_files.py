@@ -24,9 +24,9 @@ def read(path: str | Path) -> Any:
 def check(path: str | Path) -> None:
     """Raise ValueError with the line of the first fault, if the file at `path` has one that its reader would not see.
 
-    Faults are a key that is there twice, of which YAML keeps the last; a number to the base 60; and nesting or aliases
-    that would fill the memory. So is whatever is no YAML in UTF-8. The file is read event by event: nothing that it
-    describes is built.
+    Faults are a key that is there twice, of which YAML keeps the last; a number to the base 60; a tag; and nesting or
+    aliases that would fill the memory. So is whatever is no YAML in UTF-8. The file is read event by event:
+    nothing that it describes is built.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -62,6 +62,10 @@ class _Walk:
                         f"{self.path}, line {line}: the key {scalar!r} is there twice; expected once"
                     )
                 self.open[-1].keys.add(scalar)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise ValueError(
+                f"{self.path}, line {line}: the tag {event.tag}; expected a plain value, or a text in quotes"
+            )
         if scalar is not None and event.implicit[0] and _SEXAGESIMAL.fullmatch(scalar):
             raise ValueError(
                 f"{self.path}, line {line}: {scalar} is a number to the base 60 in YAML; expected a number, "

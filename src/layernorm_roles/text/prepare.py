@@ -18,7 +18,7 @@ from layernorm_roles.text import documents
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.contexts import different, long_contexts, sentence_contexts
 from layernorm_roles.text.prepared import PreparedText
-from layernorm_roles.text.split import PARTS, part_of
+from layernorm_roles.text.split import PARTS, documents_for, part_of
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
 
@@ -112,10 +112,12 @@ def _distribute(
 def _refuse_small_parts(numbers: Mapping[str, int], tokens: Mapping[str, int], settings: Text) -> None:
     for part, size in tokens.items():
         if size <= settings.long.longest:
+            needed = documents_for(part, settings.split)
+            more = "" if numbers[part] else f"; it takes {needed:,} documents to be nearly sure of one there"
             raise ValueError(
                 f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents "
                 f"are for {part}, with {size:,} tokens; expected more than long.longest = "
-                f"{settings.long.longest:,}"
+                f"{settings.long.longest:,}{more}"
             )
 
 

@@ -4,6 +4,7 @@ Documents are split, never windows of tokens: no sentence of a held-out context 
 """
 
 import hashlib
+import math
 
 import numpy as np
 
@@ -23,3 +24,9 @@ def part_of(text: str, split: Split) -> str:
     position = int.from_bytes(digest[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
     return PARTS[int(np.searchsorted(bounds, position, side="right"))]
+
+
+def documents_for(part: str, split: Split) -> int:
+    """The documents that a corpus must have so that, in 99 cases of 100, one of them belongs to `part`."""
+    share = getattr(split, part)
+    return 1 if share == 1 else math.ceil(math.log(0.01) / math.log(1 - share))

@@ -166,15 +166,27 @@ def test_the_reproduction_to_compare_with_must_be_a_finished_other_one(results, 
     assert planning.other("theirs", "mine").folder == "results/theirs"
     recorded = planning.checksums("results/theirs")
     assert recorded["settings.json"] == files.sha256_of("results/theirs/settings.json")
-    for name in ("mine", "nowhere", "../results/theirs", "", ["theirs"], 7):
+    assert planning.other(str(results / "theirs"), "mine").folder == str(results / "theirs"), "or by a path"
+    for name in ("mine", "results/mine", "nowhere", "../results/nowhere", "", ["theirs"], 7):
         with pytest.raises(
             ValueError, match=r"against = .*: expected another finished .* in results/: theirs$"
         ):
             planning.other(name, "mine")
     (results / "unfinished").mkdir()
     files.write_text(results / "unfinished/settings.json", "{}")
-    with pytest.raises(ValueError, match=r"'unfinished'.* lacks parquet/claims\.parquet, parquet/majority"):
+    with pytest.raises(ValueError, match=r"'unfinished'.* lacks parquet/claims\.parquet"):
         planning.other("unfinished", "mine")
+
+
+def test_only_what_both_have_is_compared(results, monkeypatch):
+    monkeypatch.chdir(results.parent)
+    whole, _ = compare(results / "mine", results / "theirs")
+    (results / "theirs/parquet/language_model_metrics.parquet").unlink()
+    assert planning.compared_tables("results/theirs") == [
+        name for name in COMPARED if name != "language_model_metrics"
+    ]
+    part, _ = compare(results / "mine", results / "theirs")
+    assert 0 < part.count("<svg") < whole.count("<svg") or 0 < part.count("<img") < whole.count("<img")
 
 
 def snakemake(*arguments: str) -> subprocess.CompletedProcess:

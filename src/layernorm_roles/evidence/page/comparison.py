@@ -35,6 +35,8 @@ class Side:
     """One of the two reproductions: its tables and its settings, read from its folder and checked."""
 
     folder: Path
+    compared: tuple[str, ...] = COMPARED
+    """Those of COMPARED that both reproductions have."""
 
     @property
     def name(self) -> str:
@@ -47,8 +49,8 @@ class Side:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of COMPARED. Raises ValueError if one is missing, damaged, or of another version's columns."""
-        return {table: store.read(self.path(table), table) for table in COMPARED}
+        """The tables that are compared. Raises ValueError if one is missing, damaged, or has other columns."""
+        return {table: store.read(self.path(table), table) for table in self.compared}
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -57,8 +59,8 @@ class Side:
 
     @cached_property
     def provenance(self) -> dict[str, dict[str, str]]:
-        """The provenance of each of COMPARED."""
-        return {table: store.read_provenance(self.path(table)) for table in COMPARED}
+        """The provenance of each table that is compared."""
+        return {table: store.read_provenance(self.path(table)) for table in self.compared}
 
     @cached_property
     def too_small(self) -> list[str]:
@@ -74,7 +76,9 @@ def write(
     `options` is what a snakemake command needs after its targets to mean the reproduction here. Raises ValueError if a
     file of either side is missing, damaged or has other columns than this version's.
     """
-    ours, theirs = Side(Path(here)), Side(Path(there))
+    paths = Path(here), Path(there)
+    curves = [name for name in CURVES if all((path / f"parquet/{name}.parquet").is_file() for path in paths)]
+    ours, theirs = (Side(path, ("claims", *curves)) for path in paths)
     table = comparison.compare(ours.tables["claims"], theirs.tables["claims"])
     text = (
         page.environment().get_template("comparison.html.j2").render(_context(ours, theirs, table, options))
@@ -90,7 +94,8 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
     differing = comparison.differences(here.settings, there.settings)
     drawn, left_out = [], []
     style.theme()
-    for name, (group, columns) in CURVES.items():
+    for name in here.compared[1:]:
+        group, columns = CURVES[name]
         found, rest = comparison.shared(here.tables[name], there.tables[name], group)
         drawn += [_picture(each, columns, here, there) for each in found]
         left_out += rest
