@@ -46,7 +46,9 @@ arrays = [a for c in found for a in (c.lower, c.upper, c.query, c.proof)]
 }
 
 
-@pytest.mark.parametrize("part", PROGRAMS)
+@pytest.mark.parametrize(
+    "part", ["cross-entropy", *(pytest.param(part, marks=pytest.mark.long) for part in [*PROGRAMS][1:])]
+)
 def test_compiled_and_loaded_kernels_give_the_same_bytes(part, tmp_path):
     program = (
         "import hashlib; import numpy as np; import torch; rng = np.random.default_rng(0); torch.manual_seed(0)\n"

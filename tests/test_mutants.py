@@ -1,4 +1,4 @@
-"""Mistakes put into the code on purpose are noticed: each of the list has its place, and three are tried.
+"""Mistakes put into the code on purpose are noticed: each has its place; the long tests try three.
 
 `python tests/mutants --jobs 2` tries all.
 """
@@ -31,6 +31,7 @@ def test_a_mistake_that_no_longer_fits_the_code_is_named(spoilt, said):
         machine.check([replace(MUTANTS[0], **spoilt)])
 
 
+@pytest.mark.long
 def test_three_mistakes_chosen_by_the_commit_are_noticed():
     command = [sys.executable, str(machine.HERE), "--sample", "3", "--jobs", "2"]
     done = subprocess.run(command, cwd=machine.ROOT, text=True, capture_output=True)

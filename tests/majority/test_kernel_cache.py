@@ -21,6 +21,8 @@ loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), pa
 print(loss.hex(), *(gradient.tobytes().hex() for gradient in gradients))
 """
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 def test_every_head_of_minilm_has_certified_verdicts():
     files = locate("minilm", MINILM)
     tokens = tokens_of(files).encode(TEXT, MINILM.context_length)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from layernorm_roles import planning
 from layernorm_roles.settings.loading import load, resolve
 
 ROOT = Path(__file__).parents[2]
@@ -69,26 +70,39 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(name):
         refused(DEFAULT | {"language_model": DEFAULT["language_model"] | {model: settings}})
 
 
+HOSTILE_FILES = [
+    ("name: !!python/object/apply:os.system ['touch hacked']", "could not determine a constructor"),
+    ("name: !!python/object/new:os.system ['touch hacked']", "could not determine a constructor"),
+    ("name: !!python/object/apply:subprocess.check_output [['touch', 'hacked']]", "could not determine"),
+    ("name: !!python/name:os.system", "could not determine a constructor"),
+    ("name: !!python/module:os", "could not determine a constructor"),
+    ("name: ../hacked", "name = '../hacked': expected a folder name"),
+    ("norms: {mine: 'os:system; touch hacked'}", "norms.mine"),
+    ("majority: {d8: {seeds: {'a; touch hacked': 1}}}", "majority.d8.seeds"),
+    ("majority: {d8: {steps: -1}}", "majority.d8.steps = -1: expected integer at least 1"),
+]
+"""Configuration files, and what is said of each."""
+
+
+@pytest.mark.parametrize(("text", "says"), HOSTILE_FILES)
+def test_a_hostile_or_wrong_configuration_is_refused(text, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(text)
+    with pytest.raises((ValueError, yaml.YAMLError), match=re.escape(says)):
+        planning.configured(ROOT / "config.yaml", planning.yaml_files.read(tmp_path / "tiny.yaml"))
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "name: !!python/object/apply:os.system ['touch hacked']",
-        "name: !!python/object/new:os.system ['touch hacked']",
-        "name: !!python/object/apply:subprocess.check_output [['touch', 'hacked']]",
-        "name: !!python/name:os.system",
-        "name: !!python/module:os",
-        "name: '$(touch hacked)'",
-        "name: ../hacked",
-        "norms: {mine: 'os:system; touch hacked'}",
-        "majority: {d8: {seeds: {'a; touch hacked': 1}}}",
-    ],
+    ("text", "says"), [(HOSTILE_FILES[0][0], "not valid JSON or YAML"), HOSTILE_FILES[-1]]
 )
-def test_a_hostile_configuration_file_stops_before_anything_is_done(checkout, text):
+def test_snakemake_stops_with_one_message_before_anything_is_done(checkout, text, says):
     made = checkout({})
     (made.folder / "tiny.yaml").write_text(text)
     before = {path.name for path in made.folder.iterdir()}
     done = made.snakemake("majority")
-    assert done.returncode != 0, done.stdout
+    assert done.returncode != 0 and says in done.stdout, done.stdout
+    assert "Traceback" not in done.stdout
     assert {path.name for path in made.folder.iterdir()} - before <= {".snakemake"}
     assert not list(made.folder.parent.glob("hacked*"))
 

@@ -51,7 +51,7 @@ NEEDED = {
     "measure_ceilings": MODEL | CERTIFIED,
     "measure_pretrained": MODEL | CERTIFIED,
     "measure_random_keys": STATEMENT | CERTIFIED,
-    "measure_gaussian_law": TABLES | {"scipy.special", "scipy.sparse", "scipy.optimize"},
+    "measure_gaussian_law": TABLES | {"pydantic", "scipy.special", "scipy.sparse", "scipy.optimize"},
     "measure_worked_numbers": TABLES,
     "measure_geometry": STATEMENT,
     "measure_batch_dependence": STATEMENT,
@@ -82,7 +82,13 @@ def test_every_script_is_listed():
     assert {script.stem for script in SCRIPTS.glob("*.py")} == NEEDED.keys()
 
 
-@pytest.mark.parametrize("script", NEEDED)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if "torch" in needs else [])
+        for name, needs in NEEDED.items()
+    ],
+)
 def test_a_script_imports_what_it_needs_alone(script):
     tree = ast.parse((SCRIPTS / f"{script}.py").read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

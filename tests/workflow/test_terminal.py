@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
+from checkouts import SMOKE
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
 
@@ -16,7 +16,6 @@ from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler,
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
-SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {"device": "cpu"}
 NUMBERS = "results/smoke/parquet/worked_numbers.parquet"
 SETTINGS = "results/smoke/settings.json"
 

@@ -1,37 +1,30 @@
 """The whole smoke reproduction, from nothing to its page; what an edit makes again; the kept reproduction redrawn."""
 
+import copy
+import json
 import re
-import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
+from checkouts import SMOKE
 
 from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.tables import registry as tables
 
 ROOT = Path(__file__).parents[2]
-SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {"device": "cpu"}
-
-
-@pytest.fixture(scope="module")
-def smoke(checkout):
-    """A checkout in which everything has run."""
-    made = checkout(SMOKE)
-    shutil.copytree(ROOT / "results/published", made.folder / "results/published")
-    made.printed = made.run()
-    return made
+RUN = "d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1001"
 
 
 def results(smoke):
     return smoke.folder / "results/smoke"
 
 
-def rules_of(plan):
-    """The rules that a dry run would run."""
-    return set(re.findall(r"^(\w+) +\d+$", plan, flags=re.MULTILINE)) - {"total", "all"}
+def jobs_of(plan):
+    """The number of jobs of each rule that a dry run would run."""
+    found = {rule: int(jobs) for rule, jobs in re.findall(r"^(\w+) +(\d+)$", plan, flags=re.MULTILINE)}
+    return {rule: jobs for rule, jobs in found.items() if rule not in ("total", "all")}
 
 
 def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
@@ -66,6 +59,18 @@ def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     assert f"{by_seed.mean():.1f}" in (results(smoke) / "report.html").read_text(encoding="utf-8")
 
 
+def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):
+    origin = store.read_provenance(results(smoke) / "parquet/majority_metrics.parquet")
+    assert json.loads(origin["config"])["d8"]["steps"] == SMOKE["majority"]["d8"]["steps"]
+    assert re.fullmatch(r"cpu \([^,]+ with \d+-bit vectors\)", origin["device"])
+    metrics = store.read(results(smoke) / "parquet/majority_metrics.parquet", "majority_metrics")
+    runs = metrics[metrics.experiment == "d8"].groupby("variant").seed.unique().map(list)
+    assert runs["dynamic_tanh"] == [1000] and runs["layernorm"] == [1000, 1001]
+    for log in ("majority_data/d8/seed_1000", f"majority_train/{RUN}"):
+        assert (results(smoke) / f"logs/{log}.log").stat().st_size
+        assert (results(smoke) / f"benchmarks/{log}.tsv").stat().st_size
+
+
 def test_a_check_names_the_files_to_delete(smoke):
     assert "results/smoke: every file is as it was written" in smoke.run("check")
     damaged = results(smoke) / "figures/figure_2a.pdf"
@@ -85,34 +90,104 @@ def test_a_second_run_does_nothing(smoke):
 
 
 EDITS = {
-    # No script imports most of these modules itself, and nothing imports the data files paper.yaml and report.css.
-    "evidence/analysis/estimate.py": ({"claims", "draw_majority"}, {"majority_train", "geometry"}),
-    "evidence/analysis/random_keys.py": (
-        {"claims", "draw_random_keys"},
-        {"random_keys_table", "draw_majority"},
+    # No script imports these modules itself, and nothing imports the data file paper.yaml.
+    "src/layernorm_roles/evidence/analysis/estimate.py": (
+        {"claims", "draw_majority"},
+        {"majority_train", "geometry"},
     ),
-    "evidence/tables/structure.py": ({"draw_language_model", "draw_majority", "page"}, {"claims", "tables"}),
-    "random_streams.py": ({"geometry", "text", "majority_data", "placement_train"}, set()),
-    "text/token_streams.py": ({"text", "language_model_train"}, {"majority_train", "geometry"}),
-    "evidence/analysis/paper.yaml": ({"claims", "draw_majority"}, {"majority_train", "tables"}),
-    "selectability/search.py": ({"random_keys_table", "language_model_keys"}, {"majority_train", "geometry"}),
-    "evidence/page/report.css": ({"page"}, {"claims", "draw_majority"}),
-    "evidence/figures/vectors.py": ({"draw_majority"}, {"draw_statements", "claims"}),
+    "src/layernorm_roles/evidence/analysis/paper.yaml": (
+        {"claims", "draw_majority"},
+        {"majority_train", "tables"},
+    ),
+    "src/layernorm_roles/selectability/search.py": (
+        {"random_keys_table", "language_model_keys"},
+        {"majority_train", "geometry"},
+    ),
+    "src/layernorm_roles/evidence/figures/vectors.py": (
+        {"draw_majority"},
+        {"draw_statements", "claims", "random_keys_table"},
+    ),
+    "examples/dynamic_tanh.py": ({"majority_train", "tables", "claims"}, {"majority_data", "geometry"}),
 }
 """By edited file: rules that must run again, and rules that must not."""
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_marks_what_depends_on_it_and_nothing_else(smoke, name):
-    file = smoke.folder / "src/layernorm_roles" / name
+    file = smoke.folder / name
     before = file.read_bytes()
     file.write_bytes(before + (b"\nEDITED = 1\n" if name.endswith(".py") else b"\n# edited\n"))
     try:
-        plan = rules_of(smoke.run("--dry-run"))
+        plan = jobs_of(smoke.run("--dry-run"))
     finally:
         file.write_bytes(before)
     again, never = EDITS[name]
-    assert again <= plan and not never & plan, plan
+    assert again <= plan.keys() and not never & plan.keys(), plan
+    assert name.startswith("src") or plan["majority_train"] == 1, "the norm of one run"
+
+
+def test_a_comment_and_one_more_seed_or_width_keep_what_is_there(smoke):
+    train = smoke.folder / "src/layernorm_roles/majority/train.py"
+    before, more = train.read_bytes(), copy.deepcopy(SMOKE)
+    train.write_bytes(before + b"\n# nothing new\n")
+    more["majority"]["d8"]["seeds"]["layernorm"] = 3  # a batch of two is full, and a second one begins
+    more["majority"]["widths"]["d_model"] = [3, 5, 8]
+    smoke.configure(more)
+    try:
+        plan = jobs_of(smoke.run("results/smoke/parquet/majority_metrics.parquet", "--dry-run"))
+    finally:
+        smoke.configure(SMOKE)
+        train.write_bytes(before)
+    widths = sum(seeds > 0 for seeds in SMOKE["majority"]["widths"]["seeds"].values())
+    assert (plan["majority_train"], plan["majority_data"]) == (1 + widths, 1), plan
+    assert "geometry" not in plan
+
+
+def test_what_was_lost_is_made_again_with_the_same_bytes(smoke):
+    lost = [
+        "data/majority/d8/seed_1001.parquet",
+        f"runs/majority/{RUN}/metrics.parquet",
+        f"runs/majority/{RUN}/weights.safetensors",
+        "parquet/majority_metrics.parquet",
+        "figures/figure_2a.png",
+        "tables/convergence.md",
+    ]
+    before = {name: (results(smoke) / name).read_bytes() for name in lost}
+    for name in lost:
+        (results(smoke) / name).unlink()
+    smoke.run("majority")
+    for name, content in before.items():
+        assert (results(smoke) / name).read_bytes() == content, name
+
+
+def test_snakemake_makes_its_own_report_with_captions(smoke):
+    smoke.run("--report", "snakemake.html", "majority")
+    page = (smoke.folder / "snakemake.html").read_text()
+    caption = (
+        planning.Plan(planning.configured(smoke.folder / "config.yaml", SMOKE)).figures()["figure_2a"].caption
+    )
+    assert " ".join(caption.split()[:6]) in page
+
+
+def test_a_loss_that_is_not_finite_is_reported_in_one_line(checkout):
+    settings = copy.deepcopy(SMOKE)
+    settings["norms"] = {"infinite": "infinite:Infinite"}
+    settings["majority"]["d8"]["seeds"] = {"infinite": 1}
+    made = checkout(settings)
+    (made.folder / "infinite.py").write_text(
+        "from torch import nn\n"
+        "class Infinite(nn.Module):\n"
+        "    def __init__(self, dim): super().__init__()\n"
+        "    def forward(self, x): return x / 0\n"
+    )
+    run = "results/smoke/runs/majority/" + RUN.replace("layernorm", "infinite").replace(
+        "_to_1001", "_to_1000"
+    )
+    done = made.snakemake(f"{run}/metrics.parquet")
+    fault = "the loss is not finite at step 0; expected a finite number"
+    assert done.returncode and "Traceback" not in done.stdout
+    assert f"majority d8 infinite d_model 8 learning rate 0.001 seed 1000: {fault}" in done.stdout
+    assert not list((made.folder / "results/smoke/runs").rglob("*.parquet"))
 
 
 def test_the_kept_reproduction_is_drawn_again_without_training(smoke):
@@ -120,7 +195,7 @@ def test_the_kept_reproduction_is_drawn_again_without_training(smoke):
     targets = ("published_figures", "published_report")
     kept = smoke.folder / "results/published"
     drawing = re.compile(r"published_(claims|page|figures|draw_\w+|report)")
-    assert all(drawing.fullmatch(rule) for rule in rules_of(smoke.run("--dry-run", "--forceall", *targets)))
+    assert all(drawing.fullmatch(rule) for rule in jobs_of(smoke.run("--dry-run", "--forceall", *targets)))
     contents = []
     for _ in range(2):
         smoke.run("--forceall", *targets)
