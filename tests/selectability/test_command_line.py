@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -385,69 +384,17 @@ def test_a_csv_output_has_all_but_the_proofs(files, options, capsys):
     assert (files / "v.csv").read_text() == expected.to_csv(index=False)
 
 
-class FakeClock:
-    """Time that passes only while keys are certified: so many seconds for so many keys, after a compilation."""
-
-    def __init__(self, seconds, selectable):
-        self.now, self.seconds, self.selectable, self.compiled = 0.0, seconds, selectable, False
-
-    def prove(self, keys, bias):
-        self.now += self.seconds(len(keys)) + 20 * (not self.compiled)
-        self.compiled = True
-        return SimpleNamespace(counts=lambda: {"selectable": self.selectable(len(keys))})
-
-
-@pytest.mark.parametrize(
-    "seconds,selectable",
-    [
-        (lambda n: n / 125, lambda n: 100),
-        (lambda n: (n / 2500) ** 2, lambda n: n),
-        (lambda n: 1.0 + (n / 2500) ** 2, lambda n: n),  # a constant hides how the small parts' time grows
-        (lambda n: (n / 50_000) ** 2.2 * 400, lambda n: int(n**0.5)),
-    ],
-)
-def test_the_expected_time_is_right_for_laws_that_were_measured(seconds, selectable, monkeypatch):
-    clock = FakeClock(seconds, selectable)
-    monkeypatch.setattr(command_line.time, "perf_counter", lambda: clock.now)
-    expected = command_line._expected_seconds(np.zeros((50_000, 2)), None, clock.prove)
-    assert expected == pytest.approx(400, rel=0.2)
-    assert clock.now - 20 < 80
-
-
-def test_no_time_is_expected_of_few_keys_or_of_keys_that_will_be_refused():
-    for keys, bias in (
-        (KEYS, None),
-        (np.full((9000, 2), np.nan), None),
-        (np.zeros((9000, 2)), np.zeros(3)),
-        (np.zeros(9000), None),
-    ):
-        assert command_line._expected_seconds(keys, bias, certify) is None
-
-
-def test_the_wrong_entry_of_a_large_matrix_is_named_by_its_own_place(tmp_path, capsys):
-    """Not by its place in the part of the rows that is timed first."""
-    keys = np.ones((9000, 2))
-    keys[8999, 1] = np.nan
-    np.save(tmp_path / "keys.npy", keys)
-    assert main([str(tmp_path / "keys.npy")]) == 2
-    assert "keys has nan at (8999, 1)" in last_error(capsys)
-
-
-def test_a_long_search_says_how_long_it_will_take_and_how_long_it_took(files, monkeypatch, capfd):
-    monkeypatch.setattr(command_line, "_expected_seconds", lambda *_: 300.0)
-    assert main([str(files / "keys.npy")]) == 0
-    assert "certify-keys: 50 x 3: about 5 min\n" in capfd.readouterr().err
-
-
 WORKING = """
-import os, time
+import time
+import numpy as np
 from layernorm_roles.selectability import command_line
 
-def prove(keys, bias):
+def certify(*_):
     print(flush=True)
     time.sleep(60)
 
-command_line._with_progress("keys", lambda: prove(None, None), 100.0, every=0.2)
+command_line.certify = certify
+command_line._certified(np.zeros((3000, 2)), None, False, False, every=0.2)
 """
 
 
@@ -458,29 +405,15 @@ def test_lines_of_progress_come_while_it_works_and_ctrl_c_ends_it_at_once():
         lines = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT
-    assert all(re.fullmatch(r"keys: \d s, about (100|99|98) s left\n", line) for line in lines)
+    assert all(re.fullmatch(r"certify-keys: 3,000 x 2: \d s\n", line) for line in lines)
 
 
 def test_compiled_code_lets_the_line_of_progress_through(capfd):
     """The search of keys that lie inside takes seconds, in which the main thread prints."""
     keys = np.random.default_rng(0).standard_normal((6000, 8))
     certify(keys[:50])  # compiles
-    command_line._with_progress("keys", lambda: certify(keys), every=0.1)
-    assert capfd.readouterr().err.count("keys: ") > 3
-
-
-@pytest.mark.parametrize(
-    "spent,expected,said",
-    [
-        (30.4, None, "30 s"),
-        (30.0, 100.0, "30 s, about 70 s left"),
-        (90.0, 400.0, "90 s, about 5 min left"),
-        (100.0, 80.0, "100 s, longer than the 80 s expected"),
-        (150.1, None, "3 min"),
-    ],
-)
-def test_the_words_of_a_line_of_progress(spent, expected, said):
-    assert command_line._spent(spent, expected) == said
+    command_line._certified(keys, None, False, False, every=0.1)
+    assert capfd.readouterr().err.count("certify-keys: 6,000 x 8: ") > 3
 
 
 def test_version(capsys):

@@ -8,11 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +25,6 @@ from layernorm_roles.selectability.certify import certify
 from layernorm_roles.selectability.matrices import FORMATS, TEXT, load
 
 _OUTPUTS = (".parquet", ".csv")
-_MANY = 2048
-"""Keys from which on the time that they will take is estimated."""
-_PARTS = (16, 8)
-"""How many times fewer keys the two parts have on which the estimate rests; the second is the larger."""
 SECONDS = 10.0
 """Time between two lines of progress."""
 _NAMED = 20
@@ -71,7 +65,7 @@ def _run(options: argparse.Namespace) -> None:
     bias = None if options.bias is None else _bias(options, keys)
     keys, first = _rows(options.file, keys, options.rows)
     try:
-        certificates = _certified(keys, bias, partial(_proved, causal=options.causal, flat=options.flat))
+        certificates = _certified(keys, bias, options.causal, options.flat)
     except ValueError as error:
         raise ValueError(f"{options.file}: {error}") from None
     print(summary(options.file, keys, certificates, taken, first))
@@ -201,91 +195,33 @@ def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray
     return array[first:stop], first
 
 
-Prove = Callable[[np.ndarray, np.ndarray | None], Certificates]
-"""From keys (n, d) and biases (n,) or None to verified certificates."""
+def _certified(
+    keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool, every: float = SECONDS
+) -> Certificates:
+    """Certificates, verified; while they are looked for, a line of progress to standard error every so many seconds.
 
-
-Result = TypeVar("Result")
-
-
-def _certified(keys: np.ndarray, bias: np.ndarray | None, prove: Prove) -> Certificates:
-    """Certificates, verified; with progress on standard error where it takes longer than a few seconds."""
-    title = f"certify-keys: {' x '.join(f'{size:,}' for size in keys.shape)}"
-    expected = _with_progress(f"{title}, estimating the time", lambda: _expected_seconds(keys, bias, prove))
-    if expected and expected > SECONDS:
-        print(f"{title}: about {_duration(expected)}", file=sys.stderr, flush=True)
-    return _with_progress(title, lambda: prove(keys, bias), expected)
-
-
-def _with_progress(
-    title: str, work: Callable[[], Result], expected: float | None = None, every: float = SECONDS
-) -> Result:
-    """What `work` returns; while it runs, a line to standard error every so many seconds, and Ctrl-C ends the process.
-
-    `expected`, the seconds that it is thought to take, adds the time left. The work is done in a thread, so that the
-    main one can print; as a Python exception Ctrl-C would wait for compiled code.
+    The work is done in a thread, so that the main one can print. Ctrl-C ends the process: as a Python exception it
+    would wait for compiled code.
     """
+
+    def prove() -> Certificates:
+        certificates = certify(keys, bias, causal, flat)
+        certificates.verify(keys, bias)
+        return certificates
+
     began, in_main = time.monotonic(), threading.current_thread() is threading.main_thread()
-    before = (
-        signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
-    )  # elsewhere Ctrl-C does not come
+    # In another thread Ctrl-C does not come.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
     try:
         with ThreadPoolExecutor(1) as thread:
-            result = thread.submit(work)
+            result = thread.submit(prove)
             while not wait([result], every).done:
-                spent = time.monotonic() - began
-                print(f"{title}: {_spent(spent, expected)}", file=sys.stderr, flush=True)
+                size = " x ".join(f"{n:,}" for n in keys.shape)
+                print(f"certify-keys: {size}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
             return result.result()
     finally:
         if in_main:
             signal.signal(signal.SIGINT, before)
-
-
-def _spent(spent: float, expected: float | None) -> str:
-    """The time spent, in words, and what is left of the time expected, if that is known."""
-    if not expected:
-        return _duration(spent)
-    if spent >= expected:
-        return f"{_duration(spent)}, longer than the {_duration(expected)} expected"
-    return f"{_duration(spent)}, about {_duration(expected - spent)} left"
-
-
-def _duration(seconds: float) -> str:
-    """Seconds below two minutes, and minutes above."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _proved(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
-    certificates = certify(keys, bias, causal, flat)
-    certificates.verify(keys, bias)
-    return certificates
-
-
-def _expected_seconds(keys: np.ndarray, bias: np.ndarray | None, prove: Prove) -> float | None:
-    """A rough estimate of the time that `prove` will take, from the time that two parts of the keys take.
-
-    It is extrapolated as a power of the number of keys: the one between the two parts, or, since costs that do not
-    grow count for more in the smaller part, that of the number of keys times the number of selectable ones, with each
-    of which every key is compared. Returns None for few keys, and where `prove` will raise an error.
-    """
-    if keys.ndim != 2 or len(keys) < _MANY or (bias is not None and len(bias) != len(keys)):
-        return None
-    seconds, selectable = [], []
-    try:
-        prove(keys[:2], None if bias is None else bias[:2])  # may compile
-        for fewer in _PARTS:
-            # The rows of a vocabulary are ordered by frequency: a part has frequent and rare ones.
-            rows = np.linspace(0, len(keys) - 1, len(keys) // fewer).astype(int)
-            began = time.perf_counter()
-            found = prove(keys[rows], None if bias is None else bias[rows])
-            seconds.append(time.perf_counter() - began)
-            selectable.append(found.counts()["selectable"] + 1)
-    except ValueError:
-        return None
-    step = np.log2(_PARTS[0] / _PARTS[1])
-    of_time, of_comparisons = (np.log2(b / a) / step for a, b in (seconds, selectable))
-    power = min(2.5, max(1.0, of_time, 1 + of_comparisons))
-    return seconds[1] * _PARTS[1] ** float(power)
 
 
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:

@@ -5,8 +5,6 @@ import torch
 from jaxtyping import UInt16
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from torch import Tensor
 
 from layernorm_roles.language_model.kernels.softmax import (
@@ -27,8 +25,8 @@ from layernorm_roles.language_model.kernels.vectors import (
     ONE,
     TOGETHER,
     ZERO,
-    Code,
     inlined,
+    instruction,
     jit,
     lane_sum,
     load,
@@ -50,47 +48,35 @@ def empty_kept(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
-@intrinsic
-def _draw(typing, kept, row, column, key, counter, threshold):
+@instruction(types.none)
+def _draw(write, kept, row, column, key, counter, threshold):
     """Draw 2 WORDS numbers of LANES bits into kept[row, column:], each bit set with the chance threshold / 2^16.
 
     The randomness is Threefry-2x32 with 20 rounds (Salmon et al. 2011): a function of the two words of `key` and of a
     counter of two words, which for lane l are those of `counter`, the first of them plus l.
     """
+    builder = write.builder
 
-    def code(*call):
-        write, builder, (_, row, column, key, counter, threshold) = Code(*call), call[1], call[3]
-        words = ir.IntType(32)
+    def rotated(x, by):
+        left, right = (write.constant(n, INTS) for n in (by, 32 - by))
+        return builder.or_(builder.shl(x, left), builder.lshr(x, right))
 
-        def both(pair):
-            return [
-                write.splat(builder.trunc(x, words), INTS) for x in cgutils.unpack_tuple(builder, pair, 2)
-            ]
-
-        def rotated(x, by):
-            left, right = (write.constant(n, INTS) for n in (by, 32 - by))
-            return builder.or_(builder.shl(x, left), builder.lshr(x, right))
-
-        keys = both(key)
-        keys.append(builder.xor(builder.xor(*keys), write.constant(0x1BD11BDA, INTS)))
-        x, y = both(counter)
-        x = builder.add(x, ir.Constant(INTS, list(range(LANES))))
-        x, y = builder.add(x, keys[0]), builder.add(y, keys[1])
-        for group in range(1, 6):
-            for by in _ROTATIONS[(group - 1) % 2]:
-                x = builder.add(x, y)
-                y = builder.xor(rotated(y, by), x)
-            x = builder.add(x, keys[group % 3])
-            y = builder.add(builder.add(y, keys[(group + 1) % 3]), write.constant(group, INTS))
-        half = write.constant(16, INTS)
-        below = builder.shl(write.splat(builder.trunc(threshold, words), INTS), half)
-        for n, word in enumerate((x, y, builder.shl(x, half), builder.shl(y, half))):
-            bits = builder.bitcast(builder.icmp_unsigned("<", word, below), ir.IntType(LANES))
-            builder.store(bits, write.pointer(0, row, 0, builder.add(column, column.type(n))))
-        return call[0].get_dummy_value()
-
-    integers = types.UniTuple(types.intp, 2)
-    return types.none(kept, types.intp, types.intp, integers, integers, types.intp), code
+    keys = [write.integers(word) for word in key]
+    keys.append(builder.xor(builder.xor(*keys), write.constant(0x1BD11BDA, INTS)))
+    x, y = (write.integers(word) for word in counter)
+    x = builder.add(x, ir.Constant(INTS, list(range(LANES))))
+    x, y = builder.add(x, keys[0]), builder.add(y, keys[1])
+    for group in range(1, 6):
+        for by in _ROTATIONS[(group - 1) % 2]:
+            x = builder.add(x, y)
+            y = builder.xor(rotated(y, by), x)
+        x = builder.add(x, keys[group % 3])
+        y = builder.add(builder.add(y, keys[(group + 1) % 3]), write.constant(group, INTS))
+    half = write.constant(16, INTS)
+    below = builder.shl(write.integers(threshold), half)
+    for n, word in enumerate((x, y, builder.shl(x, half), builder.shl(y, half))):
+        bits = builder.bitcast(builder.icmp_unsigned("<", word, below), ir.IntType(LANES))
+        builder.store(bits, kept.pointer(row, write.plus(column, n)))
 
 
 @jit

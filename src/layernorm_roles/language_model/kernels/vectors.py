@@ -6,7 +6,8 @@ vectors stay in registers: a tile is a tuple of vectors of several rows.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,10 @@ _register(operator.truediv, "fdiv")
 
 
 class Code:
-    """Writes LLVM's instructions for one call of an intrinsic. Arrays are matrices, vectors lie along their rows."""
+    """Writes LLVM's instructions for one call of an `instruction`."""
 
-    def __init__(self, context, builder, signature, arguments):
-        self.context, self.builder, self.types = context, builder, signature.args
-        self.arguments, self.result = arguments, signature.return_type
+    def __init__(self, builder: ir.IRBuilder):
+        self.builder = builder
 
     def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
         """A vector of equal numbers that are known when the code is written."""
@@ -94,58 +94,91 @@ class Code:
         one = self.builder.insert_element(undefined, x, first)
         return self.builder.shuffle_vector(one, undefined, self.constant(0, INTS))
 
+    def integers(self, x: ir.Value) -> ir.Value:
+        """A vector of equal integers of 32 bits."""
+        return self.splat(self.builder.trunc(x, ir.IntType(32)), INTS)
+
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """a * b + c, which LLVM may round once."""
         return self.builder.fadd(self.builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
 
-    def pointer(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
-        """Where argument number `array` has its element (row + offset, column)."""
-        type_ = self.types[array]
-        struct = self.context.make_array(type_)(self.context, self.builder, self.arguments[array])
-        shape, strides = (cgutils.unpack_tuple(self.builder, s, 2) for s in (struct.shape, struct.strides))
-        place = [self.builder.add(row, row.type(offset)), column]
-        return cgutils.get_item_pointer2(
-            self.context, self.builder, struct.data, shape, strides, type_.layout, place
-        )
-
-    def vector(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
-        """Where argument number `array` has the vector that begins at (row + offset, column)."""
-        return self.builder.bitcast(self.pointer(array, row, offset, column), _FLOATS.as_pointer())
-
-    def load(self, array: int, row: ir.Value, offset: int, column: ir.Value) -> ir.Value:
-        """The vector of argument number `array` that begins at (row + offset, column)."""
-        return self.builder.load(self.vector(array, row, offset, column), align=4)
-
-    def store(self, x: ir.Value, array: int, row: ir.Value, offset: int, column: ir.Value) -> None:
-        """Write vector x into argument number `array`, from (row + offset, column) on."""
-        self.builder.store(x, self.vector(array, row, offset, column), align=4)
-
-    def after(self, column: ir.Value, vectors: int) -> ir.Value:
-        """The column that lies so many vectors after `column`."""
-        return self.builder.add(column, column.type(vectors * LANES))
-
-    def members(self, argument: int) -> Sequence[ir.Value]:
-        """The members of an argument that is a tuple."""
-        return cgutils.unpack_tuple(self.builder, self.arguments[argument], len(self.types[argument]))
-
-    def tuple(self, members: Sequence[ir.Value]) -> ir.Value:
-        """The intrinsic's result, a tuple of these members."""
-        return self.context.make_tuple(self.builder, self.result, members)
+    def plus(self, x: ir.Value, n: int) -> ir.Value:
+        """The integer x + n."""
+        return self.builder.add(x, x.type(n))
 
 
-def _many(tuple_: types.BaseTuple) -> types.UniTuple:
-    """The type of a tuple of as many vectors as `tuple_` has members."""
-    return types.UniTuple(_lanes, len(tuple_))
+class Array:
+    """An array that an `instruction` is given; vectors lie along its last axis."""
+
+    def __init__(self, context, builder: ir.IRBuilder, type_: types.Array, value: ir.Value):
+        self.context, self.builder, self.type = context, builder, type_
+        self.struct = context.make_array(type_)(context, builder, value)
+
+    def pointer(self, *place: ir.Value) -> ir.Value:
+        """Where the element with these numbers is."""
+        axes = self.type.ndim
+        shape = cgutils.unpack_tuple(self.builder, self.struct.shape, axes)
+        strides = cgutils.unpack_tuple(self.builder, self.struct.strides, axes)
+        options = shape, strides, self.type.layout, place
+        return cgutils.get_item_pointer2(self.context, self.builder, self.struct.data, *options)
+
+    def element(self, *place: ir.Value) -> ir.Value:
+        """The element there."""
+        return self.builder.load(self.pointer(*place))
+
+    def load(self, *place: ir.Value) -> ir.Value:
+        """The vector that begins there."""
+        vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
+        return self.builder.load(vector, align=4)
+
+    def store(self, x: ir.Value, *place: ir.Value) -> None:
+        """Write the vector x there."""
+        vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
+        self.builder.store(x, vector, align=4)
 
 
-@intrinsic
-def splat(typing, x):
+def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
+    """Make a function that kernels can call of one that writes LLVM's instructions.
+
+    The one that writes takes a `Code` and the arguments: an `Array` for an array, a list for a tuple, else a value of
+    LLVM. It returns a value, a list for a tuple, or None. `result` is numba's type of that, or a function to it from
+    the types of the arguments.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        @wraps(function)  # with the signature, whose first parameter numba leaves out
+        def define(typing, *given):
+            returned = result if isinstance(result, types.Type) else result(*given)
+
+            def code(context, builder, signature, values):
+                def argument(type_, value):
+                    if isinstance(type_, types.BaseTuple):
+                        members = cgutils.unpack_tuple(builder, value, len(type_))
+                        return [argument(*member) for member in zip(type_, members, strict=True)]
+                    is_array = isinstance(type_, types.Array)
+                    return Array(context, builder, type_, value) if is_array else value
+
+                found = function(Code(builder), *map(argument, signature.args, values))
+                if isinstance(found, list):
+                    return context.make_tuple(builder, returned, found)
+                return context.get_dummy_value() if found is None else found
+
+            return returned(*given), code
+
+        return intrinsic(define)
+
+    return decorate
+
+
+def _first(given: types.Type, *_) -> types.Type:
+    """The type of the first argument."""
+    return given
+
+
+@instruction(_lanes)
+def splat(write, x):
     """A vector of equal numbers x."""
-
-    def code(*call):
-        return Code(*call).splat(call[3][0])
-
-    return _lanes(types.float32), code
+    return write.splat(x)
 
 
 EXPONENTIAL = (0.008297646, 0.041915417, 0.16667575, 0.49998894, 0.9999997, 1.0000001)
@@ -173,17 +206,10 @@ def _exp(write: Code, x: ir.Value) -> ir.Value:
     return builder.bitcast(builder.add(builder.bitcast(p, INTS), exponent), _FLOATS)
 
 
-@intrinsic
-def exp(typing, x):
+@instruction(_first)
+def exp(write, x):
     """`_exp` of a vector, or of each member of a tuple of vectors."""
-
-    def code(*call):
-        write = Code(*call)
-        if isinstance(x, Lanes):
-            return _exp(write, call[3][0])
-        return write.tuple([_exp(write, member) for member in write.members(0)])
-
-    return x(x), code
+    return [_exp(write, member) for member in x] if isinstance(x, list) else _exp(write, x)
 
 
 def _rounded(x: float) -> float:
@@ -191,79 +217,54 @@ def _rounded(x: float) -> float:
     return float(np.float32(x))
 
 
-@intrinsic
-def first_lanes(typing, vectors, count, more, other):
+@instruction(_first)
+def first_lanes(write, vectors, count, more, other):
     """The tuple of the first `count` lanes of vectors[0], of `more` more lanes of each vector after it, and of the
     number `other` in all lanes after them."""
-
-    def code(*call):
-        write, builder, (_, count, more, other) = Code(*call), call[1], call[3]
-        places, words = ir.Constant(INTS, list(range(LANES))), ir.IntType(32)
-        chosen = []
-        for x in write.members(0):
-            kept = builder.icmp_signed("<", places, write.splat(builder.trunc(count, words), INTS))
-            chosen.append(builder.select(kept, x, write.splat(other)))
-            count = builder.add(count, more)
-        return write.tuple(chosen)
-
-    return vectors(vectors, types.intp, types.intp, types.float32), code
+    builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
+    for x in vectors:
+        kept = builder.icmp_signed("<", places, write.integers(count))
+        chosen.append(builder.select(kept, x, write.splat(other)))
+        count = builder.add(count, more)
+    return chosen
 
 
-@intrinsic
-def splats(typing, numbers, i, like):
+@instruction(lambda numbers, i, like: types.UniTuple(_lanes, len(like)))
+def splats(write, numbers, i, like):
     """The numbers of an array from i on, each as a vector: as many as `like` has members."""
-
-    def code(*call):
-        write, builder, (array, i, _) = Code(*call), call[1], call[3]
-        data = write.context.make_array(numbers)(write.context, builder, array).data
-        places = (builder.add(i, i.type(n)) for n in range(len(like)))
-        return write.tuple([write.splat(builder.load(builder.gep(data, [place]))) for place in places])
-
-    return _many(like)(numbers, types.intp, like), code
+    return [write.splat(numbers.element(write.plus(i, n))) for n in range(len(like))]
 
 
-def _member_by_member(combine: Callable[[Code, ir.Value, ir.Value], ir.Value]) -> Callable:
+def _member_by_member(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
     """The function that combines two tuples of vectors member by member."""
 
-    @intrinsic
-    def function(typing, x, y):
-        def code(*call):
-            write = Code(*call)
-            return write.tuple(
-                [combine(write, a, b) for a, b in zip(write.members(0), write.members(1), strict=True)]
-            )
-
-        return x(x, y), code
+    @instruction(_first)
+    def function(write, x, y):
+        return [combine(write.builder, a, b) for a, b in zip(x, y, strict=True)]
 
     return function
 
 
-plus = _member_by_member(lambda write, x, y: write.builder.fadd(x, y, flags=_FUSED))
-minus = _member_by_member(lambda write, x, y: write.builder.fsub(x, y, flags=_FUSED))
-maximum = _member_by_member(
-    lambda write, x, y: write.builder.select(write.builder.fcmp_unordered(">", x, y), x, y)
-)
-times = _member_by_member(lambda write, x, y: write.builder.fmul(x, y, flags=_FUSED))
+plus = _member_by_member(lambda builder, x, y: builder.fadd(x, y, flags=_FUSED))
+minus = _member_by_member(lambda builder, x, y: builder.fsub(x, y, flags=_FUSED))
+maximum = _member_by_member(lambda builder, x, y: builder.select(builder.fcmp_unordered(">", x, y), x, y))
+times = _member_by_member(lambda builder, x, y: builder.fmul(x, y, flags=_FUSED))
 
 
 def _folded(combine: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> Callable:
     """The function that combines the halves of a vector, then those of the result, and so on to one number."""
 
-    @intrinsic
-    def fold(typing, x):
-        def code(*call):
-            builder, x = call[1], call[3][0]
-            width = LANES
-            while width > 1:
-                width //= 2
-                low, high = (
-                    ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(first, first + width)))
-                    for first in (0, width)
-                )
-                x = combine(builder, *(builder.shuffle_vector(x, x, half) for half in (low, high)))
-            return builder.extract_element(x, ir.IntType(32)(0))
-
-        return types.float32(_lanes), code
+    @instruction(types.float32)
+    def fold(write, x):
+        width = LANES
+        while width > 1:
+            width //= 2
+            low, high = (
+                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(first, first + width)))
+                for first in (0, width)
+            )
+            x = combine(write.builder, *(write.builder.shuffle_vector(x, x, half) for half in (low, high)))
+        return write.builder.extract_element(x, ir.IntType(32)(0))
 
     return fold
 
@@ -272,161 +273,98 @@ lane_sum = _folded(lambda builder, x, y: builder.fadd(x, y))
 lane_maximum = _folded(lambda builder, x, y: builder.select(builder.fcmp_unordered(">", x, y), x, y))
 
 
-@intrinsic
-def load(typing, a, row, column):
+@instruction(_lanes)
+def load(write, a, row, column):
     """The vector of `a` that begins at (row, column)."""
-
-    def code(*call):
-        write, (_, row, column) = Code(*call), call[3]
-        return write.load(0, row, 0, column)
-
-    return _lanes(a, types.intp, types.intp), code
+    return a.load(row, column)
 
 
-@intrinsic
-def store(typing, x, a, row, column):
+@instruction(types.none)
+def store(write, x, a, row, column):
     """Write the vector x to `a`, from (row, column) on."""
-
-    def code(*call):
-        write, (x, _, row, column) = Code(*call), call[3]
-        write.store(x, 1, row, 0, column)
-        return call[0].get_dummy_value()
-
-    return types.none(_lanes, a, types.intp, types.intp), code
+    a.store(x, row, column)
 
 
-@intrinsic
-def add_dots(typing, sums, a, i, b, row, j, block):
+@instruction(_first)
+def add_dots(write, sums, a, i, b, row, j, block):
     """The tuple `sums`, to whose member g is added the sum over c of a[row + c, i + g] times the vector of `b` that
     begins at (row + c, j), for as many rows c as `block` has members."""
-
-    def code(*call):
-        write, (_, _, i, _, row, j, _) = Code(*call), call[3]
-        totals = write.members(0)
-        for c in range(len(block)):
-            vector = write.load(3, row, c, j)
-            for g in range(len(totals)):
-                place = write.pointer(1, row, c, write.builder.add(i, i.type(g)))
-                totals[g] = write.multiply_add(write.splat(write.builder.load(place)), vector, totals[g])
-        return write.tuple(totals)
-
-    return sums(sums, a, types.intp, b, types.intp, types.intp, block), code
+    for c in range(len(block)):
+        vector = b.load(write.plus(row, c), j)
+        weights = (write.splat(a.element(write.plus(row, c), write.plus(i, g))) for g in range(len(sums)))
+        sums = [write.multiply_add(x, vector, total) for x, total in zip(weights, sums, strict=True)]
+    return sums
 
 
-@intrinsic
-def add_means_of(typing, sums, vectors, v, row, j, block):
+@instruction(_first)
+def add_means_of(write, sums, vectors, v, row, j, block):
     """The tuple `sums`, to whose member g B + c is added vectors[g] times the vector of `v` from (row + c, j) on, where
     B is the number of members of `block`."""
-
-    def code(*call):
-        write, (_, _, _, row, j, _) = Code(*call), call[3]
-        values = [write.load(2, row, c, j) for c in range(len(block))]
-        products = ((x, y) for x in write.members(1) for y in values)
-        return write.tuple(
-            [
-                write.multiply_add(x, y, total)
-                for (x, y), total in zip(products, write.members(0), strict=True)
-            ]
-        )
-
-    return sums(sums, vectors, v, types.intp, types.intp, block), code
+    values = [v.load(write.plus(row, c), j) for c in range(len(block))]
+    products = ((x, y) for x in vectors for y in values)
+    return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
 
 
-@intrinsic
-def add_products(typing, vectors, weights, query, a, row, column, like):
+@instruction(types.none)
+def add_products(write, vectors, weights, query, a, row, column, like):
     """For as many rows, from `row` on, as `like` has members: add to `a` from `column` on the sum over the tuple
     `vectors` of vectors[g] times the number weights[row, query + g]."""
-
-    def code(*call):
-        write, builder, (_, _, query, _, row, column, _) = Code(*call), call[1], call[3]
-        for c in range(len(like)):
-            total = write.load(3, row, c, column)
-            for g, x in enumerate(write.members(0)):
-                weight = builder.load(write.pointer(1, row, c, builder.add(query, query.type(g))))
-                total = write.multiply_add(x, write.splat(weight), total)
-            write.store(total, 3, row, c, column)
-        return call[0].get_dummy_value()
-
-    return types.none(vectors, weights, types.intp, a, types.intp, types.intp, like), code
+    for c in range(len(like)):
+        place = write.plus(row, c)
+        total = a.load(place, column)
+        for g, x in enumerate(vectors):
+            weight = weights.element(place, write.plus(query, g))
+            total = write.multiply_add(x, write.splat(weight), total)
+        a.store(total, place, column)
 
 
-@intrinsic
-def absolute(typing, x):
+@instruction(_lanes)
+def absolute(write, x):
     """The magnitude of a number in each lane."""
-
-    def code(*call):
-        return call[1].bitcast(
-            call[1].and_(call[1].bitcast(call[3][0], INTS), Code(*call).constant(2**31 - 1, INTS)), _FLOATS
-        )
-
-    return _lanes(_lanes), code
+    magnitude = write.builder.and_(write.builder.bitcast(x, INTS), write.constant(2**31 - 1, INTS))
+    return write.builder.bitcast(magnitude, _FLOATS)
 
 
-@intrinsic
-def if_positive(typing, x, y, z):
+@instruction(_lanes)
+def if_positive(write, x, y, z):
     """In each lane y where x is positive, and z where it is not."""
-
-    def code(*call):
-        builder, (x, y, z) = call[1], call[3]
-        return builder.select(builder.fcmp_ordered(">", x, Code(*call).constant(0.0)), y, z)
-
-    return _lanes(_lanes, _lanes, _lanes), code
+    return write.builder.select(write.builder.fcmp_ordered(">", x, write.constant(0.0)), y, z)
 
 
-@intrinsic
-def load_tile(typing, a, i, j, like):
+@instruction(lambda a, i, j, like: types.UniTuple(_lanes, len(like) * len(like[0])))
+def load_tile(write, a, i, j, like):
     """The vectors of as many rows of `a`, from i on, as `like` has members, and of as many in each row, from column j
     on, as such a member has: one row after another, as one tuple."""
-
-    def code(*call):
-        write, (_, i, j, _) = Code(*call), call[3]
-        rows, width = len(like), len(like[0])
-        return write.tuple(
-            [write.load(0, i, n // width, write.after(j, n % width)) for n in range(rows * width)]
-        )
-
-    return types.UniTuple(_lanes, len(like) * len(like[0]))(a, types.intp, types.intp, like), code
+    places = (
+        (write.plus(i, r), write.plus(j, v * LANES)) for r, row in enumerate(like) for v in range(len(row))
+    )
+    return [a.load(*place) for place in places]
 
 
-@intrinsic
-def store_tile(typing, vectors, a, i, j, like):
+@instruction(types.none)
+def store_tile(write, vectors, a, i, j, like):
     """Write the tuple `vectors` to where `load_tile` would read it."""
-
-    def code(*call):
-        write, (_, _, i, j, _) = Code(*call), call[3]
-        for n, x in enumerate(write.members(0)):
-            write.store(x, 1, i, n // len(like[0]), write.after(j, n % len(like[0])))
-        return call[0].get_dummy_value()
-
-    return types.none(vectors, a, types.intp, types.intp, like), code
+    width = len(like[0])
+    for n, x in enumerate(vectors):
+        a.store(x, write.plus(i, n // width), write.plus(j, n % width * LANES))
 
 
-@intrinsic
-def add_rank_one(typing, sums, a, i, k, b, j, like):
+@instruction(_first)
+def add_rank_one(write, sums, a, i, k, b, j, like):
     """The tuple `sums`, a tile as of `load_tile`, plus the product of a[i:, k] and the vectors of b from (k, j) on."""
-
-    def code(*call):
-        write, (_, _, i, k, _, j, _) = Code(*call), call[3]
-        vectors = [write.load(4, k, 0, write.after(j, v)) for v in range(len(like[0]))]
-        weights = [write.splat(call[1].load(write.pointer(1, i, r, k))) for r in range(len(like))]
-        products = ((x, y) for x in weights for y in vectors)
-        tile = zip(products, write.members(0), strict=True)
-        return write.tuple([write.multiply_add(x, y, total) for (x, y), total in tile])
-
-    return sums(sums, a, types.intp, types.intp, b, types.intp, like), code
+    vectors = [b.load(k, write.plus(j, v * LANES)) for v in range(len(like[0]))]
+    weights = [write.splat(a.element(write.plus(i, r), k)) for r in range(len(like))]
+    products = ((x, y) for x in weights for y in vectors)
+    return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
 
 
-@intrinsic
-def where(typing, vectors, kept, row, column):
+@instruction(_first)
+def where(write, vectors, kept, row, column):
     """The tuple `vectors`, of member g those lanes whose bits are set in kept[row + g, column], and 0 in the others."""
-
-    def code(*call):
-        write, builder, (_, _, row, column) = Code(*call), call[1], call[3]
-        chosen = []
-        for g, x in enumerate(write.members(0)):
-            bits = builder.load(write.pointer(1, row, g, column))
-            mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
-            chosen.append(builder.select(mask, x, write.constant(0.0)))
-        return write.tuple(chosen)
-
-    return vectors(vectors, kept, types.intp, types.intp), code
+    chosen = []
+    for g, x in enumerate(vectors):
+        mask = write.builder.bitcast(
+            kept.element(write.plus(row, g), column), ir.VectorType(ir.IntType(1), LANES)
+        )
+        chosen.append(write.builder.select(mask, x, write.constant(0.0)))
+    return chosen
