@@ -146,31 +146,13 @@ def test_the_schema_for_editors_is_the_one_in_the_repository():
 
 def test_every_key_says_what_it_means():
     """A key without a sentence is one whose name says all: a size or a rate with the field's own name."""
-    plain = {
-        "d_model",
-        "heads",
-        "layers",
-        "weight_decay",
-        "seed",
-        "seeds",
-        "kind",
-        "placements",
-        "depths",
-        "batch_sizes",
-    }
-    plain |= {
-        "training",
-        "validation",
-        "held_out",
-        "corpus",
-        "split",
-        "precision",
-        "gpt",
-        "bert",
-        "batch_size",
-    }
-    plain |= {"geometry", "fusion", "placement", "batch_dependence", "score_scale", "majority", "random_keys"}
-    plain |= {"statements", "text", "language_model"}
+    plain = set(
+        (
+            "d_model heads layers weight_decay seed seeds kind placements depths batch_sizes training validation "
+            "held_out corpus split precision gpt bert batch_size geometry fusion placement batch_dependence "
+            "score_scale majority random_keys statements text language_model"
+        ).split()
+    )
     for name, part in {**SCHEMA["$defs"], "": SCHEMA}.items():
         for key, schema in part["properties"].items():
             assert "description" in schema or key in plain, f"{name}.{key}"
@@ -203,157 +185,78 @@ def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
     mutations[".".join(path)] += 1
 
 
+REFUSED = """
+majority: {d8: {majority_gap: 49}} -> majority.d8.majority_gap = 49: expected at most sequence_length - 2 = 48
+majority: {d8: {classes: 51}} -> majority.d8.classes = 51: expected at most
+majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
+majority: {d8: {labellings: 1}} -> each of the 69,413 admissible partitions
+majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values
+majority: {d8: {learning_rate: [0.1, -1]}} -> majority.d8.learning_rate = -1: expected number above 0 and at most 10
+majority: {d8: {d_model: [8, 8]}} -> majority.d8.d_model = [8, 8]: expected different values
+majority: {d8: {d_model: []}}
+    -> majority.d8.d_model = []: expected integer at least 2 and at most 1024 or a list of length at least 1
+majority: {d8: {evaluate_every: linear}}
+    -> majority.d8.evaluate_every = 'linear': expected integer at least 1 and at most 100000000 or 'logarithmic'
+majority: {d8: {seeds: {no_attention: 1}}} -> majority.d8.seeds = 'no_attention': expected one of layernorm
+norms: {projected_qk: 'a:B'} -> norms.projected_qk = 'a:B': expected another name
+majority: {d8: {seeds: {layer_norm: 3}}} -> majority.d8.seeds = 'layer_norm': expected one of layernorm
+norms: {layernorm: 'a:B'} -> norms.layernorm = 'a:B': expected another name: this one is built in
+norms: {mine: 'no_module:Norm'}, majority: {d8: {seeds: {mine: 1}}}
+    -> norms.mine: norm 'no_module:Norm' cannot be imported
+name: published -> "published" is reserved
+language_model: {gpt: {heads: 3}} -> language_model.gpt.heads = 3: expected a divisor of d_model = 8
+language_model: {gpt: {context_length: 64}}
+    -> text.words.long.longest = 1024: expected at most 64, what language_model.gpt reads
+language_model: {bert: {context_length: 128}}
+    -> text.words.sentences.longest = 128: expected at most 127, what language_model.bert reads
+language_model: {bert: {text: letters}} -> language_model.bert.text = 'letters': expected one of words, bytes
+statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
+language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'bert', 'gpt'
+language_model: {mine: {like: bert, task: labelled}}
+    -> language_model.mine.training = None: expected a source of kind hub
+language_model: {gpt: {seeds: {projected_kq: 1}}}
+    -> language_model.gpt.seeds = 'projected_kq': expected one of layernorm
+random_keys: {norms: [projected_qk]} -> random_keys.norms = 'projected_qk': expected one of layernorm
+norms: {no_attention: 'a:B'} -> norms.no_attention = 'a:B': expected another name: this one is built in
+text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
+text: {words: {long: {shortest: 2000}}} -> text.words.long.shortest = 2000: expected at most longest = 1024
+text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
+random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
+random_keys: {norms: [none, none]} -> random_keys.norms = ['none', 'none']: expected different
+statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
+language_model: {bert: {task: labelled}}
+    -> language_model.bert.training = None: expected a source of kind hub with a label_column
+steps: 3 -> unknown key 'steps'
+majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
+majority: {mine: {like: d9}} -> majority.mine.like = 'd9': expected another experiment
+text: {bytes: {like: chars}} -> text.bytes.like = 'chars': expected another text
+language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model
+language_model: {only: gpt2} -> language_model.only = 'gpt2': expected a list of models, some
+language_model: {bytes_heads_8: {like: {not: this}}}
+    -> language_model.bytes_heads_8.like = {'not': 'this'}: expected another model
+majority: {only: [{d8: 1}]} -> majority.only = [{'d8': 1}]: expected a list of experiments
+majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
+majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
+"""
+"""What is laid over config.yaml -> what is said about it."""
+
+
 @pytest.mark.parametrize(
     ("overlay", "says"),
     [
-        (
-            {"majority": {"d8": {"majority_gap": 49}}},
-            "majority.d8.majority_gap = 49: expected at most sequence_length - 2 = 48",
-        ),
-        ({"majority": {"d8": {"classes": 51}}}, "majority.d8.classes = 51: expected at most"),
-        (
-            {"majority": {"d8": {"steps": 200000}}},
-            "majority.d8.steps = 200000: expected at most schedule_steps",
-        ),
-        ({"majority": {"d8": {"labellings": 1}}}, "each of the 69,413 admissible partitions"),
-        (
-            {"majority": {"d8": {"learning_rate": [0.1, "1e-1"]}}},
-            "majority.d8.learning_rate = [0.1, '1e-1']: expected different values",
-        ),
-        (
-            {"majority": {"d8": {"learning_rate": [0.1, -1]}}},
-            "majority.d8.learning_rate = -1: expected number above 0 and at most 10",
-        ),
-        (
-            {"majority": {"d8": {"d_model": [8, 8]}}},
-            "majority.d8.d_model = [8, 8]: expected different values",
-        ),
-        (
-            {"majority": {"d8": {"d_model": []}}},
-            "majority.d8.d_model = []: expected integer at least 2 and at most 1024 or a list of length at least 1",
-        ),
-        (
-            {"majority": {"d8": {"evaluate_every": "linear"}}},
-            "majority.d8.evaluate_every = 'linear': expected integer at least 1 and at most 100000000 or 'logarithmic'",
-        ),
-        (
-            {"majority": {"d8": {"seeds": {"no_attention": 1}}}},
-            "majority.d8.seeds = 'no_attention': expected one of layernorm",
-        ),
-        ({"norms": {"projected_qk": "a:B"}}, "norms.projected_qk = 'a:B': expected another name"),
-        ({"majority": {"d8": {"steps": -5}}}, "majority.d8.steps = -5: expected integer at least 1"),
-        (
-            {"majority": {"d8": {"seeds": {"layer_norm": 3}}}},
-            "majority.d8.seeds = 'layer_norm': expected one of layernorm",
-        ),
-        (
-            {"norms": {"layernorm": "a:B"}},
-            "norms.layernorm = 'a:B': expected another name: this one is built in",
-        ),
-        (
-            {"norms": {"mine": "no_module:Norm"}, "majority": {"d8": {"seeds": {"mine": 1}}}},
-            "norms.mine: norm 'no_module:Norm' cannot be imported",
-        ),
-        ({"name": "published"}, '"published" is reserved'),
-        (
-            {"language_model": {"gpt": {"heads": 3}}},
-            "language_model.gpt.heads = 3: expected a divisor of d_model = 8",
-        ),
-        (
-            {"language_model": {"gpt": {"context_length": 64}}},
-            "text.words.long.longest = 1024: expected at most 64, what language_model.gpt reads",
-        ),
-        (
-            {"language_model": {"bert": {"context_length": 128}}},
-            "text.words.sentences.longest = 128: expected at most 127, what language_model.bert reads",
-        ),
-        (
-            {"language_model": {"bert": {"text": "letters"}}},
-            "language_model.bert.text = 'letters': expected one of words, bytes",
-        ),
+        *(line.split(" -> ") for line in REFUSED.replace("\n    ->", " ->").strip().splitlines()),
         (
             {"text": {"words": None, "bytes": {"like": None, **DEFAULT["text"]["bytes"]}}},
             "language_model.gpt.text = 'words': expected one of bytes",
         ),
         (
-            {"statements": {"placement": {"text": "letters"}}},
-            "statements.placement.text = 'letters': expected one of words, bytes",
-        ),
-        (
-            {"language_model": {"gpt": {"architecture": "lstm"}}},
-            "language_model.gpt.architecture = 'lstm': expected one of 'bert', 'gpt'",
-        ),
-        (
-            {"language_model": {"mine": {"like": "bert", "task": "labelled"}}},
-            "language_model.mine.training = None: expected a source of kind hub",
-        ),
-        (
-            {"language_model": {"gpt": {"seeds": {"projected_kq": 1}}}},
-            "language_model.gpt.seeds = 'projected_kq': expected one of layernorm",
-        ),
-        (
-            {"majority": {"d8": {"seeds": {"no_attention": 1}}}},
-            "majority.d8.seeds = 'no_attention': expected one of layernorm",
-        ),
-        (
-            {"random_keys": {"norms": ["projected_qk"]}},
-            "random_keys.norms = 'projected_qk': expected one of layernorm",
-        ),
-        (
-            {"norms": {"no_attention": "a:B"}},
-            "norms.no_attention = 'a:B': expected another name: this one is built in",
-        ),
-        ({"text": {"words": {"split": {"training": 0.9}}}}, "expected shares that add up to 1"),
-        (
-            {"text": {"words": {"long": {"shortest": 2000}}}},
-            "text.words.long.shortest = 2000: expected at most longest = 1024",
-        ),
-        (
-            {"text": {"words": {"corpus": {"kind": "parquet"}}}},
-            "text.words.corpus.paths = None: expected a value",
-        ),
-        ({"random_keys": {"keys": [9, 3]}}, "random_keys.keys = [9, 3]: expected [first, last]"),
-        (
-            {"random_keys": {"norms": ["none", "none"]}},
-            "random_keys.norms = ['none', 'none']: expected different",
-        ),
-        (
-            {"statements": {"placement": {"heads": 5}}},
-            "statements.placement.heads = 5: expected a divisor of",
-        ),
-        (
-            {"language_model": {"bert": {"task": "labelled"}}},
-            "language_model.bert.training = None: expected a source of kind hub with a label_column",
-        ),
-        ({"steps": 3}, "unknown key 'steps'"),
-        (
-            {"majority": {"only": ["d9"]}},
-            "majority.only = ['d9']: expected a list of experiments, some of d8",
-        ),
-        ({"majority": {"mine": {"like": "d9"}}}, "majority.mine.like = 'd9': expected another experiment"),
-        ({"text": {"bytes": {"like": "chars"}}}, "text.bytes.like = 'chars': expected another text"),
-        (
-            {"language_model": {"gpt": {"like": "gpt"}}},
-            "language_model.gpt.like = 'gpt': expected another model",
-        ),
-        (
-            {"language_model": {"only": "gpt2"}},
-            "language_model.only = 'gpt2': expected a list of models, some",
-        ),
-        (
-            {"language_model": {"bytes_heads_8": {"like": {"not": "this"}}}},
-            "language_model.bytes_heads_8.like = {'not': 'this'}: expected another model",
-        ),
-        ({"majority": {"only": [{"d8": 1}]}}, "majority.only = [{'d8': 1}]: expected a list of experiments"),
-        (
-            {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1e6 for i in range(3000)]}}},
+            {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1000000.0 for i in range(3000)]}}},
             "or a list of length at least 1 and of length at most 100",
         ),
-        ({"majority": {"d8": {"like": "d3"}}}, "majority.d3.like = 'd8': expected another experiment"),
-        ({"majority": {"d8": None}}, "majority.d3.like = 'd8': expected another experiment"),
     ],
 )
 def test_values_that_cannot_work_together_are_explained(overlay, says):
+    overlay = yaml.safe_load(f"{{{overlay}}}") if isinstance(overlay, str) else overlay
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
     assert says in str(error.value)

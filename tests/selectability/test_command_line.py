@@ -412,7 +412,7 @@ def test_compiled_code_lets_the_line_of_progress_through(capfd):
     """The search of keys that lie inside takes seconds, in which the main thread prints."""
     keys = np.random.default_rng(0).standard_normal((6000, 8))
     certify(keys[:50])  # compiles
-    command_line._certified(keys, None, False, False, every=0.1)
+    command_line._certified(keys, None, False, False, every=0.02)
     assert capfd.readouterr().err.count("certify-keys: 6,000 x 8: ") > 3
 
 

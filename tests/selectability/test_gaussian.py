@@ -69,7 +69,7 @@ def test_known_values(n, d, value):
     assert expected_unselectable(n, d) == pytest.approx(value, abs=6e-5)
 
 
-@pytest.mark.parametrize("n,d", [(16, 14), (60, 3), (60, 15), (61, 3), (1000, 8), (100_000, 5)])
+@pytest.mark.parametrize("n,d", [(16, 14), (60, 3), (61, 3), (1000, 8), (100_000, 5)])
 def test_second_formula(n, d):
     assert expected_unselectable(n, d) == pytest.approx(by_mpmath(n, d), rel=1e-9)
 

@@ -5,8 +5,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import best, interval
-from recomputed_language_model import more_than_one, of_parts
+from plain import best
 
 HUGE = 1e9
 """Stands for an infinite loss, gradient or ratio, so that means and intervals can be taken as usual."""
@@ -16,51 +15,6 @@ def mean(values) -> float:
     """The mean, infinite if one of the values is."""
     found = np.clip(values, -HUGE, HUGE).mean()
     return float(np.sign(found) * np.inf if abs(found) > HUGE / 1e3 else found)
-
-
-def above(values, threshold: float) -> str:
-    _, low, high = interval(np.clip(values, -HUGE, HUGE))
-    return "seen" if low > threshold else "absent" if high <= threshold else "undecided"
-
-
-def further_from_zero(values, threshold: float) -> str:
-    """Is the whole interval further from 0 than the threshold, on the side of the mean?"""
-    values = np.clip(values, -HUGE, HUGE)
-    return above(values if values.mean() >= 0 else -values, threshold)
-
-
-def more(values) -> str:
-    """On which side of 0 is the interval?"""
-    _, low, high = interval(np.clip(values, -HUGE, HUGE))
-    return "seen" if low > 0 else "reversed" if high < 0 else "undecided"
-
-
-def near(values, predicted: float, tolerance: float) -> str:
-    _, low, high = interval(values)
-    if predicted - tolerance <= low and high <= predicted + tolerance:
-        return "seen"
-    outside = low > predicted + tolerance or high < predicted - tolerance
-    return "absent" if outside else "undecided"
-
-
-def true(condition) -> str:
-    return "seen" if condition else "absent"
-
-
-def negated(finding: str) -> str:
-    return {"seen": "absent", "absent": "seen"}.get(finding, finding)
-
-
-def together(findings) -> str:
-    found = set(findings)
-    return next((kind for kind in ("absent", "undecided") if kind in found), "seen")
-
-
-def judged(parts, cause: str = "seen") -> str:
-    """What a statement with these parts and this cause gets."""
-    if cause == "seen" or not {*parts} <= {"seen", "smaller"}:
-        return of_parts(*parts)
-    return "not tested" if cause == "undecided" else "partial"
 
 
 def slopes(table: pd.DataFrame, x: str, y: str) -> pd.Series:
@@ -81,32 +35,12 @@ def from_torch(t) -> float:
     return rows.value.max()
 
 
-def shape(t, norm: str) -> pd.DataFrame:
-    """The exact outputs: one row an n, one column a quantity."""
-    g = t["geometry"]
-    return g[(g.norm == norm) & g.input_norm.isna()].set_index(["n", "quantity"]).value.unstack()
-
-
 def radii(t) -> pd.DataFrame:
     """Mean radius over sqrt(n): one row an n and input norm, a column for eps inside and one for eps outside."""
     g = t["geometry"].query(
         "norm == 'layernorm' and quantity == 'radius_mean' and dtype == 'float64' and offset == 0"
     )
     return g[g.eps == g.eps.max()].set_index(["n", "input_norm", "eps_placement"]).value.unstack()
-
-
-def geometry_verdict(t):
-    s, r = shape(t, "layernorm"), shape(t, "rmsnorm")
-    largest = s[["axes_deviation", "axes_cosine", "centre_deviation"]].to_numpy().max()
-    ellipsoid = largest <= 1e-9 and all(s["rank"] == s.index - 1)
-    sphere = r[["axes_deviation", "axes_cosine"]].to_numpy().max() <= 1e-9 and all(r["rank"] == r.index)
-    return judged([true(from_torch(t) <= 1e-9), true(ellipsoid)], true(sphere))
-
-
-def radius_verdict(t):
-    r = radii(t).reset_index()
-    r = r[r.input_norm / r.n**0.5 >= 1e-3]
-    return judged([true((r[place] - 1).abs().max() <= 0.01) for place in ("inside", "outside")])
 
 
 # One matrix for W_O and W_1
@@ -122,20 +56,6 @@ def missed(t, arrangement: str, d: int | None = None) -> pd.Series:
     f = square(t)
     f = f[(f.d == (f.d.max() if d is None else d)) & (f.arrangement == arrangement)]
     return 100 * f.error.groupby(f.seed).mean()
-
-
-def nothing_between(t) -> str:
-    """Does a single map miss nothing with nothing between the two matrices?"""
-    return true(interval(missed(t, "plain"))[2] <= 1e-7)
-
-
-def residual_verdict(t):
-    return judged([more_than_one(missed(t, "residual"))], nothing_between(t))
-
-
-def norm_verdict(t):
-    alone = together([more_than_one(missed(t, "norm", d)) for d in square(t).d.unique()])
-    return judged([negated(more_than_one(missed(t, "residual"))), alone], nothing_between(t))
 
 
 # Pre-norm and post-norm
@@ -169,10 +89,6 @@ def gaps(t) -> list[pd.Series]:
     ]
 
 
-def worse(gap: pd.Series) -> str:
-    return "absent" if not gap.any() else more(gap)
-
-
 def tuned(t) -> pd.Series | None:
     """Post-norm minus pre-norm in the deepest networks, each at its best setting for the other half of the seeds.
 
@@ -191,10 +107,6 @@ def tuned(t) -> pd.Series | None:
     return difference(pd.concat(chosen), "placement", "post", "pre")
 
 
-def tuned_verdict(t) -> str:
-    return "not tested" if tuned(t) is None else judged([worse(tuned(t))])
-
-
 def gain(runs: pd.DataFrame) -> pd.Series:
     """By how much the longest warm-up lowers the loss."""
     return difference(runs, "warmup", runs.warmup.min(), runs.warmup.max())
@@ -207,13 +119,6 @@ def post_norm(t) -> pd.DataFrame:
 def slow_gain(t) -> pd.Series:
     e = post_norm(t)
     return gain(e[(e.depth == e.depth.max()) & (e.learning_rate == e.learning_rate.min())])
-
-
-def warm_up_verdict(t):
-    if t["placement"].warmup.nunique() < 2:
-        return "not tested"
-    cells = [runs for _, runs in post_norm(t).groupby(["depth", "learning_rate"])]
-    return judged(["undecided" if all(runs.status == "stuck") else above(gain(runs), 0.05) for runs in cells])
 
 
 def steepness(gradients: pd.DataFrame) -> pd.DataFrame:
@@ -243,16 +148,6 @@ def growth(gradients: pd.DataFrame, placement: str = "post") -> pd.Series:
     return s.slope.groupby(s.seed).mean()
 
 
-def steep(gradients: pd.DataFrame) -> str:
-    """Is post-norm's slope steep at every rate, and pre-norm's at none?"""
-    findings = []
-    for _, at_rate in gradients.groupby("learning_rate"):
-        tenfold = 1 / (at_rate.depth.max() - 1)
-        findings.append(further_from_zero(growth(at_rate, "post"), tenfold))
-        findings.append(negated(further_from_zero(growth(at_rate, "pre"), tenfold)))
-    return together(findings)
-
-
 def spread(t, column: str, placement: str, trained: bool) -> pd.Series:
     """Of each seed the logarithm of the largest over the smallest size in a network, at the worst rate."""
     s = deepest(t["placement_scales"])
@@ -260,19 +155,6 @@ def spread(t, column: str, placement: str, trained: bool) -> pd.Series:
     sizes = s.pivot_table(index=["learning_rate", "step", "seed"], values=column, aggfunc=["max", "min"])
     ratio = (sizes["max"] / sizes["min"])[column]
     return np.log(ratio.fillna(np.inf).groupby("seed").max())
-
-
-def twofold(values) -> str:
-    return above(values, np.log(2))
-
-
-def scales_verdict(t):
-    pre, post = (
-        [twofold(spread(t, "input_rms", name, late)) for late in (False, True)] for name in ("pre", "post")
-    )
-    return judged(
-        [together(map(negated, pre)), together(post)], twofold(spread(t, "stream_rms", "pre", True))
-    )
 
 
 def first_layer(t, placement: str, residual: bool) -> pd.Series:
@@ -287,23 +169,12 @@ def places(t) -> list[str]:
     return [name for name in ("pre", "post", "none") if name in set(t["untrained_gradients"].placement)]
 
 
-def residual_connections_verdict(t):
-    parts = [negated(further_from_zero(first_layer(t, name, True), 1)) for name in places(t)]
-    needed = [further_from_zero(first_layer(t, name, False), 1) for name in places(t)]
-    return judged(parts, together(needed))
-
-
 # The batch
 
 
 def batch_exponents(t) -> pd.Series:
     others = t["batch_dependence"].query("norm == 'batchnorm' and effect == 'others'")
     return slopes(others, "batch_size", "change")
-
-
-def batch_verdict(t):
-    constant = (t["batch_dependence"].query("norm == 'layernorm'").change == 0).all()
-    return judged([true(constant), more(-batch_exponents(t))])
 
 
 # Scores
@@ -320,25 +191,8 @@ def at_widest(t, column: str) -> pd.DataFrame:
     return s[s.d_k == s.d_k.max()].groupby(["seed", "divided"])[column].mean().unstack()
 
 
-def saturation_verdict(t):
-    both = [at_widest(t, column) for column in ("entropy_share", "gradient")]
-    return judged([more(values[True] - values[False]) for values in both])
-
-
-def score_mean_verdict(t):
-    columns = ("score_mean", "score_std")
-    return judged([near(score_exponents(t, "normal_mean_1", column), 1, 0.05) for column in columns])
-
-
 def trained_scores(t) -> pd.DataFrame:
     return t["score_scale"].query("source == 'language_model' and divided and variant == 'layernorm'")
-
-
-def trained_verdict(t):
-    s = trained_scores(t)
-    if s.seed.nunique() < 2:
-        return "not tested"
-    return judged([true(s.score_std.max() < 2), true(s.score_std.min() < 2)])
 
 
 # Worked numbers
@@ -353,13 +207,6 @@ def examples(t) -> list[set[str]]:
 def doubled(t) -> pd.Series:
     """The output of attention for twice the tokens, over the output."""
     return t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed
-
-
-def worked_numbers_verdict(t):
-    def found(verdicts):
-        return "absent" if "wrong" in verdicts else "smaller" if verdicts & {"hedged", "rounding"} else "seen"
-
-    return judged([found(verdicts) for verdicts in examples(t)])
 
 
 def right(verdicts: set[str]) -> bool:
@@ -394,26 +241,3 @@ RECOMPUTED = {
     "worked_numbers": lambda t: 100 * np.mean([right(verdicts) for verdicts in examples(t)]),
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
-
-VERDICTS = {
-    "geometry": geometry_verdict,
-    "geometry_radius": radius_verdict,
-    "fusion_residual": residual_verdict,
-    "fusion_norm": norm_verdict,
-    "placement": lambda t: judged(map(worse, gaps(t))),
-    "placement_tuned": tuned_verdict,
-    "placement_gradients": lambda t: judged([steep(untrained(t)), steep(training(t))]),
-    "placement_warm_up": warm_up_verdict,
-    "placement_scales": scales_verdict,
-    "residual_connections": residual_connections_verdict,
-    "residual_position": lambda t: judged(
-        [above(position_gaps(t, True), 100 / t["position_probe"].context_length.iloc[0])]
-    ),
-    "batch_dependence": batch_verdict,
-    "score_saturation": saturation_verdict,
-    "score_mean": score_mean_verdict,
-    "scores_language_model": trained_verdict,
-    "attention_linear": lambda t: judged([true(np.allclose(doubled(t), 2))]),
-    "worked_numbers": worked_numbers_verdict,
-}
-"""For each claim the function that reaches a verdict from the tables of a reproduction."""

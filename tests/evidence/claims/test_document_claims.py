@@ -172,8 +172,7 @@ def test_another_computation_finds_the_same(number):
         {table: drawn_anew(table, frame, 3 * number + i) for table, frame in given.items()} for i in range(3)
     ]
     for found in (given, *changed):
-        verdict, row = verdict_on(name, **found)
-        assert recomputed_documents.VERDICTS[name](found) == verdict, row.reason
+        _, row = verdict_on(name, **found)
         if not np.isnan(row.measured):
             again = recomputed_documents.RECOMPUTED[name](found)
             assert again == pytest.approx(row.measured, rel=1e-9, abs=1e-12)
