@@ -151,7 +151,7 @@ def of_runs(stage, kind):
     """The parameters of every rule for runs of a stage, whose experiment or model is the wildcard `kind`."""
     return {
         "settings": lambda wildcards: PLAN.run_settings(stage, wildcards[kind]),
-        "norm": lambda wildcards: PLAN.norm_class(wildcards.variant),
+        "norm": lambda wildcards: PLAN.settings.norm_class(wildcards.variant),
         "norm_code": lambda wildcards: PLAN.norm_version(wildcards.variant),
     }
 
@@ -181,7 +181,9 @@ wildcard_constraints:
 
 
 onstart:
-    planning.record_rules(PLAN)
+    from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
+
+    claims.record(Path(RUN) / "rules.json", PLAIN)
     for line in PLAN.devices_in_words({job.rule.name for job in workflow.dag.needrun_jobs()}):
         logger.info(line)
     prepare_executor()

@@ -13,7 +13,7 @@ rule random_keys_table:
     params:
         settings=PLAIN["random_keys"],
         seed=PLAIN["first_seed"],
-        norms={norm: PLAN.norm_class(norm) for norm in PLAIN["random_keys"]["norms"]},
+        norms={norm: PLAN.settings.norm_class(norm) for norm in PLAIN["random_keys"]["norms"]},
         norm_code={norm: PLAN.norm_version(norm) for norm in PLAIN["random_keys"]["norms"]},
         code=code("measure_random_keys.py"),
     script:
