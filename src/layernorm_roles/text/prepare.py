@@ -62,7 +62,9 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         for part, size in tokens.items():
             if size <= settings.long.longest:
                 needed = documents_for(part, settings.split)
-                more = "" if numbers[part] else f"; it takes {needed:,} documents to be nearly sure of one there"
+                more = (
+                    "" if numbers[part] else f"; it takes {needed:,} documents to be nearly sure of one there"
+                )
                 raise ValueError(
                     f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents are "
                     f"for {part}, with {size:,} tokens; expected more than long.longest = {settings.long.longest:,}"
