@@ -88,7 +88,7 @@ def test_what_a_run_computes_does_not_depend_on_who_else_is_trained(plan):
 
 
 def test_a_norm_of_one_s_own_has_a_version_and_built_in_ones_have_none(plan):
-    assert plan.norm_class("dynamic_tanh") == "examples.dynamic_tanh:DynamicTanh"
+    assert plan.settings.norm_class("dynamic_tanh") == "examples.dynamic_tanh:DynamicTanh"
     assert plan.norm_version("layernorm") is None
     assert len(plan.norm_version("dynamic_tanh")) == 16
 

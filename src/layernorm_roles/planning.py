@@ -163,8 +163,7 @@ class Plan:
     def devices(self) -> dict[str, Choice]:
         """The device that trains in each stage, majority and language_model, and why."""
         return {
-            "majority": choose(self.settings.majority_device, self.elsewhere),
-            "language_model": choose(self.settings.device, self.elsewhere),
+            stage: choose(getattr(self.settings, key), self.elsewhere) for stage, key in DEVICE_KEYS.items()
         }
 
     def device(self, stage: str) -> str:
@@ -192,11 +191,12 @@ class Plan:
 
         Runs that a machine with a GPU has trained are drawn on any machine.
         """
-        wanted = [
-            DEVICE_KEYS[stage]
-            for stage, choice in self.devices.items()
-            if choice.device == "cuda" and not choice.why and self._lacking(stage)
-        ]
+        wanted = []
+        for stage, runs in {"majority": self.batches, "language_model": self.runs}.items():
+            device, why = self.devices[stage]
+            metrics = self.run_files(stage, "metrics.parquet", runs(stage))
+            if device == "cuda" and not why and not all(map(os.path.exists, metrics)):
+                wanted.append(DEVICE_KEYS[stage])
         if not wanted or self.elsewhere:
             return
         try:
@@ -206,10 +206,6 @@ class Plan:
                 f"{', '.join(f'{key} = cuda' for key in wanted)}: {fault}\n    To train on the CPU: --config "
                 f"{' '.join(f'{key}=cpu' for key in wanted)}; to send jobs to a cluster: --workflow-profile slurm"
             ) from None
-
-    def _lacking(self, stage: str) -> bool:
-        runs = self.batches(stage) if stage == "majority" else self.runs(stage)
-        return not all(map(os.path.exists, self.run_files(stage, "metrics.parquet", runs)))
 
     def devices_in_words(self, rules: Collection[str]) -> list[str]:
         """A line for each stage that one of `rules` trains: on which device, and why."""
@@ -253,7 +249,7 @@ class Plan:
         return [
             provenance.run_identity(
                 variant=run.variant,
-                norm=self.norm_class(run.variant),
+                norm=self.settings.norm_class(run.variant),
                 settings=self.run_settings(stage, run.group),
                 **({"seeds": each.seeds} if isinstance(each, Batch) else {"seed": run.seed}),
                 **{kind: run.group},
@@ -302,61 +298,43 @@ class Plan:
         single = [name for name, settings in experiments.items() if figures.is_single(settings)]
         return max(single or experiments, key=lambda name: max(experiments[name]["d_model"]))
 
-    def norm_class(self, variant: str) -> str:
-        """What `norms.build_pair` takes for a variant: a built-in name, or "package.module:Class"."""
-        return self.settings.norm_class(variant)
-
     def norm_version(self, variant: str) -> str | None:
         """A hash of the code of a user's own norm, and of what it imports; None for a built-in norm."""
         if variant not in self.settings.norms:
             return None
-        return provenance.code_version(provenance.module_file(self.norm_class(variant).partition(":")[0]))
+        return provenance.code_version(
+            provenance.module_file(self.settings.norm_class(variant).partition(":")[0])
+        )
 
     def judged_runs(self) -> list[Run]:
         """The runs of language models whose keys are judged: with attention, of models with a single point."""
-        return [
-            run
-            for run in self.runs("language_model")
-            if run.variant != NO_ATTENTION_VARIANT
-            and figures.is_single(self.plain["language_model"][run.group])
-        ]
+        models = self.plain["language_model"]
+        with_attention = (run for run in self.runs("language_model") if run.variant != NO_ATTENTION_VARIANT)
+        return [run for run in with_attention if figures.is_single(models[run.group])]
 
     def recorded_runs(self) -> list[Run]:
         """The runs of language models whose activations are recorded: those of the first GPT with layernorm."""
         first = self._gpts()[:1]
-        return [
-            run for run in self.runs("language_model") if run.group in first and run.variant == "layernorm"
-        ]
+        with_layernorm = (run for run in self.runs("language_model") if run.variant == "layernorm")
+        return [run for run in with_layernorm if run.group in first]
 
     def ceiling_runs(self) -> list[Run]:
         """The runs of GPTs whose ceilings of attention are computed: the first seeds with and without scaling."""
-        gpts = self._gpts()
-        return [
-            run
-            for run in self.runs("language_model")
-            if run.group in gpts
-            and run.variant in PAPER_SCALING
-            and run.seed - self.settings.first_seed < self.settings.language_model[run.group].ceiling_seeds
-        ]
+        seeds = {name: self.seeds(self.settings.language_model[name].ceiling_seeds) for name in self._gpts()}
+        scaling = (run for run in self.runs("language_model") if run.variant in PAPER_SCALING)
+        return [run for run in scaling if run.seed in seeds.get(run.group, [])]
 
     def _gpts(self) -> list[str]:
         """The names of the GPTs with a single learning rate and length, in the order of the configuration."""
-        models = self.plain["language_model"]
-        return [
-            name
-            for name in models
-            if models[name]["architecture"] == "gpt" and figures.is_single(models[name])
-        ]
-
-    def text_of(self, model: str) -> str:
-        """The name of the text that a language model is trained on."""
-        return self.settings.language_model[model].text
+        models = self.plain["language_model"].items()
+        return [name for name, model in models if model["architecture"] == "gpt" and figures.is_single(model)]
 
     def texts(self) -> list[str]:
         """The names of the texts that are read: by the runs of models, by pretrained models, by the placement runs."""
-        models = {run.group for run in self.runs("language_model")}
+        models = self.settings.language_model
+        trained = {models[run.group].text for run in self.runs("language_model")}
         pretrained = {model.text for model in self.settings.pretrained.values()}
-        return sorted({self.settings.statements.placement.text, *map(self.text_of, models), *pretrained})
+        return sorted({self.settings.statements.placement.text, *trained, *pretrained})
 
     def corpus_files(self, name: str) -> list[str]:
         """The files that the text called `name` is made of, so that an edit of one of them makes the text again.
@@ -393,7 +371,8 @@ class Plan:
 
     def text_of_model(self, *files: str) -> Callable[[Any], dict[str, str]]:
         """A function that gives Snakemake the `files` of the text of the model that a rule's wildcards name."""
-        return lambda wildcards: self.text_files(self.text_of(wildcards.model), *files)
+        models = self.settings.language_model
+        return lambda wildcards: self.text_files(models[wildcards.model].text, *files)
 
     def benchmark_files(self, rule: str, runs: Iterable[str] = ()) -> list[str]:
         """The paths of the benchmark files of a rule: one for each of `runs`, or a single one without runs."""
@@ -428,13 +407,6 @@ def _points(stage: str, settings: Mapping[str, Any]) -> list[tuple[tuple[str, in
     return [tuple(zip(POINT[stage], values, strict=True)) for values in product(*lists)]
 
 
-def record_rules(plan: Plan) -> None:
-    """Write the hashes of the claims' rules to rules.json of a reproduction that has no results yet."""
-    from layernorm_roles.evidence import claims  # imports pandas, which no plan needs
-
-    claims.record(Path(plan.folder) / "rules.json", plan.plain)
-
-
 @dataclass(frozen=True)
 class KeptReproduction:
     """A kept reproduction in `folder`: Parquet files that no rule makes, and the settings they were made with."""
@@ -452,16 +424,13 @@ class KeptReproduction:
 
     def tables(self) -> list[str]:
         """The names of the Parquet tables in the folder, but for claims, which is made from the others."""
-        return sorted(
-            path.stem for path in Path(self.folder, "parquet").glob("*.parquet") if path.stem != "claims"
-        )
+        found = {path.stem for path in Path(self.folder, "parquet").glob("*.parquet")}
+        return sorted(found - {"claims"})
 
     def figures(self) -> dict[str, Figure]:
         """The figures whose Parquet tables are all in the folder, by name."""
-        if not self.plain:
-            return {}
         kept = {*self.tables(), "claims"}
-        found = figures.figures(self.plain)
+        found = figures.figures(self.plain) if self.plain else {}
         return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
 
 
@@ -475,10 +444,8 @@ class Room(NamedTuple):
     @property
     def inputs(self) -> list[str]:
         """The names of the Parquet tables from which they are made."""
-        drawn = (figure.tables for figure in self.figures.values())
-        return sorted(
-            {name for names in (*drawn, *(table.inputs for table in self.tables.values())) for name in names}
-        )
+        drawn = {name for figure in self.figures.values() for name in figure.tables}
+        return sorted(drawn.union(*(table.inputs for table in self.tables.values())))
 
     @property
     def modules(self) -> list[str]:
@@ -489,10 +456,9 @@ class Room(NamedTuple):
 
     def files(self, folder: str) -> list[str]:
         """The PNG and PDF files of the figures and the files of the tables, in the folder of a reproduction."""
-        drawn = [f"{folder}/figures/{name}.{kind}" for name in self.figures for kind in ("png", "pdf")]
-        return drawn + [
-            f"{folder}/tables/{file}" for table in self.tables.values() for file in tables.files(table)
-        ]
+        drawn = [f"figures/{name}.{kind}" for name in self.figures for kind in ("png", "pdf")]
+        written = [f"tables/{file}" for table in self.tables.values() for file in tables.files(table)]
+        return [f"{folder}/{file}" for file in (*drawn, *written)]
 
 
 DURATIONS = Room("durations", {}, {"durations": tables.DURATIONS})
@@ -608,8 +574,7 @@ def command_options(name: str, presets: str | Path) -> str:
     """
     if name in ("default", KEPT):
         return ""
-    of_name = (
-        file.name for file in Path(presets).glob("*.yaml") if yaml_files.read(file).get("name") == name
-    )
-    preset = next(of_name, None)
-    return f" --configfile {f'workflow/presets/{preset}' if preset else 'FILE'}"
+    for file in Path(presets).glob("*.yaml"):
+        if yaml_files.read(file).get("name") == name:
+            return f" --configfile workflow/presets/{file.name}"
+    return " --configfile FILE"

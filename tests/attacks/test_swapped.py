@@ -75,7 +75,7 @@ def majority(tmp_path_factory):
                                    strict=True):  # fmt: skip
             (run,) = batch.runs
             settings = MajorityTraining.model_validate(plan.run_settings("majority", run.group))
-            norm = plan.norm_class(run.variant)
+            norm = plan.settings.norm_class(run.variant)
             its = train.MajorityRun(run.group, run.variant, norm, run.seed, **dict(run.point))
             assert train.batch_identity(settings, [its]) == identity, "the rule and the job mean the same run"
             place = folder / str(number) / batch.folder

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from layernorm_roles.settings.text import Split
 from layernorm_roles.text import contexts
-from layernorm_roles.text.split import part_of
+from layernorm_roles.text.prepare import part_of
 
 SPLIT = Split(training=0.6, validation=0.2, held_out=0.2)
 

@@ -142,6 +142,20 @@ def doubling(first):
     return lambda wildcards, attempt: first * 2 ** (attempt - 1)
 
 
+def asking(memory, minutes):
+    """The memory in MB and the minutes that a job asks of a cluster at first, as resources of its rule."""
+    return {"mem_mb": doubling(memory), "runtime": doubling(minutes)}
+
+
+def of_runs(stage, kind):
+    """The parameters of every rule for runs of a stage, whose experiment or model is the wildcard `kind`."""
+    return {
+        "settings": lambda wildcards: PLAN.run_settings(stage, wildcards[kind]),
+        "norm": lambda wildcards: PLAN.settings.norm_class(wildcards.variant),
+        "norm_code": lambda wildcards: PLAN.norm_version(wildcards.variant),
+    }
+
+
 def drawn(folder, room):
     """The files of a room as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
     captions = {f"{folder}/figures/{name}.png": (name, figure) for name, figure in room.figures.items()}
@@ -167,7 +181,9 @@ wildcard_constraints:
 
 
 onstart:
-    planning.record_rules(PLAN)
+    from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
+
+    claims.record(Path(RUN) / "rules.json", PLAIN)
     for line in PLAN.devices_in_words({job.rule.name for job in workflow.dag.needrun_jobs()}):
         logger.info(line)
     prepare_executor()

@@ -14,8 +14,7 @@ rule tables:
     group:
         "tables"
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
+        **asking(1500, 5),
     params:
         table="{table}",
         settings=lambda wildcards: COLLECTED[wildcards.table].settings,
@@ -68,8 +67,7 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
         group:
             "drawing"
         resources:
-            mem_mb=doubling(1500),
-            runtime=doubling(5),
+            **asking(1500, 5),
         params:
             rules=f"{FOLDER}/rules.json",
             settings=SETTINGS,
@@ -94,8 +92,7 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
             group:
                 "drawing"
             resources:
-                mem_mb=doubling(2000),
-                runtime=doubling(10),
+                **asking(2000, 10),
             params:
                 settings={part: SETTINGS.get(part) for part in figures_registry.SECTIONS},
                 code=code("draw.py", *ROOM.modules),
@@ -119,8 +116,7 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
         group:
             "drawing"
         resources:
-            mem_mb=doubling(1500),
-            runtime=doubling(5),
+            **asking(1500, 5),
         params:
             tables=["claims", *TABLES],
             figures=[name for room in FILLED for name in room.figures],
@@ -143,8 +139,7 @@ rule durations:
     group:
         "drawing"
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
+        **asking(1500, 5),
     params:
         benchmarks=BENCHMARKS,
         code=code("write_durations.py", *planning.DURATIONS.modules),

@@ -49,9 +49,7 @@ rule language_model_train:
         )
         * 2 ** (attempt - 1),
     params:
-        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
-        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
-        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
+        **of_runs("language_model", "model"),
         device=PLAN.device("language_model"),
         device_check=PLAIN["device_check"],
         downloads=DOWNLOADS,
@@ -75,14 +73,10 @@ rule language_model_keys:
         f"{RUN}/benchmarks/language_model_keys/{LANGUAGE_MODEL_JOB}.tsv"
     group:
         "language_model_keys"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(15),
+        **asking(1500, 15),
     params:
-        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
-        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
-        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
+        **of_runs("language_model", "model"),
         code=code("collect_keys.py"),
     script:
         "../scripts/collect_keys.py"
@@ -101,15 +95,11 @@ rule language_model_ceilings:
         f"{RUN}/benchmarks/language_model_ceilings/{LANGUAGE_MODEL_JOB}.tsv"
     group:
         "language_model_keys"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(10),
+        **asking(1500, 10),
     params:
+        **of_runs("language_model", "model"),
         contexts=lambda wildcards: PLAIN["language_model"][wildcards.model]["ceiling_contexts"],
-        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
-        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
-        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
         code=code("measure_ceilings.py"),
     script:
         "../scripts/measure_ceilings.py"
@@ -127,16 +117,12 @@ rule language_model_activations:
         f"{RUN}/benchmarks/language_model_activations/{LANGUAGE_MODEL_JOB}.tsv"
     group:
         "language_model_keys"
-    threads: 1
     resources:
-        mem_mb=doubling(2000),
-        runtime=doubling(10),
+        **asking(2000, 10),
     params:
-        settings=lambda wildcards: PLAN.run_settings("language_model", wildcards.model),
-        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
+        **of_runs("language_model", "model"),
         block_contexts=PLAIN["statements"]["fusion"]["contexts"],
         head_contexts=PLAIN["statements"]["score_scale"]["contexts"],
-        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
         code=code("record_activations.py"),
     script:
         "../scripts/record_activations.py"

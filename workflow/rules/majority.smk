@@ -22,10 +22,8 @@ rule majority_data:
         f"{RUN}/benchmarks/majority_data/{{experiment}}/seed_{{seed}}.tsv"
     group:
         "majority_data"
-    threads: 1
     resources:
-        mem_mb=doubling(1000),
-        runtime=doubling(5),
+        **asking(1000, 5),
     params:
         settings=lambda wildcards: PLAN.settings.majority[wildcards.experiment].of_data(),
         code=code("generate_majority_data.py"),
@@ -48,16 +46,13 @@ rule majority_train:
         f"{RUN}/benchmarks/majority_train/{MAJORITY_BATCH}.tsv"
     group:
         lambda wildcards: PLAN.group("majority", wildcards.experiment)
-    threads: 1
     resources:
         gpu=PLAN.gpus("majority"),
         mem_mb=doubling(4000 if PLAN.gpus("majority") else 1500),
         runtime=lambda wildcards, attempt: PLAN.minutes("majority", wildcards.experiment) * 2 ** (attempt - 1),
     params:
+        **of_runs("majority", "experiment"),
         seeds=lambda wildcards: planning.seeds_of(wildcards.seeds),
-        settings=lambda wildcards: PLAN.run_settings("majority", wildcards.experiment),
-        norm=lambda wildcards: PLAN.norm_class(wildcards.variant),
-        norm_code=lambda wildcards: PLAN.norm_version(wildcards.variant),
         device=PLAN.device("majority"),
         device_check=PLAIN["device_check"],
         code=code("train_majority.py"),
@@ -71,8 +66,6 @@ for KIND in ("metrics", "vectors"):
         PLAIN["majority"],
         PLAN.identities("majority", MAJORITY_BATCHES),
     )
-BENCHMARKS += PLAN.benchmark_files(
-    "majority_data",
-    sorted({f"{run.group}/seed_{run.seed}" for run in PLAN.runs("majority")}),
-)
+MAJORITY_SEEDS = sorted({f"{run.group}/seed_{run.seed}" for run in PLAN.runs("majority")})
+BENCHMARKS += PLAN.benchmark_files("majority_data", MAJORITY_SEEDS)
 BENCHMARKS += PLAN.benchmark_files("majority_train", [batch.folder for batch in MAJORITY_BATCHES])

@@ -24,10 +24,8 @@ rule pretrained_measure:
         f"{RUN}/logs/pretrained_measure/{{pretrained}}.log",
     benchmark:
         f"{RUN}/benchmarks/pretrained_measure/{{pretrained}}.tsv"
-    threads: 1
     resources:
-        mem_mb=doubling(3000),
-        runtime=doubling(60),
+        **asking(3000, 60),
     params:
         settings=lambda wildcards: PLAIN["pretrained"][wildcards.pretrained],
         code=code("measure_pretrained.py"),

@@ -8,14 +8,12 @@ rule random_keys_table:
         f"{RUN}/logs/random_keys_table.log",
     benchmark:
         f"{RUN}/benchmarks/random_keys_table.tsv"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(15),
+        **asking(1500, 15),
     params:
         settings=PLAIN["random_keys"],
         seed=PLAIN["first_seed"],
-        norms={norm: PLAN.norm_class(norm) for norm in PLAIN["random_keys"]["norms"]},
+        norms={norm: PLAN.settings.norm_class(norm) for norm in PLAIN["random_keys"]["norms"]},
         norm_code={norm: PLAN.norm_version(norm) for norm in PLAIN["random_keys"]["norms"]},
         code=code("measure_random_keys.py"),
     script:
@@ -31,10 +29,8 @@ rule gaussian_law:
         f"{RUN}/benchmarks/gaussian_law.tsv"
     group:
         "statements"
-    threads: 1
     resources:
-        mem_mb=doubling(1000),
-        runtime=doubling(5),
+        **asking(1000, 5),
     params:
         settings=PLAIN["random_keys"]["law"],
         code=code("measure_gaussian_law.py"),

@@ -1,5 +1,6 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
-PLACEMENT = PLAIN["statements"]["placement"]
+STATEMENTS = PLAIN["statements"]
+PLACEMENT = STATEMENTS["placement"]
 PLACEMENT_TABLES = [
     "placement",
     "placement_gradients",
@@ -28,12 +29,10 @@ rule geometry:
         f"{RUN}/benchmarks/geometry.tsv"
     group:
         "statements"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
+        **asking(1500, 5),
     params:
-        settings=PLAIN["statements"]["geometry"],
+        settings=STATEMENTS["geometry"],
         seed=PLAIN["first_seed"],
         code=code("measure_geometry.py"),
     script:
@@ -51,13 +50,11 @@ rule fusion:
         f"{RUN}/benchmarks/fusion.tsv"
     group:
         "statements"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(10),
+        **asking(1500, 10),
     params:
-        settings=PLAIN["statements"]["fusion"],
-        seeds=PLAN.seeds(PLAIN["statements"]["fusion"]["seeds"]),
+        settings=STATEMENTS["fusion"],
+        seeds=PLAN.seeds(STATEMENTS["fusion"]["seeds"]),
         identities=PLAN.identities("language_model", PLAN.recorded_runs()),
         code=code("measure_fusion.py"),
     script:
@@ -75,10 +72,8 @@ rule placement_train:
         f"{RUN}/benchmarks/placement_train/{{placement}}.tsv"
     wildcard_constraints:
         placement="pre|post",
-    threads: 1
     resources:
-        mem_mb=doubling(2000),
-        runtime=doubling(60),
+        **asking(2000, 60),
     params:
         settings=PLACEMENT,
         seeds=PLAN.seeds(PLACEMENT["seeds"]),
@@ -88,14 +83,12 @@ rule placement_train:
         "../scripts/train_placement.py"
 
 
+PLACED = {"seeds": PLAN.seeds(PLACEMENT["seeds"]), "settings": PLACEMENT}
 for TABLE in PLACEMENT_TABLES:
     COLLECTED[TABLE] = planning.Collected(
         [f"{RUN}/runs/placement/{each}/{TABLE}.parquet" for each in PLACEMENT["placements"]],
         PLACEMENT,
-        [
-            {"placement": each, "seeds": PLAN.seeds(PLACEMENT["seeds"]), "settings": PLACEMENT}
-            for each in PLACEMENT["placements"]
-        ],
+        [{"placement": each, **PLACED} for each in PLACEMENT["placements"]],
     )
 
 
@@ -108,13 +101,11 @@ rule batch_dependence:
         f"{RUN}/benchmarks/batch_dependence.tsv"
     group:
         "statements"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
+        **asking(1500, 5),
     params:
-        settings=PLAIN["statements"]["batch_dependence"],
-        seeds=PLAN.seeds(PLAIN["statements"]["batch_dependence"]["seeds"]),
+        settings=STATEMENTS["batch_dependence"],
+        seeds=PLAN.seeds(STATEMENTS["batch_dependence"]["seeds"]),
         code=code("measure_batch_dependence.py"),
     script:
         "../scripts/measure_batch_dependence.py"
@@ -132,13 +123,11 @@ rule score_scale:
         f"{RUN}/benchmarks/score_scale.tsv"
     group:
         "statements"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(10),
+        **asking(1500, 10),
     params:
-        settings=PLAIN["statements"]["score_scale"],
-        seeds=PLAN.seeds(PLAIN["statements"]["score_scale"]["seeds"]),
+        settings=STATEMENTS["score_scale"],
+        seeds=PLAN.seeds(STATEMENTS["score_scale"]["seeds"]),
         identities=PLAN.identities("language_model", PLAN.recorded_runs()),
         experiment=PLAN.widest_experiment(),
         code=code("measure_score_scale.py"),
@@ -155,10 +144,8 @@ rule worked_numbers:
         f"{RUN}/benchmarks/worked_numbers.tsv"
     group:
         "statements"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(5),
+        **asking(1500, 5),
     params:
         code=code("measure_worked_numbers.py"),
     script:

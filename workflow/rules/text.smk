@@ -35,10 +35,8 @@ rule text:
         f"{RUN}/logs/text/{{text}}.log",
     benchmark:
         f"{RUN}/benchmarks/text/{{text}}.tsv"
-    threads: 1
     resources:
-        mem_mb=doubling(1500),
-        runtime=doubling(120),
+        **asking(1500, 120),
     params:
         settings=lambda wildcards: PLAIN["text"][wildcards.text],
         seed=PLAIN["first_seed"],

@@ -49,7 +49,7 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"
-    whole = _length(one.gradients)
+    whole = sum(gradient.square().sum().item() for gradient in one.gradients.values()) ** 0.5
     for name in sorted({*one.gradients, *other.gradients}):
         first, second = (numbers.gradients.get(name) for numbers in (one, other))
         if first is None or second is None:
@@ -97,7 +97,3 @@ def operator_difference(operator: Operator, device: str) -> str | None:
             what = f"its gradient by input {number}" if number else "its result"
             return f"{operator.name}: {what} is {apart:.2g} of its length from that in float64"
     return None
-
-
-def _length(gradients: dict[str, Tensor]) -> float:
-    return sum(gradient.square().sum().item() for gradient in gradients.values()) ** 0.5

@@ -31,10 +31,8 @@ def choose(wanted: str, elsewhere: bool = False) -> Choice:
     if decided := os.environ.get(DECIDED):
         return Choice(decided, "as decided when the workflow was started")
     if elsewhere:
-        return Choice(
-            "cpu",
-            "jobs run on other machines, and this one cannot see their GPUs; device: cuda asks for them",
-        )
+        why = "jobs run on other machines, and this one cannot see their GPUs; device: cuda asks for them"
+        return Choice("cpu", why)
     try:
         cards = driver.usable_cards()
     except driver.NoGPU as fault:

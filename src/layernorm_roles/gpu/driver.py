@@ -87,7 +87,11 @@ def usable_cards() -> tuple[Card, ...]:
             f"torch {build.version} is a build without CUDA; install one with CUDA: "
             f"https://pytorch.org/get-started/locally, version {build.version.partition('+')[0]}"
         )
-    refuse_rounding()
+    if os.environ.get(TF32_OVERRIDE, "0") not in ("", "0"):  # as NVIDIA's containers have it
+        raise NoGPU(
+            f"{TF32_OVERRIDE} = {os.environ[TF32_OVERRIDE]!r} in the environment: products of float32 would be "
+            f"rounded to the ten bits of TF32; `unset {TF32_OVERRIDE}` (containers of NVIDIA set it)"
+        )
     driver = ask_driver()
     if driver.cuda[0] < build.cuda[0]:
         raise NoGPU(
@@ -103,15 +107,6 @@ def usable_cards() -> tuple[Card, ...]:
             f"{_text(oldest)} and newer; install a build of torch for an older CUDA than {_text(build.cuda)}"
         )
     return cards
-
-
-def refuse_rounding() -> None:
-    """Raise NoGPU if the environment makes torch round products of float32, as NVIDIA's containers do."""
-    if os.environ.get(TF32_OVERRIDE, "0") not in ("", "0"):
-        raise NoGPU(
-            f"{TF32_OVERRIDE} = {os.environ[TF32_OVERRIDE]!r} in the environment: products of float32 would be "
-            f"rounded to the ten bits of TF32; `unset {TF32_OVERRIDE}` (containers of NVIDIA set it)"
-        )
 
 
 def ask_driver() -> Driver:
@@ -141,8 +136,9 @@ def torch_build() -> Build:
         raise NoGPU("torch is not installed; see the README")
     text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
     values = dict(re.findall(r"^(__version__|cuda)\b[^=\n]*= *'([^']*)'", text, re.MULTILINE))
-    cuda = values.get("cuda")
-    return Build(values.get("__version__", "of unknown version"), _version(cuda) if cuda else None)
+    major, _, minor = values.get("cuda", "").partition(".")
+    cuda = (int(major), int(minor.partition(".")[0] or 0)) if major else None
+    return Build(values.get("__version__", "of unknown version"), cuda)
 
 
 def _library() -> ctypes.CDLL:
@@ -164,9 +160,8 @@ def _card(library: ctypes.CDLL, index: int) -> Card:
         library.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
         capability.append(value.value)
     library.cuDeviceGetName(name, len(name), device)
-    identity, uuid = str(index), ctypes.create_string_buffer(16)
-    if library.cuDeviceGetUuid(uuid, device) == 0:
-        identity = uuid.raw.hex()
+    uuid = ctypes.create_string_buffer(16)
+    identity = uuid.raw.hex() if library.cuDeviceGetUuid(uuid, device) == 0 else str(index)
     return Card(index, name.value.decode(errors="replace") or f"GPU {index}", tuple(capability), identity)
 
 
@@ -177,11 +172,6 @@ def _nothing_shown() -> str:
     if "SLURM_JOB_ID" in os.environ:
         return "the NVIDIA driver shows no GPU to this job: SLURM gave it none (see profiles/slurm/README.md)"
     return "the NVIDIA driver shows no GPU to this process: there is none, or this process may not use it"
-
-
-def _version(text: str) -> Version:
-    major, _, minor = text.partition(".")
-    return int(major), int(minor.partition(".")[0] or 0)
 
 
 def _text(version: Version) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from layernorm_roles.gpu import fallbacks
+from layernorm_roles.memory import first_line, warn
 
 STEPS, GRAPH, EAGER = "a training step", "as one CUDA graph", "kernel by kernel"
 PLAIN_CALLS = 3
@@ -53,7 +54,8 @@ class Recorded:
         except RuntimeError as error:
             generator.graphsafe_set_state(spare)
             self.eager = True
-            fallbacks.give_up(STEPS, GRAPH, error, EAGER)
+            warn(f"{STEPS} cannot be done {GRAPH} ({first_line(error)}); it is done {EAGER}", error)
+            fallbacks.note(STEPS, EAGER)
         else:
             self.graph = graph
             fallbacks.note(STEPS, GRAPH)

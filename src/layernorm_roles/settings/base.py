@@ -17,7 +17,7 @@ def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
     return PydanticCustomError(
         "combination",
         "{key} = {value}: expected {expected}",
-        {"key": key, "value": repr(value), "expected": expected},
+        {"key": key, "value": repr(list(value) if isinstance(value, tuple) else value), "expected": expected},
     )
 
 

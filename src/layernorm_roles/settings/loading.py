@@ -48,26 +48,18 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     or a variant among the seeds, whose value is null is left out. Raises ValueError if `only` or `like` names no entry
     that is there.
     """
-    sections = {
-        name: _resolved(name, config[name]) for name in NAMED if isinstance(config.get(name), Mapping)
-    }
-    return {**config, **sections}
+    there = [name for name in NAMED if isinstance(config.get(name), Mapping)]
+    return {**config, **{name: _resolved(name, config[name]) for name in there}}
 
 
 def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
     only = written.get("only")
     entries = {name: entry for name, entry in written.items() if name != "only" and entry is not None}
-    keep = entries if only is None else _selected(section, only, entries)
+    keep = [*entries] if only is None else only if isinstance(only, list) else [only]
+    if only is not None and not (keep and all(isinstance(name, str) and name in entries for name in keep)):
+        kinds, known = f"{NAMED[section]}s", ", ".join(entries)
+        raise _unusable([f"{section}.only = {only!r}: expected a list of {kinds}, some of {known}"])
     return {name: _complete(section, name, entries) for name in keep}
-
-
-def _selected(section: str, only: Any, entries: Mapping[str, Any]) -> list[str]:
-    names = only if isinstance(only, list) else [only]
-    unknown = [name for name in names if not isinstance(name, str) or name not in entries]
-    if unknown or not names:
-        known = ", ".join(entries)
-        raise _unusable([f"{section}.only = {only!r}: expected a list of {NAMED[section]}s, some of {known}"])
-    return names
 
 
 def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[str, ...] = ()) -> Any:
@@ -80,10 +72,8 @@ def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[s
         return _without_null_seeds(entry)
     if not isinstance(base, str) or base not in entries or base in (*seen, name):
         others = ", ".join(other for other in entries if other != name) or "none is there"
-        kind = NAMED[section]
-        raise _unusable(
-            [f"{section}.{name}.like = {base!r}: expected another {kind} that is not left out: {others}"]
-        )
+        expected = f"another {NAMED[section]} that is not left out: {others}"
+        raise _unusable([f"{section}.{name}.like = {base!r}: expected {expected}"])
     inherited = _complete(section, base, entries, (*seen, name))
     return _without_null_seeds({**inherited, **entry} if isinstance(inherited, Mapping) else entry)
 
@@ -104,9 +94,9 @@ def _explain(fault: Mapping[str, Any]) -> str:
     names = _names(place)
     key = ".".join(names) or "(top level)"
     if "[key]" in fault["loc"]:
-        return (
-            f"{key}: unknown name {fault['input']!r}; expected {_allowed_names(place[:-1]) or fault['msg']}"
-        )
+        schema = _schema_at(place[:-1]).get("propertyNames", {})
+        allowed = schema.get("description") or _allowed(schema) or fault["msg"]
+        return f"{key}: unknown name {fault['input']!r}; expected {allowed}"
     value, schema = fault["input"], _schema_at(place)
     match fault["type"]:
         case "combination":
@@ -177,12 +167,6 @@ def _walk(place: list[Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
 def _values(options: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The schemas in `options` that allow other values than null."""
     return [option for option in options if option.get("type") != "null"]
-
-
-def _allowed_names(place: list[Any]) -> str:
-    """What the names of the entries at `place` may be, in words."""
-    names = _schema_at(place).get("propertyNames", {})
-    return names.get("description") or _allowed(names)
 
 
 _LIMITS = {

@@ -61,11 +61,10 @@ class MajorityData(Section):
             raise refuse("classes", self.classes, f"at most sequence_length = {length}")
         known = count_admissible(length, self.classes, gap)
         if self.partitions > known:
-            raise refuse(
-                "sequences",
-                self.sequences,
-                f"at most labellings = {self.labellings} for each of the {known:,} admissible partitions",
+            expected = (
+                f"at most labellings = {self.labellings} for each of the {known:,} admissible partitions"
             )
+            raise refuse("sequences", self.sequences, expected)
         return self
 
     @model_validator(mode="after")
@@ -108,11 +107,8 @@ class MajorityTraining(MajorityData):
     @model_validator(mode="after")
     def _schedule_covers_the_steps(self):
         if self.steps > self.schedule_steps:
-            raise refuse(
-                "steps",
-                self.steps,
-                f"at most schedule_steps = {self.schedule_steps}, where the learning rate is 0",
-            )
+            expected = f"at most schedule_steps = {self.schedule_steps}, where the learning rate is 0"
+            raise refuse("steps", self.steps, expected)
         return self
 
     def of_training(self) -> dict[str, Any]:

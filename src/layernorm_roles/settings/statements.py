@@ -48,11 +48,9 @@ class Geometry(Section):
     @model_validator(mode="after")
     def _formulas_can_be_compared(self):
         if 0 not in self.offsets:
-            raise refuse("offsets", list(self.offsets), "a list with 0, for which there are formulas")
+            raise refuse("offsets", self.offsets, "a list with 0, for which there are formulas")
         if "float64" not in self.dtypes:
-            raise refuse(
-                "dtypes", list(self.dtypes), "a list with float64, which is compared with the formulas"
-            )
+            raise refuse("dtypes", self.dtypes, "a list with float64, which is compared with the formulas")
         return self
 
 
@@ -75,9 +73,7 @@ class Fusion(Section):
     @model_validator(mode="after")
     def _some_heads_are_as_wide_as_the_stream(self):
         if 1 not in self.head_factors:
-            raise refuse(
-                "head_factors", list(self.head_factors), "a list with 1: heads as wide as the stream"
-            )
+            raise refuse("head_factors", self.head_factors, "a list with 1: heads as wide as the stream")
         return self
 
 
@@ -145,14 +141,11 @@ class BatchDependence(Section):
     @model_validator(mode="after")
     def _effects_can_be_measured(self):
         if max(self.batch_sizes) == 1:
-            raise refuse(
-                "batch_sizes", list(self.batch_sizes), "a list with a size above 1: others in the batch"
-            )
+            raise refuse("batch_sizes", self.batch_sizes, "a list with a size above 1: others in the batch")
         for share in self.padding:
             if not 2 <= round(self.tokens * (1 - share)) < self.tokens:
-                raise refuse(
-                    "padding", share, f"a share that leaves 2 to {self.tokens - 1} of tokens = {self.tokens}"
-                )
+                expected = f"a share that leaves 2 to {self.tokens - 1} of tokens = {self.tokens}"
+                raise refuse("padding", share, expected)
         return self
 
 

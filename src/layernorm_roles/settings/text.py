@@ -50,17 +50,12 @@ class Source(Section):
     @property
     def file_name(self) -> str:
         """The name of the file to which a source of kind hub is downloaded; other rows or columns have another one."""
-        keys = (
-            self.dataset,
-            self.config,
-            self.split,
-            self.column,
-            self.label_column,
-            self.joined_by,
-            self.limit,
+        place, columns = (
+            (self.dataset, self.config, self.split),
+            (self.column, self.label_column, self.joined_by),
         )
-        digest = hashlib.sha256(repr(keys).encode()).hexdigest()[:8]
-        parts = [part for part in (self.dataset, self.config, self.split) if part]
+        digest = hashlib.sha256(repr((*place, *columns, self.limit)).encode()).hexdigest()[:8]
+        parts = [part for part in place if part]
         return f"{re.sub('[^A-Za-z0-9]+', '_', '_'.join(parts)).strip('_')[-80:]}_{digest}.parquet"
 
     def found(self) -> dict[str, list[str]]:

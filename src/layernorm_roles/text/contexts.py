@@ -4,7 +4,7 @@ Both come from documents that no model was trained on: the held-out documents of
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 from tokenizers import Tokenizer
@@ -13,6 +13,9 @@ from layernorm_roles import random_streams
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.text import Contexts
 from layernorm_roles.text.token_streams import encode
+
+KINDS = ("long", "sentences")
+"""long: random windows, for Tables 1 and 2; sentences: random sentences, for Tables 3 and 4."""
 
 
 def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int]]:
@@ -34,64 +37,36 @@ def sentences(text: str) -> Iterator[str]:
                 yield sentence
 
 
-def different(texts: Iterable[str]) -> list[str]:
-    """`texts` without those that came before: a dataset of questions repeats the paragraph of each question."""
-    return list(dict.fromkeys(texts))
-
-
-def long_contexts(settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer, seed: int) -> pd.DataFrame:
-    """The rows of table `contexts` for Tables 1 and 2: random windows of `texts`, held-out documents or a source's.
-
-    `seed` is that of the choice. Raises ValueError if there are fewer windows than the settings want.
-    """
-    candidates = [
-        (document, window)
-        for document, tokens in enumerate(encode(texts, tokenizer))
-        for window in windows(tokens, settings.shortest, settings.longest)
-    ]
-    return _choose("long", candidates, settings, seed)
-
-
-def sentence_contexts(
-    settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer, seed: int
+def choose(
+    kind: str, settings: Contexts, texts: Sequence[str], tokenizer: Tokenizer, seed: int
 ) -> pd.DataFrame:
-    """The rows of table `contexts` for Tables 3 and 4: random sentences of `texts`, held-out documents or a source's.
+    """The rows of table `contexts` of one of KINDS, in the order of `texts`: held-out documents or a source's.
 
-    `seed` is that of the choice. A source of sentences has one text a sentence, as SST-2. Raises ValueError if there
-    are fewer sentences of the right length than the settings want.
+    A source of sentences has one text a sentence, as SST-2. `seed` is that of the choice. Raises ValueError if there
+    are fewer windows, or sentences of the right length, than the settings want.
     """
-    if settings.source:
-        texts = list(enumerate(texts))
+    if kind == "sentences" and not settings.source:
+        pairs = [(document, sentence) for document, text in enumerate(texts) for sentence in sentences(text)]
     else:
-        texts = [(document, s) for document, text in enumerate(texts) for s in sentences(text)]
-    encoded = zip(texts, encode([s for _, s in texts], tokenizer), strict=True)
-    candidates = [
-        (document, tokens)
-        for (document, _), tokens in encoded
-        if settings.shortest <= len(tokens) <= settings.longest
-    ]
-    return _choose("sentences", candidates, settings, seed)
-
-
-def _choose(
-    texts: str, candidates: list[tuple[int, list[int]]], settings: Contexts, seed: int
-) -> pd.DataFrame:
-    """A random choice of the candidates, each a document's number and token ids, in the order of the documents."""
-    number = settings.contexts
+        pairs = list(enumerate(texts))
+    shortest, longest, number = settings.shortest, settings.longest, settings.contexts
+    candidates: list[tuple[int, list[int]]] = []
+    for (document, _), tokens in zip(pairs, encode([text for _, text in pairs], tokenizer), strict=True):
+        if kind == "long":
+            candidates += ((document, window) for window in windows(tokens, shortest, longest))
+        elif shortest <= len(tokens) <= longest:
+            candidates.append((document, tokens))
     if len(candidates) < number:
-        whose, more = (
-            (
-                f"the source {settings.source.dataset or settings.source.paths} gives",
-                "other lengths, or joined_by",
-            )
-            if settings.source
-            else ("the held-out texts give", "a larger corpus or split.held_out")
-        )
+        if settings.source:
+            whose = f"the source {settings.source.dataset or settings.source.paths} gives"
+            more = "other lengths, or joined_by"
+        else:
+            whose, more = "the held-out texts give", "a larger corpus or split.held_out"
         raise ValueError(
-            f"{texts}.contexts = {number}: {whose} {len(candidates)} of {settings.shortest} "
-            f"to {settings.longest} tokens; expected at most that many, or {more}"
+            f"{kind}.contexts = {number}: {whose} {len(candidates)} of {shortest} to {longest} tokens; "
+            f"expected at most that many, or {more}"
         )
-    stream = random_streams.generator(Stream.TEXT_SELECTION, seed, ("long", "sentences").index(texts))
+    stream = random_streams.generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind))
     order = stream.permutation(len(candidates))
-    rows = [(texts, context, *candidates[i]) for context, i in enumerate(sorted(order[:number]))]
+    rows = [(kind, context, *candidates[i]) for context, i in enumerate(sorted(order[:number]))]
     return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])

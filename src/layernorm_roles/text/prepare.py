@@ -2,10 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from tokenizers import Tokenizer
 
@@ -13,13 +15,15 @@ from layernorm_roles import files, store
 from layernorm_roles.job import naming
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings.text import Contexts, Text
+from layernorm_roles.settings.text import Split, Text
 from layernorm_roles.text import documents
 from layernorm_roles.text import tokenizer as tokenizers
-from layernorm_roles.text.contexts import different, long_contexts, sentence_contexts
+from layernorm_roles.text.contexts import KINDS, choose
 from layernorm_roles.text.prepared import PreparedText
-from layernorm_roles.text.split import PARTS, documents_for, part_of
 from layernorm_roles.text.token_streams import TokenStreamWriter
+
+PARTS = ("training", "validation", "held_out")
+"""The parts of a corpus, in the order in which they divide the interval from 0 to 1."""
 
 
 def prepare(
@@ -29,9 +33,8 @@ def prepare(
 
     `downloads` is the folder to which sources of kind hub were downloaded. `seed` is that of the choice of contexts
     and of BERT's validation windows: first_seed, so that a reproduction with other seeds looks at other texts, too.
-    Contexts that have a source of their own are chosen first, so that too few of them show before a large corpus is
-    tokenised. Raises ValueError, and leaves files
-    that are already there as they are, if a source cannot be read or the corpus is too small for the settings.
+    Raises ValueError, and leaves files that are already there as they are, if a source cannot be read or the corpus is
+    too small for the settings.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -41,9 +44,12 @@ def prepare(
 
 def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: int) -> dict[str, Any]:
     texts, tokenizer = _texts_and_tokenizer(settings, downloads)
+    wanted = {kind: getattr(settings, kind) for kind in KINDS}
+    # Too few contexts of a source of their own show before a large corpus is tokenised. Texts that came before are left
+    # out: a dataset of questions repeats the paragraph of each question.
     contexts = {
-        name: choose(of, different(documents.read(of.source, downloads)), tokenizer, seed)
-        for name, (of, choose) in _contexts(settings).items()
+        kind: choose(kind, of, list(dict.fromkeys(documents.read(of.source, downloads))), tokenizer, seed)
+        for kind, of in wanted.items()
         if of.source
     }
     with (
@@ -53,31 +59,64 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         streams = {"training": training, "validation": validation}
         numbers, held_out = _distribute(texts, settings, streams)
         tokens = {part: stream.size() for part, stream in streams.items()}
-        _refuse_small_parts(numbers, tokens, settings)
-        for name, (of, choose) in _contexts(settings).items():
+        for part, size in tokens.items():
+            if size <= settings.long.longest:
+                needed = documents_for(part, settings.split)
+                more = (
+                    "" if numbers[part] else f"; it takes {needed:,} documents to be nearly sure of one there"
+                )
+                raise ValueError(
+                    f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents are "
+                    f"for {part}, with {size:,} tokens; expected more than long.longest = {settings.long.longest:,}"
+                    f"{more}"
+                )
+        for kind, of in wanted.items():
             if not of.source:
-                contexts[name] = choose(of, held_out, tokenizer, seed)
+                contexts[kind] = choose(kind, of, held_out, tokenizer, seed)
         for part, stream in streams.items():
             stream.save(out.tokens(part))
     metadata = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.TEXT_SELECTION)
-    chosen = pd.concat([contexts[name] for name in _contexts(settings)])
+    chosen = pd.concat([contexts[kind] for kind in KINDS])
     store.write(chosen, "contexts", out.contexts, metadata)
     with files.atomic_write(out.tokenizer) as partial:
         tokenizer.save(str(partial))
     read_in_training = [out.tokenizer, *(out.tokens(part) for part in streams)]
+    digests = {path.name: files.recorded(path) for path in (*read_in_training, out.contexts)}
+    read_by_models = " ".join([*(digests[path.name] for path in read_in_training), str(seed)])
+    corpus = settings.corpus.model_dump(mode="json", exclude_none=True)
     manifest = {
-        **_description(settings, numbers, tokens, chosen, tokenizer),
+        "corpus": {**corpus, "licence": documents.licence(settings.corpus)},
+        "split": settings.split.model_dump(mode="json"),
+        "documents": numbers,
+        "tokens": tokens,
+        "contexts": {
+            texts: {"number": len(rows), "tokens": int(rows["tokens"].map(len).sum())}
+            for texts, rows in chosen.groupby("texts")
+        },
+        "tokenizer": {"kind": settings.tokenizer, "vocabulary": tokenizer.get_vocab_size()},
         "seed": seed,
-        "sha256": {path.name: files.recorded(path) for path in (*read_in_training, out.contexts)},
-        "content_hash": _content_hash(read_in_training, seed),
+        "sha256": digests,
+        "content_hash": hashlib.sha256(read_by_models.encode()).hexdigest(),
     }
     files.write_text(out.manifest, json.dumps(manifest, indent=2) + "\n")
     return manifest
 
 
-def _contexts(settings: Text) -> dict[str, tuple[Contexts, Callable[..., pd.DataFrame]]]:
-    """The settings of each kind of contexts, and the function that chooses them, in the order of table `contexts`."""
-    return {"long": (settings.long, long_contexts), "sentences": (settings.sentences, sentence_contexts)}
+def part_of(text: str, split: Split) -> str:
+    """The part of the corpus, one of PARTS, that a document belongs to: no window of tokens is split off a document.
+
+    A hash of the document's text decides, so that the order of the documents does not matter and a document that
+    occurs twice stays in one part.
+    """
+    position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
+    bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
+    return PARTS[int(np.searchsorted(bounds, position, side="right"))]
+
+
+def documents_for(part: str, split: Split) -> int:
+    """The documents that a corpus must have so that, in 99 cases of 100, one of them belongs to `part`."""
+    share = getattr(split, part)
+    return 1 if share == 1 else math.ceil(math.log(0.01) / math.log(1 - share))
 
 
 def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterable[str], Tokenizer]:
@@ -107,41 +146,3 @@ def _distribute(
         elif are_needed:
             held_out.append(text)
     return numbers, held_out
-
-
-def _refuse_small_parts(numbers: Mapping[str, int], tokens: Mapping[str, int], settings: Text) -> None:
-    for part, size in tokens.items():
-        if size <= settings.long.longest:
-            needed = documents_for(part, settings.split)
-            more = "" if numbers[part] else f"; it takes {needed:,} documents to be nearly sure of one there"
-            raise ValueError(
-                f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents "
-                f"are for {part}, with {size:,} tokens; expected more than long.longest = "
-                f"{settings.long.longest:,}{more}"
-            )
-
-
-def _description(
-    settings: Text,
-    numbers: Mapping[str, int],
-    tokens: Mapping[str, int],
-    contexts: pd.DataFrame,
-    tokenizer: Tokenizer,
-) -> dict[str, Any]:
-    """What the text is, for the manifest."""
-    corpus = settings.corpus.model_dump(mode="json", exclude_none=True)
-    return {
-        "corpus": {**corpus, "licence": documents.licence(settings.corpus)},
-        "split": settings.split.model_dump(mode="json"),
-        "documents": dict(numbers),
-        "tokens": dict(tokens),
-        "contexts": {
-            texts: {"number": len(rows), "tokens": int(rows["tokens"].map(len).sum())}
-            for texts, rows in contexts.groupby("texts")
-        },
-        "tokenizer": {"kind": settings.tokenizer, "vocabulary": tokenizer.get_vocab_size()},
-    }
-
-
-def _content_hash(paths: Iterable[Path], seed: int) -> str:
-    return hashlib.sha256(" ".join([*map(files.recorded, paths), str(seed)]).encode()).hexdigest()
