@@ -18,6 +18,9 @@ FOLDER = ".made_from"
 UNCHECKED = ("logs", "benchmarks", FOLDER)
 """Folders of a reproduction whose files have neither a checksum nor a note."""
 
+OF_THE_PLAN = "rules.json"
+"""The file that the plan writes before any job, when a reproduction begins."""
+
 UNKNOWN = "made by nobody knows what: no job has noted that it wrote this content"
 ANOTHER = "made from other content of its inputs"
 
@@ -100,7 +103,7 @@ def records(folder: str | Path, complete: bool = True) -> Iterator[tuple[str, di
                 },
             )
     for path in files.visible(folder, UNCHECKED) if complete else ():
-        if str(path) not in known:
+        if str(path) not in known and path.name != OF_THE_PLAN:
             yield str(path), {"params": [UNKNOWN], "input": None, "input_checksums": {}}
 
 
