@@ -105,9 +105,7 @@ TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables]
 
 
 def judge(
-    tables: Tables,
-    recorded: Mapping[str, str] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    tables: Tables, recorded: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
     """Table `claims`: one row for every claim, from those of the reproduction's tables that are there.
 

@@ -102,11 +102,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Baselines:
 
 
 def gated(
-    outcome: Outcome,
-    tables: Tables,
-    model: str,
-    keys_of: Sequence[str] = (),
-    losses_of: Sequence[str] = (),
+    outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
     """The outcome of a test on trained models, without its verdict unless they are clearly better than both baselines.
 
@@ -650,13 +646,7 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
     except Untestable:
         pass
     outcome = paper_claim(
-        own,
-        isolated,
-        measured,
-        len(hit),
-        reason,
-        start,
-        also_passed_by=untrained_too(passes),
+        own, isolated, measured, len(hit), reason, start, also_passed_by=untrained_too(passes)
     )
     return gated(outcome, tables, model, keys_of=[without, "layernorm"])
 

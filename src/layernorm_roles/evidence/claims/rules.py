@@ -209,11 +209,7 @@ THERE = frozenset({Finding.SEEN, Finding.SMALLER})
 NOT_THERE = frozenset({Finding.ABSENT, Finding.REVERSED})
 """Findings of an effect that is none, or that has the opposite direction."""
 
-OPPOSITE = {
-    Finding.SEEN: Finding.ABSENT,
-    Finding.ABSENT: Finding.SEEN,
-    Finding.UNDECIDED: Finding.UNDECIDED,
-}
+OPPOSITE = {Finding.SEEN: Finding.ABSENT, Finding.ABSENT: Finding.SEEN, Finding.UNDECIDED: Finding.UNDECIDED}
 """What a comparison with a threshold says about the negated statement: "at most" for `above`."""
 
 
