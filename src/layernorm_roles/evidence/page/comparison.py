@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.analysis import comparison
-from layernorm_roles.evidence.analysis.comparison import Numbers, Verdicts
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import comparison as figures
@@ -91,7 +90,6 @@ def write(
 def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict[str, Any]:
     """The variables of comparison.html.j2."""
     judged = not (here.too_small or there.too_small)
-    differing = comparison.differences(here.settings, there.settings)
     drawn, left_out = [], []
     style.theme()
     for name in here.compared[1:]:
@@ -106,34 +104,37 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
         "there": there.name,
         "css": Markup((page.HERE / "report.css").read_text(encoding="utf-8")),
         "too_small": [f"{side.name}: {' '.join(side.too_small)}" for side in (here, there) if side.too_small],
-        "changed": Counter(table.verdicts)[Verdicts.CHANGED] if judged else 0,
+        "changed": Counter(table.verdicts)["changed"] if judged else 0,
         "compared": int(table.verdict.notna().mul(table.against_verdict.notna()).sum()) if judged else 0,
-        "numbers": [(str(word), count) for word in Numbers if (count := Counter(table.numbers)[word])],
+        "numbers": [(word, count) for word in comparison.MEANINGS if (count := Counter(table.numbers)[word])],
         "rows": [row for row in rows if not row["equal"]],
         "equal": [row for row in rows if row["equal"]],
         "settings": Grid(
             (Column("setting"), Column(here.name), Column(there.name)),
-            [[entry.key, entry.here or MISSING, entry.there or MISSING] for entry in differing],
+            [
+                [cell or MISSING for cell in entry]
+                for entry in comparison.differences(here.settings, there.settings)
+            ],
         ),
         "made_by": _made_by(here, there),
         "figures": drawn,
         "left_out": left_out,
-        "words": {str(word): typeset(meaning) for word, meaning in comparison.MEANINGS.items()},
+        "words": {word: typeset(meaning) for word, meaning in comparison.MEANINGS.items()},
         "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
         "file": f"parquet/compare_{there.name}.parquet",
         "command": command("compare", f"{options} --config against={there.name}"),
     }
 
 
-def _ordered(table: pd.DataFrame) -> Iterator[Any]:
+def _ordered(table: pd.DataFrame) -> list[Any]:
     """The rows as a reader wants to see them: changed verdicts, then unlike numbers, then the rest."""
-    numbers, verdicts = list(map(str, Numbers)), list(map(str, Verdicts))
+    numbers = list(comparison.MEANINGS)
 
     def place(row: Any) -> tuple[int, ...]:
         order = _PLACES.get(row.claim, len(_PLACES))
-        return verdicts.index(row.verdicts), numbers.index(row.numbers), order
+        return comparison.VERDICTS.index(row.verdicts), numbers.index(row.numbers), order
 
-    return iter(sorted(table.itertuples(), key=place))
+    return sorted(table.itertuples(), key=place)
 
 
 def _row(row: Any, judged: bool) -> dict[str, Any]:
@@ -157,30 +158,18 @@ def _row(row: Any, judged: bool) -> dict[str, Any]:
         "statistic": typeset(row.statistic if pd.notna(row.statistic) else row.against_statistic),
         "numbers": row.numbers,
         "verdicts": row.verdicts if judged else "",
-        "equal": row.verdicts == Verdicts.SAME and row.numbers in (Numbers.IDENTICAL, Numbers.NOT_MEASURED),
+        "equal": row.verdicts == "same" and row.numbers in ("identical", "not measured"),
         **sides,
     }
 
 
 def _made_by(here: Side, there: Side) -> Grid:
     """A row for everything that made the two reproductions, beside their settings."""
-    names = {
-        "version": "version",
-        "commit": "git_commit",
-        "torch": "torch",
-        "Python": "python",
-        "device": "device",
-    }
-    rows = [
-        [
-            name,
-            *(
-                ", ".join(value[:10] for value in sections.values(side.provenance, key))
-                for side in (here, there)
-            ),
-        ]
-        for name, key in names.items()
-    ]
+    names = {"git_commit": "commit", "python": "Python"}
+    rows = []
+    for key in ("version", "git_commit", "torch", "python", "device"):
+        found = (sections.values(side.provenance, key) for side in (here, there))
+        rows.append([names.get(key, key), *(", ".join(value[:10] for value in values) for values in found)])
     return Grid((Column("made with"), Column(here.name), Column(there.name)), rows)
 
 
