@@ -2,11 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -18,7 +16,7 @@ from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import comparison as figures
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.registry import COMPARED, CURVES
+from layernorm_roles.evidence.figures.registry import CURVES
 from layernorm_roles.evidence.page import page, sections
 from layernorm_roles.evidence.page.text import command
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid
@@ -29,42 +27,24 @@ _UNITS = {claim.name: claim.unit for claim in CLAIMS}
 _PLACES = {claim.name: number for number, claim in enumerate(CLAIMS)}
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two reproductions: its tables and its settings, read from its folder and checked."""
+class Side(NamedTuple):
+    """One of the two reproductions; `tables` and their provenance are those of COMPARED that both have."""
 
-    folder: Path
-    compared: tuple[str, ...] = COMPARED
-    """Those of COMPARED that both reproductions have."""
+    name: str
+    tables: dict[str, pd.DataFrame]
+    provenance: dict[str, dict[str, str]]
+    settings: dict[str, Any]
+    too_small: list[str]
+    """Why the reproduction is too small for verdicts, see `sections.too_small`."""
 
-    @property
-    def name(self) -> str:
-        """The reproduction's name, that of its folder."""
-        return self.folder.name
 
-    def path(self, table: str) -> Path:
-        """The Parquet file of a table."""
-        return self.folder / f"parquet/{table}.parquet"
-
-    @cached_property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that are compared. Raises ValueError if one is missing, damaged, or has other columns."""
-        return {table: store.read(self.path(table), table) for table in self.compared}
-
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """What settings.json holds. Raises ValueError if the file is missing or damaged."""
-        return json.loads(files.read_bytes(self.folder / "settings.json"))
-
-    @cached_property
-    def provenance(self) -> dict[str, dict[str, str]]:
-        """The provenance of each table that is compared."""
-        return {table: store.read_provenance(self.path(table)) for table in self.compared}
-
-    @cached_property
-    def too_small(self) -> list[str]:
-        """Why the reproduction is too small for verdicts, see `sections.too_small`."""
-        return sections.too_small(self.settings)
+def _side(folder: Path, compared: Sequence[str]) -> Side:
+    """The reproduction in a folder; ValueError if a file is missing, damaged, or of another version's columns."""
+    paths = {table: folder / f"parquet/{table}.parquet" for table in compared}
+    tables = {table: store.read(path, table) for table, path in paths.items()}
+    provenance = {table: store.read_provenance(path) for table, path in paths.items()}
+    settings = json.loads(files.read_bytes(folder / "settings.json"))
+    return Side(folder.name, tables, provenance, settings, sections.too_small(settings))
 
 
 def write(
@@ -77,7 +57,7 @@ def write(
     """
     paths = Path(here), Path(there)
     curves = [name for name in CURVES if all((path / f"parquet/{name}.parquet").is_file() for path in paths)]
-    ours, theirs = (Side(path, ("claims", *curves)) for path in paths)
+    ours, theirs = (_side(path, ["claims", *curves]) for path in paths)
     table = comparison.compare(ours.tables["claims"], theirs.tables["claims"])
     text = (
         page.environment().get_template("comparison.html.j2").render(_context(ours, theirs, table, options))
@@ -92,7 +72,7 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
     judged = not (here.too_small or there.too_small)
     drawn, left_out = [], []
     style.theme()
-    for name in here.compared[1:]:
+    for name in (name for name in CURVES if name in here.tables):
         group, columns = CURVES[name]
         found, rest = comparison.shared(here.tables[name], there.tables[name], group)
         drawn += [_picture(each, columns, here, there) for each in found]
