@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-import worlds
 from scipy import stats
 
 from layernorm_roles.evidence.analysis import language_model, random_keys
@@ -62,18 +61,6 @@ def test_shares_are_means_over_contexts_seeds_and_heads():
             cells += (200 + 30 * np.mean([0, 1, 4])) * np.array([1 / 1000, 1 / 2000])
             assert table.loc[variant, "head", layer].percent == pytest.approx(100 * cells.mean())
     assert table.borderline_percent.to_numpy() == pytest.approx(100 * 2 / 6000)
-
-
-def test_losses_over_seeds_and_their_paired_difference():
-    metrics = worlds.losses(0.05, seeds=4, spread=0.0)
-    curve = language_model.over_seeds(metrics[metrics.variant == "layernorm"], "valid_loss")
-    assert list(curve.index) == [0, 1000] and curve["mean"][0] == 9.0 == curve.low[0]
-    assert curve.low[1000] < curve["mean"][1000] < curve.high[1000]
-    lost = metrics[(metrics.variant != "projection") | (metrics.seed < 3)]
-    difference = language_model.paired_difference(lost, "valid_loss")
-    assert sorted(difference.seed[difference.step == 1000]) == [0, 1, 2]
-    assert difference.difference[difference.step == 1000].to_numpy() == pytest.approx(0.05)
-    assert (difference.difference[difference.step == 0] == 0).all()
 
 
 TEXTS = ["the cat sat", "the dog", "a cat"]

@@ -170,7 +170,7 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
     assert {source_of(claim.source) for claim in CLAIMS} == set(SOURCES)
-    assert {claim.unit.strip() for claim in CLAIMS} == {"", *sections.UNITS}
+    assert {claim.unit.strip() for claim in CLAIMS} == {"", *text.TEXTS["units"]}
     with pytest.raises(KeyError, match="hearsay"):
         source_of("hearsay")
 

@@ -4,55 +4,34 @@ One reproduction is *here*, the other one, which it is compared with, is *there*
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-
-class Numbers(StrEnum):
-    """How the measured numbers of a claim compare; MEANINGS defines each word."""
-
-    APART = "apart"
-    UNEQUAL = "unequal"
-    MEASURED_OTHERWISE = "measured otherwise"
-    ONE_SIDE = "on one side"
-    OVERLAP = "overlap"
-    IDENTICAL = "identical"
-    NOT_MEASURED = "not measured"
-
-
-MEANINGS: dict[Numbers, str] = {
-    Numbers.APART: (
+MEANINGS = {
+    "apart": (
         "The two 95 % intervals have no number in common. Where nothing differs but independent seeds, and both "
         "intervals are equally wide, that happens to 1 claim in 180; with seeds that both reproductions have, less "
         "often."
     ),
-    Numbers.UNEQUAL: (
+    "unequal": (
         "The numbers differ, and at least one of them has no interval: it comes from a single run, or nothing in it "
         "is random."
     ),
-    Numbers.MEASURED_OTHERWISE: "The two reproductions measure different quantities for this claim.",
-    Numbers.ONE_SIDE: "Only one of the reproductions has measured this claim.",
-    Numbers.OVERLAP: (
+    "measured otherwise": "The two reproductions measure different quantities for this claim.",
+    "on one side": "Only one of the reproductions has measured this claim.",
+    "overlap": (
         "The two 95 % intervals have numbers in common. The runs do not show a difference; that is no proof that "
         "there is none."
     ),
-    Numbers.IDENTICAL: "The number and both ends of its interval are equal in every digit.",
-    Numbers.NOT_MEASURED: "Neither reproduction has measured this claim.",
+    "identical": "The number and both ends of its interval are equal in every digit.",
+    "not measured": "Neither reproduction has measured this claim.",
 }
-"""What each word means, in the order in which a reader wants to see the claims."""
+"""How the measured numbers of a claim compare, and what each word means, in the order in which a reader wants them."""
 
-
-class Verdicts(StrEnum):
-    """How the verdicts on a claim compare."""
-
-    CHANGED = "changed"
-    ONLY_HERE = "only here"
-    ONLY_THERE = "only there"
-    SAME = "same"
-
+VERDICTS = ("changed", "only here", "only there", "same")
+"""How the verdicts on a claim compare, in the order in which a reader wants to see them."""
 
 _OF_EACH = ["statistic", "measured", "ci_low", "ci_high", "n_seeds", "verdict"]
 """Columns of table claims that are set side by side."""
@@ -72,63 +51,49 @@ def compare(here: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
             frame[f"{prefix}{column}"] = side[column].to_numpy()
         frame[f"{prefix}n_seeds"] = frame[f"{prefix}n_seeds"].astype("Int64")
     pairs = list(zip(ours.itertuples(), theirs.itertuples(), strict=True))
-    frame["numbers"] = [str(_numbers(one, other)) for one, other in pairs]
-    frame["verdicts"] = [str(_verdicts(one.verdict, other.verdict)) for one, other in pairs]
+    frame["numbers"] = [_numbers(one, other) for one, other in pairs]
+    frame["verdicts"] = [_verdicts(one.verdict, other.verdict) for one, other in pairs]
     return frame
 
 
-def _numbers(here: Any, there: Any) -> Numbers:
+def _numbers(here: Any, there: Any) -> str:
     measured = pd.notna(here.measured), pd.notna(there.measured)
     if not all(measured):
-        return Numbers.ONE_SIDE if any(measured) else Numbers.NOT_MEASURED
+        return "on one side" if any(measured) else "not measured"
     if here.statistic != there.statistic:
-        return Numbers.MEASURED_OTHERWISE
+        return "measured otherwise"
     pairs = [(getattr(here, name), getattr(there, name)) for name in ("measured", "ci_low", "ci_high")]
     if all(ours == theirs or pd.isna([ours, theirs]).all() for ours, theirs in pairs):
-        return Numbers.IDENTICAL
+        return "identical"
     if min(here.n_seeds, there.n_seeds) < 2 or pd.isna(pairs).any():
-        return Numbers.UNEQUAL
+        return "unequal"
     overlap = max(here.ci_low, there.ci_low) <= min(here.ci_high, there.ci_high)
-    return Numbers.OVERLAP if overlap else Numbers.APART
+    return "overlap" if overlap else "apart"
 
 
-def _verdicts(here: Any, there: Any) -> Verdicts:
+def _verdicts(here: Any, there: Any) -> str:
     if pd.isna(there):
-        return Verdicts.ONLY_HERE
+        return "only here"
     if pd.isna(here):
-        return Verdicts.ONLY_THERE
-    return Verdicts.SAME if here == there else Verdicts.CHANGED
+        return "only there"
+    return "same" if here == there else "changed"
 
 
-class Difference(NamedTuple):
-    """A key of the settings whose value differs between two reproductions; the texts are empty where it is not set."""
+def differences(
+    here: Mapping[str, Any], there: Mapping[str, Any], way: str = ""
+) -> list[tuple[str, str, str]]:
+    """The settings that differ: the names on the way to each, joined by dots, and both values; "" where it is not set.
 
-    key: str
-    here: str
-    there: str
-
-
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Difference]:
-    """The settings that differ, by the names on the way to them, joined by dots; the reproductions' names are left out.
-
-    A part that only one of them has is one entry, whatever it holds.
+    The reproductions' names are left out. A part that only one of them has is one entry, whatever it holds.
     """
-    ours, theirs = ({key: value for key, value in side.items() if key != "name"} for side in (here, there))
-    return list(_differences(ours, theirs, ""))
-
-
-def _differences(here: Mapping[str, Any], there: Mapping[str, Any], way: str) -> Iterator[Difference]:
+    found = []
     for key in dict.fromkeys([*here, *there]):
-        if key in here and key in there:
-            ours, theirs = here[key], there[key]
-            if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-                yield from _differences(ours, theirs, f"{way}{key}.")
-            elif ours != theirs:
-                yield Difference(f"{way}{key}", _written(ours), _written(theirs))
-        elif key in here:
-            yield Difference(f"{way}{key}", _written(here[key]), "")
-        else:
-            yield Difference(f"{way}{key}", "", _written(there[key]))
+        name, sides = f"{way}{key}", [side[key] for side in (here, there) if key in side]
+        if len(sides) == 2 and all(isinstance(value, Mapping) for value in sides):
+            found += differences(*sides, f"{name}.")
+        elif name != "name" and (len(sides) == 1 or sides[0] != sides[1]):
+            found.append((name, *(_written(side[key]) if key in side else "" for side in (here, there))))
+    return found
 
 
 def _written(value: Any) -> str:

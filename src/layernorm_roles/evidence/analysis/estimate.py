@@ -189,9 +189,7 @@ def span(values: Values, form: str = ",") -> str:
 
 
 def log_ratio(
-    numerator: pd.Series,
-    denominator: pd.Series,
-    at_least: tuple[pd.Series, pd.Series],
+    numerator: pd.Series, denominator: pd.Series, at_least: tuple[pd.Series, pd.Series]
 ) -> Estimate:
     """Mean and interval of log(numerator / denominator), over the seeds that both series have as their index.
 

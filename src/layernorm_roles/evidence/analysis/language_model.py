@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, half_width, t_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, half_width
 from layernorm_roles.evidence.analysis.majority import crossing
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.legends import PAPER_MODEL
@@ -21,28 +21,6 @@ RUN = ["variant", "seed", *POINT]
 
 CHECKPOINTS = ("initial", "final")
 """The weights whose keys are tested: before training and after."""
-
-
-def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean of `column` over the seeds with its 95 % interval: columns low, high, mean; a row a step.
-
-    `metrics` has one row for each step and seed. Steps that a seed lacks are left out.
-    """
-    values = metrics.pivot(index="step", columns="seed", values=column).dropna()
-    intervals = [t_interval(row) for row in values.to_numpy()]
-    return pd.DataFrame(intervals, columns=["low", "high"], index=values.index).assign(
-        mean=values.mean(axis=1)
-    )
-
-
-def paired_difference(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
-    """`column` of projection minus that of layernorm, at each step and for each seed that both variants have.
-
-    `metrics` holds the losses of a single model. Columns step, seed, difference.
-    """
-    both = metrics[metrics.variant.isin(["projection", "layernorm"])]
-    values = both.pivot(index=["step", "seed"], columns="variant", values=column).dropna()
-    return (values["projection"] - values["layernorm"]).rename("difference").reset_index()
 
 
 def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:

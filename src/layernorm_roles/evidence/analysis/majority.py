@@ -126,22 +126,11 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
                 ratio = log_ratio_of_steps(own, by_variant["layernorm"]).map(np.exp)
             if pairs == 1:  # it has no interval, but may be a bound
                 ratio = Estimate(ratio.mean, *(end if end in (0, np.inf) else np.nan for end in ratio[1:]))
-            median = own.steps.fillna(np.inf).median()
-            rows.append(
-                {
-                    **dict(zip(SETTING, setting, strict=True)),
-                    "variant": variant,
-                    "test_loss": threshold,
-                    "runs": len(own),
-                    "reached": int(own.steps.notna().sum()),
-                    "median_steps": median,
-                    "pairs": pairs,
-                    "ratio_to_layernorm": ratio.mean,
-                    "ratio_low": ratio.low,
-                    "ratio_high": ratio.high,
-                }
-            )
-    table = pd.DataFrame(rows)
+            median, reached = own.steps.fillna(np.inf).median(), int(own.steps.notna().sum())
+            rows.append((*setting, variant, threshold, len(own), reached, median, pairs, *ratio))
+    counts = ["test_loss", "runs", "reached", "median_steps", "pairs"]
+    ratios = ["ratio_to_layernorm", "ratio_low", "ratio_high"]
+    table = pd.DataFrame(rows, columns=[*SETTING, "variant", *counts, *ratios])
     rank = {variant: i for i, variant in enumerate(legend_order(table.variant))}
     by = [*(table[column] for column in SETTING), table.variant.map(rank), -table.test_loss]
     return table.iloc[np.lexsort(by[::-1])].reset_index(drop=True)
@@ -205,35 +194,22 @@ def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
             own = arrivals[(arrivals.variant == variant) & (arrivals.base_learning_rate == rate)]
             steps = Estimate.of_any(np.log(own.steps.fillna(own.last_step).clip(lower=1))).map(np.exp)
             reached = int(own.steps.notna().sum())
-            rows.append(
-                {
-                    "experiment": experiment,
-                    "d_model": d_model,
-                    "base_learning_rate": rate,
-                    "variant": variant,
-                    "runs": len(runs),
-                    "chosen": int(((best.variant == variant) & (best.base_learning_rate == rate)).sum()),
-                    "test_loss": runs.test_loss.mean(),
-                    "test_accuracy": accuracy.mean,
-                    "accuracy_low": accuracy.low,
-                    "accuracy_high": accuracy.high,
-                    "reached": reached,
-                    "steps": steps.mean,
-                    "steps_low": steps.low,
-                    "steps_high": steps.high if reached == len(own) else np.inf,
-                }
+            chosen = int(((best.variant == variant) & (best.base_learning_rate == rate)).sum())
+            high = steps.high if reached == len(own) else np.inf
+            measured = (
+                len(runs),
+                chosen,
+                runs.test_loss.mean(),
+                *accuracy,
+                reached,
+                steps.mean,
+                steps.low,
+                high,
             )
-    columns = [
-        *SETTING,
-        "variant",
-        "runs",
-        "chosen",
-        "test_loss",
-        "test_accuracy",
-        "accuracy_low",
-        "accuracy_high",
-    ]
-    return pd.DataFrame(rows, columns=[*columns, "reached", "steps", "steps_low", "steps_high"])
+            rows.append((experiment, d_model, rate, variant, *measured))
+    losses = ["runs", "chosen", "test_loss", "test_accuracy", "accuracy_low", "accuracy_high"]
+    columns = [*SETTING, "variant", *losses, "reached", "steps", "steps_low", "steps_high"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # Widths

@@ -57,7 +57,7 @@ def shares_below(ceilings: pd.DataFrame) -> pd.DataFrame:
         for place, values in below(ceilings, threshold).items():
             shares = values.dropna()
             rows.append(
-                (*place, threshold, *_over_contexts(shares), len(shares), heads[place], undecided[place])
+                (*place, threshold, *Estimate.of_any(shares), len(shares), heads[place], undecided[place])
             )
     columns = ["threshold", "percent", "low", "high", "contexts", "heads", "undecided_percent"]
     return pd.DataFrame(rows, columns=[*_PLACE, *columns])
@@ -72,7 +72,7 @@ def quantiles(ceilings: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for place, part in by_layer(ceilings).groupby(_PLACE):
         for quantile, values in zip(CEILING_QUANTILES, np.stack(part.quantiles).T, strict=True):
-            rows.append((*place, quantile, *_over_contexts(pd.Series(values))))
+            rows.append((*place, quantile, *Estimate.of_any(pd.Series(values))))
     return pd.DataFrame(rows, columns=[*_PLACE, "quantile", "ceiling", "low", "high"])
 
 
@@ -91,7 +91,7 @@ def tokens_below(ceilings: pd.DataFrame) -> pd.DataFrame:
         for token, part in here.groupby("token"):
             contexts = part.groupby("context").hit.mean()
             occurrences = len(part[["context", "position"]].drop_duplicates())
-            numbers = (occurrences, len(contexts), *_over_contexts(contexts))
+            numbers = (occurrences, len(contexts), *Estimate.of_any(contexts))
             rows.append((model, layer, token, *numbers, part.upper.median(), part.received_max.max()))
     columns = ["occurrences", "contexts", "percent", "low", "high", "ceiling", "received"]
     found = pd.DataFrame(rows, columns=["model", "layer", "token", *columns])
@@ -126,7 +126,7 @@ def cut_heads(keys: pd.DataFrame) -> pd.DataFrame:
         undecided = 100 * here.n_borderline.sum() / here.n_keys.sum()
         n = round(here.n_keys.mean())
         gaussian = 100 * expected_unselectable(n, int(d)) / n
-        rows.append((model, layer, d, n, *_over_contexts(shares), len(shares), undecided, gaussian))
+        rows.append((model, layer, d, n, *Estimate.of_any(shares), len(shares), undecided, gaussian))
     columns = ["percent", "low", "high", "contexts", "undecided_percent", "gaussian_percent"]
     return pd.DataFrame(rows, columns=["model", "layer", "dimensions", "n_keys", *columns])
 
@@ -139,9 +139,3 @@ def ones_ratios(shares: pd.DataFrame) -> pd.DataFrame:
     """
     stream = shares[shares.dimensions == shares.groupby("model").dimensions.transform("max")]
     return stream.assign(ratio=stream.ones_share * stream.dimensions)
-
-
-def _over_contexts(values: pd.Series) -> Estimate:
-    """Mean over contexts with its interval; of a single context its value alone."""
-    estimate = Estimate.of(values)
-    return estimate if len(values) > 1 else Estimate(estimate.mean, np.nan, np.nan)

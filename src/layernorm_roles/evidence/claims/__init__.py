@@ -4,8 +4,8 @@ The file <module>.yaml beside a module says in words what is claimed and how it 
 modules: `projection`, `scaling` and `language_model` for the paper's claims, and a module for each experiment on
 statements of other documents. `rules` has the thresholds and says how a verdict is reached.
 
-A file begins with what all its entries have in common. An entry has the texts of `rules.Claim`, where {NAMES} in
-braces are thresholds of `rules`; a text that it lacks is empty. Besides these it may have
+A file begins with what its entries have where they say nothing else. An entry has the texts of `rules.Claim`, where
+{NAMES} in braces are thresholds of `rules`; a text that it lacks is empty. Besides these it may have
 
     of       what the claim is about: an experiment of the majority task or a language model. The claim's test, and the
              function that describes the sizes, take it before the tables. Entries without it take the tables alone.
@@ -47,28 +47,30 @@ from layernorm_roles.evidence.claims import (
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim, Outcome, Tables, Verdict
 from layernorm_roles.provenance import joined
 
-MODULES = {
-    "projection.yaml": projection,
-    "scaling.yaml": scaling,
-    "language_model.yaml": language_model,
-    "head_widths.yaml": head_widths,
-    "pretrained.yaml": pretrained,
-    "geometry.yaml": geometry,
-    "fusion.yaml": fusion,
-    "placement.yaml": placement,
-    "batch_dependence.yaml": batch_dependence,
-    "score_scale.yaml": score_scale,
-    "worked_numbers.yaml": worked_numbers,
-}
-"""The YAML files of claims, in the order of the page, each with the module whose TESTS judge its entries by name."""
+MODULES = (
+    projection,
+    scaling,
+    language_model,
+    head_widths,
+    pretrained,
+    geometry,
+    fusion,
+    placement,
+    batch_dependence,
+    score_scale,
+    worked_numbers,
+)
+"""The modules whose TESTS judge the entries of the YAML files beside them by name, in the order of the page."""
 
 _TUPLES = ("tables", "figures", "shown")
-_DEFAULTS = {"paper_value": None, "figures": [], "shown": [], "primary": False, "also": [], "setting": ""}
+_DEFAULTS = {"paper_value": None, "primary": False}
+_DEFAULTS |= dict.fromkeys(("setting", "unit"), "") | {key: [] for key in ("figures", "shown", "also")}
 
 
 def _claims() -> Iterator[Claim]:
-    for file, module in MODULES.items():
-        common, entries = yaml.safe_load_all((Path(__file__).parent / file).read_text(encoding="utf-8"))
+    for module in MODULES:
+        text = Path(module.__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+        common, entries = yaml.safe_load_all(text)
         for own in entries:
             entry = _DEFAULTS | common | own
             test = module.TESTS[entry["name"]]
@@ -105,9 +107,7 @@ TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables]
 
 
 def judge(
-    tables: Tables,
-    recorded: Mapping[str, str] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    tables: Tables, recorded: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
     """Table `claims`: one row for every claim, from those of the reproduction's tables that are there.
 

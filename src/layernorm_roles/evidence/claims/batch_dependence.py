@@ -1,14 +1,7 @@
 """What lecture notes say about LayerNorm, BatchNorm and the batch."""
 
 from layernorm_roles.evidence.analysis.estimate import power_law
-from layernorm_roles.evidence.claims.rules import (
-    Outcome,
-    Tables,
-    Untestable,
-    direction,
-    statement,
-    true,
-)
+from layernorm_roles.evidence.claims.rules import Outcome, Tables, Untestable, direction, statement, true
 
 
 def independent(tables: Tables) -> Outcome:

@@ -125,11 +125,6 @@ def _reached(start: Any) -> set[str]:
     return set(found.values())
 
 
-def _is_code(thing: Any) -> bool:
-    """Whether a function or class stands in one of ROOMS."""
-    return (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__.startswith(ROOMS)
-
-
 @cache
 def _bare(thing: Any) -> ast.AST:
     """The syntax tree of a function or class, without docstrings and annotations."""

@@ -12,14 +12,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, in_heads, narrower
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.language_model import (
-    KEYS,
-    LOSSES,
-    Shares,
-    choose,
-    gated,
-    shares,
-)
+from layernorm_roles.evidence.claims.language_model import KEYS, LOSSES, Shares, choose, gated, shares
 from layernorm_roles.evidence.claims.rules import (
     NOTHING,
     Finding,
@@ -87,12 +80,7 @@ def head_widths(model: str, tables: Tables) -> Outcome:
     except Untestable:
         pass
     outcome = statement(
-        [*findings.values()],
-        measured,
-        len(beyond),
-        reason,
-        control,
-        also_passed_by=untrained_too(passes),
+        [*findings.values()], measured, len(beyond), reason, control, also_passed_by=untrained_too(passes)
     )
     losses = tables[LOSSES]
     for name in models.values():

@@ -102,11 +102,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Baselines:
 
 
 def gated(
-    outcome: Outcome,
-    tables: Tables,
-    model: str,
-    keys_of: Sequence[str] = (),
-    losses_of: Sequence[str] = (),
+    outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
 ) -> Outcome:
     """The outcome of a test on trained models, without its verdict unless they are clearly better than both baselines.
 
@@ -216,19 +212,24 @@ def paper_gaps() -> tuple[float, float]:
     return round(train, 3), round(valid, 3)  # as the plot was read
 
 
+def gap_of_scaling(model: str, tables: Tables) -> tuple[Gaps, Finding, str]:
+    """The losses without scaling minus those with it, whether both gaps of Figure 4 are there, and a sentence on it."""
+    gap, paper = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
+    reason = (
+        f"{at_step(tables, model, variants=PAPER_SCALING)}, the loss without scaling minus that with it is "
+        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation{_of_figure_4(model)}."
+    )
+    return gap, all_of(*map(effect, (gap.train, gap.valid), paper)), reason
+
+
 def loss_gap(model: str, tables: Tables, rates: str) -> Outcome:
     """Figure 4 at one learning rate: by how much the final losses without scaling are higher.
 
     The control is the gap between the models of `rates`, where every variant has the learning rate that is best for it:
     at one rate for all a gap may say how the rate suits either.
     """
-    gap, (train, valid) = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
-    own = all_of(effect(gap.train, train), effect(gap.valid, valid))
+    (gap, own, reason), valid = gap_of_scaling(model, tables), paper_gaps()[1]
     passes = effect(gap.untrained, valid) == Finding.SEEN
-    reason = (
-        f"{at_step(tables, model, variants=PAPER_SCALING)}, the loss without scaling minus that with it is "
-        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation{_of_figure_4(model)}."
-    )
     if baselines(tables, model, "layernorm").attention.mean < valid:
         reason += " What is sought is more than attention is worth altogether."
     if pd.notna(gap.untrained.mean):
@@ -277,12 +278,7 @@ def loss_gap_best_rate(model: str, tables: Tables) -> Outcome:
 
     The control replaces the variant without scaling by one that may learn the size of its attention inputs.
     """
-    gap, (train, valid) = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
-    own = all_of(effect(gap.train, train), effect(gap.valid, valid))
-    reason = (
-        f"{at_step(tables, model, variants=PAPER_SCALING)}, the loss without scaling minus that with it is "
-        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation{_of_figure_4(model)}."
-    )
+    (gap, own, reason), valid = gap_of_scaling(model, tables), paper_gaps()[1]
     control, isolated = NOTHING, Finding.SEEN
     try:
         control = gaps(tables, model, SIZE_FREE, "layernorm").valid
@@ -650,13 +646,7 @@ def sentences(model: str, tables: Tables, without: str) -> Outcome:
     except Untestable:
         pass
     outcome = paper_claim(
-        own,
-        isolated,
-        measured,
-        len(hit),
-        reason,
-        start,
-        also_passed_by=untrained_too(passes),
+        own, isolated, measured, len(hit), reason, start, also_passed_by=untrained_too(passes)
     )
     return gated(outcome, tables, model, keys_of=[without, "layernorm"])
 

@@ -105,9 +105,6 @@ than the frequencies of tokens to count as trained."""
 EXPONENT = 0.05
 """A measured power law has the predicted exponent if the whole interval is within this of it."""
 
-SIZE = 0.05
-"""A standard deviation that is predicted to be 1 is so if the whole interval is within this of it."""
-
 SCORES = 2.0
 """Standard deviation of attention scores, twice that of random unit normals: above, they leave a reasonable range."""
 
@@ -209,11 +206,7 @@ THERE = frozenset({Finding.SEEN, Finding.SMALLER})
 NOT_THERE = frozenset({Finding.ABSENT, Finding.REVERSED})
 """Findings of an effect that is none, or that has the opposite direction."""
 
-OPPOSITE = {
-    Finding.SEEN: Finding.ABSENT,
-    Finding.ABSENT: Finding.SEEN,
-    Finding.UNDECIDED: Finding.UNDECIDED,
-}
+OPPOSITE = {Finding.SEEN: Finding.ABSENT, Finding.ABSENT: Finding.SEEN, Finding.UNDECIDED: Finding.UNDECIDED}
 """What a comparison with a threshold says about the negated statement: "at most" for `above`."""
 
 

@@ -79,8 +79,4 @@ def reasonable(tables: Tables) -> Outcome:
     return statement(parts, size, len(seeds), reason, Estimate.of_any(normal))
 
 
-TESTS = {
-    "score_saturation": saturates,
-    "score_mean": mean_grows,
-    "scores_language_model": reasonable,
-}
+TESTS = {"score_saturation": saturates, "score_mean": mean_grows, "scores_language_model": reasonable}

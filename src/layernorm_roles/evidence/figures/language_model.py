@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from layernorm_roles.evidence.analysis.language_model import ends as last_rows
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
@@ -29,9 +30,6 @@ UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
 
 REACH = 2.5
 """How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
-
-RUN = ["model", "variant", "base_learning_rate", "steps", "seed"]
-"""Columns that name a run."""
 
 
 def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
@@ -129,13 +127,6 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
 # Learning rates and lengths of training
 
 
-def run_ends(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the last row of each run; the loss of one that diverged, or ended before, is infinite."""
-    ends = runs.sort_values("step").groupby(RUN, as_index=False).tail(1)
-    lost = ~np.isfinite(ends.valid_loss) | (ends.step < ends.steps)
-    return ends.assign(valid_loss=ends.valid_loss.mask(lost, np.inf))
-
-
 def _best(ends: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The final rows of each variant at its best rate; a variant whose runs all diverged has the lowest one."""
     means = ends.groupby(["variant", "base_learning_rate"]).valid_loss.mean()
@@ -166,7 +157,7 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
     drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
     diverged = referred = False
     for axes, (title, alike) in zip(row, panels.items(), strict=True):
-        ends = run_ends(runs[runs.model.isin(alike)])
+        ends = pd.concat([last_rows(runs, model) for model in alike])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
         top = _top(ends)
         if len(bare := losses_without_attention(metrics, alike[0])):
@@ -236,7 +227,7 @@ def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
     looks = {name: look | {"marker": "o", "ms": 3.5} for name, look in GAINS.items()}
     gains = []
     for axes, model in zip(panels, models, strict=True):
-        ends = run_ends(runs[runs.model == model])
+        ends = last_rows(runs, model)
         here = pd.concat([_gains(part) for _, part in ends.groupby("steps")])
         style.lines(axes, here, "gain", looks, "tokens", "worth", spread="bars", apart=1.03)
         dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.4}

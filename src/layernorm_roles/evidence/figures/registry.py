@@ -123,7 +123,11 @@ def trained_variants(settings: Mapping[str, Any]) -> list[str]:
 
 
 _FILE = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text(encoding="utf-8"))
-_ENTRIES: Mapping[str, Mapping[str, Any]] = _FILE["figures"]
+_ENTRIES: Mapping[str, Mapping[str, Any]] = {
+    name: {"category": category, "role": "appendix", "options": {}} | entry
+    for category, entries in _FILE["figures"].items()
+    for name, entry in entries.items()
+}
 
 
 def _figure(key: str, options: Mapping[str, Any] | None = None, name: str = "", **words: Any) -> Figure:
@@ -132,7 +136,7 @@ def _figure(key: str, options: Mapping[str, Any] | None = None, name: str = "", 
     known = vars(legends) | {"fractions": ", ".join(legends.FRACTIONS.values())}
     sentences = {name: text.format_map(known).strip() for name, text in _FILE["sentences"].items()}
     caption = " ".join(entry["caption"].format_map(known | sentences | words).split())
-    given = dict(entry.get("options", {})) | dict(options or {})
+    given = entry["options"] | dict(options or {})
     return Figure(
         name or key, entry["draw"], tuple(entry["tables"]), caption, entry["category"], entry["role"], given
     )

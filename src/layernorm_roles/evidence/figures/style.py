@@ -193,26 +193,7 @@ def lines(axes: Axes, table: pd.DataFrame, hue: str, drawn: Looks, x: str, y: st
 ACCURACY = "test accuracy (%),\nlogarithmic in the errors"
 """The label of an axis that `accuracies` has made."""
 
-_ACCURACIES = (
-    0.1,
-    0.3,
-    0.4,
-    0.5,
-    0.6,
-    0.7,
-    0.75,
-    0.8,
-    0.85,
-    0.9,
-    0.92,
-    0.94,
-    0.95,
-    0.96,
-    0.97,
-    0.98,
-    0.99,
-    0.995,
-)
+_PERCENT = np.array([10, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 99, 99.5])
 """Where an axis of accuracies may have its ticks."""
 
 
@@ -236,7 +217,7 @@ def accuracies(*panels: Axes) -> None:
     room = 0.08 * np.ptp(drawn) + 0.05
     low, high = drawn.min() - room, drawn.max() + room
     ticks, last = [], -np.inf
-    for tick, place in zip(_ACCURACIES, height(np.array(_ACCURACIES)), strict=True):
+    for tick, place in zip(_PERCENT / 100, height(_PERCENT / 100), strict=True):
         if low <= place <= high and place - last > (high - low) / 9:
             ticks.append(tick)
             last = place

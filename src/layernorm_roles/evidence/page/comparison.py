@@ -2,11 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -14,12 +12,11 @@ from markupsafe import Markup
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.analysis import comparison
-from layernorm_roles.evidence.analysis.comparison import Numbers, Verdicts
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import comparison as figures
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.registry import COMPARED, CURVES
+from layernorm_roles.evidence.figures.registry import CURVES
 from layernorm_roles.evidence.page import page, sections
 from layernorm_roles.evidence.page.text import command
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid
@@ -30,42 +27,24 @@ _UNITS = {claim.name: claim.unit for claim in CLAIMS}
 _PLACES = {claim.name: number for number, claim in enumerate(CLAIMS)}
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two reproductions: its tables and its settings, read from its folder and checked."""
+class Side(NamedTuple):
+    """One of the two reproductions; `tables` and their provenance are those of COMPARED that both have."""
 
-    folder: Path
-    compared: tuple[str, ...] = COMPARED
-    """Those of COMPARED that both reproductions have."""
+    name: str
+    tables: dict[str, pd.DataFrame]
+    provenance: dict[str, dict[str, str]]
+    settings: dict[str, Any]
+    too_small: list[str]
+    """Why the reproduction is too small for verdicts, see `sections.too_small`."""
 
-    @property
-    def name(self) -> str:
-        """The reproduction's name, that of its folder."""
-        return self.folder.name
 
-    def path(self, table: str) -> Path:
-        """The Parquet file of a table."""
-        return self.folder / f"parquet/{table}.parquet"
-
-    @cached_property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that are compared. Raises ValueError if one is missing, damaged, or has other columns."""
-        return {table: store.read(self.path(table), table) for table in self.compared}
-
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """What settings.json holds. Raises ValueError if the file is missing or damaged."""
-        return json.loads(files.read_bytes(self.folder / "settings.json"))
-
-    @cached_property
-    def provenance(self) -> dict[str, dict[str, str]]:
-        """The provenance of each table that is compared."""
-        return {table: store.read_provenance(self.path(table)) for table in self.compared}
-
-    @cached_property
-    def too_small(self) -> list[str]:
-        """Why the reproduction is too small for verdicts, see `sections.too_small`."""
-        return sections.too_small(self.settings)
+def _side(folder: Path, compared: Sequence[str]) -> Side:
+    """The reproduction in a folder; ValueError if a file is missing, damaged, or of another version's columns."""
+    paths = {table: folder / f"parquet/{table}.parquet" for table in compared}
+    tables = {table: store.read(path, table) for table, path in paths.items()}
+    provenance = {table: store.read_provenance(path) for table, path in paths.items()}
+    settings = json.loads(files.read_bytes(folder / "settings.json"))
+    return Side(folder.name, tables, provenance, settings, sections.too_small(settings))
 
 
 def write(
@@ -78,7 +57,7 @@ def write(
     """
     paths = Path(here), Path(there)
     curves = [name for name in CURVES if all((path / f"parquet/{name}.parquet").is_file() for path in paths)]
-    ours, theirs = (Side(path, ("claims", *curves)) for path in paths)
+    ours, theirs = (_side(path, ["claims", *curves]) for path in paths)
     table = comparison.compare(ours.tables["claims"], theirs.tables["claims"])
     text = (
         page.environment().get_template("comparison.html.j2").render(_context(ours, theirs, table, options))
@@ -91,10 +70,9 @@ def write(
 def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict[str, Any]:
     """The variables of comparison.html.j2."""
     judged = not (here.too_small or there.too_small)
-    differing = comparison.differences(here.settings, there.settings)
     drawn, left_out = [], []
     style.theme()
-    for name in here.compared[1:]:
+    for name in (name for name in CURVES if name in here.tables):
         group, columns = CURVES[name]
         found, rest = comparison.shared(here.tables[name], there.tables[name], group)
         drawn += [_picture(each, columns, here, there) for each in found]
@@ -106,34 +84,37 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
         "there": there.name,
         "css": Markup((page.HERE / "report.css").read_text(encoding="utf-8")),
         "too_small": [f"{side.name}: {' '.join(side.too_small)}" for side in (here, there) if side.too_small],
-        "changed": Counter(table.verdicts)[Verdicts.CHANGED] if judged else 0,
+        "changed": Counter(table.verdicts)["changed"] if judged else 0,
         "compared": int(table.verdict.notna().mul(table.against_verdict.notna()).sum()) if judged else 0,
-        "numbers": [(str(word), count) for word in Numbers if (count := Counter(table.numbers)[word])],
+        "numbers": [(word, count) for word in comparison.MEANINGS if (count := Counter(table.numbers)[word])],
         "rows": [row for row in rows if not row["equal"]],
         "equal": [row for row in rows if row["equal"]],
         "settings": Grid(
             (Column("setting"), Column(here.name), Column(there.name)),
-            [[entry.key, entry.here or MISSING, entry.there or MISSING] for entry in differing],
+            [
+                [cell or MISSING for cell in entry]
+                for entry in comparison.differences(here.settings, there.settings)
+            ],
         ),
         "made_by": _made_by(here, there),
         "figures": drawn,
         "left_out": left_out,
-        "words": {str(word): typeset(meaning) for word, meaning in comparison.MEANINGS.items()},
+        "words": {word: typeset(meaning) for word, meaning in comparison.MEANINGS.items()},
         "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
         "file": f"parquet/compare_{there.name}.parquet",
         "command": command("compare", f"{options} --config against={there.name}"),
     }
 
 
-def _ordered(table: pd.DataFrame) -> Iterator[Any]:
+def _ordered(table: pd.DataFrame) -> list[Any]:
     """The rows as a reader wants to see them: changed verdicts, then unlike numbers, then the rest."""
-    numbers, verdicts = list(map(str, Numbers)), list(map(str, Verdicts))
+    numbers = list(comparison.MEANINGS)
 
     def place(row: Any) -> tuple[int, ...]:
         order = _PLACES.get(row.claim, len(_PLACES))
-        return verdicts.index(row.verdicts), numbers.index(row.numbers), order
+        return comparison.VERDICTS.index(row.verdicts), numbers.index(row.numbers), order
 
-    return iter(sorted(table.itertuples(), key=place))
+    return sorted(table.itertuples(), key=place)
 
 
 def _row(row: Any, judged: bool) -> dict[str, Any]:
@@ -157,30 +138,18 @@ def _row(row: Any, judged: bool) -> dict[str, Any]:
         "statistic": typeset(row.statistic if pd.notna(row.statistic) else row.against_statistic),
         "numbers": row.numbers,
         "verdicts": row.verdicts if judged else "",
-        "equal": row.verdicts == Verdicts.SAME and row.numbers in (Numbers.IDENTICAL, Numbers.NOT_MEASURED),
+        "equal": row.verdicts == "same" and row.numbers in ("identical", "not measured"),
         **sides,
     }
 
 
 def _made_by(here: Side, there: Side) -> Grid:
     """A row for everything that made the two reproductions, beside their settings."""
-    names = {
-        "version": "version",
-        "commit": "git_commit",
-        "torch": "torch",
-        "Python": "python",
-        "device": "device",
-    }
-    rows = [
-        [
-            name,
-            *(
-                ", ".join(value[:10] for value in sections.values(side.provenance, key))
-                for side in (here, there)
-            ),
-        ]
-        for name, key in names.items()
-    ]
+    names = {"git_commit": "commit", "python": "Python"}
+    rows = []
+    for key in ("version", "git_commit", "torch", "python", "device"):
+        found = (sections.values(side.provenance, key) for side in (here, there))
+        rows.append([names.get(key, key), *(", ".join(value[:10] for value in values) for values in found)])
     return Grid((Column("made with"), Column(here.name), Column(there.name)), rows)
 
 

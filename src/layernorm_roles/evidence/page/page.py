@@ -19,7 +19,7 @@ from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, Source, source_of
-from layernorm_roles.evidence.page.text import command, mathematics, script_json, slug
+from layernorm_roles.evidence.page.text import TEXTS, command, mathematics, script_json, slug
 from layernorm_roles.evidence.tables import registry as readable
 from layernorm_roles.evidence.tables.structure import Grid
 from layernorm_roles.evidence.tables.typography import interval, number, typeset
@@ -112,8 +112,8 @@ class _Evidence:
             "tally": self._tally(),
             "sources": [source for source in SOURCES if source in self._sources()],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
-            "terms": sections.TERMS,
-            "units": sections.UNITS,
+            "terms": TEXTS["terms"],
+            "units": TEXTS["units"],
             "parts": [self._part(part) for part in sections.PARTS],
             "provenance": sections.provenance(provenance),
             "durations": self._durations(),
@@ -169,7 +169,6 @@ class _Evidence:
                 {"first": first, "again": [self._claim(claim) for claim in group.again]}
                 for first, group in zip(firsts, groups, strict=True)
             ],
-            "tables": list(self._tables(part.tables)),
             "figures": list(self._figures(self._left_over(part))),
         }
 

@@ -6,41 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from layernorm_roles.evidence.claims.rules import ACCURACY_STEP, Claim
-from layernorm_roles.evidence.figures import registry as figures
+from layernorm_roles.evidence.page.text import TEXTS
 from layernorm_roles.evidence.tables.structure import Column, Grid
-
-UNITS = {
-    "×": ("times", "A ratio: 1× is no difference. Ratios are compared by their logarithms."),
-    "%": ("per-cent", "Per cent; the text beside the number says of what."),
-    "points": ("points", "Percentage points: from 90 % to 92 % it is 2 points."),
-    "nats": (
-        "nats",
-        "Loss per token in natural logarithms: 0.69 nats less is twice the probability, 0.05 nats 5 % more.",
-    ),
-    "°": ("degrees", "Degrees between two lines: 0° is parallel, 90° orthogonal."),
-    "√n": ("root-n", "Radii in units of √n, the square root of the dimension."),
-    "decades": ("decades", "Powers of ten: −2 decades is a hundredth."),
-    "decades a layer": (
-        "decades-a-layer",
-        "Powers of ten from one layer to the next: 0.3 decades is twice as much.",
-    ),
-}
-"""What the units mean, each with the name of its place on the page."""
-
-TERMS = {
-    "interval": (
-        "95\u00a0% interval",
-        "Student’s interval of the mean over runs: where the numbers of runs like these lie.",
-    ),
-    "reported": ("Reported", "The number that the source gives, as written there."),
-    "control": (
-        "Control",
-        "The comparison that isolates the claimed cause: all else equal, or as near as can be.",
-    ),
-    "effect": ("Effect over the reported one", "0 % is no effect, 100 % as large as the source reports."),
-    "runs": ("Runs", "Independent trainings or draws, each with a seed of its own."),
-}
-"""What the headings of the table of verdicts mean, each under the name of its place on the page."""
 
 LEAST_RUNS = 3
 """With fewer runs of each variant an interval says nothing: that of two runs has 12.7 standard errors on each side."""
@@ -53,37 +20,11 @@ class Part(NamedTuple):
     """The part that a claim names."""
     title: str
     introduction: str
-    categories: tuple[str, ...]
+    categories: list[str]
     """Categories of the figures that belong to the part."""
-    tables: tuple[str, ...] = ()
-    """Readable tables at the end of the part."""
 
 
-PARTS = (
-    Part(
-        "projection",
-        "Projection",
-        "The majority experiment: which token is the most frequent of a sequence? One attention layer, with the norm "
-        "before attention varied. “Without projection” is tested twice: as the released code computes it, which also "
-        "divides the attention input by its dimension, and as the text defines it.",
-        (figures.MAJORITY,),
-    ),
-    Part(
-        "scaling",
-        "Scaling",
-        "A key is unselectable if no query gives it the highest score: it lies in the convex hull of the others. "
-        "Every such verdict carries a certificate. Random keys first, then language models trained with and without "
-        "the scaling, each beside its untrained self, then a pretrained model and how much attention its keys can get.",
-        (figures.RANDOM_KEYS, figures.LANGUAGE_MODELS, figures.PRETRAINED),
-    ),
-    Part(
-        "documents",
-        "Other documents",
-        "An essay on the geometry of LayerNorm, a question about the output projection W_O, and lecture notes on "
-        "transformers: what they state, measured.",
-        (figures.STATEMENTS,),
-    ),
-)
+PARTS = tuple(Part(**entry) for entry in TEXTS["parts"])
 
 Sources = Mapping[str, Mapping[str, str]]
 """Provenance of the Parquet files, by the name of their table."""

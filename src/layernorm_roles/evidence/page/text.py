@@ -2,9 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+import yaml
 from markupsafe import Markup, escape
+
+TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encoding="utf-8"))
+"""The texts of report.yaml: units, terms, parts of the page, sources."""
 
 
 def command(target: str, options: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model
+from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.heads import shares_reached
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
@@ -195,21 +196,10 @@ def baselines(metrics: pd.DataFrame) -> Readable:
 def pilot() -> Readable:
     """What attention is worth at the settings that were tried for gpt_bytes, and what a run costs."""
     frame = language_model.pilot()
-    settings = (
-        "d_model",
-        "heads",
-        "layers",
-        "context_length",
-        "batch_size",
-        "learning_rate",
-        "steps",
-        "seeds",
-    )
+    settings = ["heads", "layers", "context_length", "batch_size", "learning_rate", "steps", "seeds"]
     columns = (
-        *(
-            right(name if name == "d_model" else name.replace("_", " "), f"{{.{name}:,g}}")
-            for name in settings
-        ),
+        right("d_model", "{.d_model:,g}"),
+        *(right(name.replace("_", " "), f"{{.{name}:,g}}") for name in settings),
         right("LayerNorm", lambda row: _loss(row, "valid_loss")),
         right("projection only", lambda row: _loss(row, "projection_loss")),
         right("no attention", lambda row: _loss(row, "no_attention_loss")),
@@ -263,9 +253,7 @@ def _models(shares: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:
     lengths = keys.n_keys[(keys.model == model) & (keys.texts == texts)]
     words = {"long": "Contexts", "sentences": "Sentences"}[texts]
-    least, most = lengths.min(), lengths.max()
-    number = f"{least}" if least == most else f"{least} to {most}"
-    return f"{words} of {number} tokens." if len(lengths) else ""
+    return f"{words} of {span(lengths, '')} tokens." if len(lengths) else ""
 
 
 def _by_legend(shares: pd.DataFrame) -> pd.DataFrame:

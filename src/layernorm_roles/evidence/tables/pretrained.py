@@ -1,10 +1,11 @@
 """Pretrained models: ceilings of attention by layer and by token, and heads cut to fewer dimensions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import pretrained
+from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.legends import FRACTIONS
 from layernorm_roles.evidence.tables.structure import (
     Column,
@@ -42,8 +43,8 @@ def ceilings(table: pd.DataFrame) -> Readable:
     for model in dict.fromkeys(shares.model):
         here, sizes = shares[shares.model == model], table[table.model == model]
         parts.append(
-            f"{model}: {here.contexts.max()} contexts of {_span(sizes.n_keys)} keys, heads of "
-            f"{_span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
+            f"{model}: {here.contexts.max()} contexts of {span(sizes.n_keys)} keys, heads of "
+            f"{span(sizes.dimensions)} dimensions. Per cent of the (key, head) pairs that get less than a half, a "
             "tenth or a hundredth of a query's attention, from whichever query of a set gives them most."
         )
         parts.append(_by_layer(here, "threshold", FRACTIONS, "less than", _per_cent))
@@ -105,7 +106,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
             rows.append(([str(d)], {row.layer: _per_cent(row) for row in part.itertuples()}, last))
         before, *after = (Column(name, right=True) for name in ("dimensions", "undecided", "Gaussian keys"))
         parts += [
-            f"{model}: {here.contexts.max()} contexts of {_span(here.n_keys)} keys.",
+            f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
             layered([before], rows, after),
         ]
     note = (
@@ -144,8 +145,3 @@ def _within(mean: float, row, write: Callable[[float], str], most: float) -> str
     low, high = max(row.low, 0.0), min(row.high, most)
     alike = write(low) == write(mean) == write(high)
     return write(mean) if pd.isna(row.low) or alike else estimate(mean, low, high, write)
-
-
-def _span(values: Sequence[int] | pd.Series) -> str:
-    low, high = min(values), max(values)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

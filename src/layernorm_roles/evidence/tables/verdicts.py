@@ -7,7 +7,7 @@ import pandas as pd
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import Claim
-from layernorm_roles.evidence.tables.structure import MISSING, Grid, Readable, grid, left, right
+from layernorm_roles.evidence.tables.structure import MISSING, Readable, grid, left, right
 from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
 
 
@@ -82,11 +82,6 @@ def claims(table: pd.DataFrame) -> Readable:
     """All claims by name, from the table claims: what is measured, found and reported, the control, the verdict."""
     by_name = grid(judged(table), left("Name", "{.claim.name}"), *COLUMNS)
     return Readable(table.drop(columns="setting"), [by_name])
-
-
-def table_of(rows: list[Judged]) -> Grid:
-    """The grid with a row for each of the judged claims."""
-    return grid(rows, *COLUMNS)
 
 
 def _estimate(judged: Judged, value: str, ends: str) -> str:
