@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,17 +12,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import files, provenance
 from layernorm_roles.memory import warn
-
-
-@runtime_checkable
-class Optimiser(Protocol):
-    """What a checkpoint needs of an optimiser: the interface of torch.optim."""
-
-    def state_dict(self) -> dict:
-        """The optimiser's state: under "state", tensors by name for every parameter's number."""
-
-    def load_state_dict(self, state: dict) -> None:
-        """Go on from `state`, which `state_dict` returned."""
+from layernorm_roles.optimiser import AnyOptimiser
 
 
 def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, Any]) -> None:
@@ -72,7 +62,7 @@ class Checkpoint:
         # In the form in which JSON gives it back, for the comparison: tuples become lists.
         self.identity = json.loads(json.dumps({**identity, "torch": torch.__version__}))
 
-    def save(self, model: nn.Module, optimiser: Optimiser, progress: Mapping[str, Any]) -> None:
+    def save(self, model: nn.Module, optimiser: AnyOptimiser, progress: Mapping[str, Any]) -> None:
         """Write all that a step changes: parameters, the optimiser's state, torch's random generators, and `progress`.
 
         `progress` is anything that JSON can hold, such as the number of steps taken.
@@ -85,7 +75,7 @@ class Checkpoint:
             tensors["generator.cuda"] = torch.cuda.get_rng_state()
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
-    def load(self, model: nn.Module, optimiser: Optimiser) -> dict[str, Any] | None:
+    def load(self, model: nn.Module, optimiser: AnyOptimiser) -> dict[str, Any] | None:
         """Put the saved state into `model`, `optimiser` and torch's generators, and return the saved `progress`.
 
         Returns None and changes nothing where there is no checkpoint that can be used.
@@ -94,8 +84,10 @@ class Checkpoint:
             return None
         try:
             tensors, facts = load(self.path)
-            if different := self._differences(facts.get("identity", {})):
-                raise ValueError(f"{self.path}: a checkpoint of another run (different: {different})")
+            theirs, ours = facts.get("identity", {}), self.identity
+            if different := [key for key in sorted({*theirs, *ours}) if theirs.get(key) != ours.get(key)]:
+                named = ", ".join(different)
+                raise ValueError(f"{self.path}: a checkpoint of another run (different: {named})")
         except ValueError as error:
             warn(f"{error}: training starts from the beginning")
             return None
@@ -119,7 +111,3 @@ class Checkpoint:
         """Delete the checkpoint and its checksum; to be called when the run's outputs are written."""
         self.path.unlink(missing_ok=True)
         files.checksum_file(self.path).unlink(missing_ok=True)
-
-    def _differences(self, theirs: Mapping[str, Any]) -> str:
-        keys = sorted({*theirs, *self.identity})
-        return ", ".join(key for key in keys if theirs.get(key) != self.identity.get(key))

@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-Row = dict[str, Any]
-
 WORST = {"train_loss": np.inf, "test_loss": np.inf, "valid_loss": np.inf, "test_accuracy": 0.0}
 """What a diverged run has in those columns of its metrics that say how well the model does."""
 
 
 def rows_after_divergence(
-    title: str, step: int, last: Mapping[str, Any] | None, later: Iterable[int], at: Callable[[int], Row]
-) -> list[Row]:
+    title: str,
+    step: int,
+    last: Mapping[str, Any] | None,
+    later: Iterable[int],
+    at: Callable[[int], dict[str, Any]],
+) -> list[dict[str, Any]]:
     """The rows of a run's metrics at the evaluations of `later` steps, if its loss is no longer finite at `step`.
 
-    `last` is the row before, from which they take what neither WORST nor `at`, a function of the step, says. `title`
-    names the run in the line that is printed. Raises ValueError if there is no row before: then the model cannot be
-    trained at all.
+    What neither WORST nor `at`, a function of the step, says is taken from `last`, the row before. `title` names the
+    run in the line that is printed. Raises ValueError without a row before: the model cannot be trained at all.
     """
     if not last:
         raise ValueError(

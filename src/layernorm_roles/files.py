@@ -46,7 +46,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         yield partial
-        _record(path, sha256_of(partial))
+        replace_text(checksum_file(path), f"{sha256_of(partial)}  {path.name}\n")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -66,16 +66,22 @@ def write_text(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write `text` to `path` as UTF-8, whole or not at all, without a checksum."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of `path`. Raises Unusable if it is missing, has no checksum or differs from it."""
-    return _checked(
-        Path(path), lambda file: (content := file.read_bytes(), hashlib.sha256(content).hexdigest())
-    )
+    return _checked(path, lambda file: (content := file.read_bytes(), hashlib.sha256(content).hexdigest()))
 
 
 def verify(path: str | Path) -> None:
     """Raise Unusable if `path` is missing, has no checksum or differs from it; read it piece by piece."""
-    _checked(Path(path), lambda file: (None, sha256_of(file)))
+    _checked(path, lambda file: (None, sha256_of(file)))
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
@@ -113,14 +119,12 @@ def seal(folder: str | Path) -> None:
     Raises Unusable if a file is damaged or has no checksum.
     """
     folder = Path(folder)
-    visible = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    names = sorted(str(path) for path in visible if path.parent.name != CHECKSUMS and path.name != SEAL)
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    names = sorted(str(path) for path in found if path.parent.name != CHECKSUMS and path.name != SEAL)
     for name in names:
         verify(folder / name)
     lines = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
-    partial = folder / f".{SEAL}.{os.getpid()}.partial"
-    partial.write_text(lines, encoding="utf-8")
-    partial.replace(folder / SEAL)
+    replace_text(folder / SEAL, lines)
     for hidden in sorted(folder.rglob(CHECKSUMS)):
         shutil.rmtree(hidden)
 
@@ -170,10 +174,10 @@ def _records(path: Path) -> list[str]:
     return found
 
 
-def _checked(path: Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
+def _checked(path: str | Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
     try:
-        content, digest = read(path)
-        records = _records(path)
+        content, digest = read(Path(path))
+        records = _records(Path(path))
     except FileNotFoundError:
         raise Unusable(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -189,11 +193,3 @@ def checksum_file(path: str | Path) -> Path:
     """The path of the file that holds the checksum of `path`, whether or not it exists."""
     path = Path(path)
     return path.parent / CHECKSUMS / path.name
-
-
-def _record(path: Path, digest: str) -> None:
-    record = checksum_file(path)
-    record.parent.mkdir(exist_ok=True)
-    partial = record.with_name(f".{record.name}.{os.getpid()}.partial")
-    partial.write_text(f"{digest}  {path.name}\n", encoding="ascii")
-    partial.replace(record)

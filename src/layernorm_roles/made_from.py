@@ -56,10 +56,7 @@ def write(job: Any) -> None:
     )
     folder, _, place = str(job.log[0]).partition("/logs/")
     path = Path(folder, FOLDER, place).with_suffix(".json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(note._asdict(), indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    files.replace_text(path, json.dumps(note._asdict(), indent=1) + "\n")
 
 
 def read(folder: str | Path) -> list[Note]:

@@ -20,15 +20,6 @@ def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> f
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
 
-def set_learning_rate(optimiser: "torch.optim.Optimizer | AdamW", rate: float) -> None:
-    """Let an optimiser take its next steps with the learning rate `rate`, also where a CUDA graph takes them."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
 class AdamW:
     """torch's AdamW, without the second that `torch.optim.AdamW` takes to import torch's compiler.
 
@@ -84,3 +75,16 @@ class AdamW:
             {name: value.to(parameter.device) for name, value in kept["state"][number].items()}
             for number, parameter in enumerate(self.parameters)
         ]
+
+
+AnyOptimiser = AdamW | torch.optim.Optimizer
+"""An optimiser with the interface of torch.optim."""
+
+
+def set_learning_rate(optimiser: AnyOptimiser, rate: float) -> None:
+    """Let an optimiser take its next steps with the learning rate `rate`, also where a CUDA graph takes them."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

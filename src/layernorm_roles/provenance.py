@@ -10,7 +10,6 @@ import atexit
 import hashlib
 import importlib.util
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from layernorm_roles import __version__, random_streams
-from layernorm_roles.files import Unusable, sha256_of
+from layernorm_roles.files import Unusable, replace_text, sha256_of
 from layernorm_roles.random_streams import Stream
 
 PACKAGE = Path(__file__).parent
@@ -155,9 +154,9 @@ def reached(*starts: str | Path) -> tuple[frozenset[Path], frozenset[str]]:
             continue
         files.add(file)
         if file.suffix == ".py":
-            found = _direct(file)
-            packages |= found.packages if file != SEEDS else set()
-            waiting += found.files
+            more, imported = _direct(file)
+            packages |= imported if file != SEEDS else set()
+            waiting += more
     return frozenset(files), frozenset(packages)
 
 
@@ -175,13 +174,9 @@ def module_file(name: str) -> Path:
     return place if place.is_file() else place / "__init__.py"
 
 
-class _Direct(NamedTuple):
-    files: tuple[Path, ...]
-    packages: frozenset[str]
-
-
 @cache
-def _direct(file: Path) -> _Direct:
+def _direct(file: Path) -> tuple[list[Path], set[str]]:
+    """The files that a Python file reaches by its own imports and texts, and the packages that it imports."""
     files, packages = [], set()
     facts = _facts(file)
     for module, name in facts.imports:
@@ -191,7 +186,7 @@ def _direct(file: Path) -> _Direct:
         else:
             files += _definers(place, name)
     named = (file.parent / text for text in facts.texts)
-    return _Direct((*files, *(path for path in named if path.is_file())), frozenset(packages))
+    return [*files, *(path for path in named if path.is_file())], packages
 
 
 class _Facts(NamedTuple):
@@ -268,10 +263,7 @@ def remember(place: str | Path) -> None:
     def write() -> None:
         if before != (len(_KEPT), [stamp for stamp, _ in _KEPT.values()]):
             with suppress(OSError):  # the time that it saves is not worth an error
-                partial = Path(place).with_name(f"{Path(place).name}.{os.getpid()}")
-                partial.parent.mkdir(parents=True, exist_ok=True)
-                partial.write_text(json.dumps([version, _KEPT]), encoding="utf-8")
-                partial.replace(place)
+                replace_text(Path(place), json.dumps([version, _KEPT]))
 
     atexit.register(write)
 
@@ -352,18 +344,15 @@ def _content_hash(file: Path) -> str:
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     """`tree` with every text that stands alone as a statement taken out: docstrings of functions and attributes."""
+
+    def is_text(node: ast.stmt) -> bool:
+        value = node.value if isinstance(node, ast.Expr) else None
+        return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
-            node.body = [part for part in body if not _is_text(part)]
+            node.body = [part for part in body if not is_text(part)]
     return tree
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 @cache

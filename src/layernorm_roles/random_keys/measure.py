@@ -4,7 +4,7 @@ Source of the question: Brody et al. 2023, section 3.2 and Figures 1c and 1d. Ce
 the exact expectation without a norm from `gaussian_keys`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +22,6 @@ from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.settings.random_keys import RandomKeys
 from layernorm_roles.variants import VARIANTS
 
-Report = Callable[[int], None]
-"""Gets the number of sizes (n, d) that are done."""
-
 
 def measure(
     settings: RandomKeys,
@@ -38,16 +35,11 @@ def measure(
     `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes.
     """
     about = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.RANDOM_KEYS)
-    progress = Progress("random keys", len(sizes(settings, settings.dimensions)), "sizes")
-    store.write(table(settings, seed, norms, progress), "random_keys", out_norms, about)
-    number = len(sizes(settings, settings.precision.dimensions))
-    progress = Progress("random keys, precision", number, "sizes")
-    store.write(precision_table(settings, seed, progress), "random_keys_precision", out_precision, about)
+    store.write(table(settings, seed, norms), "random_keys", out_norms, about)
+    store.write(precision_table(settings, seed), "random_keys_precision", out_precision, about)
 
 
-def table(
-    settings: RandomKeys, seed: int, norms: Mapping[str, str], report: Report = lambda sizes_done: None
-) -> pd.DataFrame:
+def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
     """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
 
     `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in
@@ -56,38 +48,26 @@ def table(
     for norm in norms.values():
         norm_modules.build(norm, settings.dimensions[0])  # an unusable one is refused before the work
     rows = []
-    for done, (n, d, keys) in enumerate(_matrices(settings, seed, settings.dimensions), start=1):
+    for n, d, keys in _matrices(settings, seed, settings.dimensions, "random keys"):
         for name, norm in norms.items():
-            row = _row(_normalise(norm_modules.build(norm, d), keys))
-            rows.append(
-                {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d), **row}
-            )
-        report(done)
+            place = {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d)}
+            rows.append(place | _row(_normalise(norm_modules.build(norm, d), keys)))
     return pd.DataFrame(rows).astype({"expected_unselectable": float})
 
 
-def precision_table(
-    settings: RandomKeys, seed: int, report: Report = lambda sizes_done: None
-) -> pd.DataFrame:
+def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
     """Table `random_keys_precision`: `table`'s matrices after LayerNorm with each eps, in each precision.
 
     With eps > 0 LayerNorm's output is not on a sphere: the smaller a key's variance, the shorter its image.
     """
     precision, rows = settings.precision, []
-    for done, (n, d, keys) in enumerate(_matrices(settings, seed, precision.dimensions), start=1):
+    for n, d, keys in _matrices(settings, seed, precision.dimensions, "random keys, precision"):
         for dtype in precision.dtypes:
             for eps in precision.eps:
                 row = _row(_normalise(norm_modules.build("layernorm", d, eps), keys.astype(dtype)))
                 del row["std_unselectable"], row["max_residual"]
                 rows.append({"dtype": dtype, "eps": eps, "n": n, "d": d, **row})
-        report(done)
     return pd.DataFrame(rows)
-
-
-def sizes(settings: RandomKeys, dimensions: tuple[int, int]) -> list[tuple[int, int]]:
-    """Every size (n, d) for n in `settings.keys` and d in `dimensions`, each a first and a last value."""
-    (n_first, n_last), (d_first, d_last) = settings.keys, dimensions
-    return [(n, d) for d in range(d_first, d_last + 1) for n in range(n_first, n_last + 1)]
 
 
 def expected_after(norm: str, n: int, d: int) -> float | None:
@@ -107,11 +87,16 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
 
 
 def _matrices(
-    settings: RandomKeys, seed: int, dimensions: tuple[int, int]
+    settings: RandomKeys, seed: int, dimensions: tuple[int, int], title: str
 ) -> Iterator[tuple[int, int, Float[np.ndarray, "matrices n d"]]]:
-    for n, d in sizes(settings, dimensions):
+    """Each size (n, d) with its keys; `settings.keys` and `dimensions` are the first and the last n and d."""
+    (n_first, n_last), (d_first, d_last) = settings.keys, dimensions
+    sizes = [(n, d) for d in range(d_first, d_last + 1) for n in range(n_first, n_last + 1)]
+    progress = Progress(title, len(sizes), "sizes")
+    for done, (n, d) in enumerate(sizes, start=1):
         rng = random_streams.generator(Stream.RANDOM_KEYS, seed, n, d)
         yield n, d, rng.standard_normal((settings.matrices, n, d))
+        progress(done)
 
 
 def _normalise(
