@@ -210,8 +210,8 @@ def test_each_stage_has_its_device(monkeypatch):
     monkeypatch.setattr(planning, "choose", choose)
     settings = planning.configured(ROOT / "config.yaml", OVERLAY | {"device": "auto"})
     plan = Plan(settings, elsewhere=True)
-    assert (plan.device("majority"), plan.gpus("majority")) == ("cpu", 0)
-    assert (plan.device("language_model"), plan.gpus("language_model")) == ("cuda", 1)
+    assert (plan.devices["majority"].device, plan.gpus("majority")) == ("cpu", 0)
+    assert (plan.devices["language_model"].device, plan.gpus("language_model")) == ("cuda", 1)
     assert asked == [("cpu", True), ("auto", True)]
 
 
@@ -219,7 +219,7 @@ def test_what_the_papers_preset_downloads(monkeypatch):
     monkeypatch.chdir(ROOT)
     preset = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
     plan = Plan(planning.configured(ROOT / "config.yaml", preset))
-    assert plan.device("language_model") == "cuda"
+    assert plan.devices["language_model"].device == "cuda"
     found = {source.file_name.rpartition("_")[0]: source for source in plan.hub_sources()}
     assert set(found) == {
         "legacy_datasets_wikipedia_20220301_en_train",

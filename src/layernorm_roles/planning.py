@@ -38,6 +38,12 @@ SHORT = 30
 DEVICE_KEYS = {"majority": "majority_device", "language_model": "device"}
 """The key of config.yaml that names the device of each stage that trains."""
 
+POINT = {
+    "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
+    "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
+}
+"""By stage, the names in `Run.point`, and the keys of the settings that list their values."""
+
 TEXT_FILES = {
     "tokenizer": "tokenizer.json",
     "training": "training.npy",
@@ -166,13 +172,9 @@ class Plan:
             stage: choose(getattr(self.settings, key), self.elsewhere) for stage, key in DEVICE_KEYS.items()
         }
 
-    def device(self, stage: str) -> str:
-        """The device that trains in a stage, majority or language_model: cuda or cpu."""
-        return self.devices[stage].device
-
     def gpus(self, stage: str) -> int:
         """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
-        return int(self.device(stage) == "cuda")
+        return int(self.devices[stage].device == "cuda")
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
         """The files of the text that a pretrained model reads, by key, if the model is there or has been measured.
@@ -219,10 +221,10 @@ class Plan:
     def runs(self, stage: str, *groups: str) -> list[Run]:
         """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
         return [
-            Run(group, variant, seed, point)
+            Run(group, variant, seed, tuple(zip(POINT[stage], values, strict=True)))
             for group, settings in self.plain[stage].items()
             if not groups or group in groups
-            for point in _points(stage, settings)
+            for values in product(*(settings[key] for key in POINT[stage].values()))
             for variant, number in settings["seeds"].items()
             for seed in self.seeds(number)
         ]
@@ -392,19 +394,6 @@ class Plan:
     def figures(self) -> dict[str, Figure]:
         """The figures of this reproduction by name."""
         return figures.figures(self.plain)
-
-
-POINT = {
-    "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
-    "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
-}
-"""By stage, the names in `Run.point`, and the keys of the settings that list their values."""
-
-
-def _points(stage: str, settings: Mapping[str, Any]) -> list[tuple[tuple[str, int | float], ...]]:
-    """The combinations of the values that an experiment or model lists, as `Run.point`."""
-    lists = (settings[key] for key in POINT[stage].values())
-    return [tuple(zip(POINT[stage], values, strict=True)) for values in product(*lists)]
 
 
 @dataclass(frozen=True)

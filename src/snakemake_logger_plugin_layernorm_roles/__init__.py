@@ -166,9 +166,8 @@ class LogHandler(LogHandlerBase):
         seconds = sum(number * self._earlier.get(rule, UNKNOWN_SECONDS) for rule, number in jobs.items())
         trainings = sum(number for rule, number in jobs.items() if rule.endswith("_train"))
         width = max(map(len, jobs))
-        lines = [
-            f"{rule:{width}} {number:7}" for rule, number in sorted(jobs.items(), key=lambda job: -job[1])
-        ]
+        by_number = sorted(jobs.items(), key=lambda job: -job[1])
+        lines = [f"{rule:{width}} {number:7}" for rule, number in by_number]
         said = (
             f"{trainings:,} trainings and {sum(jobs.values()) - trainings:,} other jobs; on one core about "
             f"{_duration(seconds)}, if each takes what it took in the kept reproduction; --verbose shows each job"
@@ -196,12 +195,10 @@ class LogHandler(LogHandlerBase):
                     self._announced.add(jobid)
                     self._print(f"{_clock()}  running   {job.title}, since {_clock(job.began)}")
             if now - self._printed >= max(SILENT_SECONDS, SILENT_SHARE * (now - self._began)):
-                self._print(f"{_clock()}  {self._progress()}; running: {self._titles()}")
-
-    def _titles(self) -> str:
-        titles = [job.title for job in self._running.values()]
-        more = f" and {len(titles) - NAMED:,} more" if len(titles) > NAMED else ""
-        return ", ".join(titles[:NAMED]) + more if titles else "none"
+                titles = [job.title for job in self._running.values()]
+                more = f" and {len(titles) - NAMED:,} more" if len(titles) > NAMED else ""
+                named = ", ".join(titles[:NAMED]) or "none"
+                self._print(f"{_clock()}  {self._progress()}; running: {named}{more}")
 
     def _finished(self, record: logging.LogRecord) -> str | None:
         job = self._running.pop(record.job_id, None)
@@ -221,11 +218,10 @@ class LogHandler(LogHandlerBase):
         self._running.pop(record.jobid, None)
         self._announced.discard(record.jobid)
         self._failed += 1
-        lines = [
-            f"{_clock()}  FAILED    {_title(record)}",
-            *(f"          its log: {log}" for log in record.log),
-        ]
-        return "\n".join([*lines, *(show_logs(record.log) if self.common_settings.show_failed_logs else ())])
+        lines = [f"{_clock()}  FAILED    {_title(record)}"]
+        lines += [f"          its log: {log}" for log in record.log]
+        lines += show_logs(record.log) if self.common_settings.show_failed_logs else []
+        return "\n".join(lines)
 
     def _progress(self) -> str:
         now = time.time()

@@ -50,7 +50,7 @@ rule language_model_train:
         * 2 ** (attempt - 1),
     params:
         **of_runs("language_model", "model"),
-        device=PLAN.device("language_model"),
+        device=PLAN.devices["language_model"].device,
         device_check=PLAIN["device_check"],
         downloads=DOWNLOADS,
         code=code("train_language_model.py"),

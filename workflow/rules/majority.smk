@@ -53,7 +53,7 @@ rule majority_train:
     params:
         **of_runs("majority", "experiment"),
         seeds=lambda wildcards: planning.seeds_of(wildcards.seeds),
-        device=PLAN.device("majority"),
+        device=PLAN.devices["majority"].device,
         device_check=PLAIN["device_check"],
         code=code("train_majority.py"),
     script:
