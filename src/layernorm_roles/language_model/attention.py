@@ -37,8 +37,14 @@ def causal_attention(
     """
     if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and qkv.shape[-1] <= 3 * heads * WIDEST_HEAD:
         return _CausalAttention.apply(qkv, heads, dropout)
-    q, k, v = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in qkv.chunk(3, dim=-1))
-    return attention(q, k, v, dropout_p=dropout, is_causal=True).transpose(1, 2).flatten(2)
+    return attention(*split(qkv, heads), dropout_p=dropout, is_causal=True).transpose(1, 2).flatten(2)
+
+
+def split(
+    qkv: Float[Tensor, "batch n three_d_model"], heads: int
+) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
+    """Queries, keys and values of every head, which `qkv` holds as for `causal_attention`."""
+    return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
 
 def attention(

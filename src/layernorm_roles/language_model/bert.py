@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import random_streams
 from layernorm_roles.heads.layer import Layer
-from layernorm_roles.language_model.attention import attention
+from layernorm_roles.language_model.attention import attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.language_model.layers import recorded
 from layernorm_roles.language_model.linear import FeedForward, Linear
@@ -43,16 +43,12 @@ class BERTLayer(nn.Module):
         self.norm_1, self.norm_2 = _norm(d_model, normed), _norm(d_model, normed)
         self.dropout = nn.Dropout(settings.dropout)
 
-    def split(self, x: Float[Tensor, "batch n d"]) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-        """Queries, keys and values of every head."""
-        return tuple(p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in self.qkv(x).chunk(3, dim=-1))
-
     def forward(
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
         """The layer's output before its last norm; `present` is False where a sentence is filled up."""
         if self.out is not None:
-            y = attention(*self.split(x), attn_mask=present).transpose(1, 2).flatten(2)
+            y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
         return x + self.dropout(self.feed_forward(x))
 
@@ -72,10 +68,8 @@ class BERT(nn.Module):
         d_model, entries = settings.d_model, vocabulary + len(SPECIAL_TOKENS)
         self.vocabulary = vocabulary
         self.tokens = nn.Embedding(entries, d_model)
-        self.positions, self.segment = (
-            nn.Embedding(settings.context_length, d_model),
-            nn.Embedding(1, d_model),
-        )
+        self.positions = nn.Embedding(settings.context_length, d_model)
+        self.segment = nn.Embedding(1, d_model)
         self.norm_0, self.dropout = _norm(d_model, normed), nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(BERTLayer(settings, normed) for _ in range(settings.layers))
         self.transform = Linear(d_model, d_model)
@@ -129,7 +123,7 @@ class BERT(nn.Module):
         for number, layer in enumerate(self.layers, start=1):
             x = norm(before)
             if layer.qkv is not None:
-                queries, keys, _ = layer.split(x)
+                queries, keys, _ = split(layer.qkv(x), layer.heads)
                 layers.append(recorded(number, before, x, queries, keys, norm, None, layer.qkv, causal=False))
             before, norm = layer(x, None), layer.norm_2
         return layers

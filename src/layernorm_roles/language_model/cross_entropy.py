@@ -11,8 +11,6 @@ that is above -80, every exponential is a normal float32 and nothing is lost. Wh
 largest logit after all.
 """
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Integer
@@ -38,11 +36,12 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The chosen implementation for autograd, which computes the gradients together with the loss."""
+    """`fused` or `chunked` for autograd, which computes the gradients together with the loss."""
 
     @staticmethod
     def forward(ctx, hidden, weight, targets):
-        loss, hidden_grad, weight_grad = choose(hidden)(hidden, weight, targets)
+        in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
+        loss, hidden_grad, weight_grad = (fused if in_loop else chunked)(hidden, weight, targets)
         ctx.save_for_backward(hidden_grad, weight_grad)
         return loss
 
@@ -50,13 +49,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx, grad):
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None
-
-
-def choose(hidden: Tensor) -> Callable[[Tensor, Tensor, Tensor], LossAndGradients]:
-    """The implementation for hidden states of this device, precision and size: `fused` or `chunked`."""
-    if hidden.dtype == torch.float32 and hidden.device.type == "cpu":
-        return fused
-    return chunked
 
 
 TOKENS_TOGETHER = {"cpu": 64, "cuda": 1024}

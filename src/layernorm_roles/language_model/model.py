@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import norms, random_streams
 from layernorm_roles.heads.layer import Layer
-from layernorm_roles.language_model.attention import causal_attention
+from layernorm_roles.language_model.attention import causal_attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.language_model.layers import recorded
 from layernorm_roles.language_model.linear import FeedForward, Linear, linear
@@ -45,11 +45,7 @@ class CausalSelfAttention(nn.Module):
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
         """Queries, keys and values of every head: queries and keys made from x, values from x_values."""
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.packed(x, x_values).chunk(3, dim=-1)
-        )
-        return q, k, v
+        return split(self.packed(x, x_values), self.heads)
 
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]

@@ -59,13 +59,7 @@ class MajorityRun(NamedTuple):
     @property
     def columns(self) -> dict[str, str | int | float]:
         """The columns that name the run in its tables."""
-        return {
-            "experiment": self.experiment,
-            "variant": self.variant,
-            "seed": self.seed,
-            "d_model": self.d_model,
-            "base_learning_rate": self.base_learning_rate,
-        }
+        return {name: value for name, value in self._asdict().items() if name != "norm"}
 
     def identity(self, settings: MajorityTraining) -> dict[str, Any]:
         """All that the result depends on beside the code and the device, as every file of the run has it."""

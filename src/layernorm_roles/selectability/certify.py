@@ -110,17 +110,8 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool
     del at  # as large as the keys
     margin, residual = evaluate(_double(keys), bias, found.queries, found.support, found.weights, causal)
     code = _judge(found, data, margin, residual, bias is not None, tolerance, whole, believed)
-    return Certificates(
-        code,
-        margin,
-        residual,
-        found.duplicate,
-        found.queries,
-        found.support,
-        found.weights,
-        tolerance,
-        causal,
-    )
+    proofs = found.queries, found.support, found.weights
+    return Certificates(code, margin, residual, found.duplicate, *proofs, tolerance, causal)
 
 
 def _search(
@@ -145,7 +136,7 @@ def _search(
         if (state == search.OPEN).any():
             size = (*twin.shape, at.W.shape[2] + 1)
             support, weights = np.zeros(size, np.int32), np.zeros(size)
-            filled = (
+            arrays = (
                 *map(np.ascontiguousarray, (at.W, at.B, at.push, at.raised)),
                 state,
                 queries,
@@ -153,9 +144,9 @@ def _search(
                 weights,
             )
             if len(state) == 1 and keys.shape[1] >= LARGE and not causal:
-                search.find_certificates_of_large(*filled, biased, _ENOUGH * tolerance)
+                search.find_certificates_of_large(*arrays, biased, _ENOUGH * tolerance)
             else:
-                search.find_certificates(*filled, biased, causal, _ENOUGH * tolerance)
+                search.find_certificates(*arrays, biased, causal, _ENOUGH * tolerance)
     support[twin >= 0, 0], weights[twin >= 0, 0] = twin[twin >= 0], 1.0
     used = max(1, int((weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
     support, weights = support[:, :, :used].copy(), weights[:, :, :used].copy()

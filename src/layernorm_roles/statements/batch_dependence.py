@@ -55,18 +55,10 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
                 earlier = [draw() for _ in range(settings.updates)]
                 for name in NORMS:
                     for effect, share, change in _effects(name, batches, earlier, settings.padding):
-                        rows.append(
-                            {
-                                "norm": name,
-                                "effect": effect,
-                                "batch_size": batch,
-                                "padding": share,
-                                "seed": seed,
-                                "change": change,
-                            }
-                        )
+                        rows.append((name, effect, batch, share, seed, change))
     keys = ["norm", "effect", "batch_size", "padding", "seed"]
-    return pd.DataFrame(rows).groupby(keys, as_index=False, sort=False)["change"].mean()
+    frame = pd.DataFrame(rows, columns=[*keys, "change"])
+    return frame.groupby(keys, as_index=False, sort=False)["change"].mean()
 
 
 def _effects(

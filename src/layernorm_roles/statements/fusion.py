@@ -109,26 +109,20 @@ def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
         choices = {"heads": block.heads, "stream_and_heads": np.column_stack([block.stream, block.heads])}
         n_fit = len(block.heads) // 2
         outputs = [before_nonlinearity(block, arrangement) for arrangement in ARRANGEMENTS]
-        ranks = {
+        sizes = {
+            "d": d,
+            "d_heads": d_heads,
+            "d_ff": d_ff,
+            "n_fit": n_fit,
+            "n_held_out": len(block.heads) - n_fit,
+        }
+        sizes |= {
             "rank_w_o": int(np.linalg.matrix_rank(block.w_o)),
             "rank_product": int(np.linalg.matrix_rank(block.w_o @ block.w_1)),
+            "parameters_pair": d_heads * d + d * d_ff,
         }
         for name, inputs in choices.items():
             for arrangement, error in zip(ARRANGEMENTS, linear_errors(inputs, outputs, n_fit), strict=True):
-                rows.append(
-                    {
-                        **block.columns,
-                        "arrangement": arrangement,
-                        "inputs": name,
-                        "d": d,
-                        "d_heads": d_heads,
-                        "d_ff": d_ff,
-                        "n_fit": n_fit,
-                        "n_held_out": len(block.heads) - n_fit,
-                        "error": error,
-                        **ranks,
-                        "parameters_pair": d_heads * d + d * d_ff,
-                        "parameters_single": inputs.shape[1] * d_ff,
-                    }
-                )
+                found = {"error": error, "parameters_single": inputs.shape[1] * d_ff}
+                rows.append({**block.columns, **sizes, "arrangement": arrangement, "inputs": name, **found})
     return pd.DataFrame(rows)

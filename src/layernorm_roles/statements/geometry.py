@@ -22,13 +22,6 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Geometry
 
-DTYPES = {
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
-
 
 class Ellipsoid(NamedTuple):
     """The image sqrt(n) diag(a) (S ∩ U) of the unit sphere in U; without projection, of the whole unit sphere."""
@@ -79,30 +72,22 @@ def measure(settings: Geometry, seed: int) -> pd.DataFrame:
     rows = []
     for n in settings.dimensions:
         for norm in ("layernorm", "rmsnorm"):
-            rng = generator(Stream.GEOMETRY, seed, n)
+            named, rng = {"norm": norm, "n": n}, generator(Stream.GEOMETRY, seed, n)
             gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(n)))
             bias = torch.from_numpy(rng.standard_normal(n)) * (norm == "layernorm")
             if n <= settings.axes_up_to:
-                shape = {
-                    "dtype": "float64",
-                    "eps_placement": None,
-                    "eps": 0.0,
-                    "input_norm": None,
-                    "offset": 0.0,
-                }
+                setting = {**named, "dtype": "float64", "eps_placement": None, "eps": 0.0}
+                setting |= {"input_norm": None, "offset": 0.0}
                 for quantity, value in _shape(norm, gain, bias, rng):
-                    rows.append({"norm": norm, "n": n, **shape, "quantity": quantity, "value": value})
+                    rows.append({**setting, "quantity": quantity, "value": value})
             for length in settings.input_norms:
                 for offset in settings.offsets:
                     x = inputs(rng, settings.samples, n, length, offset)
                     for dtype in settings.dtypes:
-                        for case, quantity, value in _precision(
-                            norm, x.to(DTYPES[dtype]), gain, bias, settings.eps
-                        ):
-                            setting = {"dtype": dtype, "input_norm": length, "offset": offset, **case}
-                            rows.append(
-                                {"norm": norm, "n": n, **setting, "quantity": quantity, "value": value}
-                            )
+                        setting = {**named, "dtype": dtype, "input_norm": length, "offset": offset}
+                        found = _precision(norm, x.to(getattr(torch, dtype)), gain, bias, settings.eps)
+                        for case, quantity, value in found:
+                            rows.append({**setting, **case, "quantity": quantity, "value": value})
     return pd.DataFrame(rows)
 
 
@@ -183,10 +168,8 @@ def cloud(settings: Geometry, seed: int) -> pd.DataFrame:
         ("rmsnorm", "g"): scale(x),
         ("rmsnorm", "h"): affine(scale(x), gain, torch.zeros_like(bias)),
     }
-    frames = [
-        pd.DataFrame(points.numpy(), columns=["x1", "x2", "x3"]).assign(
-            norm=norm, stage=stage, point=range(len(points))
-        )
-        for (norm, stage), points in stages.items()
-    ]
+    frames = []
+    for (norm, stage), points in stages.items():
+        frame = pd.DataFrame(points.numpy(), columns=["x1", "x2", "x3"])
+        frames.append(frame.assign(norm=norm, stage=stage, point=range(len(points))))
     return pd.concat(frames, ignore_index=True)

@@ -124,18 +124,9 @@ def write(
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     tokens = read_stream(training, 2**32, settings.context_length)  # any vocabulary: rarer tokens become one
-    origin = provenance(
-        {
-            "placement": placement,
-            "seeds": list(seeds),
-            "untrained_seeds": list(untrained_seeds),
-            "settings": settings.model_dump(mode="json"),
-        },
-        "cpu",
-        Stream.PLACEMENT_BATCHES,
-        Stream.POSITION_PROBE,
-        torch=True,
-    )
+    identity = {"placement": placement, "seeds": list(seeds), "untrained_seeds": list(untrained_seeds)}
+    identity["settings"] = settings.model_dump(mode="json")
+    origin = provenance(identity, "cpu", Stream.PLACEMENT_BATCHES, Stream.POSITION_PROBE, torch=True)
     tables = measure(tokens, placement, settings, seeds, untrained_seeds)
     for name, table in tables._asdict().items():
         store.write(table, name, out[name], origin)
@@ -163,30 +154,23 @@ def measure(
         if depth <= settings.probe_up_to:
             for network in (shape, shape._replace(residual=False)):
                 trained = curve if network.residual else train(network, tokens, runs, settings)
-                probes += [
-                    frame.assign(**run)
-                    for run, frame in zip(named, probed(network, tokens, runs, trained), strict=True)
-                ]
+                found = probed(network, tokens, runs, trained)
+                probes += [frame.assign(**run) for run, frame in zip(named, found, strict=True)]
         for i, run in enumerate(named):
             loss, unigram = curve.loss[:, i], curve.unigram[:, i]
             rows = pd.DataFrame({"step": range(len(loss)), "train_loss": loss, "unigram_loss": unigram})
             curves.append(rows.assign(**run, status=status(loss, unigram, vocabulary)))
-            rows = pd.DataFrame(
-                {
-                    "step": np.repeat(curve.logged, depth),
-                    "layer": np.tile(np.arange(1, depth + 1), len(curve.logged)),
-                    "gradient_norm": curve.gradient_norm[:, i].ravel(),
-                }
-            )
-            gradients.append(rows.assign(**run))
+            logged = {
+                "step": np.repeat(curve.logged, depth),
+                "layer": np.tile(np.arange(1, depth + 1), len(curve.logged)),
+                "gradient_norm": curve.gradient_norm[:, i].ravel(),
+            }
+            gradients.append(pd.DataFrame(logged).assign(**run))
             # The parts of a network in the order of Scales.
             places = {"layer": np.repeat(np.arange(1, depth + 1), len(PARTS)), "part": PARTS * depth}
-            scales += [
-                pd.DataFrame(places).assign(
-                    **run, step=step, input_rms=found.received[i], stream_rms=found.stream[i]
-                )
-                for step, found in curve.scales.items()
-            ]
+            for step, found in curve.scales.items():
+                sizes = {"input_rms": found.received[i], "stream_rms": found.stream[i]}
+                scales.append(pd.DataFrame({**places, **sizes}).assign(**run, step=step))
     curves, gradients, scales, probes = (
         pd.concat(rows, ignore_index=True) for rows in (curves, gradients, scales, probes)
     )
@@ -214,19 +198,10 @@ def probed(
     ]
     steps = np.repeat([0, len(trained.loss)], shape.depth)
     last = trained.loss[-max(1, len(trained.loss) // 10) :].mean(axis=0)
-    return [
-        pd.DataFrame(
-            {
-                "residual": shape.residual,
-                "context_length": shape.context_length,
-                "step": steps,
-                "layer": np.tile(np.arange(1, shape.depth + 1), 2),
-                "position_accuracy": np.concatenate([share[i] for share in shares]),
-                "final_loss": last[i],
-            }
-        )
-        for i in range(len(runs))
-    ]
+    places = pd.DataFrame({"step": steps, "layer": np.tile(np.arange(1, shape.depth + 1), 2)})
+    places = places.assign(residual=shape.residual, context_length=shape.context_length)
+    accuracy = np.concatenate(shares, axis=1)
+    return [places.assign(position_accuracy=accuracy[i], final_loss=last[i]) for i in range(len(runs))]
 
 
 def untrained_gradients(
@@ -242,19 +217,12 @@ def untrained_gradients(
         shape = TransformerShape(placement, *sizes, residual=residual)
         parameters = initial(shape, seeds)
         leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
-        windows = np.stack(
-            [
-                _batch(
-                    generator(Stream.PLACEMENT_BATCHES, seed),
-                    tokens,
-                    settings.batch_size,
-                    shape.context_length,
-                )
-                for seed in seeds
-            ]
-        )
+        draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]
+        windows = [_batch(rng, tokens, settings.batch_size, shape.context_length) for rng in draws]
         gradient = torch.zeros_like(parameters)
-        _differentiate(losses(shape, leaves, torch.from_numpy(windows)), leaves, shape.matrices(gradient))
+        _differentiate(
+            losses(shape, leaves, torch.from_numpy(np.stack(windows))), leaves, shape.matrices(gradient)
+        )
         norms = _finite_or_infinite(_layer_norms(shape, gradient).numpy())
         for seed, norm in zip(seeds, norms, strict=True):
             rows = pd.DataFrame({"layer": np.arange(1, depth + 1), "gradient_norm": norm})

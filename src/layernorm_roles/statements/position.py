@@ -42,9 +42,8 @@ def position_accuracy(
 ) -> Float[np.ndarray, "runs depth"]:
     """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged."""
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
-    return np.stack(
-        [_named(*each, shape.context_length) for each in zip(fitted, judged, strict=True)], axis=1
-    )
+    layers = zip(fitted, judged, strict=True)
+    return np.stack([_named(*each, shape.context_length) for each in layers], axis=1)
 
 
 def _streams(
@@ -53,13 +52,8 @@ def _streams(
     """The residual stream before each layer, in float64, the tokens of all windows one after another."""
     seen: list[Tensor] = []
     with torch.no_grad():
-        runs = len(matrices[0])
-        losses(
-            shape,
-            matrices,
-            windows.expand(runs, -1, -1),
-            lambda stream, received: seen.append(stream.double()),
-        )
+        of_runs = windows.expand(len(matrices[0]), -1, -1)
+        losses(shape, matrices, of_runs, lambda stream, received: seen.append(stream.double()))
     return seen[::2]  # before attention; the others are before feed-forward parts
 
 

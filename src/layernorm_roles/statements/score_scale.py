@@ -59,9 +59,8 @@ def random_heads(settings: ScoreScale, seeds: Sequence[int]) -> Iterable[Queries
             for seed in seeds:
                 rng = generator(Stream.SCORE_SCALE, seed, d_k)
                 queries, keys = mean + rng.standard_normal((2, n, d_k))
-                yield QueriesAndKeys(
-                    queries, keys, {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
-                )
+                columns = {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
+                yield QueriesAndKeys(queries, keys, columns)
 
 
 def measure(heads: Iterable[QueriesAndKeys]) -> pd.DataFrame:
@@ -70,14 +69,7 @@ def measure(heads: Iterable[QueriesAndKeys]) -> pd.DataFrame:
     for head in heads:
         n_keys, d_k = head.keys.shape
         for divided in (False, True):
-            rows.append(
-                {
-                    **head.columns,
-                    "d_k": d_k,
-                    "n_keys": n_keys,
-                    "divided": divided,
-                    **statistics(head, divided),
-                }
-            )
+            sizes = {"d_k": d_k, "n_keys": n_keys, "divided": divided}
+            rows.append({**head.columns, **sizes, **statistics(head, divided)})
     keys = ["source", "variant", "seed", "layer", "head", "d_k", "divided"]
     return pd.DataFrame(rows).groupby(keys, as_index=False, dropna=False, sort=False).mean()

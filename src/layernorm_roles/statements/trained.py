@@ -63,10 +63,8 @@ def blocks(path: str | Path, identity: Mapping[str, Any] | None = None) -> Itera
     """
     tensors, facts = checkpoint.load(path, identity)
     for layer in range(1, facts["layers"] + 1):
-        parts = {
-            name: tensors[f"layer_{layer}.{name}"].numpy()
-            for name in ("stream", "heads", "w_o", "b_o", "gain", "bias", "w_1")
-        }
+        names = [name for name in AttentionBlock._fields if name != "columns"]
+        parts = {name: tensors[f"layer_{layer}.{name}"].numpy() for name in names}
         run = {"source": SOURCE, "variant": facts["variant"], "seed": facts["seed"], "layer": layer}
         yield AttentionBlock(**parts, columns=run)
 
@@ -81,13 +79,12 @@ def language_model_heads(
     tensors, facts = checkpoint.load(path, identity)
     for context in range(facts["contexts"]):
         for layer in range(1, facts["layers"] + 1):
-            queries, keys = (
-                tensors[f"layer_{layer}.context_{context}.{kind}"] for kind in ("queries", "keys")
-            )
+            queries, keys = (tensors[f"layer_{layer}.context_{context}.{of}"] for of in ("queries", "keys"))
+            run = {"source": SOURCE, "variant": facts["variant"], "seed": facts["seed"], "layer": layer}
             for head in range(facts["heads"]):
-                run = {"source": SOURCE, "variant": facts["variant"], "seed": facts["seed"]}
-                columns = {**run, "layer": layer, "head": head}
-                yield QueriesAndKeys(queries[head].numpy(), keys[head].numpy(), columns, causal=True)
+                yield QueriesAndKeys(
+                    queries[head].numpy(), keys[head].numpy(), run | {"head": head}, causal=True
+                )
 
 
 def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAndKeys]:

@@ -77,10 +77,8 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "run
                 case "token" | "position":
                     part = torch.randn(inputs * outputs, generator=torch_generator) * 0.5**0.5
                 case _:
-                    part = (
-                        torch.randn(inputs * outputs, generator=torch_generator)
-                        * (2 / (inputs + outputs)) ** 0.5
-                    )
+                    normal = torch.randn(inputs * outputs, generator=torch_generator)
+                    part = normal * (2 / (inputs + outputs)) ** 0.5
             parts.append(part)
         rows.append(torch.cat(parts))
     return torch.stack(rows)
