@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 from default_settings import example
+from snakemake.iocontainers import InputFiles, OutputFiles, Params, Wildcards
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 
@@ -82,23 +83,14 @@ def snakemake(run, log, **parts):
     }
     inputs = {"manifest": str(run.text.manifest)} | parts.pop("input", {})
     return SimpleNamespace(
-        log=[str(log)],
+        rule="hand_made",
+        log=[str(log.parent / "logs" / log.name)],
         threads=1,
-        wildcards=SimpleNamespace(**names),
-        params=SimpleNamespace(**params | parts.pop("params", {})),
-        input=Files(inputs),
-        output=Files(parts["output"]),
+        wildcards=Wildcards(fromdict=names),
+        params=Params(fromdict=params | parts.pop("params", {})),
+        input=InputFiles(fromdict=inputs),
+        output=OutputFiles(fromdict=parts["output"]),
     )
-
-
-class Files(dict):
-    """Named files as Snakemake gives them: by attribute, by key, and the first one by 0."""
-
-    def __getattr__(self, name):
-        return self[name]
-
-    def __missing__(self, number):
-        return list(self.values())[number]
 
 
 def randomise(network, seed=0):

@@ -255,14 +255,16 @@ def verify_hand_set_run(folder):
 
 def test_a_run_with_weights_set_by_hand_has_known_tables(weights, tmp_path):
     run, files = weights
-    out = {"selectability": tmp_path / "keys.parquet", "tokens": tmp_path / "tokens.parquet"}
+    names = {"selectability": "keys", "tokens": "tokens", "ones": "ones"}
+    out = {name: tmp_path / f"{file}.parquet" for name, file in names.items()}
     keys.collect_run(run, files, out, 1)
     verify_hand_set_run(tmp_path)
 
 
 def test_the_rules_script_writes_the_known_tables(weights, tmp_path):
     run, files = weights
-    out = {"verdicts": str(tmp_path / "keys.parquet"), "tokens": str(tmp_path / "tokens.parquet")}
+    names = {"verdicts": "keys", "tokens": "tokens", "ones_share": "ones"}
+    out = {name: str(tmp_path / f"{file}.parquet") for name, file in names.items()}
     inputs = {name: str(path) for name, path in files.items()}
     job = snakemake(run, tmp_path / "log", input=inputs, output=out)
     runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})

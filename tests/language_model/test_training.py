@@ -348,7 +348,7 @@ def test_sentences_with_labels_train(text, tmp_path):
     assert metrics.valid_loss.iloc[-1] < 0.5
     assert metrics.unigram_loss.isna().all()
     assert "Stream.LABELLED_BATCHES" in store.read_provenance(out.metrics)["seed_rule"]
-    tables = {name: tmp_path / name for name in ("selectability", "tokens")}
+    tables = {name: tmp_path / name for name in ("selectability", "tokens", "ones")}
     collect_run(run, {"final": out.final}, tables, 1)
     assert len(store.read(tables["tokens"], "sentence_tokens"))
 

@@ -135,7 +135,7 @@ for n, d, inside in ((2500, 40, 20), (7000, 6, 4500)):  # several rounds of part
 
 def test_memory_grows_with_the_keys_and_not_with_their_pairs():
     """Five arrays of the shape of the keys, which are half as large themselves as each of these in float64."""
-    keys = np.random.default_rng(0).standard_normal((8_000, 64), np.float32)
+    keys = np.random.default_rng(0).standard_normal((20_000, 64), np.float32)
     certify(keys[:50])  # compiled
     tracemalloc.start()
     try:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from default_settings import ROOT
 from matplotlib.text import Text
+from snakemake.iocontainers import InputFiles, Params
 
 from layernorm_roles import schemas, store
 from layernorm_roles.evidence import legends
@@ -267,9 +268,11 @@ def test_the_rules_script_saves_each_figure_under_its_name_in_equal_bytes(tmp_pa
     settings = {"majority": {}, "random_keys": worlds.RANDOM_KEYS}
     names = ("figure_1d", "figure_1c")
     job = SimpleNamespace(
-        log=[str(tmp_path / "log")],
-        params=SimpleNamespace(settings=settings),
-        input={"random_keys": str(table)},
+        rule="draw",
+        wildcards={},
+        log=[str(tmp_path / "logs/log")],
+        params=Params(fromdict={"settings": settings}),
+        input=InputFiles(fromdict={"random_keys": str(table)}),
         output=[str(tmp_path / f"{name}.{kind}") for name in names for kind in ("png", "pdf")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/draw.py"), {"snakemake": job})
