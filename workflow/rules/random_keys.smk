@@ -30,7 +30,7 @@ rule gaussian_law:
     group:
         "statements"
     resources:
-        **asking(1000, 5),
+        **asking(1500, 5),
     params:
         settings=PLAIN["random_keys"]["law"],
         code=code("measure_gaussian_law.py"),
