@@ -71,11 +71,20 @@ def test_a_hostile_name_is_refused_wherever_a_name_is_expected(name):
 
 
 HOSTILE_FILES = [
-    ("name: !!python/object/apply:os.system ['touch hacked']", "the tag "),
-    ("name: !!python/object/new:os.system ['touch hacked']", "the tag "),
-    ("name: !!python/object/apply:subprocess.check_output [['touch', 'hacked']]", "the tag "),
-    ("name: !!python/name:os.system", "the tag "),
-    ("name: !!python/module:os", "the tag "),
+    (
+        "name: !!python/object/apply:os.system ['touch hacked']",
+        "the tag tag:yaml.org,2002:python/object/apply:os.system; expected",
+    ),
+    (
+        "name: !!python/object/new:os.system ['touch hacked']",
+        "the tag tag:yaml.org,2002:python/object/new:os.system; expected",
+    ),
+    (
+        "name: !!python/object/apply:subprocess.check_output [['touch', 'hacked']]",
+        "the tag tag:yaml.org,2002:python/object/apply:subprocess.check_output; expected",
+    ),
+    ("name: !!python/name:os.system", "the tag tag:yaml.org,2002:python/name:os.system; expected"),
+    ("name: !!python/module:os", "the tag tag:yaml.org,2002:python/module:os; expected"),
     ("name: ../hacked", "name = '../hacked': expected a folder name"),
     ("norms: {mine: 'os:system; touch hacked'}", "norms.mine"),
     ("majority: {d8: {seeds: {'a; touch hacked': 1}}}", "majority.d8.seeds"),
@@ -93,7 +102,7 @@ def test_a_hostile_or_wrong_configuration_is_refused(text, says, tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
-@pytest.mark.parametrize(("text", "says"), [(HOSTILE_FILES[0][0], "the tag "), HOSTILE_FILES[-1]])
+@pytest.mark.parametrize(("text", "says"), [HOSTILE_FILES[0], HOSTILE_FILES[-1]])
 def test_snakemake_stops_with_one_message_before_anything_is_done(checkout, text, says):
     made = checkout({})
     (made.folder / "tiny.yaml").write_text(text)
