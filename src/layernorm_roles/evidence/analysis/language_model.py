@@ -23,12 +23,40 @@ CHECKPOINTS = ("initial", "final")
 """The weights whose keys are tested: before training and after."""
 
 
+BASELINES = {
+    "gpt_rates": "gpt",
+    "gpt_lengths": "gpt",
+    "bytes_rates": "gpt_bytes",
+    "bytes_rates_small": "gpt_bytes",
+    "bytes_lengths": "gpt_bytes",
+}
+"""Models that need not be trained without attention again, each with the one whose runs without it stand for theirs."""
+
+FURTHER = {"gpt_lengths": "gpt_rates", "bytes_lengths": "bytes_rates"}
+"""Models of several lengths, each with a model of several rates that is trained for one more length."""
+
+
+def of_all_lengths(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The rows of a model of table language_model_metrics, under its name those of FURTHER of a length that it lacks.
+
+    With them come the runs without attention that stand for that length, see BASELINES.
+    """
+    own = metrics[metrics.model == model]
+    other = metrics[metrics.model == FURTHER.get(model)]
+    other = other[~other.steps.isin(own.steps)]
+    if own.empty or other.empty:
+        return own
+    bare = metrics[(metrics.model == BASELINES[FURTHER[model]]) & (metrics.variant == NO_ATTENTION_VARIANT)]
+    bare = bare[bare.steps.isin(other.steps) & (NO_ATTENTION_VARIANT not in set(other.variant))]
+    return pd.concat([own, other, bare]).assign(model=model)
+
+
 def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
     """The last row of every run of a model, from table language_model_metrics; empty if the table lacks the model.
 
     The losses of a run that diverged, or ended before its last step, are infinite.
     """
-    runs = metrics[metrics.model == model]
+    runs = of_all_lengths(metrics, model)
     last = runs.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.steps) | ~np.isfinite(last.valid_loss)
     return last.assign(**{column: last[column].mask(lost, np.inf) for column in ("train_loss", "valid_loss")})
@@ -118,16 +146,6 @@ def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:
     """The rows of table language_model_metrics of the models whose runs have one learning rate and one length."""
     points = metrics.drop_duplicates(["model", *POINT]).model.value_counts()
     return metrics[metrics.model.map(points) == 1]
-
-
-BASELINES = {
-    "gpt_rates": "gpt",
-    "gpt_lengths": "gpt",
-    "bytes_rates": "gpt_bytes",
-    "bytes_rates_small": "gpt_bytes",
-    "bytes_lengths": "gpt_bytes",
-}
-"""Models that need not be trained without attention again, each with the one whose runs without it stand for theirs."""
 
 
 def losses_without_attention(metrics: pd.DataFrame, model: str) -> pd.Series:

@@ -35,6 +35,7 @@ from layernorm_roles.evidence.analysis.language_model import (
     gain_over_unigram,
     judged_runs,
     losses_without_attention,
+    of_all_lengths,
     steps_to_attend,
     worth_of_attention,
 )
@@ -194,8 +195,8 @@ def gaps(tables: Tables, model: str, high: str, low: str, steps: int | None = No
         return (both[high] - both[low]).dropna()
 
     train, valid = (differences(column, runs) for column in ("train_loss", "valid_loss"))
-    losses = tables[LOSSES]
-    first = losses[(losses.model == model) & (losses.step == 0)].merge(runs[["variant", "seed", *POINT]])
+    losses = of_all_lengths(tables[LOSSES], model)
+    first = losses[losses.step == 0].merge(runs[["variant", "seed", *POINT]])
     what = f"{model} with {high} beside {low}"
     return Gaps(
         over_seeds(train, what),
@@ -300,23 +301,51 @@ def loss_gap_best_rate(model: str, tables: Tables) -> Outcome:
 
 
 def loss_gap_lengths(model: str, tables: Tables) -> Outcome:
-    """Whether the gap at best rates closes as training goes on: at the shortest length minus at the longest."""
-    lengths = sorted(map(int, tables[LOSSES][tables[LOSSES].model == model].steps.unique()))
+    """Whether the gap at best rates closes as training goes on: at the shortest length minus at the longest.
+
+    Shorter trainings after which LayerNorm has not learnt to attend are described and not judged: a gap cannot close
+    before it has opened.
+    """
+    runs = of_all_lengths(tables[LOSSES], model)
+    lengths = sorted(map(int, runs.steps[runs.variant == "layernorm"].unique()))
     if len(lengths) < 2:
         raise Untestable(f"The run has {'a single length' if lengths else 'no runs'} of {model}.")
-    found = {steps: gaps(tables, model, *PAPER_SCALING[::-1], steps=steps) for steps in lengths}
-    shortest, longest = found[lengths[0]], found[lengths[-1]]
+    worth = {steps: _worth(tables, model, steps) for steps in lengths}
+    if not worth[lengths[-1]] > 0:
+        raise Untestable(f"In the longest training of {model} attention is not known to be worth anything.")
+    learnt = [steps for steps in lengths if worth[steps] >= rules.TRAINS * worth[lengths[-1]]]
+    early = "".join(
+        f" After {steps:,} steps attention is worth {worth[steps]:.3f}."
+        for steps in lengths
+        if steps not in learnt
+    )
+    if len(learnt) < 2:
+        raise Untestable(
+            f"The run has fewer than two lengths after which {model} has learnt to attend.{early}"
+        )
+    found = {steps: gaps(tables, model, *PAPER_SCALING[::-1], steps=steps) for steps in learnt}
+    shortest, *_, longest = found.values()
     closes = paired(shortest.seeds, longest.seeds, f"{model} at both lengths")
     finding = effect(closes, paper_gaps()[1])
     each = "; ".join(f"{gap.valid:+.3f} ({steps:,} steps)" for steps, gap in found.items())
     word = {Finding.REVERSED: "grows", Finding.ABSENT: "stays", Finding.UNDECIDED: "may do either"}
     reason = (
         f"At best rates the validation loss without scaling minus that with it is {each}: from the shortest to the "
-        f"longest training it falls by {closes:.3f} nats per token. It {word.get(finding, 'closes')}."
+        f"longest training it falls by {closes:.3f} nats per token. It {word.get(finding, 'closes')}.{early}"
     )
     number = len((shortest.seeds - longest.seeds).dropna())
     outcome = statement([finding], closes, number, reason, longest.valid)
     return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+
+
+def _worth(tables: Tables, model: str, steps: int) -> float:
+    """What attention is worth to LayerNorm after `steps`, mean over seeds in nats; NaN if it is not known.
+
+    Where no model without attention was trained for as long, the longest training of one stands for it.
+    """
+    means = judged_runs(tables[LOSSES], model, steps).groupby("variant").valid_loss.mean()
+    bare = means.get(NO_ATTENTION_VARIANT, losses_without_attention(tables[LOSSES], model).mean())
+    return bare - means.get("layernorm", np.nan)
 
 
 def scale_of_attention(tables: Tables, model: str) -> Attention:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from layernorm_roles.evidence.analysis.language_model import ends as last_rows
-from layernorm_roles.evidence.analysis.language_model import losses_without_attention
+from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_all_lengths
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import LOOKS, PAPER_MODEL
@@ -221,7 +221,8 @@ def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
     training of its own, each variant at its best rate of that length. Where the table has the number of
     training_tokens, a second axis has the epochs.
     """
-    runs = style.runs_of(metrics, "language_model_metrics", "model", models)
+    runs = pd.concat([of_all_lengths(metrics, model) for model in models])
+    runs = style.runs_of(runs, "language_model_metrics", "model", models)
     size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
     figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
     looks = {name: look | {"marker": "o", "ms": 3.5} for name, look in GAINS.items()}
