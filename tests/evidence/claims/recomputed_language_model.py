@@ -22,8 +22,23 @@ def runs(t, model: str, steps: int | None = None) -> pd.DataFrame:
     return SEEN[id(t), model, steps][1]
 
 
+FURTHER = {"gpt_lengths": ("gpt_rates", "gpt"), "bytes_lengths": ("bytes_rates", "gpt_bytes")}
+
+
+def rows(t, model: str) -> pd.DataFrame:
+    """The rows of a model; of one of several lengths also those of a further length, and of no attention after it."""
+    m = t["language_model_metrics"]
+    own = m[m.model == model]
+    if model not in FURTHER or own.empty:
+        return own
+    rates, one = FURTHER[model]
+    more = m[(m.model == rates) & ~m.steps.isin(set(own.steps))]
+    bare = m[(m.model == one) & (m.variant == "no_attention") & m.steps.isin(set(more.steps))]
+    return pd.concat([own, more, bare])
+
+
 def _runs(t, model: str, steps: int | None) -> pd.DataFrame:
-    m = t["language_model_metrics"].query("model == @model")
+    m = rows(t, model)
     m = m[(m.steps == (m.steps.max() if steps is None else steps)) & (m.step == m.steps)]
     chosen = [m.iloc[:0]]
     for _, v in m.groupby("variant"):
@@ -76,9 +91,15 @@ def gap(model):
 
 
 def closing(t, model) -> pd.Series:
-    lengths = t["language_model_metrics"].query("model == @model").steps
-    ends = [difference(t, model, *SCALING, steps=steps) for steps in (lengths.min(), lengths.max())]
-    return (ends[0] - ends[1]).dropna()
+    """From the first length after which attention is worth half of what it is in the longest training."""
+    m, gaps, worth = rows(t, model), [], []
+    for steps in sorted(set(m.steps[m.variant == "layernorm"])):
+        losses = final(t, model, steps=steps)
+        without = losses.no_attention.mean() if "no_attention" in losses else bare(t, model)
+        worth.append(without - losses.layernorm.mean())
+        gaps.append(difference(t, model, *SCALING, steps=steps))
+    learnt = [gap for gap, w in zip(gaps, worth, strict=True) if w >= worth[-1] / 2]
+    return (learnt[0] - learnt[-1]).dropna()
 
 
 def half(t, model) -> float:

@@ -378,6 +378,41 @@ def test_the_gap_by_length(closes, expected, word):
     assert "the first or last" in two.reason
 
 
+@pytest.mark.parametrize("early", [0.0, 0.6])
+def test_a_gap_is_followed_from_the_first_length_after_which_attention_is_learnt(early):
+    """A model of several rates lends the length between two others; before attention is learnt no gap can close."""
+
+    def rows(model, gap, steps, shift, rates=(0.004,)):
+        curves = {"layernorm": (shift,) * len(rates), "projection": (shift + gap,) * len(rates)}
+        return worlds.losses_by_rate(model, curves, rates, seeds=6, own=0.01, spread=0.001, lengths=(steps,))
+
+    short, long = (
+        rows("bytes_lengths", gap, steps, shift)
+        for gap, steps, shift in ((0.01, 250, early), (0.02, 4000, -0.2))
+    )
+    curves = {"layernorm": (0.3, 0.0, 0.4), "projection": (0.09, 0.4, 0.9)}
+    inner = worlds.losses_by_rate(
+        "bytes_rates",
+        {k: (0.9, *v) for k, v in curves.items()},
+        FOUR,
+        seeds=6,
+        own=0.01,
+        spread=0.001,
+        lengths=(1000,),
+    )
+    base = worlds.losses(0.0, model="gpt_bytes", worth=0.5, own=0.01)
+    bare = base[base.variant == "no_attention"]
+    verdict, row = verdict_on(
+        "loss_gap_lengths_bytes", language_model_metrics=pd.concat([short, long, inner, bare])
+    )
+    assert row.control_measured == pytest.approx(0.02, abs=0.004)
+    if early:
+        assert verdict == HOLDS and row.measured == pytest.approx(0.07, abs=0.004)
+        assert "After 250 steps attention is worth -0." in row.reason and "1,000 steps); " in row.reason
+    else:
+        assert verdict == DOES_NOT_HOLD and row.measured == pytest.approx(-0.01, abs=0.004)
+
+
 def test_what_attention_is_worth_in_the_longest_training():
     lengths = {"lengths": (250, 1000, 4000), "closes": 0.05}
     verdict, row = judged("attention_worth_bytes_lengths", "bytes_lengths", INNER, **lengths)
