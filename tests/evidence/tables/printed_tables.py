@@ -84,6 +84,8 @@ CELLS: dict[str, str | Callable] = {
     "steps to test loss 0.5": spread("steps"),
     "cost (points)": lambda row: "–" if row.variant == "scale" else spread("cost")(row),
     "validation loss": spread("valid_loss"),
+    "training loss": "train_loss",
+    "learnt to attend": "learnt",
     "unigram": "unigram_loss",
     "no attention": "no_attention_loss",
     "below unigram by": spread("gain_over_unigram"),

@@ -263,7 +263,41 @@ def baselines(t):
         return found | gain | named("worth_of_attention", worth)
 
     losses = t["language_model_metrics"]
-    return by(losses[losses.model != "rates"], ["model", "variant"], row)  # several rates have no one row
+    several = losses.groupby("model")[["base_learning_rate", "steps"]].transform("nunique").gt(1).any(axis=1)
+    return by(losses[~several], ["model", "variant"], row)  # several rates have no one row
+
+
+def losses_by_rate(t):
+    m = t["language_model_metrics"]
+    run = ["model", "steps", "variant", "base_learning_rate", "seed"]
+    last = m.sort_values("step").drop_duplicates(run, keep="last")
+    last["valid_loss"] = last.valid_loss.where(last.step == last.steps, np.inf)
+
+    def own_rate(model, variant):
+        """The mean loss of the longest runs, each at the rate that is best for every other seed."""
+        own = last[(last.model == model) & (last.variant == variant)]
+        own = own[own.steps == own.steps.max()]
+        wide = own.pivot(index="seed", columns="base_learning_rate", values="valid_loss")
+        chosen = [
+            best(wide.iloc[(i + 1) % 2 :: 2]) if len(wide) > 1 else wide.columns[0] for i in range(len(wide))
+        ]
+        return np.mean([wide.iloc[i][rate] for i, rate in enumerate(chosen)])
+
+    def row(part):
+        model, one = part.model.iloc[0], "gpt_bytes" if part.model.iloc[0].startswith("bytes") else "gpt"
+        has = set(last.variant[last.model == model])
+        of = [one, one] if "layernorm" not in has else [model, model if "no_attention" in has else one]
+        half = np.mean([own_rate(*of) for of in zip(of, ("layernorm", "no_attention"), strict=True)])
+        sound = part[np.isfinite(part.valid_loss)]
+        found = {
+            "runs": len(part),
+            "diverged": len(part) - len(sound),
+            "learnt": (part.valid_loss <= half).sum(),
+        }
+        return found | {"train_loss": sound.train_loss.mean()} | named("valid_loss", sound.valid_loss)
+
+    several = last.groupby("model")[["base_learning_rate", "steps"]].transform("nunique").gt(1).any(axis=1)
+    return by(last[several], run[:4], row)
 
 
 def pilot(_):
@@ -378,6 +412,7 @@ RECOMPUTED = {
     "heads": lambda t: shares(keys_at(t, "head", "head_exact", texts="long"), "causal"),
     "head_ceilings": head_ceilings,
     "baselines": baselines,
+    "losses_by_rate": losses_by_rate,
     "pilot": pilot,
     "gaussian_law": lambda t: t["gaussian_law"].set_index(["d", "share", "causal"]),
     "ceilings": ceilings,

@@ -211,6 +211,31 @@ def baselines(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def losses_by_rate(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
+    """The final losses of models with several learning rates or lengths, a row for each length, variant and rate.
+
+    Columns model, steps, variant, base_learning_rate, runs, diverged (how many of the runs), learnt (how many get at
+    least `share` of what attention is worth to LayerNorm, see `attention`), train_loss and valid_loss (nats per token,
+    means over the runs that did not diverge; NaN if all did), valid_loss_low and valid_loss_high (95 % interval over
+    them; NaN for fewer than two).
+    """
+    single, rows = set(of_single_points(metrics).model), []
+    for model, own in metrics[~metrics.model.isin(single)].groupby("model", sort=False):
+        scale = attention(metrics, model)
+        if np.isnan(scale.worth):
+            scale = attention(metrics, BASELINES.get(model, model))
+        for (steps, variant, rate), runs in ends(own, model).groupby(
+            ["steps", "variant", "base_learning_rate"]
+        ):
+            sound = runs[np.isfinite(runs.valid_loss)]
+            learnt = int((runs.valid_loss <= scale.learnt(share)).sum())
+            counts = (len(runs), len(runs) - len(sound), learnt)
+            valid = Estimate.of_any(sound.valid_loss)
+            rows.append((model, steps, variant, rate, *counts, sound.train_loss.mean(), *valid))
+    columns = ["model", "steps", "variant", "base_learning_rate", "runs", "diverged", "learnt", "train_loss"]
+    return pd.DataFrame(rows, columns=[*columns, "valid_loss", "valid_loss_low", "valid_loss_high"])
+
+
 def pilot() -> pd.DataFrame:
     """The pilot by which the settings of gpt_bytes were chosen: what attention is worth at each setting, and its cost.
 

@@ -46,9 +46,9 @@ def advice(claims: Mapping[str, Judged]) -> list[str]:
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """The headlines and sentences as a Markdown list, for the README."""
+    """Each headline with the first of its sentences as a Markdown list, for the README."""
     return "".join(
-        f"- **{section.headline}** {' '.join(section.sentences)}\n"
+        f"- **{section.headline}** {section.sentences[0]}\n"
         for section in sections(claims)
         if section.sentences
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model
@@ -10,6 +11,7 @@ from layernorm_roles.evidence.analysis.heads import shares_reached
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
+from layernorm_roles.evidence.claims.rules import TRAINS
 from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL
 from layernorm_roles.evidence.tables.pretrained import SETS
 from layernorm_roles.evidence.tables.structure import (
@@ -189,6 +191,40 @@ def baselines(metrics: pd.DataFrame) -> Readable:
         "feed-forward parts alone. The last two columns are differences of equal seeds. Where one of their intervals "
         "does not lie above 0, the claims about trained models get no verdict; those that compare losses need only one "
         "variant for which they do."
+    )
+    return Readable(frame, [grid(frame.itertuples(), *columns), note])
+
+
+def losses_by_rate(metrics: pd.DataFrame) -> Readable:
+    """Final losses by learning rate, length and norm of the models that have several, from language_model_metrics."""
+    frame = language_model.losses_by_rate(metrics, TRAINS)
+    if frame.empty:
+        return Readable(frame, ["No model of this reproduction has several learning rates or lengths."])
+    order = legend_order(frame.variant)
+    frame = frame.sort_values(
+        ["model", "steps", "variant", "base_learning_rate"],
+        key=lambda column: column.map(order.index) if column.name == "variant" else column,
+        kind="stable",
+    ).reset_index(drop=True)
+    columns = (
+        left("model", "{.model}"),
+        right("steps", "{.steps:,}"),
+        left("norm", lambda row: LEGENDS.get(row.variant, row.variant)),
+        right("learning rate", "{.base_learning_rate:g}"),
+        right("runs", "{.runs}"),
+        right("diverged", "{.diverged}"),
+        right("learnt to attend", "{.learnt}"),
+        right("training loss", lambda row: estimate(row.train_loss, np.nan, np.nan, ".3f")),
+        right(
+            "validation loss",
+            lambda row: estimate(row.valid_loss, row.valid_loss_low, row.valid_loss_high, ".3f"),
+        ),
+    )
+    note = (
+        "Nats per token at the last step, means over the runs that did not diverge, the validation loss with its 95 % "
+        f"interval. A run has learnt to attend if it gets {TRAINS:.0%} of what attention is worth to LayerNorm at "
+        "its best learning rate, in the longest training. A loss over runs of which some have learnt it and others "
+        "have not is a mean of two humps."
     )
     return Readable(frame, [grid(frame.itertuples(), *columns), note])
 

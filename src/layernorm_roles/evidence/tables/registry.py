@@ -51,6 +51,12 @@ TABLES = {
             "How much attention a key in a head of our models can get",
         ),
         Table("baselines", "language_model", ("language_model_metrics",), "What attention is worth"),
+        Table(
+            "losses_by_rate",
+            "language_model",
+            ("language_model_metrics",),
+            "Losses by learning rate and length",
+        ),
         Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
         Table("gaussian_law", "random_keys", ("gaussian_law",), "The law of widths"),
         Table("ceilings", "pretrained", ("attention_ceilings",), "How much attention a key can get"),
