@@ -122,15 +122,24 @@ def test_hostile_names_stay_text(tree, world):
     assert ["three", "3", "0.001", HOSTILE, "1", "2 of 2"] in [row[:6] for row in rows(tree)]
 
 
-def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles, world):
+def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles, world, tree):
+    repeated = {}
+    for group in tree.findall(".//div[@class='group']"):
+        first, *others = (article.get("id") for article in group.findall("article"))
+        repeated |= dict.fromkeys(others, first)
+    rules = {claim.name: words_of(claim.rule) for claim in CLAIMS}
     table = store.read(world.reproduction.tables["claims"], "claims").set_index("claim")
     assert set(articles) == {claim.name for claim in CLAIMS} and len(articles) == len(CLAIMS)
     for claim in CLAIMS:
         shown = facts(articles[claim.name])
         assert articles[claim.name].find(".//a[@href]").text == table.verdict[claim.name]
         assert shown["Claimed in"] == words_of(claim.source)
-        assert shown["Setting"] == "twice as many seeds"
-        assert shown["Rule"].endswith("This rule was fixed before the run began.")
+        first = repeated.get(claim.name)
+        assert shown.get("Setting", "as above") == ("as above" if first else "twice as many seeds")
+        late = table.rule_fixed[claim.name] == "after"
+        rule = "As above." if first and rules[first] == rules[claim.name] else rules[claim.name]
+        assert shown["Rule"] == f"{rule}{' This rule was fixed after the run began.' * late}"
+        assert ("Role" in shown) == claim.primary
         if table.verdict[claim.name] == Verdict.NOT_TESTED:
             assert shown["Measured"].startswith("nothing") and "[" not in shown["Measured"] + shown["Control"]
         else:

@@ -93,8 +93,8 @@ def claims() -> pd.DataFrame:
             "n_seeds": 3,
             "verdict": str(verdict),
             "reason": f"It is so {HOSTILE} & \"quoted\" 'too'.",
-            "rule_fixed": "before",
-            "role": "primary",
+            "rule_fixed": ("before", "after")[len(claim.name) % 2],
+            "role": claim.role,
             "p_holm": 0.03,
         }
         for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)
