@@ -26,7 +26,7 @@ ANOTHER = "made from other content of its inputs"
 
 
 class Note(NamedTuple):
-    """What one job has made, and from what."""
+    """What one job has made, and from what: the content of the JSON file that the job leaves in the folder FOLDER."""
 
     rule: str
     wildcards: dict[str, str]

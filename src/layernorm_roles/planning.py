@@ -382,7 +382,7 @@ class Plan:
         return [f"{self.folder}/benchmarks/{name}.tsv" for name in names]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
-        """The files to which those of `sources` that are of kind hub are downloaded."""
+        """The paths of the files to which the datasets of the Hugging Face hub among `sources` are downloaded."""
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def hub_sources(self) -> list[Source]:
@@ -491,7 +491,7 @@ class Collected(NamedTuple):
 
 
 def parquet(folder: str, names: Iterable[str]) -> dict[str, str]:
-    """The Parquet files of the tables `names` in the folder of a reproduction, by name."""
+    """The paths of the Parquet files of the tables `names`, by table, in the reproduction in `folder`."""
     return {name: f"{folder}/parquet/{name}.parquet" for name in names}
 
 

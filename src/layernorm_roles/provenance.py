@@ -77,14 +77,14 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
     return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def run_identity(variant: str, norm: str, settings: Mapping[str, Any], **place: Any) -> dict[str, Any]:
+def run_identity(variant: str, norm: str, settings: Mapping[str, Any], **names: Any) -> dict[str, Any]:
     """What every file of a training run says of itself, and what its readers expect of it.
 
     `norm` is what `norms.build_pair` takes for the variant, `settings` are those of the experiment or model, and
-    `place` holds whatever else names the run: its experiment or model, its seed (or `seeds`, for a file of several
+    `names` holds whatever else names the run: its experiment or model, its seed (or `seeds`, for a file of several
     runs), and in the majority task d_model and base_learning_rate.
     """
-    return {**place, "variant": variant, "norm": norm, "settings": dict(settings)}
+    return {**names, "variant": variant, "norm": norm, "settings": dict(settings)}
 
 
 def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -139,11 +139,12 @@ def code_version(*starts: str | Path) -> str:
 
 
 def reached(*starts: str | Path) -> tuple[frozenset[Path], frozenset[str]]:
-    """The files that `starts` reach by imports, themselves included, and the names of other packages they import.
+    """The files that the Python files `starts` reach, themselves included, and the names of other packages they import.
 
     Imports of modules of this package are followed, and those of modules in the working directory, where a user's own
     norms lie. A name imported from a package leads to the module that defines it, not to all that the package's
-    __init__ imports. A data file is reached by a module in which its path, relative to the module's folder, is a text.
+    __init__ imports. A module reaches a data file if a string literal in it is the path of the file, relative to the
+    module's folder.
     """
     files: set[Path] = set()
     packages: set[str] = set()

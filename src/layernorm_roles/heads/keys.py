@@ -77,7 +77,7 @@ where it is not known."""
 
 
 class Judged(NamedTuple):
-    """The verdicts on a stack of keys that have one place in a model."""
+    """The verdicts on the keys of one context at one layer and site: one matrix, or one for each head."""
 
     context: int
     layer: int

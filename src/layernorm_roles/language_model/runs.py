@@ -52,12 +52,12 @@ class LanguageModelRun:
     def identity(self) -> dict[str, Any]:
         """What the result of the run depends on, in values that JSON has."""
         settings = self.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-        place = {"model": self.model, "text": self.text.content_hash(), **self.point}
-        return run_identity(self.variant, self.norm, settings, seed=self.seed, **place)
+        names = {"model": self.model, "text": self.text.content_hash(), **self.point}
+        return run_identity(self.variant, self.norm, settings, seed=self.seed, **names)
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The learning rate and the number of steps, by the names that they have in paths and tables."""
+        """The run's learning rate and number of steps, by the names of their columns, which paths have as well."""
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @property

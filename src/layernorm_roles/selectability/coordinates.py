@@ -182,10 +182,11 @@ def append_bias(
 def queries_for_data(
     queries: Float[np.ndarray, "m n r"], at: Coordinates, biased: bool
 ) -> Float[np.ndarray, "m n columns"]:
-    """Queries for the columns of the data, of queries for the whitened keys; 0 where there is none.
+    """Turn queries for the whitened keys into queries for the keys as they were given.
 
-    With a bias the last coordinate is divided out, so that the score is q.k_i + b_i; without one a query is scaled so
-    that the largest score which entries as large as the data's can make is about 1.
+    `queries` holds one for each of the n keys of m matrices in the r coordinates of `at`; a query of 0 stands for none
+    and stays 0. If the keys are `biased`, a query is divided by its coordinate for the bias, so that the score of key i
+    is q.k_i + b_i. If not, its length is such that no key has a score above about 1.
     """
     queries, exponent = queries @ at.B, at.exponent
     if biased:

@@ -360,7 +360,10 @@ def add_rank_one(write, sums, a, i, k, b, j, like):
 
 @instruction(_first)
 def where(write, vectors, kept, row, column):
-    """The tuple `vectors`, of member g those lanes whose bits are set in kept[row + g, column], and 0 in the others."""
+    """The tuple `vectors` with 0 in all lanes that are dropped.
+
+    Lane l of member g stays as it is if bit l of the integer kept[row + g, column] is set.
+    """
     chosen = []
     for g, x in enumerate(vectors):
         mask = write.builder.bitcast(
