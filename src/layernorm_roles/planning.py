@@ -418,9 +418,9 @@ class KeptReproduction:
 
     def figures(self) -> dict[str, Figure]:
         """The figures whose Parquet tables are all in the folder, by name."""
-        kept = {*self.tables(), "claims"}
+        there = {*self.tables(), "claims"}
         found = figures.figures(self.plain) if self.plain else {}
-        return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
+        return {name: figure for name, figure in found.items() if there.issuperset(figure.tables)}
 
 
 class Room(NamedTuple):

@@ -208,10 +208,10 @@ def _facts(file: Path) -> _Facts:
     state = file.stat()
     # The time of the last change of the file's entry cannot be set back, as that of its content can.
     stamp = [state.st_mtime_ns, state.st_ctime_ns, state.st_size]
-    kept, facts = _KEPT.get(str(file), (None, None))
-    if kept != stamp:
+    then, facts = _REMEMBERED.get(str(file), (None, None))
+    if then != stamp:
         facts = _Facts(*_read(file))
-        _KEPT[str(file)] = stamp, facts
+        _REMEMBERED[str(file)] = stamp, facts
     return _Facts(*facts)
 
 
@@ -241,30 +241,30 @@ def _read(file: Path) -> Iterator[Any]:
     yield hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
 
 
-_KEPT: dict[str, tuple[list[int], Any]] = {}
+_REMEMBERED: dict[str, tuple[list[int], Any]] = {}
 """The facts of files that were read, and the versions of packages, each after the times at which it was found."""
 
 
-def remember(place: str | Path) -> None:
-    """Take what earlier processes have read of Python files from the file `place`, and keep what is read from now on.
+def remember(path: str | Path) -> None:
+    """Take what earlier processes have read of Python files from the file `path`, and keep what is read from now on.
 
     To read all the code that a workflow's scripts reach takes seconds. A file that has changed since is read again; a
-    file `place` that is missing, damaged or of another version of this module is not used.
+    file `path` that is missing, damaged or of another version of this module is not used.
     """
     state = Path(__file__).stat()
     version = [sys.version, state.st_mtime_ns, state.st_ctime_ns]
     try:
-        found, kept = json.loads(Path(place).read_text(encoding="utf-8"))
+        found, earlier = json.loads(Path(path).read_text(encoding="utf-8"))
         if found == version:
-            _KEPT.update(kept)
+            _REMEMBERED.update(earlier)
     except (OSError, ValueError, TypeError):
         pass
-    before = len(_KEPT), [stamp for stamp, _ in _KEPT.values()]
+    before = len(_REMEMBERED), [stamp for stamp, _ in _REMEMBERED.values()]
 
     def write() -> None:
-        if before != (len(_KEPT), [stamp for stamp, _ in _KEPT.values()]):
+        if before != (len(_REMEMBERED), [stamp for stamp, _ in _REMEMBERED.values()]):
             with suppress(OSError):  # the time that it saves is not worth an error
-                replace_text(Path(place), json.dumps([version, _KEPT]))
+                replace_text(Path(path), json.dumps([version, _REMEMBERED]))
 
     atexit.register(write)
 
@@ -330,10 +330,10 @@ def content_of(*paths: str | Path) -> str | None:
         return None
     stamp = [number for state in states for number in (state.st_mtime_ns, state.st_ctime_ns, state.st_size)]
     name = " ".join(["content", *(str(Path(path).absolute()) for path in paths)])
-    kept, digest = _KEPT.get(name, (None, None))
-    if kept != stamp:
+    then, digest = _REMEMBERED.get(name, (None, None))
+    if then != stamp:
         digest = sha256_of(*paths)
-        _KEPT[name] = stamp, digest
+        _REMEMBERED[name] = stamp, digest
     return digest
 
 
@@ -359,13 +359,13 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 @cache
 def _installed_version(package: str) -> str:
     """The version of the distribution that provides the import name `package`; empty for the standard library."""
-    kept, version = _KEPT.get(f"package {package}", (None, ""))
-    if kept != _installed():
+    then, version = _REMEMBERED.get(f"package {package}", (None, ""))
+    if then != _installed():
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
             version = ", ".join(metadata.version(name) for name in _distributions().get(package, []))
-        _KEPT[f"package {package}"] = _installed(), version
+        _REMEMBERED[f"package {package}"] = _installed(), version
     return version
 
 

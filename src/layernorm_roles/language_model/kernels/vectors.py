@@ -223,8 +223,8 @@ def first_lanes(write, vectors, count, more, other):
     number `other` in all lanes after them."""
     builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
     for x in vectors:
-        kept = builder.icmp_signed("<", places, write.integers(count))
-        chosen.append(builder.select(kept, x, write.splat(other)))
+        inside = builder.icmp_signed("<", places, write.integers(count))
+        chosen.append(builder.select(inside, x, write.splat(other)))
         count = builder.add(count, more)
     return chosen
 

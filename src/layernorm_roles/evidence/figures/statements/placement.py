@@ -97,8 +97,8 @@ def _count_failures(axes: Axes, ends: pd.DataFrame) -> None:
         for status in ("diverged", "stuck"):
             if number := (states == status).sum():
                 lines.append(f"{look['label']}: {number} of {len(states)} {status}")
-    place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
-    axes.text(0.98, 0.98, "\n".join(lines), fontsize=6, color="#333333", **place)
+    look = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+    axes.text(0.98, 0.98, "\n".join(lines), fontsize=6, color="#333333", **look)
 
 
 def _at_best_rates(table: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:
