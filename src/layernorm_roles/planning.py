@@ -26,6 +26,7 @@ from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import KEPT, Settings
 from layernorm_roles.settings.text import Source
+from layernorm_roles.text.prepared import TEXT_FILES
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 MAJORITY_STEP, TOKEN, GPU_STEP = 0.01, 80e-6, 0.03
@@ -43,15 +44,6 @@ POINT = {
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
 """By stage, the names in `Run.point`, and the keys of the settings that list their values."""
-
-TEXT_FILES = {
-    "tokenizer": "tokenizer.json",
-    "training": "training.npy",
-    "validation": "validation.npy",
-    "contexts": "contexts.parquet",
-    "manifest": "manifest.json",
-}
-"""The files of a text, by the names that rules give them."""
 
 CATEGORIES = {
     "majority": figures.MAJORITY,

@@ -36,17 +36,17 @@ class LanguageModelRun:
     text: PreparedText
 
     @classmethod
-    def of_rule(
-        cls, wildcards: Any, norm: str, settings: Mapping[str, Any], manifest: str
-    ) -> "LanguageModelRun":
-        """The run of a workflow rule whose wildcards have a model, a variant, a learning rate, steps and a seed.
+    def of_rule(cls, job: Any) -> "LanguageModelRun":
+        """The run of a workflow rule, from `job`, the object `snakemake` of its script.
 
-        `settings` are those that all runs of the model share; the files of the text lie beside `manifest`.
+        The rule's wildcards are the model, the variant, the learning rate, the steps and the seed. Its parameters are
+        norm, and settings, which all runs of the model share. The files of the text lie beside its input manifest.
         """
-        point = {"learning_rate": float(wildcards.base_learning_rate), "steps": int(wildcards.steps)}
+        named, settings = job.wildcards, job.params.settings
+        point = {"learning_rate": float(named.base_learning_rate), "steps": int(named.steps)}
         checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
-        text = PreparedText(Path(manifest).parent)
-        return cls(wildcards.model, wildcards.variant, norm, int(wildcards.seed), checked, text)
+        text = PreparedText(Path(job.input.manifest).parent)
+        return cls(named.model, named.variant, job.params.norm, int(named.seed), checked, text)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -234,7 +234,6 @@ def logarithmic(*panels: Axes) -> None:
     drawn = drawn[drawn > 0]
     for axes in panels:
         axes.set_yscale("log")
-        axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
         if drawn.max() < 200 * drawn.min():
             axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
