@@ -22,7 +22,7 @@ from layernorm_roles.language_model.kernels import feed_forward as kernels
 
 
 class Linear(nn.Linear):
-    """torch.nn.Linear, by `linear`."""
+    """A torch.nn.Linear that the compiled kernels compute on the CPU in float32."""
 
     def forward(self, x: Float[Tensor, "*more inputs"]) -> Float[Tensor, "*more outputs"]:
         """x weight' + bias."""
@@ -56,7 +56,7 @@ def linear(
 
 
 def _takes(x: Tensor) -> bool:
-    """Whether the kernels take x."""
+    """Whether the compiled kernels can compute with x: whether it is a tensor of float32 on the CPU."""
     return x.device.type == "cpu" and x.dtype == torch.float32
 
 

@@ -112,7 +112,7 @@ class GPTLayer(nn.Module):
         return y, y if self.values_norm is None else self.values_norm(x)
 
     def leave_out_attention(self) -> None:
-        """Take attention and its norms away."""
+        """Remove attention and its norms; the layer is then its feed-forward part."""
         self.attention = self.norm = self.values_norm = None
 
 

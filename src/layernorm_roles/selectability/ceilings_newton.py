@@ -19,7 +19,7 @@ GAP = 1e-9
 """Distance between the bounds of log c, before allowances for rounding, at which the search for a key ends."""
 
 LARGEST_SCORE = 1e4
-"""Scores up to this size are those of the queries for which a ceiling over all queries is proved."""
+"""A ceiling over all queries is proved for the queries whose scores are at most so large."""
 
 _ITERATIONS = 100  # most keys take 5 to 15
 _HALVINGS = 40  # of a step that does not lower f

@@ -51,8 +51,8 @@ def _in_words(warmup: float) -> str:
 def placement(table: pd.DataFrame) -> Figure:
     """Draw the final loss by learning rate, and the curves at each placement's best rate: a column a depth.
 
-    Losses are those above the loss of token frequencies on equal tokens, which batch it is moves both alike. Runs that
-    diverged are counted and not drawn.
+    table: placement. A loss is drawn minus the loss of token frequencies on equal tokens, so that it matters little
+    which batch it is of. Runs that diverged are counted and not drawn.
     """
     depths, warmups = sorted(table.depth.unique()), _strokes(table.warmup)
     table = table.assign(train_loss=table.train_loss - table.unigram_loss)
