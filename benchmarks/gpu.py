@@ -67,18 +67,18 @@ def measure(name: str, steps: int) -> None:
     from layernorm_roles.gpu.agreement import derivatives
     from layernorm_roles.language_model.train import train
 
-    settings, place, task, build = trainer(*name.split("/"))
+    settings, gpu, task, build = trainer(*name.split("/"))
     compared = build()
-    place.compare(lambda device: derivatives(compared, next(task.validation()), device), name)
+    gpu.compare(lambda device: derivatives(compared, next(task.validation()), device), name)
 
     def seconds(number: int) -> float:
         model = build()
         began = time.perf_counter()
-        train(model, task, settings.model_copy(update={"steps": number, "evaluate_every": number}), 0, place)
+        train(model, task, settings.model_copy(update={"steps": number, "evaluate_every": number}), 0, gpu)
         return time.perf_counter() - began
 
     seconds(FEW)
-    print(1e3 * (seconds(FEW + steps) - seconds(FEW)) / steps, place.description, flush=True)
+    print(1e3 * (seconds(FEW + steps) - seconds(FEW)) / steps, gpu.description, flush=True)
 
 
 def measured(name: str, steps: int, together: int) -> tuple[float, str]:

@@ -116,7 +116,7 @@ class _Locator(caching._CacheLocator):
         self.folder, self.line = cache_folder(file), function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
-        """The folder of the files."""
+        """The folder in which numba keeps the compiled function."""
         return str(self.folder)
 
     def ensure_cache_path(self) -> None:
@@ -154,7 +154,7 @@ class _Files(caching.IndexDataCacheFile):
         return self._load_data(name) if name and self._is_whole(self._data_path(name)) else None
 
     def save(self, key, data) -> None:
-        """Write a compiled function."""
+        """Write the compiled function `data` under the name `key`; a damaged index is deleted before."""
         self._is_whole(self._index_path)
         super().save(key, data)
 
@@ -250,7 +250,7 @@ class _Notice(event.Listener):
         self.what, self.seconds = what, seconds
 
     def on_start(self, event):
-        """Print the line, at the first compilation."""
+        """Print what is compiled, when numba begins to compile for the first time."""
         if self.what not in _announced:
             print(f"compiling {self.what}, once (about {self.seconds} s)", file=sys.stderr, flush=True)
             _announced.add(self.what)

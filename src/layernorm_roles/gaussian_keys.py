@@ -8,7 +8,7 @@ from scipy.special import betainc, erfcx, log_ndtr, wofz
 
 # The trapezoid rule converges faster than any power for analytic integrands that die out at both ends.
 _STEP = 1 / 32
-_REACH = 12.0
+_BEYOND = 12.0
 """Integrands are followed this far beyond their peaks, which are no wider than that of exp(-x^2/2)."""
 _NEGLIGIBLE = 1e-18
 """Terms of a sum that are smaller than this share of it are left out."""
@@ -70,7 +70,7 @@ def _log_inner(m: int) -> float:
         z = (low + high) / 2
         falls = z + m * (z - sqrt(2 / pi) / erfcx(z / sqrt(2))) < 0
         low, high = (z, high) if falls else (low, z)
-    v = np.arange(-_REACH, _REACH, _STEP) + 1j * z
+    v = np.arange(-_BEYOND, _BEYOND, _STEP) + 1j * z
     return _log_integral(-(v**2) / 2 + m * np.log(wofz(v / sqrt(2)) / 2)) + log(m + 1) / 2
 
 
@@ -86,13 +86,13 @@ def _log_outer_prefixes(n: int, m: int) -> float:
     x = _points(n, m)
     log_tail = log_ndtr(-x / sqrt(m + 1))
     with np.errstate(divide="ignore"):  # where the tail is so small that no prefix reaches there, log 0
-        reached = np.log(betainc(m + 1, n - m, np.exp(log_tail)))
-    return _log_integral(-(x**2) / 2 - (m + 1) * log_tail + reached)
+        log_prefixes = np.log(betainc(m + 1, n - m, np.exp(log_tail)))
+    return _log_integral(-(x**2) / 2 - (m + 1) * log_tail + log_prefixes)
 
 
 def _points(n: int, m: int) -> np.ndarray:
     """Where outer angles are integrated: to beyond sqrt(m+1) times the largest of n Gaussian numbers."""
-    return np.arange(-_REACH, sqrt(2 * (m + 1) * log(n)) + _REACH, _STEP)
+    return np.arange(-_BEYOND, sqrt(2 * (m + 1) * log(n)) + _BEYOND, _STEP)
 
 
 def _log_integral(exponents: np.ndarray) -> float:

@@ -26,7 +26,7 @@ ANOTHER = "made from other content of its inputs"
 
 
 class Note(NamedTuple):
-    """What one job has made, and from what."""
+    """What one job has made, and from what: the content of the JSON file that the job leaves in the folder FOLDER."""
 
     rule: str
     wildcards: dict[str, str]
@@ -54,8 +54,8 @@ def write(job: Any) -> None:
         {str(path): files.recorded(path) or files.sha256_of(path) for path in job.input},
         {str(path): files.recorded(path) for path in job.output},
     )
-    folder, _, place = str(job.log[0]).partition("/logs/")
-    path = Path(folder, FOLDER, place).with_suffix(".json")
+    folder, _, log = str(job.log[0]).partition("/logs/")
+    path = Path(folder, FOLDER, log).with_suffix(".json")
     files.replace_text(path, json.dumps(note._asdict(), indent=1) + "\n")
 
 

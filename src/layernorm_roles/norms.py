@@ -44,10 +44,11 @@ def affine(
 
 
 class Norm(nn.Module):
-    """A built-in variant of the norm that is one map; it maps (..., dim) to (..., dim).
+    """A built-in normalisation, one of `VARIANTS`, of vectors of size `dim`: (..., dim) to (..., dim).
 
-    What a variant learns is `weight`, its gain or scalar, and `bias`, called as in torch.nn.LayerNorm. `eps` is added
-    to the mean square of a vector before the scaling; a variant that does not scale ignores it.
+    What it learns, if anything, is `weight` (a gain of shape (dim,), or a scalar) and `bias` (dim,), as
+    torch.nn.LayerNorm calls them. `eps` is added to the mean square of a vector before the scaling; a variant that does
+    not scale ignores it.
     """
 
     def __init__(self, variant: Variant, dim: int, eps: float = 0.0):

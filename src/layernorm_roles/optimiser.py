@@ -69,10 +69,10 @@ class AdamW:
         """The step, and the running means of the gradient and its square, in the form of torch.optim's `state_dict`."""
         return {"state": dict(enumerate(self.state)), "param_groups": []}
 
-    def load_state_dict(self, kept: dict) -> None:
-        """Go on from the state `kept`, a `state_dict`, which is moved to the device of the parameters."""
+    def load_state_dict(self, saved: dict) -> None:
+        """Go on from `saved`, what `state_dict` returned, moved to the device of the parameters."""
         self.state = [
-            {name: value.to(parameter.device) for name, value in kept["state"][number].items()}
+            {name: value.to(parameter.device) for name, value in saved["state"][number].items()}
             for number, parameter in enumerate(self.parameters)
         ]
 

@@ -26,6 +26,7 @@ from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import KEPT, Settings
 from layernorm_roles.settings.text import Source
+from layernorm_roles.text.prepared import TEXT_FILES
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 MAJORITY_STEP, TOKEN, GPU_STEP = 0.01, 80e-6, 0.03
@@ -43,15 +44,6 @@ POINT = {
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
 """By stage, the names in `Run.point`, and the keys of the settings that list their values."""
-
-TEXT_FILES = {
-    "tokenizer": "tokenizer.json",
-    "training": "training.npy",
-    "validation": "validation.npy",
-    "contexts": "contexts.parquet",
-    "manifest": "manifest.json",
-}
-"""The files of a text, by the names that rules give them."""
 
 CATEGORIES = {
     "majority": figures.MAJORITY,
@@ -382,7 +374,7 @@ class Plan:
         return [f"{self.folder}/benchmarks/{name}.tsv" for name in names]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
-        """The files to which those of `sources` that are of kind hub are downloaded."""
+        """The paths of the files to which the datasets of the Hugging Face hub among `sources` are downloaded."""
         return [f"{self.folder}/data/downloads/{each.file_name}" for each in sources if each.kind == "hub"]
 
     def hub_sources(self) -> list[Source]:
@@ -418,9 +410,9 @@ class KeptReproduction:
 
     def figures(self) -> dict[str, Figure]:
         """The figures whose Parquet tables are all in the folder, by name."""
-        kept = {*self.tables(), "claims"}
+        there = {*self.tables(), "claims"}
         found = figures.figures(self.plain) if self.plain else {}
-        return {name: figure for name, figure in found.items() if kept.issuperset(figure.tables)}
+        return {name: figure for name, figure in found.items() if there.issuperset(figure.tables)}
 
 
 class Room(NamedTuple):
@@ -491,7 +483,7 @@ class Collected(NamedTuple):
 
 
 def parquet(folder: str, names: Iterable[str]) -> dict[str, str]:
-    """The Parquet files of the tables `names` in the folder of a reproduction, by name."""
+    """The paths of the Parquet files of the tables `names`, by table, in the reproduction in `folder`."""
     return {name: f"{folder}/parquet/{name}.parquet" for name in names}
 
 

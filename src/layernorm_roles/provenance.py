@@ -77,14 +77,14 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
     return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def run_identity(variant: str, norm: str, settings: Mapping[str, Any], **place: Any) -> dict[str, Any]:
+def run_identity(variant: str, norm: str, settings: Mapping[str, Any], **names: Any) -> dict[str, Any]:
     """What every file of a training run says of itself, and what its readers expect of it.
 
     `norm` is what `norms.build_pair` takes for the variant, `settings` are those of the experiment or model, and
-    `place` holds whatever else names the run: its experiment or model, its seed (or `seeds`, for a file of several
+    `names` holds whatever else names the run: its experiment or model, its seed (or `seeds`, for a file of several
     runs), and in the majority task d_model and base_learning_rate.
     """
-    return {**place, "variant": variant, "norm": norm, "settings": dict(settings)}
+    return {**names, "variant": variant, "norm": norm, "settings": dict(settings)}
 
 
 def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -139,11 +139,12 @@ def code_version(*starts: str | Path) -> str:
 
 
 def reached(*starts: str | Path) -> tuple[frozenset[Path], frozenset[str]]:
-    """The files that `starts` reach by imports, themselves included, and the names of other packages they import.
+    """The files that the Python files `starts` reach, themselves included, and the names of other packages they import.
 
     Imports of modules of this package are followed, and those of modules in the working directory, where a user's own
     norms lie. A name imported from a package leads to the module that defines it, not to all that the package's
-    __init__ imports. A data file is reached by a module in which its path, relative to the module's folder, is a text.
+    __init__ imports. A module reaches a data file if a string literal in it is the path of the file, relative to the
+    module's folder.
     """
     files: set[Path] = set()
     packages: set[str] = set()
@@ -207,10 +208,10 @@ def _facts(file: Path) -> _Facts:
     state = file.stat()
     # The time of the last change of the file's entry cannot be set back, as that of its content can.
     stamp = [state.st_mtime_ns, state.st_ctime_ns, state.st_size]
-    kept, facts = _KEPT.get(str(file), (None, None))
-    if kept != stamp:
+    then, facts = _REMEMBERED.get(str(file), (None, None))
+    if then != stamp:
         facts = _Facts(*_read(file))
-        _KEPT[str(file)] = stamp, facts
+        _REMEMBERED[str(file)] = stamp, facts
     return _Facts(*facts)
 
 
@@ -240,30 +241,30 @@ def _read(file: Path) -> Iterator[Any]:
     yield hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
 
 
-_KEPT: dict[str, tuple[list[int], Any]] = {}
+_REMEMBERED: dict[str, tuple[list[int], Any]] = {}
 """The facts of files that were read, and the versions of packages, each after the times at which it was found."""
 
 
-def remember(place: str | Path) -> None:
-    """Take what earlier processes have read of Python files from the file `place`, and keep what is read from now on.
+def remember(path: str | Path) -> None:
+    """Take what earlier processes have read of Python files from the file `path`, and keep what is read from now on.
 
     To read all the code that a workflow's scripts reach takes seconds. A file that has changed since is read again; a
-    file `place` that is missing, damaged or of another version of this module is not used.
+    file `path` that is missing, damaged or of another version of this module is not used.
     """
     state = Path(__file__).stat()
     version = [sys.version, state.st_mtime_ns, state.st_ctime_ns]
     try:
-        found, kept = json.loads(Path(place).read_text(encoding="utf-8"))
+        found, earlier = json.loads(Path(path).read_text(encoding="utf-8"))
         if found == version:
-            _KEPT.update(kept)
+            _REMEMBERED.update(earlier)
     except (OSError, ValueError, TypeError):
         pass
-    before = len(_KEPT), [stamp for stamp, _ in _KEPT.values()]
+    before = len(_REMEMBERED), [stamp for stamp, _ in _REMEMBERED.values()]
 
     def write() -> None:
-        if before != (len(_KEPT), [stamp for stamp, _ in _KEPT.values()]):
+        if before != (len(_REMEMBERED), [stamp for stamp, _ in _REMEMBERED.values()]):
             with suppress(OSError):  # the time that it saves is not worth an error
-                replace_text(Path(place), json.dumps([version, _KEPT]))
+                replace_text(Path(path), json.dumps([version, _REMEMBERED]))
 
     atexit.register(write)
 
@@ -329,10 +330,10 @@ def content_of(*paths: str | Path) -> str | None:
         return None
     stamp = [number for state in states for number in (state.st_mtime_ns, state.st_ctime_ns, state.st_size)]
     name = " ".join(["content", *(str(Path(path).absolute()) for path in paths)])
-    kept, digest = _KEPT.get(name, (None, None))
-    if kept != stamp:
+    then, digest = _REMEMBERED.get(name, (None, None))
+    if then != stamp:
         digest = sha256_of(*paths)
-        _KEPT[name] = stamp, digest
+        _REMEMBERED[name] = stamp, digest
     return digest
 
 
@@ -358,13 +359,13 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 @cache
 def _installed_version(package: str) -> str:
     """The version of the distribution that provides the import name `package`; empty for the standard library."""
-    kept, version = _KEPT.get(f"package {package}", (None, ""))
-    if kept != _installed():
+    then, version = _REMEMBERED.get(f"package {package}", (None, ""))
+    if then != _installed():
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
             version = ", ".join(metadata.version(name) for name in _distributions().get(package, []))
-        _KEPT[f"package {package}"] = _installed(), version
+        _REMEMBERED[f"package {package}"] = _installed(), version
     return version
 
 

@@ -87,17 +87,17 @@ def remind():
     It then compares parameters, and the content of inputs whose times say that they are newer, by itself. Snakemake has
     no public way to be told so; if its records change, tests/attacks/test_made_from.py sees old results pass as new.
     """
-    kept = FilePersistence()
+    persistence = FilePersistence()
     for folder in (RUN, KEPT.folder):
         for file, facts in made_from.records(folder, complete=folder == RUN):
-            record = kept._read_record(file)
+            record = persistence._read_record(file)
             if record is None or any(record[key] != value for key, value in facts.items()):
                 written = Path(file).stat().st_mtime if Path(file).exists() else None
                 record = record or MetadataRecord(starttime=written, endtime=written)
                 for key, value in facts.items():
                     setattr(record, key, value)
                 record.record_format_version = RECORD_FORMAT_VERSION
-                kept._write_record(file, record)
+                persistence._write_record(file, record)
 
 
 if workflow.is_main_process:

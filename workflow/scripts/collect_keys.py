@@ -6,8 +6,7 @@ with job(snakemake):
     from layernorm_roles.language_model.keys import collect_run
     from layernorm_roles.language_model.runs import LanguageModelRun
 
-    params, manifest = snakemake.params, snakemake.input.manifest
-    run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
+    run = LanguageModelRun.of_rule(snakemake)
     weights = {name: Path(snakemake.input[name]) for name in ("initial", "final")}
     names = {"selectability": "verdicts", "tokens": "tokens", "ones": "ones_share"}
     out = {table: Path(snakemake.output[name]) for table, name in names.items()}

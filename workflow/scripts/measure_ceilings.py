@@ -6,7 +6,6 @@ with job(snakemake):
     from layernorm_roles.language_model.ceilings import measure_run
     from layernorm_roles.language_model.runs import LanguageModelRun
 
-    params, manifest = snakemake.params, snakemake.input.manifest
-    run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
+    run = LanguageModelRun.of_rule(snakemake)
     weights = {name: Path(snakemake.input[name]) for name in ("initial", "final")}
-    measure_run(run, weights, Path(snakemake.output[0]), snakemake.threads, params.contexts)
+    measure_run(run, weights, Path(snakemake.output[0]), snakemake.threads, snakemake.params.contexts)

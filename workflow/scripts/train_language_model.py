@@ -6,8 +6,7 @@ with job(snakemake):
     from layernorm_roles.language_model.runs import LanguageModelRun
     from layernorm_roles.language_model.train import Outputs, train_run
 
-    params, manifest = snakemake.params, snakemake.input.manifest
-    run = LanguageModelRun.of_rule(snakemake.wildcards, params.norm, params.settings, manifest)
+    params, run = snakemake.params, LanguageModelRun.of_rule(snakemake)
     files = [Path(snakemake.output[name]) for name in ("initial", "final", "metrics")]
     out = Outputs(*files, files[0].with_name("checkpoint.safetensors"))
     code = [params.code, params.norm_code]

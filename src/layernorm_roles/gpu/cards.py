@@ -33,4 +33,3 @@ def take(cards: Iterable[Card], folder: Path | None = None) -> Card:
                 continue
             _held.append(file)
             return card
-    raise AssertionError("unreachable")

@@ -77,7 +77,7 @@ where it is not known."""
 
 
 class Judged(NamedTuple):
-    """The verdicts on a stack of keys that have one place in a model."""
+    """The verdicts on the keys of one context at one layer and site: one matrix, or one for each head."""
 
     context: int
     layer: int
@@ -94,8 +94,8 @@ class Judged(NamedTuple):
             margin = _rounded(summary.min_margin, ROUND_FLOOR)
             residual = _rounded(summary.max_residual, ROUND_CEILING)
             numbers = summary._replace(min_margin=margin, max_residual=residual)
-            place = (self.context, self.layer, self.site, head, self.causal, self.keys.shape[-1])
-            yield *place, *numbers
+            identity = (self.context, self.layer, self.site, head, self.causal, self.keys.shape[-1])
+            yield *identity, *numbers
 
 
 def judged(
@@ -124,8 +124,8 @@ def judged(
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
     """The rows of `Judged` as a table: columns of key_selectability and pretrained_keys from context on."""
-    place = ["context", "layer", "site", "head", "causal", "dimensions"]
-    frame = pd.DataFrame(rows, columns=[*place, *Summary._fields])
+    identity = ["context", "layer", "site", "head", "causal", "dimensions"]
+    frame = pd.DataFrame(rows, columns=[*identity, *Summary._fields])
     return frame.astype({"head": "Int64", "min_margin": "float64", "max_residual": "float64"})
 
 

@@ -45,7 +45,7 @@ class Rotation:
     sin: Float[np.ndarray, "n r"]
 
     def __call__(self, x: Float[np.ndarray, "heads n d_head"]) -> Float[np.ndarray, "heads n d_head"]:
-        """Queries or keys, turned."""
+        """The queries or keys x, each turned by the angles of its position."""
         turned, rest = np.split(x, [self.cos.shape[1]], axis=-1)
         first, second = np.split(turned, 2, axis=-1)
         quarter = np.concatenate([-second, first], axis=-1)

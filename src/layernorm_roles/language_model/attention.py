@@ -2,7 +2,7 @@
 
 General kernels fill vector registers with a head's dimensions, of which the paper's models have two. On the CPU in
 float32 `kernels` fills them with keys, and never holds the matrix of scores: the backward pass computes its rows
-again from their log-sum-exps. In float64, for larger heads, with dropout and on a GPU the attention is torch's
+again from their log-sum-exps. In float64, for larger heads and on a GPU the attention is torch's
 scaled_dot_product_attention, on a GPU with heads made wide enough for its fused kernels.
 """
 
@@ -71,10 +71,14 @@ def widened_attention(
 
 
 class _CausalAttention(torch.autograd.Function):
-    """The compiled kernel for autograd."""
+    """`causal_attention` by the compiled kernel, for autograd."""
 
     @staticmethod
     def forward(ctx, qkv, heads, dropout):
+        """The means of the values (batch, n, d_model), for the arguments of `causal_attention`.
+
+        Keeps qkv, the means, the log-sum-exp of each query's scores, and which weights dropout kept, for backward.
+        """
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
         out, log_total = qkv.new_empty(batch, n, width // 3), qkv.new_empty(batch * heads, softmax.used(n))
         threshold = round((1 - dropout) * 2**16)
@@ -97,6 +101,7 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        """Gradient of the loss by qkv, none by the rest; `grad`, by the means, is (batch, n, d_model)."""
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
         qkv, kept, *others = (None if t is None else t.detach().numpy() for t in tensors)

@@ -53,7 +53,7 @@ class BERTLayer(nn.Module):
         return x + self.dropout(self.feed_forward(x))
 
     def leave_out_attention(self) -> None:
-        """Take attention and the norm after it away."""
+        """Remove attention and the norm after it; the layer is then its feed-forward part."""
         self.qkv = self.out = self.norm_1 = None
 
 

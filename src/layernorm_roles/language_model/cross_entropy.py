@@ -40,6 +40,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, targets):
+        """The mean loss, for the arguments of `linear_cross_entropy`; keeps both gradients for backward."""
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
         loss, hidden_grad, weight_grad = (fused if in_loop else chunked)(hidden, weight, targets)
         ctx.save_for_backward(hidden_grad, weight_grad)
@@ -47,6 +48,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        """The gradients by `hidden` and `weight`, times `grad`, the gradient by the mean loss; `targets` have none."""
         hidden_grad, weight_grad = ctx.saved_tensors
         return grad * hidden_grad, grad * weight_grad, None
 

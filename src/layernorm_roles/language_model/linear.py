@@ -22,7 +22,7 @@ from layernorm_roles.language_model.kernels import feed_forward as kernels
 
 
 class Linear(nn.Linear):
-    """torch.nn.Linear, by `linear`."""
+    """A torch.nn.Linear that the compiled kernels compute on the CPU in float32."""
 
     def forward(self, x: Float[Tensor, "*more inputs"]) -> Float[Tensor, "*more outputs"]:
         """x weight' + bias."""
@@ -56,15 +56,16 @@ def linear(
 
 
 def _takes(x: Tensor) -> bool:
-    """Whether the kernels take x."""
+    """Whether the compiled kernels can compute with x: whether it is a tensor of float32 on the CPU."""
     return x.device.type == "cpu" and x.dtype == torch.float32
 
 
 class _Linear(torch.autograd.Function):
-    """x weight' + bias for autograd, whose sizes are multiples of LANES."""
+    """x weight' + bias for autograd, for a weight whose sizes are multiples of LANES."""
 
     @staticmethod
     def forward(ctx, x, weight, bias):
+        """x weight' + bias; x is (..., inputs), weight (outputs, inputs), and bias (outputs,) or None."""
         rows = _rows(x)
         out = x.new_empty(len(rows), len(weight))
         ctx.save_for_backward(rows, weight)
@@ -76,6 +77,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        """Gradients of the loss by x, weight and bias (None without one); `grad`, by the output, is (..., outputs)."""
         rows, weight = ctx.saved_tensors
         x_grad = torch.zeros_like(rows)
         by_token, sums = (rows, _rows(grad), x_grad), (weight.shape, weight.shape[:1])
@@ -84,10 +86,14 @@ class _Linear(torch.autograd.Function):
 
 
 class _FeedForward(torch.autograd.Function):
-    """The feed-forward part for autograd; w_in and w_out are the weights of its linear layers."""
+    """GELU(x w_in' + b_in) w_out' + b_out for autograd, the feed-forward part of a layer."""
 
     @staticmethod
     def forward(ctx, x, w_in, b_in, w_out, b_out, exact):
+        """The output for x, both (..., d); w_in is (d_ff, d) and w_out (d, d_ff). GELU is exact, or by a tanh if not.
+
+        Keeps x, the hidden units, and GELU's derivative at them for backward.
+        """
         rows, (d_ff, d) = _rows(x), w_in.shape
         ctx.save_for_backward(rows, w_in, w_out)
         fixed = _whole(w_in.T), _whole(b_in), _whole(w_out.T, d_ff), _whole(b_out)
@@ -99,6 +105,8 @@ class _FeedForward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        """Gradients of the loss by x and the four parameters, in the order of forward; `grad`, by the output, is
+        (..., d). `exact` has none."""
         rows, w_in, w_out = ctx.saved_tensors
         d_ff, d = w_in.shape
         fixed = _whole(w_in, d_ff), _whole(w_out)

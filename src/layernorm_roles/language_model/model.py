@@ -76,10 +76,11 @@ class CausalSelfAttention(nn.Module):
 
 
 class GPTLayer(nn.Module):
-    """Attention after its norms, and the feed-forward part after ln_2.
+    """A pre-norm layer of a GPT-2: attention after a norm, then a feed-forward part after the LayerNorm `ln_2`.
 
-    Queries and keys are made from `norm`, at first the identity; values from `values_norm`, or from `norm` as well
-    where that is None. A layer whose `attention` is None has the feed-forward part alone.
+    Queries and keys are made from the output of `norm`, the identity until `GPT` replaces it. Values are made from the
+    output of `values_norm`, or from that of `norm` if `values_norm` is None. A layer whose `attention` is None consists
+    of the feed-forward part.
     """
 
     def __init__(self, settings: GPTSettings):
@@ -95,7 +96,7 @@ class GPTLayer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
-        """The residual stream after the layer."""
+        """The residual stream after the layer, from x, the residual stream before it."""
         if self.attention is not None:
             x = x + self.dropout(self.attention(*self.normed(x)))
         return x + self.dropout(self.feed_forward(self.ln_2(x)))
@@ -111,7 +112,7 @@ class GPTLayer(nn.Module):
         return y, y if self.values_norm is None else self.values_norm(x)
 
     def leave_out_attention(self) -> None:
-        """Take attention and its norms away."""
+        """Remove attention and its norms; the layer is then its feed-forward part."""
         self.attention = self.norm = self.values_norm = None
 
 

@@ -36,28 +36,28 @@ class LanguageModelRun:
     text: PreparedText
 
     @classmethod
-    def of_rule(
-        cls, wildcards: Any, norm: str, settings: Mapping[str, Any], manifest: str
-    ) -> "LanguageModelRun":
-        """The run of a workflow rule whose wildcards have a model, a variant, a learning rate, steps and a seed.
+    def of_rule(cls, job: Any) -> "LanguageModelRun":
+        """The run of a workflow rule, from `job`, the object `snakemake` of its script.
 
-        `settings` are those that all runs of the model share; the files of the text lie beside `manifest`.
+        The rule's wildcards are the model, the variant, the learning rate, the steps and the seed. Its parameters are
+        norm, and settings, which all runs of the model share. The files of the text lie beside its input manifest.
         """
-        point = {"learning_rate": float(wildcards.base_learning_rate), "steps": int(wildcards.steps)}
+        named, settings = job.wildcards, job.params.settings
+        point = {"learning_rate": float(named.base_learning_rate), "steps": int(named.steps)}
         checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
-        text = PreparedText(Path(manifest).parent)
-        return cls(wildcards.model, wildcards.variant, norm, int(wildcards.seed), checked, text)
+        text = PreparedText(Path(job.input.manifest).parent)
+        return cls(named.model, named.variant, job.params.norm, int(named.seed), checked, text)
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the result of the run depends on, in values that JSON has."""
         settings = self.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-        place = {"model": self.model, "text": self.text.content_hash(), **self.point}
-        return run_identity(self.variant, self.norm, settings, seed=self.seed, **place)
+        names = {"model": self.model, "text": self.text.content_hash(), **self.point}
+        return run_identity(self.variant, self.norm, settings, seed=self.seed, **names)
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The learning rate and the number of steps, by the names that they have in paths and tables."""
+        """The run's learning rate and number of steps, by the names of their columns, which paths have as well."""
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @property

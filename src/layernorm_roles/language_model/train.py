@@ -15,8 +15,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from layernorm_roles import checkpoint, random_streams, store
-from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles import random_streams, store
+from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
@@ -71,18 +71,18 @@ def train_run(
     not finite before training.
     """
     parallel.use(threads)
-    place = open_device(device, on_difference)
+    opened = open_device(device, on_difference)
     with naming(f"language_model.{run.model}"):
         run.contexts()  # a context that does not fit shows now, not after hours of training
         task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
     model = run.build_model(getattr(task, "classes", None))
-    kept = Checkpoint(out.checkpoint, {**run.identity, "device": place.identity, "code": code})
-    with place.memory_advice(_smaller(run)):
-        place.check(operators(run.settings, run.tokenizer.get_vocab_size()), run.title)
-        place.compare(partial(derivatives, model, next(task.validation())), run.title)
-        result = train(model, task, run.settings, run.seed, place, kept, run.title)
-    write(result, run, out, provenance(run.identity, place.description, *task.streams, torch=True))
-    kept.remove()
+    checkpoint = Checkpoint(out.checkpoint, {**run.identity, "device": opened.identity, "code": code})
+    with opened.memory_advice(_smaller(run)):
+        opened.check(operators(run.settings, run.tokenizer.get_vocab_size()), run.title)
+        opened.compare(partial(derivatives, model, next(task.validation())), run.title)
+        result = train(model, task, run.settings, run.seed, opened, checkpoint, run.title)
+    write(result, run, out, provenance(run.identity, opened.description, *task.streams, torch=True))
+    checkpoint.remove()
 
 
 def _smaller(run: LanguageModelRun) -> str:
@@ -100,12 +100,12 @@ def train(
     settings: GPTSettings | BERTSettings,
     seed: int,
     device: Device | None = None,
-    kept: Checkpoint | None = None,
+    checkpoint: Checkpoint | None = None,
     title: str = "language model",
 ) -> TrainingResult:
     """Train `model` on `task`; `seed` is for dropout, since model and task are drawn already.
 
-    Without a `device` the CPU trains. The run goes on from the checkpoint `kept`, if it is given and is there, and
+    Without a `device` the CPU trains. The run goes on from `checkpoint`, if one is given and its file is there, and
     writes it every settings.checkpoint_every steps: the result has the bytes of a run that never stopped. A run whose
     loss stops being finite ends there: the rows of later evaluations are `divergence.rows_after_divergence`, and its
     final weights are NaN. Raises ValueError if the loss is not finite before training.
@@ -115,8 +115,8 @@ def train(
     model.to(device.name)
     random_streams.seed_torch(seed)
     training = _Training(model, task, settings, device, title)
-    if kept:
-        training.go_on_from(kept)
+    if checkpoint:
+        training.go_on_from(checkpoint)
     progress = Progress(title, settings.steps, "steps", training.step)
     model.train()
     while training.step < settings.steps:
@@ -126,8 +126,8 @@ def train(
             if training.diverged:
                 break
             progress(row["step"], f"train {row['train_loss']:.3f}, valid {row['valid_loss']:.3f}")
-        if kept and training.step % settings.checkpoint_every == 0 and training.step < settings.steps:
-            training.keep(kept)
+        if checkpoint and training.step % settings.checkpoint_every == 0 and training.step < settings.steps:
+            training.keep(checkpoint)
     metrics = pd.DataFrame(training.rows).assign(unigram_loss=task.unigram_loss())
     final = model.state_dict()
     if training.diverged:
@@ -137,8 +137,8 @@ def train(
 
 def write(result: TrainingResult, run: LanguageModelRun, out: Outputs, metadata: Mapping[str, str]) -> None:
     """Write the weights and metrics of a run; `metadata` is their provenance."""
-    checkpoint.save(result.initial, out.initial, {"identity": run.weights_identity("initial")})
-    checkpoint.save(result.final, out.final, {"identity": run.weights_identity("final")})
+    save(result.initial, out.initial, {"identity": run.weights_identity("initial")})
+    save(result.final, out.final, {"identity": run.weights_identity("final")})
     metrics = result.metrics.assign(model=run.model, variant=run.variant, seed=run.seed, **run.point)
     store.write(metrics, "language_model_metrics", out.metrics, metadata)
 
@@ -147,10 +147,10 @@ class _Training:
     """A model on its way through training: the optimiser, the steps taken, and the rows of the metrics so far."""
 
     def __init__(
-        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, place: Device, title: str
+        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: Device, title: str
     ):
-        device = place.name
-        self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
+        self.model, self.task, self.settings, self.title = model, task, settings, title
+        self.device = device.name
         self.step, self.rows, self.began = 0, [], time.monotonic()
         self.diverged = False
         self.evaluations = {
@@ -158,35 +158,35 @@ class _Training:
             settings.steps,
         }
         # Summed on the device: to read the loss at every step would make a GPU wait.
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
-        self.optimiser = place.recordable(optimiser)
+        self.optimiser = device.recordable(optimiser)
         # Every step reads its batch from this memory, as a CUDA graph demands.
-        self.batch = _on_device(task.batch(0), device)
-        self.update = place.recorded(self._update)
+        self.batch = _on_device(task.batch(0), self.device)
+        self.update = device.recorded(self._update)
 
-    def go_on_from(self, kept: Checkpoint) -> None:
-        """Take over the state that a checkpoint has kept, if there is one."""
-        if reached := kept.load(self.model, self.optimiser):
-            self.step, self.rows = reached["step"], reached["rows"]
-            self.began -= reached["seconds"]
-            self.loss_sum.fill_(reached["loss"])
+    def go_on_from(self, checkpoint: Checkpoint) -> None:
+        """Take over the state in the file of `checkpoint`, if it is there."""
+        if state := checkpoint.load(self.model, self.optimiser):
+            self.step, self.rows = state["step"], state["rows"]
+            self.began -= state["seconds"]
+            self.loss_sum.fill_(state["loss"])
 
-    def keep(self, kept: Checkpoint) -> None:
-        """Write the checkpoint."""
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write the state to the file of `checkpoint`."""
         progress = {
             "step": self.step,
             "rows": self.rows,
             "loss": self.loss_sum.item(),
             "seconds": self._seconds(),
         }
-        kept.save(self.model, self.optimiser, progress)
+        checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
         """Train on the next batch; around the first step, measure the untrained model."""
         untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
-        for place, array in zip(self.batch, self.task.batch(self.step), strict=True):
-            place.copy_(torch.from_numpy(array))
+        for memory, array in zip(self.batch, self.task.batch(self.step), strict=True):
+            memory.copy_(torch.from_numpy(array))
         settings = self.settings
         rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         set_learning_rate(self.optimiser, rate)

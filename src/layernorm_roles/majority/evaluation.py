@@ -54,7 +54,7 @@ class DeviceSequences:
     def batch(
         self, rows: Int[Tensor, " batch"]
     ) -> tuple[UInt8[Tensor, "batch classes"], Int[Tensor, " batch"]]:
-        """The counts and labels of the sequences with the numbers `rows`."""
+        """`counts` and `label` of the sequences whose numbers, counted from 0, are `rows`."""
         return self.counts.index_select(0, rows), self.label.index_select(0, rows)
 
 

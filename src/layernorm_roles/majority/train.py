@@ -98,16 +98,16 @@ def train_batch(
     every run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    place, results, checkpoints = open_device(device, on_difference), {}, []
+    opened, results, checkpoints = open_device(device, on_difference), {}, []
     for run, file in runs.items():
-        identity = {**run.identity(settings), "device": place.identity, "code": code}
+        identity = {**run.identity(settings), "device": opened.identity, "code": code}
         checkpoints.append(
             Checkpoint(Path(out.weights).with_name(f"checkpoint_{run.seed}.safetensors"), identity)
         )
-        with place.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
+        with opened.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
             data = load(file, identity_of(settings, run.seed))
-            results[run] = train(settings, run, data, place, checkpoints[-1])
-    write(results, settings, place.description, out)
+            results[run] = train(settings, run, data, opened, checkpoints[-1])
+    write(results, settings, opened.description, out)
     for checkpoint in checkpoints:
         checkpoint.remove()
 
@@ -116,45 +116,44 @@ def train(
     settings: MajorityTraining,
     run: MajorityRun,
     data: Mapping[str, Sequences],
-    place: Device | None = None,
+    device: Device | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> TrainedRun:
     """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
 
-    Without a `place` the CPU trains.
+    Without a `device` the CPU trains.
     On one machine equal arguments give equal bytes, also when the run goes on from `checkpoint`. That is written
     every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
     Raises ValueError if the loss is not finite before training. A run whose loss stops being finite ends there: the
     rows of later evaluations are `divergence.rows_after_divergence`, and it has no vectors of the final checkpoint.
     """
-    place = place or Device()
-    device = place.name
+    device = device or Device()
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
     first_batch = Sequences(*(array[: settings.batch_size] for array in data["train"]))
-    place.compare(partial(derivatives, model, first_batch), run.title)
-    model.to(device)
+    device.compare(partial(derivatives, model, first_batch), run.title)
+    model.to(device.name)
     initial = vectors_of(model).assign(checkpoint="initial")
-    parameters, loss_of = flatten(model), loss_on(device)
-    set_gradient = gradient_on(device)(model, parameters)
-    optimiser = place.recordable(AdamW([parameters], run.base_learning_rate))
-    training, test = (DeviceSequences.of(data[name], device) for name in ("train", "test"))
+    parameters, loss_of = flatten(model), loss_on(device.name)
+    set_gradient = gradient_on(device.name)(model, parameters)
+    optimiser = device.recordable(AdamW([parameters], run.base_learning_rate))
+    training, test = (DeviceSequences.of(data[name], device.name) for name in ("train", "test"))
 
-    reached = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
-    first, rows = reached["step"], reached["rows"]
+    state = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
+    first, rows = state["step"], state["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
     batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
 
     @cache  # one step for full batches, and one for an epoch's last
     def step_on(size: int) -> tuple[Tensor, Callable[[], None]]:
         """The memory where a step finds the numbers of `size` sequences, and the step."""
-        rows = torch.zeros(size, dtype=torch.int64, device=device)
+        rows = torch.zeros(size, dtype=torch.int64, device=device.name)
 
         def update() -> None:
             set_gradient(*training.batch(rows))
             optimiser.step()
 
-        return rows, place.recorded(update)
+        return rows, device.recorded(update)
 
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
     progress = Progress(run.title, settings.steps, "steps", first)

@@ -46,9 +46,9 @@ def contexts(
 
 
 def _full(texts: Iterable[str], tokens: Tokens, context_length: int) -> Iterator[tuple[int, list[int]]]:
-    for place, text in enumerate(texts):
+    for number, text in enumerate(texts):
         if len(ids := tokens.encode(text, context_length)) == context_length:
-            yield place, ids
+            yield number, ids
 
 
 def tokens_of(files: ModelFiles) -> Tokens:

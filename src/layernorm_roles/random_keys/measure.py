@@ -50,8 +50,8 @@ def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataF
     rows = []
     for n, d, keys in _matrices(settings, seed, settings.dimensions, "random keys"):
         for name, norm in norms.items():
-            place = {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d)}
-            rows.append(place | _row(_normalise(norm_modules.build(norm, d), keys)))
+            cell = {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d)}
+            rows.append(cell | _row(_normalise(norm_modules.build(norm, d), keys)))
     return pd.DataFrame(rows).astype({"expected_unselectable": float})
 
 

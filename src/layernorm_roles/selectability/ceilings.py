@@ -77,8 +77,8 @@ class Ceilings:
         """The number of keys, the set of queries and the range of the ceilings, in one line."""
         n, d = self.query.shape
         among = "all queries" if self.queries is None else "an ellipsoid of queries"
-        reached = f"{self.upper.min():.3g} to {self.upper.max():.3g}"
-        return f"Ceilings({n:,} keys of size {d} over {among}: {reached}, gap {self.gap.max():.1g})"
+        bounds = f"{self.upper.min():.3g} to {self.upper.max():.3g}"
+        return f"Ceilings({n:,} keys of size {d} over {among}: {bounds}, gap {self.gap.max():.1g})"
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:

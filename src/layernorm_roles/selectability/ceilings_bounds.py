@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from layernorm_roles.selectability.ceilings_newton import REACH, softmax
+from layernorm_roles.selectability.ceilings_newton import LARGEST_SCORE, softmax
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
 
 _UNIT = np.finfo(np.float64).eps
@@ -39,8 +39,8 @@ def over_all_queries(
 
     whose mean is k_i up to a residual r, since the step is Newton's: every query q gives key i at most
     exp(-H + |q.r|) (the dual problem, see `ceilings`). |q.r| is bounded for queries that give the whitened keys
-    scores up to `REACH`, coordinate by coordinate added up. A key with m copies never gets more than 1/m; where it
-    leads every other key by more than the rounding of scores, that is its ceiling.
+    scores up to `LARGEST_SCORE`, coordinate by coordinate added up. A key with m copies never gets more than 1/m;
+    where it leads every other key by more than the rounding of scores, that is its ceiling.
     """
     n, d = keys.shape
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
@@ -62,7 +62,7 @@ def over_all_queries(
         entropy = -(weights * np.log(np.where(weights > 0, weights / copies, 1))).sum(axis=1)
         residual = abs(weights @ whitened - whitened[rows]) + (n + 8) * _UNIT * spread
         residual = np.divide(residual, spread, out=np.zeros_like(residual), where=spread > 0).max(axis=1)
-        allowance = REACH * residual + (n + 16) * _UNIT * (1 + np.log(copies.sum()))
+        allowance = LARGEST_SCORE * residual + (n + 16) * _UNIT * (1 + np.log(copies.sum()))
         proved = np.minimum(np.exp(np.minimum(allowance - entropy, 0)), 1 / copies[rows])
         # A query that gives more than is proved has scores beyond the reach of the proof.
         upper[rows] = np.where(ahead | (lower[rows] > proved), 1 / copies[rows], proved)

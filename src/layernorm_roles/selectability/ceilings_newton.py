@@ -18,8 +18,8 @@ from layernorm_roles.selectability.ceilings_steps import minimise_models
 GAP = 1e-9
 """Distance between the bounds of log c, before allowances for rounding, at which the search for a key ends."""
 
-REACH = 1e4
-"""Scores up to this size are those of the queries for which a ceiling over all queries is proved."""
+LARGEST_SCORE = 1e4
+"""A ceiling over all queries is proved for the queries whose scores are at most so large."""
 
 _ITERATIONS = 100  # most keys take 5 to 15
 _HALVINGS = 40  # of a step that does not lower f
@@ -191,7 +191,7 @@ def _proved(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
         weights = attention * factor
         residual = abs(weights @ problem.keys - problem.keys[at.own[near]]).max(axis=1)
         divergence = (weights * np.log(np.where(factor > 0, factor, 1))).sum(axis=1)
-        proved[near] = divergence + REACH * residual < GAP
+        proved[near] = divergence + LARGEST_SCORE * residual < GAP
     return proved
 
 
@@ -221,12 +221,12 @@ class _SecondMoments:
         width = max(1, _PRODUCTS // len(keys))
         self.parts = [slice(k, k + width) for k in range(0, len(self.a), width)]
         # Products that do not fit at once are made again for every call.
-        self.kept = self._products(self.parts[0]) if len(self.parts) == 1 else None
+        self.all_products = self._products(self.parts[0]) if len(self.parts) == 1 else None
 
     def _products(self, part: slice) -> Float[np.ndarray, "n pairs"]:
         return self.keys[:, self.a[part]] * self.keys[:, self.c[part]]
 
     def __call__(self, attention: Float[np.ndarray, "b n"]) -> Float[np.ndarray, "pairs b"]:
-        if self.kept is not None:
-            return self.kept.T @ attention.T
+        if self.all_products is not None:
+            return self.all_products.T @ attention.T
         return np.concatenate([self._products(part).T @ attention.T for part in self.parts])

@@ -76,9 +76,9 @@ class QueryEllipsoid:
     def principal(self) -> "QueryEllipsoid":
         """The ellipsoid with orthogonal axes, the longest first, at most d of them; those of length 0 are left out."""
         left, length, _ = np.linalg.svd(np.asarray(self.axes, dtype=np.float64), full_matrices=False)
-        kept = max(1, int((length > _NULL * length[:1].sum()).sum()))
+        rank = max(1, int((length > _NULL * length[:1].sum()).sum()))
         return QueryEllipsoid(
-            np.asarray(self.centre, dtype=np.float64), (left * length)[:, :kept], filled=self.filled
+            np.asarray(self.centre, dtype=np.float64), (left * length)[:, :rank], filled=self.filled
         )
 
 

@@ -123,7 +123,7 @@ class Certificates:
         return pd.DataFrame(self.columns())
 
     def count(self, verdict: str) -> np.ndarray:
-        """Keys with this verdict, for each matrix."""
+        """The number of keys with `verdict`, one of VERDICTS, in each matrix."""
         return (self.verdict == verdict).sum(axis=-1)
 
     def query(self, i: int) -> Float[np.ndarray, " d"] | None:

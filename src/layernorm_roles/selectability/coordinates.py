@@ -63,29 +63,29 @@ def whiten(
     W = centred @ axes
     if causal:
         centred = _minus_mean_before(centred)
-    reach = largest_magnitude(centred, axis=2)
+    distance = largest_magnitude(centred, axis=2)
     longest = np.sqrt(np.einsum("mnd,mnd->mn", centred, centred).max(axis=1))
     del centred
     spread = np.sqrt((W**2).mean(axis=1, keepdims=True))
-    kept = spread > null
-    rank = kept.sum(axis=(1, 2))
-    used = np.argsort(~kept, axis=2, kind="stable")[:, :, : max(1, rank.max())]
-    axes, W, spread, kept = (np.take_along_axis(part, used, 2) for part in (axes, W, spread, kept))
-    inverse = np.where(kept, 1 / np.where(kept, spread, 1), 0)
+    varies = spread > null
+    rank = varies.sum(axis=(1, 2))
+    used = np.argsort(~varies, axis=2, kind="stable")[:, :, : max(1, rank.max())]
+    axes, W, spread, varies = (np.take_along_axis(part, used, 2) for part in (axes, W, spread, varies))
+    inverse = np.where(varies, 1 / np.where(varies, spread, 1), 0)
     W *= inverse
-    thinnest = np.where(kept, spread, 1).min(axis=(1, 2))
-    away = reach > _TINY  # the others have no direction to be pushed in
+    thinnest = np.where(varies, spread, 1).min(axis=(1, 2))
+    away = distance > _TINY  # the others have no direction to be pushed in
     return Coordinates(
         W=W,
         B=(axes * inverse).swapaxes(1, 2),
         exponent=exponent[:, 0],
-        push=np.where(away, tolerance / np.where(away, reach, 1), 0),
-        raised=np.zeros_like(reach),
+        push=np.where(away, tolerance / np.where(away, distance, 1), 0),
+        raised=np.zeros_like(distance),
         axes=axes,
-        spread=np.where(kept, spread, 0),
+        spread=np.where(varies, spread, 0),
         rank=rank,
         sharp=_is_sharp(
-            W, thinnest, longest * (2 + d**0.5), tolerance / np.maximum(reach.max(axis=1), _TINY)
+            W, thinnest, longest * (2 + d**0.5), tolerance / np.maximum(distance.max(axis=1), _TINY)
         ),
     )
 
@@ -182,10 +182,11 @@ def append_bias(
 def queries_for_data(
     queries: Float[np.ndarray, "m n r"], at: Coordinates, biased: bool
 ) -> Float[np.ndarray, "m n columns"]:
-    """Queries for the columns of the data, of queries for the whitened keys; 0 where there is none.
+    """Turn queries for the whitened keys into queries for the keys as they were given.
 
-    With a bias the last coordinate is divided out, so that the score is q.k_i + b_i; without one a query is scaled so
-    that the largest score which entries as large as the data's can make is about 1.
+    `queries` holds one for each of the n keys of m matrices in the r coordinates of `at`; a query of 0 stands for none
+    and stays 0. If the keys are `biased`, a query is divided by its coordinate for the bias, so that the score of key i
+    is q.k_i + b_i. If not, its length is such that no key has a score above about 1.
     """
     queries, exponent = queries @ at.B, at.exponent
     if biased:

@@ -86,7 +86,7 @@ def add(c, m, name, W, x, shift):
 
 @njit
 def drop(c, m, k):
-    """Take atom k out of a corral of m atoms; the last atom takes its place."""
+    """Take atom k out of the corral `c`, whose first m rows hold its atoms; the last atom moves to row k."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]

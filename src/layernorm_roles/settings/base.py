@@ -71,7 +71,6 @@ Steps = Annotated[Integer, Field(ge=1, le=100_000_000)]
 Number = Annotated[Integer, Field(ge=1, le=1_000_000)]
 """A number of texts, tokens or sequences."""
 LearningRate = Annotated[Real, Field(gt=0, le=10)]
-Seed = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
 Identifier = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$"),

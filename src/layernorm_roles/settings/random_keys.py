@@ -23,7 +23,7 @@ Range = Annotated[tuple[_Bound, _Bound], AfterValidator(_ordered), Field(descrip
 Dimensions = Annotated[
     tuple[_Dimension, _Dimension], AfterValidator(_ordered), Field(description="[first, last]")
 ]
-"""The same of dimensions: in a single one LayerNorm divides 0 by 0."""
+"""The first and the last of consecutive dimensions of a key, at least 2: in one dimension LayerNorm divides 0 by 0."""
 
 
 class Precision(Section):

@@ -50,12 +50,12 @@ class Source(Section):
     @property
     def file_name(self) -> str:
         """The name of the file to which a source of kind hub is downloaded; other rows or columns have another one."""
-        place, columns = (
+        dataset, columns = (
             (self.dataset, self.config, self.split),
             (self.column, self.label_column, self.joined_by),
         )
-        digest = hashlib.sha256(repr((*place, *columns, self.limit)).encode()).hexdigest()[:8]
-        parts = [part for part in place if part]
+        digest = hashlib.sha256(repr((*dataset, *columns, self.limit)).encode()).hexdigest()[:8]
+        parts = [part for part in dataset if part]
         return f"{re.sub('[^A-Za-z0-9]+', '_', '_'.join(parts)).strip('_')[-80:]}_{digest}.parquet"
 
     def found(self) -> dict[str, list[str]]:

@@ -153,7 +153,10 @@ def _shape(norm: str, gain: Tensor, bias: Tensor, rng: np.random.Generator) -> I
 
 
 def cloud(settings: Geometry, seed: int) -> pd.DataFrame:
-    """Table `geometry_cloud`: one cloud in three dimensions before and after each of f, g and h."""
+    """Table `geometry_cloud`: a cloud of points in three dimensions before and after each step of LayerNorm.
+
+    The steps are the projection f, the scaling g, and the gain and bias h; RMSNorm has g and a gain.
+    """
     rng = generator(Stream.GEOMETRY_CLOUD, seed)
     # Off the origin and stretched, so that each step changes it visibly.
     x = torch.from_numpy(rng.standard_normal((settings.cloud, 3)) * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4])

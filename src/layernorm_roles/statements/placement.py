@@ -186,9 +186,10 @@ def probed(
     runs: Sequence[tuple[float, int, int]],
     trained: Curves,
 ) -> list[pd.DataFrame]:
-    """A part of table position_probe for each of `runs`, (learning rate, warm-up, seed), untrained and trained.
+    """Rows of table position_probe for each of `runs`, without the columns that name the run: untrained, then trained.
 
-    The probes of all runs read the same windows. The frames lack the columns that name the run.
+    A run is (learning rate, warm-up, seed); `trained` is what `train` returned for the runs on the token ids `tokens`.
+    The linear probes of all runs read the same windows.
     """
     seeds = [seed for _, _, seed in runs]
     windows = probe_windows(tokens, shape.context_length, seeds[0])

@@ -52,7 +52,7 @@ def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
 
 
 def random_heads(settings: ScoreScale, seeds: Sequence[int]) -> Iterable[QueriesAndKeys]:
-    """Standard normal queries and keys, and the same with components of mean 1 (the notes' "around 1")."""
+    """Normal queries and keys of variance 1: with components of mean 0, and of mean 1 (the notes' "around 1")."""
     n = settings.keys
     for source, mean in (("normal", 0.0), ("normal_mean_1", 1.0)):
         for d_k in settings.d_k:

@@ -20,10 +20,10 @@ _TOGETHER = 1000
 
 
 def download(source: Source, path: str | Path) -> int:
-    """Write what `source`, of kind hub, asks for to the Parquet file `path`; return the number of its rows.
+    """Download the documents or sentences that `source` asks for to the Parquet file `path`; return their number.
 
-    The dataset may be a local folder with the layout of the hub. Raises ValueError if it cannot be read or has
-    no such rows.
+    The dataset of `source`, whose kind is hub, lies on the Hugging Face hub or in a local folder with the layout of
+    the hub. Raises ValueError if the dataset cannot be read or has no such texts.
     """
     rows = islice(_wanted(_rows_of_hub(source), source), source.limit)
     fields = [(source.column, pa.large_string())]
@@ -42,9 +42,9 @@ def download(source: Source, path: str | Path) -> int:
 
 
 def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
-    """The rows of what was downloaded for `source` to `folder`, in the order of the dataset.
+    """The rows that `download` has written for `source` to a file in `folder`, in the order of the dataset.
 
-    Raises ValueError if it was not downloaded or the file is damaged.
+    A row is a dict by column. Raises ValueError if there is no such file, or it is damaged, or `folder` is None.
     """
     if folder is None:
         raise ValueError(

@@ -7,6 +7,15 @@ from typing import Any
 
 from layernorm_roles import files
 
+TEXT_FILES = {
+    "tokenizer": "tokenizer.json",
+    "training": "training.npy",
+    "validation": "validation.npy",
+    "contexts": "contexts.parquet",
+    "manifest": "manifest.json",
+}
+"""The files of a text, by the names that rules give them."""
+
 
 @dataclass(frozen=True)
 class PreparedText:
@@ -17,21 +26,21 @@ class PreparedText:
     @property
     def tokenizer(self) -> Path:
         """The tokenizer, as JSON of the package tokenizers."""
-        return self.folder / "tokenizer.json"
+        return self.folder / TEXT_FILES["tokenizer"]
 
     @property
     def contexts(self) -> Path:
         """Table `contexts`: the held-out texts whose keys are tested."""
-        return self.folder / "contexts.parquet"
+        return self.folder / TEXT_FILES["contexts"]
 
     @property
     def manifest(self) -> Path:
         """The description of the text: sources, licence, split, numbers of documents and tokens."""
-        return self.folder / "manifest.json"
+        return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
         """The token stream of a part of the corpus, training or validation."""
-        return self.folder / f"{part}.npy"
+        return self.folder / TEXT_FILES[part]
 
     @property
     def seed(self) -> int:

@@ -47,7 +47,7 @@ class TokenStreamWriter:
             self._flush()
 
     def size(self) -> int:
-        """The number of tokens so far."""
+        """The number of tokens of the documents that were added so far."""
         self._flush()
         return self._size
 

@@ -330,8 +330,9 @@ def token_shares(tokens: pd.DataFrame) -> pd.DataFrame:
 def marked_sentences(tokens: pd.DataFrame, number: int = 8) -> list[list[tuple[str, bool]]]:
     """The sentences with most unselectable tokens in the model without scaling, at most `number` of them.
 
-    Looked at are the first seed, the trained weights and the first layer. A sentence is a list of its tokens in
-    order, each a pair: the token's text, and whether it is unselectable. Sentences without one are left out.
+    The tokens are those of the first seed, the trained weights and the first layer. A sentence is a list of pairs, one
+    for each token in order: the token's text, and whether its key is unselectable. Sentences without an unselectable
+    token are left out.
     """
     chosen = without_scaling(tokens)
     chosen = chosen[

@@ -36,9 +36,10 @@ def ellipsoids(geometry: pd.DataFrame, norm: str) -> pd.DataFrame:
 
 
 def radii(geometry: pd.DataFrame) -> pd.DataFrame:
-    """Mean radius of g(f(x)) over sqrt(n), with eps inside the root and outside: columns inside, outside.
+    """Mean length of LayerNorm's outputs without gain and bias, divided by sqrt(n), which it is where eps is 0.
 
-    Index n, input_norm. For centred inputs in float64 and the largest eps of the table.
+    Column inside: eps inside the root, as in torch; column outside: eps added to the root. Index n (size of a vector)
+    and input_norm (length of the inputs). For inputs of mean 0 in float64 and the largest eps of the table `geometry`.
     """
     chosen = geometry[
         (geometry.norm == "layernorm")

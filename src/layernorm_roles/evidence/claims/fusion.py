@@ -27,7 +27,11 @@ def missed(fusion: pd.DataFrame, arrangement: str, d: int | None = None) -> Esti
 
 
 def in_trained_models(fusion: pd.DataFrame, arrangement: str) -> str:
-    """The error in the trained language models, to follow a semicolon; empty with fewer than two seeds."""
+    """The end of a sentence on what the best single map of the heads misses in the trained language models.
+
+    It starts with a semicolon and gives per cent of the variance, for one of the `arrangement`s of table fusion. It is
+    empty with fewer than two seeds.
+    """
     errors = fusion_errors(fusion, arrangement, trained=True)
     return f"; {Estimate.of(errors):.1f} % in the trained language models" if len(errors) > 1 else ""
 

@@ -51,7 +51,10 @@ class Width(NamedTuple):
 
 
 def head_widths(model: str, tables: Tables) -> Outcome:
-    """Whether the models with heads narrower than those of `model` follow the law, each width for itself."""
+    """The outcome for whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
+
+    Each width of heads below that of the model named `model` is judged by `Width.finding`.
+    """
     keys = tables[KEYS]
     models = narrower(keys, model)
     if len(models) < 2:

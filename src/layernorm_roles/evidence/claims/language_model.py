@@ -548,7 +548,10 @@ def some(found: Shares, what: str) -> Finding:
 
 
 def optional(sentence: str, keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> str:
-    """A sentence with the shares filled in, about a control that the run may leave out; then empty."""
+    """A sentence about a control, with the shares of unselectable keys in place of `{}`; empty if the run lacks them.
+
+    The other arguments are those of `shares`, which finds the keys of the control in the table `keys`.
+    """
     try:
         return " " + sentence.format(shares(keys, variant, causal, **where))
     except Untestable:

@@ -107,7 +107,10 @@ def of_best_rates(by: By, table: pd.DataFrame, experiment: str, *variants: str) 
 
 
 def rates(metrics: pd.DataFrame) -> str:
-    """The learning rates of the runs as the beginning of a sentence, for each variant if there are several."""
+    """A sentence's beginning that names the learning rate of the runs in `metrics`, a part of majority_metrics.
+
+    Where the variants were trained at different rates, it names the rate of each.
+    """
     by_variant = {
         v: sorted(set(metrics.base_learning_rate[metrics.variant == v])) for v in metrics.variant.unique()
     }

@@ -224,9 +224,10 @@ def effect(estimate: Estimate, reported: float) -> Finding:
 
 
 def direction(estimate: Estimate) -> Finding:
-    """On which side of 0 the whole interval lies, for statements that name a direction and no number.
+    """The finding on a statement that names the sign of an effect and no number.
 
-    Seen above 0, reversed below, undecided if the interval holds 0: no interval shows that nothing is there.
+    The effect is seen if its whole interval lies above 0, reversed if below, and undecided if the interval holds 0. It
+    is never absent, since no interval shows that there is no effect at all.
     """
     if estimate.low > 0:
         return Finding.SEEN
@@ -451,9 +452,12 @@ def paper_claim(
     also_passed_by: str | None = None,
     rest: Sequence[Finding] = (),
 ) -> Outcome:
-    """The outcome for a claim of the paper; the reason says at its end what the runs cannot tell.
+    """The outcome for a claim of the paper, with the verdict that the findings make.
 
-    `rest` are the findings of what the claim says beside its number.
+    own: what the paper's own comparison finds; isolated: what the comparison finds that isolates the claimed cause;
+    rest: findings on what the claim says beside its number; measured and control: the effects in these two
+    comparisons; reported: the effect in the paper. To `reason` a sentence is added if an interval is too wide to tell.
+    `n_seeds` and `also_passed_by` are those of `Outcome`.
     """
     if own == Finding.UNDECIDED:
         reason += " The interval is too wide to tell."

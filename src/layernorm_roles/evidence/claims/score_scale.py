@@ -18,7 +18,10 @@ from layernorm_roles.evidence.claims.rules import (
 
 
 def random_scores(table: pd.DataFrame, source: str) -> pd.DataFrame:
-    """The rows of one kind of random vectors; Untestable without several d_k and several seeds."""
+    """The rows of table score_scale on random queries and keys drawn from the distribution `source`.
+
+    Raises Untestable unless they have several d_k and several seeds.
+    """
     part = table[table.source == source]
     if part.d_k.nunique() < 2:
         raise Untestable("The run has a single d_k.")

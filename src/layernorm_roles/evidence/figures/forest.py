@@ -89,8 +89,8 @@ def _row(axes: Axes, y: int, row: Any) -> None:
     if not ENDS[0] <= row.effect <= ENDS[1]:
         inwards, side = (1, "left") if row.effect < ENDS[0] else (-1, "right")
         text = f"{row.effect:.1f}".replace("-", "−").replace("inf", "∞")
-        place = {"xytext": (5 * inwards, 0), "textcoords": "offset points", "ha": side, "va": "center"}
-        axes.annotate(text, (float(np.clip(row.effect, *ENDS)), y - 0.1), fontsize=6, **place)
+        look = {"xytext": (5 * inwards, 0), "textcoords": "offset points", "ha": side, "va": "center"}
+        axes.annotate(text, (float(np.clip(row.effect, *ENDS)), y - 0.1), fontsize=6, **look)
     if np.isfinite(row.isolated):
         look = WITHOUT_TRAINING if row.control.startswith(UNTRAINED) else ISOLATED
         _effect(axes, y + 0.2, (row.isolated, row.isolated_low, row.isolated_high), style.GREY, **look)

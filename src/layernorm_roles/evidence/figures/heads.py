@@ -61,10 +61,7 @@ def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
         axes.set_xlabel("layer")
     counted = style.with_seeds(drawn, everything)
     handles = style.marks({name: look | _point(True) for name, look in counted.items()})
-    handles += [
-        style.mark(words, color=style.GREY, **_point(words == "trained"))
-        for words in ("untrained", "trained")
-    ]
+    handles += _points()
     handles.append(style.mark("as many Gaussian keys, exactly", **GAUSSIAN))
     style.legend_below(figure, handles, columns=3)
     return figure
@@ -125,10 +122,7 @@ def _unselectable(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
             axes.plot(x, row.percent, color=tone, **_point(trained))
         axes.set_title(f"unselectable among {words}")
     handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
-    names = {"untrained": False, "trained": True}
-    return handles + [
-        style.mark(name, color=style.GREY, **_point(trained)) for name, trained in names.items()
-    ]
+    return handles + _points()
 
 
 def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
@@ -160,3 +154,9 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
 def _point(trained: bool) -> dict:
     """Look of a share of unselectable keys: hollow before training."""
     return {"marker": "o", "ms": 3.4, "ls": "", "mfc": None if trained else "white", "mew": 0.8, "zorder": 3}
+
+
+def _points() -> list:
+    """Return the legend's entries of the shares before training and after it."""
+    names = {"untrained": False, "trained": True}
+    return [style.mark(name, color=style.GREY, **_point(trained)) for name, trained in names.items()]

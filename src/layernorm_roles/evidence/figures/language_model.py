@@ -28,7 +28,7 @@ PAPER_LABEL = "paper, projection only − LayerNorm at step 50,000"
 UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
 """Look of the loss of the training tokens' frequencies."""
 
-REACH = 2.5
+FARTHEST = 2.5
 """How far an axis of differences reaches for the loss without attention, relative to what all other variants need."""
 
 
@@ -111,7 +111,7 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
     late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.gap)]
     bare = late.variant == NO_ATTENTION_VARIANT
     shown = [0.0, *late.gap[~bare]]
-    shown += [gap for gap in late.gap[bare] if abs(gap) <= REACH * np.abs(shown).max()]
+    shown += [gap for gap in late.gap[bare] if abs(gap) <= FARTHEST * np.abs(shown).max()]
     room = 0.1 * np.ptp(shown) + 0.005
     axes.set(ylim=(min(shown) - room, max(shown) + room), xlim=(0, last))
     ends = gaps[gaps.step == last].groupby("variant").gap.mean()
@@ -119,8 +119,8 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
     for number, (name, end) in enumerate(beyond.items()):
         arrow = "↑" if end > 0 else "↓"
         text = f"{drawn[name]['label']} {end:+.2f} {arrow}".replace("-", "−")
-        place = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
-        axes.annotate(text, (0.98, 0.98 - 0.1 * number), color=drawn[name]["color"], **place)
+        look = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
+        axes.annotate(text, (0.98, 0.98 - 0.1 * number), color=drawn[name]["color"], **look)
     axes.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
 
 

@@ -123,9 +123,9 @@ def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[st
     ]
     right = offset_copy(axes.get_yaxis_transform(), axes.figure, x=BEYOND)
     for variant, step, value in values:
-        place = (step, value) if step <= last else (1, value)
+        point = (step, value) if step <= last else (1, value)
         look = style.PAPER_MARK | {"transform": axes.transData if step <= last else right}
-        axes.plot(*place, mec=LOOKS[variant].colour, zorder=5, clip_on=False, **look)
+        axes.plot(*point, mec=LOOKS[variant].colour, zorder=5, clip_on=False, **look)
     text = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "fontsize": 7}
     for step in {step for _, step, _ in values if step > last}:
         axes.annotate(f"{step:,}", (1, 0), xytext=(72 * BEYOND, -8.2), va="top", **text)

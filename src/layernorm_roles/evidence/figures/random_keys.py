@@ -55,7 +55,11 @@ def _notes(part: pd.DataFrame) -> list[str]:
 
 
 def exact(cells: pd.DataFrame) -> Figure:
-    """Draw simulated shares under lines of the exact ones, and below them the z-score of every cell."""
+    """Draw, over n and d, the simulated share of unselectable keys with contours of the exact expectation.
+
+    cells: table random_keys. A column of panels for each norm with an exact expectation: the shares above, and below
+    them the z-score of each pair of n and d, simulated minus exact in standard errors.
+    """
     scored = z_scores(cells)
     shown = legend_order(scored.norm[scored.expected_unselectable > 0])
     if not shown:

@@ -207,7 +207,7 @@ def _majority(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
             options = {"setting": _setting(name, settings)}
             yield _figure("size_and_projection", options, f"majority_{name}_size_and_projection", where=where)
         if len(settings["d_model"]) > 1:
-            key = "by_width_and_difference" if "scale" in variants and len(variants) > 1 else "by_width"
+            key = "by_d_model_and_difference" if "scale" in variants and len(variants) > 1 else "by_d_model"
             yield _figure(key, {"experiment": name}, f"majority_{name}_by_width", where=where)
         if len(settings["learning_rate"]) > 1:
             yield _figure("by_rate", {"experiment": name}, f"majority_{name}_by_rate", where=where)

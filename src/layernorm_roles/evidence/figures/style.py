@@ -133,14 +133,14 @@ def means(
     means and intervals are those of the logarithms.
     """
     rows = {}
-    for place, values in table.groupby(x)[y]:
+    for value, values in table.groupby(x)[y]:
         values = values.to_numpy(float)
         estimate = Estimate.of(np.log(values) if geometric else values)
         estimate = estimate.map(np.exp) if geometric else estimate
         low, high = estimate[1:] if len(values) >= FEWEST else (np.nan, np.nan)
         if limits == "range":
             low, high = values.min(), values.max()
-        rows[float(place)] = (estimate.mean, low, high)
+        rows[float(value)] = (estimate.mean, low, high)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"], dtype=float)
 
 
@@ -217,10 +217,10 @@ def accuracies(*panels: Axes) -> None:
     room = 0.08 * np.ptp(drawn) + 0.05
     low, high = drawn.min() - room, drawn.max() + room
     ticks, last = [], -np.inf
-    for tick, place in zip(_PERCENT / 100, height(_PERCENT / 100), strict=True):
-        if low <= place <= high and place - last > (high - low) / 9:
+    for tick, at in zip(_PERCENT / 100, height(_PERCENT / 100), strict=True):
+        if low <= at <= high and at - last > (high - low) / 9:
             ticks.append(tick)
-            last = place
+            last = at
     for axes in panels:
         axes.set_yscale("function", functions=(height, lambda value: 1 - np.exp(-value)))
         axes.set_yticks(ticks, [f"{100 * tick:g}" for tick in ticks])
@@ -234,7 +234,6 @@ def logarithmic(*panels: Axes) -> None:
     drawn = drawn[drawn > 0]
     for axes in panels:
         axes.set_yscale("log")
-        axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
         if drawn.max() < 200 * drawn.min():
             axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -295,9 +294,9 @@ def seeds_title(numbers: Iterable[SupportsInt], what: str = "means") -> dict:
 
 def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
     """Put one legend under all axes of the figure, in as many of `columns` as its width has room for."""
-    place = {"loc": "outside lower center", "columnspacing": 1.2, "handletextpad": 0.5}
+    below = {"loc": "outside lower center", "columnspacing": 1.2, "handletextpad": 0.5}
     for number in range(min(columns, len(handles)), 0, -1):
-        legend = figure.legend(handles=handles, ncols=number, **place, **options)
+        legend = figure.legend(handles=handles, ncols=number, **below, **options)
         if number == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
         legend.remove()
@@ -334,13 +333,13 @@ def png(figure: Figure) -> bytes:
     codes, inverse, counts = np.unique(pixels, return_inverse=True, return_counts=True)
     tones = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
     common = iter(np.argsort(-counts, kind="stable")[:COMMONEST])
-    palette, place, far = [], np.zeros(len(tones), np.uint8), np.full(len(tones), np.inf)
+    palette, nearest, far = [], np.zeros(len(tones), np.uint8), np.full(len(tones), np.inf)
     for number in range(256):
         palette.append(tones[next(common, far.argmax())])
         apart = ((tones - palette[-1]) ** 2).sum(axis=1)
-        place[apart < far] = number
+        nearest[apart < far] = number
         far = np.minimum(far, apart)
-    colours = Image.fromarray(place[inverse].reshape(pixels.shape))
+    colours = Image.fromarray(nearest[inverse].reshape(pixels.shape))
     colours.putpalette(np.array(palette, dtype=np.uint8).tobytes())
     colours.save(small, "PNG", optimize=True, dpi=image.info["dpi"])
     return small.getvalue()

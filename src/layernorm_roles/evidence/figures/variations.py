@@ -105,7 +105,7 @@ PROJECTED = {
 """The legend's entries for the variants with scaling, which say where the projection is; others keep their names."""
 
 
-def by_width(metrics: pd.DataFrame, experiment: str) -> Figure:
+def by_d_model(metrics: pd.DataFrame, experiment: str) -> Figure:
     """Draw final accuracy by width for all variants, and its difference from BASE with equal seeds.
 
     metrics: table majority_metrics. There is a row of panels for every learning rate of the experiment, and no panel
@@ -204,9 +204,9 @@ def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: Mapping[str, Any])
     open_rates = set(arrivals[rate][arrivals.steps.isna()])
     arrivals = arrivals.assign(steps=arrivals.steps.fillna(runs.step.max()).clip(lower=1))
     steps = style.means(arrivals, rate, "steps", geometric=True)
-    reached = arrivals[~arrivals[rate].isin(open_rates)]
-    if len(reached):
-        style.line(right, reached, rate, "steps", spread="bars", geometric=True, **look)
+    complete = arrivals[~arrivals[rate].isin(open_rates)]
+    if len(complete):
+        style.line(right, complete, rate, "steps", spread="bars", geometric=True, **look)
     best = float(ends.groupby(rate).test_loss.mean().idxmin())
     lost = set(ends[rate][np.isinf(ends.test_loss)])
     above = {"mec": look["color"], "clip_on": False}

@@ -98,7 +98,7 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
 
     A key outside is not drawn, a query is drawn on its line, hollow.
     """
-    plane_and_ones(axes, radius=1.15 * np.sqrt(3), reach=0.95 * LIMIT)
+    plane_and_ones(axes, radius=1.15 * np.sqrt(3), half_length=0.95 * LIMIT)
     near = np.abs(keys).max(axis=1) <= LIMIT
     axes.scatter(*keys[near].T, color=colour, depthshade=False, **KEYS)
     excess = np.abs(queries).max(axis=1) / LIMIT
@@ -118,13 +118,13 @@ ONES = {"ls": "--", "lw": 0.9, "color": "#333333"}
 """Look of the ones vector."""
 
 
-def plane_and_ones(axes: Axes3D, radius: float, reach: float) -> None:
-    """Draw a disc of the plane orthogonal to the ones vector, and the ones vector as a line from -reach to reach."""
+def plane_and_ones(axes: Axes3D, radius: float, half_length: float) -> None:
+    """Draw a disc of the plane orthogonal to the ones vector, and that vector from -half_length to half_length."""
     angle = np.linspace(0, 2 * np.pi, 90)
     across = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     disc = radius * (np.cos(angle)[:, None] * across[0] + np.sin(angle)[:, None] * across[1])
     axes.plot_trisurf(*disc.T, color="#BBBBBB", alpha=0.25, linewidth=0, shade=False)
-    ones = np.array([[-1], [1]]) * np.full((1, 3), reach)
+    ones = np.array([[-1], [1]]) * np.full((1, 3), half_length)
     axes.plot(*ones.T, **ONES)
 
 

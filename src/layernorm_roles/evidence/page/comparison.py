@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from markupsafe import Markup
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.analysis import comparison
@@ -82,7 +81,7 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
         "title": f"{here.name} against {there.name}",
         "here": here.name,
         "there": there.name,
-        "css": Markup((page.HERE / "report.css").read_text(encoding="utf-8")),
+        "css": page.beside("report.css"),
         "too_small": [f"{side.name}: {' '.join(side.too_small)}" for side in (here, there) if side.too_small],
         "changed": Counter(table.verdicts)["changed"] if judged else 0,
         "compared": int(table.verdict.notna().mul(table.against_verdict.notna()).sum()) if judged else 0,

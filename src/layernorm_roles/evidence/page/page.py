@@ -18,7 +18,7 @@ from layernorm_roles import files, store
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import findings, sections, vectors
-from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, Source, source_of
+from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, source_of
 from layernorm_roles.evidence.page.text import TEXTS, command, mathematics, script_json, slug
 from layernorm_roles.evidence.tables import registry as readable
 from layernorm_roles.evidence.tables.structure import Grid
@@ -77,6 +77,11 @@ def environment() -> Environment:
     return found
 
 
+def beside(name: str) -> Markup:
+    """The text of the file called `name` beside this one, as markup, which is not escaped."""
+    return Markup((HERE / name).read_text(encoding="utf-8"))
+
+
 class _Evidence:
     """The tables and figures of a reproduction; each is shown once, where it is asked for first."""
 
@@ -92,6 +97,7 @@ class _Evidence:
         """The variables of report.html.j2."""
         reproduction = self.reproduction
         provenance = {name: store.read_provenance(path) for name, path in sorted(reproduction.tables.items())}
+        cited = [source_of(found.claim.source) for found in self.claims.values()]
         views = vectors.views(self._frame("majority_vectors") if "majority_vectors" in provenance else None)
         return {
             "title": TITLE,
@@ -102,15 +108,15 @@ class _Evidence:
             "repository": sections.repository(),
             "paper": PAPER,
             "released_code": RELEASED_CODE,
-            "css": self._beside("report.css"),
-            "controls_js": self._beside("controls.js"),
-            "view_js": self._beside("view.js"),
+            "css": beside("report.css"),
+            "controls_js": beside("controls.js"),
+            "view_js": beside("view.js"),
             "views": views,
             "vectors": script_json({**vectors.BOX, "views": views}),
             "too_small": self.too_small,
             "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
-            "sources": [source for source in SOURCES if source in self._sources()],
+            "sources": [source for source in SOURCES if source in cited],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
             "terms": TEXTS["terms"],
             "units": TEXTS["units"],
@@ -141,19 +147,12 @@ class _Evidence:
             "advice": findings.advice(self.claims),
         }
 
-    def _beside(self, name: str) -> Markup:
-        """The text of a file beside this one, which is markup."""
-        return Markup((HERE / name).read_text(encoding="utf-8"))
-
     def _frame(self, name: str) -> pd.DataFrame:
         return store.read(self.reproduction.tables[name], name)
 
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(found.row.verdict for found in self.claims.values())
         return [] if self.too_small else [(str(word), counts[word]) for word in MEANINGS if counts[word]]
-
-    def _sources(self) -> list[Source]:
-        return [source_of(found.claim.source) for found in self.claims.values()]
 
     def _part(self, part: sections.Part) -> dict[str, Any]:
         groups = sections.groups(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from layernorm_roles import store
+from layernorm_roles import files, store
 from layernorm_roles.evidence.page import findings
 from layernorm_roles.evidence.tables.verdicts import judged
 
@@ -13,10 +13,7 @@ BEGIN, END = "<!-- findings:begin -->", "<!-- findings:end -->"
 def update(readme: str | Path, claims: str | Path) -> None:
     """Put the findings of the Parquet file `claims` into the file `readme`."""
     readme = Path(readme)
-    text = replaced(readme.read_text(encoding="utf-8"), found(claims))
-    partial = readme.with_name(f".{readme.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(readme)
+    files.replace_text(readme, replaced(readme.read_text(encoding="utf-8"), found(claims)))
 
 
 def found(claims: str | Path) -> str:

@@ -91,7 +91,7 @@ def groups(claims: Iterable[Claim]) -> list[Group]:
 
 
 def repeats(claim: Claim, first: Claim) -> bool:
-    """Whether a claim repeats another one in another setting; the rule is that of `groups`."""
+    """Whether `claim` repeats the claim `first` in another setting, by the rule that `groups` states."""
     return claim.name.startswith(f"{first.name}_") and claim.source.startswith(f"{first.source}; ")
 
 

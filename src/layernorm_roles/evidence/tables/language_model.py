@@ -293,7 +293,7 @@ def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:
 
 
 def _by_legend(shares: pd.DataFrame) -> pd.DataFrame:
-    rank = {variant: place for place, variant in enumerate(legend_order(shares.variant))}
+    rank = {variant: number for number, variant in enumerate(legend_order(shares.variant))}
     return shares.sort_values("variant", key=lambda column: column.map(rank), kind="stable")
 
 

@@ -112,7 +112,10 @@ def widths(metrics: pd.DataFrame) -> Readable:
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
-    """Main effects and interaction of the attention input's size and the projection, from majority_metrics."""
+    """Table of the main effects and the interaction of the size of the attention input and of the projection.
+
+    `metrics` is the table majority_metrics; the effects are on the steps to TEST_LOSS and on the test accuracy.
+    """
     frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS)
     if frame.empty:
         return Readable(

@@ -42,10 +42,10 @@ def percent(value: float | int) -> str:
 
 
 def estimate(mean: float, low: float, high: float, write: str | Callable[[float], str]) -> str:
-    """The text "mean [low, high]", where `write` writes a number or is its format.
+    """The text "mean [low, high]" of a mean and its interval; `write` turns a number into text, or is its format.
 
-    Without an interval (NaN) it is the mean alone, of a bound, which has an infinite end, "≥ mean" or "≤ mean", and
-    without a mean or with two infinite ends a dash.
+    The text is the mean alone if the interval is NaN; "≥ mean" or "≤ mean" if one end of the interval is infinite; and
+    a dash if both ends are infinite or the mean is NaN.
 
     >>> estimate(-1.26, -2.0, 3.0, ".1f"), estimate(2.0, 1.0, np.inf, ".0f"), estimate(2.0, np.nan, np.nan, ".0f")
     ('−1.3 [−2.0, 3.0]', '≥ 2', '2')

@@ -115,7 +115,7 @@ class Array:
         self.struct = context.make_array(type_)(context, builder, value)
 
     def pointer(self, *place: ir.Value) -> ir.Value:
-        """Where the element with these numbers is."""
+        """The address of the element whose numbers along the axes are `place`."""
         axes = self.type.ndim
         shape = cgutils.unpack_tuple(self.builder, self.struct.shape, axes)
         strides = cgutils.unpack_tuple(self.builder, self.struct.strides, axes)
@@ -123,26 +123,26 @@ class Array:
         return cgutils.get_item_pointer2(self.context, self.builder, self.struct.data, *options)
 
     def element(self, *place: ir.Value) -> ir.Value:
-        """The element there."""
+        """The element whose numbers along the axes are `place`."""
         return self.builder.load(self.pointer(*place))
 
     def load(self, *place: ir.Value) -> ir.Value:
-        """The vector that begins there."""
+        """The vector of LANES elements that begins at the element `place`."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         return self.builder.load(vector, align=4)
 
     def store(self, x: ir.Value, *place: ir.Value) -> None:
-        """Write the vector x there."""
+        """Write the vector x to the LANES elements from the element `place` on."""
         vector = self.builder.bitcast(self.pointer(*place), _FLOATS.as_pointer())
         self.builder.store(x, vector, align=4)
 
 
 def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
-    """Make a function that kernels can call of one that writes LLVM's instructions.
+    """A decorator that turns a function which writes LLVM's instructions into one that kernels can call.
 
-    The one that writes takes a `Code` and the arguments: an `Array` for an array, a list for a tuple, else a value of
-    LLVM. It returns a value, a list for a tuple, or None. `result` is numba's type of that, or a function to it from
-    the types of the arguments.
+    The decorated function takes a `Code`, then the kernel's arguments: an `Array` for an array, a list for a tuple, and
+    else a value of LLVM. It returns a value of LLVM, a list for a tuple, or None. `result` is numba's type of what it
+    returns, or a function that gives this type from the types of the arguments.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -223,8 +223,8 @@ def first_lanes(write, vectors, count, more, other):
     number `other` in all lanes after them."""
     builder, places, chosen = write.builder, ir.Constant(INTS, list(range(LANES))), []
     for x in vectors:
-        kept = builder.icmp_signed("<", places, write.integers(count))
-        chosen.append(builder.select(kept, x, write.splat(other)))
+        inside = builder.icmp_signed("<", places, write.integers(count))
+        chosen.append(builder.select(inside, x, write.splat(other)))
         count = builder.add(count, more)
     return chosen
 
@@ -360,7 +360,10 @@ def add_rank_one(write, sums, a, i, k, b, j, like):
 
 @instruction(_first)
 def where(write, vectors, kept, row, column):
-    """The tuple `vectors`, of member g those lanes whose bits are set in kept[row + g, column], and 0 in the others."""
+    """The tuple `vectors` with 0 in all lanes that are dropped.
+
+    Lane l of member g stays as it is if bit l of the integer kept[row + g, column] is set.
+    """
     chosen = []
     for g, x in enumerate(vectors):
         mask = write.builder.bitcast(

@@ -22,7 +22,10 @@ EFFECTS = {
 
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw the change of a token's output by other sequences, by the mode and by padding, a panel each."""
+    """Draw the change of a token's output by other sequences, by the mode and by padding, a panel each.
+
+    table: batch_dependence.
+    """
     figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
     for axes, (effect, (x, title, label)) in zip(panels, EFFECTS.items(), strict=True):
         # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.

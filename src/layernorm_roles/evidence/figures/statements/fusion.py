@@ -40,7 +40,7 @@ BREAK = {"marker": [(-1, -0.6), (1, 0.6)], "ms": 6, "ls": "", "color": "black", 
 def fusion(table: pd.DataFrame) -> Figure:
     """Draw what the best single map misses, of the heads alone and of stream and heads, and what it costs.
 
-    The axis of the errors is broken: below the gap lie the errors that are exact to rounding.
+    table: fusion. The axis of the errors is broken: below the gap lie the errors that are exact to rounding.
     """
     layout = [["heads", "stream_and_heads", "cost"], ["heads_exact", "stream_and_heads_exact", "cost"]]
     ratios = {"height_ratios": [3.2, 1], "width_ratios": [1, 1, 0.9]}

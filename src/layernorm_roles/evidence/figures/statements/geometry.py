@@ -143,7 +143,7 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
                 axes.set_axis_off()
                 axes.text2D(0.5, 0.5, f"no {label}", ha="center", transform=axes.transAxes, color=style.GREY)
                 continue
-            plane_and_ones(axes, radius=2.6, reach=2.0)
+            plane_and_ones(axes, radius=2.6, half_length=2.0)
             look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
             axes.scatter(*points.T, depthshade=False, **look)
             box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2))
@@ -154,6 +154,6 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
             title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
             axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)
     key = ScalarMappable(Normalize(0, 1), "viridis")
-    place = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
-    figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **place)
+    options = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
+    figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **options)
     style.legend_below(figure, plane_and_ones_marks(), columns=2)

@@ -51,8 +51,8 @@ def _in_words(warmup: float) -> str:
 def placement(table: pd.DataFrame) -> Figure:
     """Draw the final loss by learning rate, and the curves at each placement's best rate: a column a depth.
 
-    Losses are those above the loss of token frequencies on equal tokens, which batch it is moves both alike. Runs that
-    diverged are counted and not drawn.
+    table: placement. A loss is drawn minus the loss of token frequencies on equal tokens, so that it matters little
+    which batch it is of. Runs that diverged are counted and not drawn.
     """
     depths, warmups = sorted(table.depth.unique()), _strokes(table.warmup)
     table = table.assign(train_loss=table.train_loss - table.unigram_loss)
@@ -97,8 +97,8 @@ def _count_failures(axes: Axes, ends: pd.DataFrame) -> None:
         for status in ("diverged", "stuck"):
             if number := (states == status).sum():
                 lines.append(f"{look['label']}: {number} of {len(states)} {status}")
-    place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
-    axes.text(0.98, 0.98, "\n".join(lines), fontsize=6, color="#333333", **place)
+    look = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+    axes.text(0.98, 0.98, "\n".join(lines), fontsize=6, color="#333333", **look)
 
 
 def _at_best_rates(table: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:

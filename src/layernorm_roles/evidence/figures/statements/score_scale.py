@@ -31,7 +31,8 @@ HEAD = {"ls": "", "mfc": "none", "ms": 3, "mew": 0.5}
 def score_scale(table: pd.DataFrame) -> Figure:
     """Draw spread of the scores, entropy of attention and trace of the softmax's Jacobian against d_k.
 
-    Lines are random normal vectors, open marks the heads of trained models, divided ones left of their d_k.
+    table: score_scale. Lines are random normal vectors, open marks the heads of trained models; scores that were
+    divided by sqrt(d_k) stand left of their d_k.
     """
     figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.8))
     normal = table[table.source == "normal"]
