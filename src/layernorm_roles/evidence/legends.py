@@ -54,6 +54,11 @@ PAPER_MODEL = "gpt"
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 """The shares of a query's attention that a key may reach or not, the largest first, and how they are written."""
 
+MODELS = dict.fromkeys(("gpt_rates", "gpt_lengths"), "model of words") | dict.fromkeys(
+    ("bytes_rates", "bytes_lengths"), "model of bytes"
+)
+"""What the main figures call the models of config.yaml that are trained at several rates and lengths."""
+
 TEST_LOSS = 0.5
 """Nats per token. Steps are counted to this test loss: the paper's slow variant ends near it, 0.42 at step 5,000."""
 

@@ -14,7 +14,7 @@ from layernorm_roles.evidence.analysis.language_model import ends as last_rows
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_all_lengths
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS, PAPER_MODEL
+from layernorm_roles.evidence.legends import LOOKS, MODELS, PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
@@ -167,7 +167,7 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
             shift = 10 ** (0.02 * (number - (len(drawn) - 1) / 2))
             diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look | {"shift": shift}, top)
         style.rates(axes, ends.base_learning_rate)
-        axes.set(title=f"{title}, {ends.steps.max():,} steps", ylim=(None, top))
+        axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
     handles = style.marks(style.with_seeds(drawn, runs))
     if referred:
@@ -235,7 +235,7 @@ def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
         for name, part in here.groupby("gain"):
             axes.plot(part.tokens, part.worth, color=looks[name]["color"], **dots)
         axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
-        axes.set(xscale="log", title=model, xlabel="tokens seen")
+        axes.set(xscale="log", title=MODELS.get(model, model), xlabel="tokens seen")
         _millions(axes, here.tokens.unique())
         if "training_tokens" in ends:
             tokens = float(ends.training_tokens.max())
