@@ -110,6 +110,12 @@ class GPU(Device):
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if "busy or unavailable" in str(error):
+                raise driver.NoGPU(
+                    f"{self.card.name} is taken by another process, and takes one at a time: its compute mode is "
+                    "exclusive (`nvidia-smi -q -d COMPUTE`); run one job at a time on it (--resources gpu=1), start "
+                    "MPS (`nvidia-cuda-mps-control -d`), or let the administrator set `nvidia-smi -c DEFAULT`"
+                ) from error
             raise driver.NoGPU(
                 f"{self.card.name} (compute capability {'.'.join(map(str, self.card.capability))}) runs no kernel of "
                 f"torch {torch.__version__}: {first_line(error)}; if that is no accident, install a "
