@@ -24,15 +24,9 @@ from layernorm_roles.planning import Plan, configured
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
 PLAN = Plan(configured(ROOT / "config.yaml", PRESET))
-GPT2_ENTRIES, TOKENS, SENTENCES = 50257, 4_000_000, 2000
+TOKENS, SENTENCES = 4_000_000, 2000
 FEW = 20
 """Steps of the short training: enough that a step is recorded."""
-
-
-def vocabulary(text: str) -> int:
-    """The number of entries of the tokenizer of a text."""
-    settings = PLAN.settings.text[text]
-    return GPT2_ENTRIES if settings.tokenizer == "gpt2" else settings.vocabulary
 
 
 def trainer(model: str, variant: str):
@@ -46,7 +40,7 @@ def trainer(model: str, variant: str):
     from layernorm_roles.language_model import model as gpt
 
     settings, rng = PLAN.settings.language_model[model], np.random.default_rng(0)
-    entries = vocabulary(settings.text)
+    entries = PLAN.settings.text[settings.text].entries
     if tasks.task_type(settings) is tasks.LabelledSentences:
         tokenizer = Tokenizer(WordLevel({str(i): i for i in range(entries)}, unk_token="0"))
         tokenizer.pre_tokenizer = Whitespace()

@@ -185,7 +185,7 @@ onstart:
         from layernorm_roles.evidence import claims
 
         claims.record(Path(RUN) / "rules.json", PLAIN)
-    for line in PLAN.devices_in_words({job.rule.name for job in workflow.dag.needrun_jobs()}):
+    for line in PLAN.devices_in_words((job.rule.name, job.wildcards_dict) for job in workflow.dag.needrun_jobs()):
         logger.info(line)
     prepare_executor()
 
