@@ -52,8 +52,8 @@ FAULTS = {
         {},
         r"built for CUDA 13\.0, and the NVIDIA driver serves CUDA up to 12\.4; update the driver, or `pip install "
         r"torch==2\.13\.0\+cu126 --index-url https://download\.pytorch\.org/whl/cu126` \(CUDA 12\.6, compute "
-        r"capability 5\.0 to 9\.0\); a data-centre card may keep its driver: install NVIDIA's package cuda-compat-13-0, "
-        r"and `export LD_LIBRARY_PATH=/usr/local/cuda-13\.0/compat`$",
+        r"capability 5\.0 to 9\.0\); a data-centre card may keep its driver: install NVIDIA's package cuda-compat-"
+        r"13-0, and `export LD_LIBRARY_PATH=/usr/local/cuda-13\.0/compat`$",
     ),
     "a card that is too old": (
         {"capabilities": [61]},
