@@ -79,6 +79,7 @@ class GPU(Device):
     def __init__(self, on_difference: str = "stop"):
         self.on_difference = on_difference
         self.card: driver.Card | None = None
+        self.stream: Any = None
 
     @property
     def description(self) -> str:
@@ -161,9 +162,12 @@ class GPU(Device):
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""
+        import torch
+
         from layernorm_roles.gpu.recording import Recorded
 
-        return Recorded(step)
+        self.stream = self.stream or torch.cuda.Stream()
+        return Recorded(step, self.stream)
 
     def recordable(self, optimiser: OptimiserT) -> OptimiserT:
         """The learning rate, which changes, lies in the GPU's memory, where a CUDA graph reads it."""
