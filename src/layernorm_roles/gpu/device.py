@@ -21,6 +21,9 @@ log = logging.getLogger("layernorm_roles")
 
 OptimiserT = TypeVar("OptimiserT")
 
+APART = "apart, trained all the same"
+"""How the description of a device ends what it says of a comparison that found a difference."""
+
 
 class Device:
     """A CPU. It has one thread a job, which makes it deterministic."""
@@ -158,7 +161,7 @@ class GPU(Device):
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         warn(line)
-        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} apart, trained all the same")
+        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} {APART}")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""
