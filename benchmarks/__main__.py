@@ -49,7 +49,7 @@ RUN = Run(
         "Many short jobs": "overhead.py",
     },
 )
-ON_GPU = Run("--gpu", {"The paper's preset on a GPU": "gpu.py"})
+ON_GPU = Run("--gpu", {"The first hour of a card": "first_hour.py", "The paper's preset on a GPU": "gpu.py"})
 TAKE = {
     "authors": ("majority.py", "selectability.py", "large.py"),
     "grivas": ("selectability.py", "large.py"),
@@ -77,7 +77,7 @@ def measured(run: Run, machine: str, clones: dict[str, Path], only: list[str]) -
         command = [sys.executable, HERE / script, *(word for pair in named for word in pair)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode:
-            sys.exit(f"{script} failed")
+            sys.exit(f"{done.stdout}\n{script} failed")
         found[title] = f"{machine}, Python {platform.python_version()}.\n\n{done.stdout.strip()}"
     return found
 

@@ -5,7 +5,8 @@
 Every model trains on tokens drawn at random, through the functions that its jobs call: compared with the CPU, each step
 a CUDA graph. A step's time is the difference between a training of many steps and one of few, in a process
 that has trained before. It is measured for a training that has the GPU for itself, and for `--together` that share it,
-each in a process of its own, as with `snakemake --resources gpu=4`.
+each in a process of its own, as with `snakemake --resources gpu=4`. The exit status is 1 if a model was found to give
+other numbers on the GPU.
 """
 
 import argparse
@@ -19,24 +20,28 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from layernorm_roles.gpu.device import APART
 from layernorm_roles.planning import Plan, configured
+from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
 PLAN = Plan(configured(ROOT / "config.yaml", PRESET))
-GPT2_ENTRIES, TOKENS, SENTENCES = 50257, 4_000_000, 2000
+TOKENS, SENTENCES = 4_000_000, 2000
 FEW = 20
 """Steps of the short training: enough that a step is recorded."""
 
 
-def vocabulary(text: str) -> int:
-    """The number of entries of the tokenizer of a text."""
-    settings = PLAN.settings.text[text]
-    return GPT2_ENTRIES if settings.tokenizer == "gpt2" else settings.vocabulary
+def run_settings(model: str) -> GPTSettings | BERTSettings:
+    """The settings of a run of a model, at the first of its learning rates and lengths."""
+    configured = PLAN.settings.language_model[model]
+    kind = GPTSettings if configured.architecture == "gpt" else BERTSettings
+    point = {"learning_rate": configured.learning_rate[0], "steps": configured.steps[0]}
+    return kind.model_validate(PLAN.run_settings("language_model", model) | point)
 
 
 def trainer(model: str, variant: str):
-    """The device, a task of random tokens, and a function that makes the model of a variant."""
+    """The settings, the device, a task of random tokens, and a function that makes the model of a variant."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
@@ -45,8 +50,8 @@ def trainer(model: str, variant: str):
     from layernorm_roles.language_model import bert, tasks
     from layernorm_roles.language_model import model as gpt
 
-    settings, rng = PLAN.settings.language_model[model], np.random.default_rng(0)
-    entries = vocabulary(settings.text)
+    settings, rng = run_settings(model), np.random.default_rng(0)
+    entries = PLAN.settings.text[settings.text].entries
     if tasks.task_type(settings) is tasks.LabelledSentences:
         tokenizer = Tokenizer(WordLevel({str(i): i for i in range(entries)}, unk_token="0"))
         tokenizer.pre_tokenizer = Whitespace()
@@ -65,9 +70,11 @@ def trainer(model: str, variant: str):
 def measure(name: str, steps: int) -> None:
     """Print the milliseconds of a training step of a model, given as model/variant, and what its metadata say of it."""
     from layernorm_roles.gpu.agreement import derivatives
+    from layernorm_roles.language_model.operators import operators
     from layernorm_roles.language_model.train import train
 
     settings, gpu, task, build = trainer(*name.split("/"))
+    gpu.check(operators(settings, PLAN.settings.text[settings.text].entries), name)
     compared = build()
     gpu.compare(lambda device: derivatives(compared, next(task.validation()), device), name)
 
@@ -104,24 +111,31 @@ def main() -> None:
     if options.measure:
         measure(options.measure, options.steps)
         return
-    runs = Counter(f"{run.group}/{run.variant}" for run in PLAN.runs("language_model"))
+    runs, steps = Counter(), Counter()
+    for each in PLAN.runs("language_model"):
+        name = f"{each.group}/{each.variant}"
+        runs[name] += 1
+        steps[name] += dict(each.point)["steps"]
     many, hours, ways = options.together, Counter(), Counter()
     print(
-        f"| model | runs x steps | ms a step | hours | ms a step, {many} together | hours, {many} together |"
+        f"| model | runs | their steps | ms a step | hours | ms a step, {many} together | hours, {many} together |"
     )
-    print("|---|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for name in options.only or runs:
-        number, steps = runs[name], PLAN.settings.language_model[name.split("/")[0]].steps
         alone, way = measured(name, options.steps, 1)
-        shared, _ = measured(name, options.steps, many)
+        shared = alone if many == 1 else measured(name, options.steps, many)[0]
         ways[way] += 1
-        taken = [number * steps * ms / 3.6e6 for ms in (alone, shared / many)]
+        taken = [steps[name] * ms / 3.6e6 for ms in (alone, shared / many)]
         hours.update(alone=taken[0], shared=taken[1])
         cells = f"{alone:.2f} | {taken[0]:.2f} | {shared:.2f} | {taken[1]:.2f}"
-        print(f"| {name} | {number} x {steps:,} | {cells} |", flush=True)
-    print(f"| all | {sum(runs.values())} | | {hours['alone']:.2f} | | {hours['shared']:.2f} |\n")
+        print(f"| {name} | {runs[name]} | {steps[name]:,} | {cells} |", flush=True)
+    print(
+        f"| all | {runs.total()} | {steps.total():,} | | {hours['alone']:.2f} | | {hours['shared']:.2f} |\n"
+    )
     for way, number in ways.items():
         print(f"{number} of them on {way}")
+    if any(APART in way for way in ways):
+        sys.exit("the GPU computes other numbers than the CPU, or than float64: see the warnings above")
 
 
 if __name__ == "__main__":

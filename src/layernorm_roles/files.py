@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,33 +151,31 @@ def sha256_of(*paths: str | Path) -> str:
 def recorded(path: str | Path) -> str | None:
     """The SHA-256 that was recorded when `path` was written, in hexadecimal digits; None if there is none."""
     try:
-        return next(iter(_records(Path(path))), None)
+        return next(_records(Path(path)), None)
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _records(path: Path) -> list[str]:
+def _records(path: Path) -> Iterator[str]:
     """The checksums that are recorded for `path`: beside it, and in the seals of the folders that it is in.
 
-    A file of a sealed folder that was made again has both, and is right by either.
+    A file of a sealed folder that was made again has both, and is right by either. Seals are read only when they are
+    asked for: to look for them in every folder above a file takes longer than to read the record beside it.
     """
-    found = []
-    try:
+    with suppress(FileNotFoundError):
         digest, _, name = checksum_file(path).read_text(encoding="ascii").partition("  ")
         # The name is part of the record, so that the record of another file does not serve.
-        found = [digest if name == f"{path.name}\n" else "of another file"]
-    except FileNotFoundError:
-        pass
+        yield digest if name == f"{path.name}\n" else "of another file"
     for folder in path.absolute().parents:
         sealed = _sealed(folder / SEAL).get(str(path.absolute().relative_to(folder)))
-        found += [sealed] if sealed else []
-    return found
+        if sealed:
+            yield sealed
 
 
 def _checked(path: str | Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
     try:
         content, digest = read(Path(path))
-        records = _records(Path(path))
+        records = [*_records(Path(path))]
     except FileNotFoundError:
         raise Unusable(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -29,9 +29,15 @@ from layernorm_roles.settings.text import Source
 from layernorm_roles.text.prepared import TEXT_FILES
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
-MAJORITY_STEP, TOKEN, GPU_STEP = 0.01, 80e-6, 0.03
-"""Seconds that a cluster is asked for: for a majority step of 6,000 sequences; for each token of a language model's
-steps on a processor; and for a language model's step on a GPU."""
+MAJORITY_STEP, GPU_STEP = 0.01, 0.03
+"""Seconds that a cluster is asked for: for a majority step of 6,000 sequences, and for a language model's step on a
+GPU, which nobody has measured."""
+
+LAYER, HIDDEN, ENTRY, THREADS = 3e-6, 10e-9, 60e-12, 0.6
+"""Seconds that a token of a language model's step costs on one core: in a layer, for each hidden unit of its
+feed-forward part, and for each number in the table of embeddings, with which logits are computed; k threads are
+k ** THREADS times as fast as one. A step of the paper's GPT is then 0.61 s (measured on an AMD EPYC: 0.69 to 0.72), of
+its BERT 0.56 (0.54), of gpt_bytes in config.yaml 12 ms (12), of gpt 35 ms (20); two threads were 1.5 times as fast."""
 
 SHORT = 30
 """Training jobs that ask for at most so many minutes share a submission to a cluster."""
@@ -201,14 +207,23 @@ class Plan:
                 f"{' '.join(f'{key}=cpu' for key in wanted)}; to send jobs to a cluster: --workflow-profile slurm"
             ) from None
 
-    def devices_in_words(self, rules: Collection[str]) -> list[str]:
-        """A line for each stage that one of `rules` trains: on which device, and why."""
-        return [
-            f"{DEVICE_KEYS[stage]} = "
-            + (f"auto, which means {choice.device}: {choice.why}" if choice.why else choice.device)
-            for stage, choice in self.devices.items()
-            if f"{stage}_train" in rules
-        ]
+    def devices_in_words(self, jobs: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
+        """A line for each stage that one of `jobs` trains, which are given by their rule and its wildcards.
+
+        It says on which device, why, and how long language models take on processors, if they take more than an hour.
+        """
+        lines, jobs = [], [*jobs]
+        for stage, (device, why) in self.devices.items():
+            runs = [wildcards for rule, wildcards in jobs if rule == f"{stage}_train"]
+            line = f"{DEVICE_KEYS[stage]} = {f'auto, which means {device}: {why}' if why else device}"
+            if device == "cuda":
+                line += "; no GPU has run this code yet, so each training first compares itself with the CPU"
+            elif stage == "language_model":
+                seconds = sum(self.seconds(run["model"], int(run["steps"])) for run in runs)
+                hours = seconds * self.settings.threads_per_training / 3600
+                line += f"; about {hours:,.0f} core hours, by measured steps" if hours > 1 else ""
+            lines += [line] if runs else []
+        return lines
 
     def runs(self, stage: str, *groups: str) -> list[Run]:
         """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
@@ -265,11 +280,24 @@ class Plan:
             found += [Batch(runs[first : first + size]) for first in range(0, len(runs), size)]
         return found
 
-    def minutes(self, stage: str, group: str, steps: int | None = None) -> int:
+    def seconds(self, model: str, steps: int) -> float:
+        """The seconds that `steps` of a language model take on a processor, see LAYER."""
+        settings = self.settings.language_model[model]
+        is_gpt = settings.architecture == "gpt"
+        hidden = 4 * settings.d_model if is_gpt else settings.d_ff
+        logits = (
+            0 if not is_gpt and settings.task == "labelled" else self.settings.text[settings.text].entries
+        )
+        token = settings.layers * (LAYER + hidden * HIDDEN) + logits * settings.d_model * ENTRY
+        threads = self.settings.threads_per_training**THREADS
+        return steps * settings.batch_size * settings.context_length * token / threads
+
+    def minutes(self, stage: str, group: str, steps: int | None = None, attempt: int = 1) -> int:
         """The minutes that a cluster is asked for, for one training job of an experiment or model.
 
         `steps` are those of the run, where a model has a list of them. The minutes are about twice what the job took
-        where it was measured, on a processor or (estimated) on a GPU.
+        where it was measured, on a processor or (estimated) on a GPU. A short job asks for twice as much at each
+        further attempt; a long one goes on from its last checkpoint, and more than a partition allows would be refused.
         """
         settings = self.plain[stage][group]
         steps = steps or settings["steps"]
@@ -279,8 +307,9 @@ class Plan:
         elif self.gpus(stage):
             seconds = steps * GPU_STEP
         else:
-            seconds = steps * settings["batch_size"] * settings["context_length"] * TOKEN
-        return 5 + math.ceil(seconds / 60)
+            seconds = 2 * self.seconds(group, steps)
+        asked = 5 + math.ceil(seconds / 60)
+        return asked * 2 ** (attempt - 1) if asked <= SHORT else asked
 
     def group(self, stage: str, group: str, steps: int | None = None) -> str | None:
         """The name under which short training jobs of a stage share submissions to a cluster; None for long ones."""

@@ -4,19 +4,23 @@ The metadata of a file names its table and holds a hash of its rows, so that a f
 program is refused even where its checksum was made anew.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layernorm_roles import files, provenance
 from layernorm_roles.schemas import SCHEMAS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
@@ -33,6 +37,10 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str
         arrow = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False, safe=True)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise ValueError(f"{path}: not a {table} table: {error}") from error
+    _write(arrow, table, path, origin)
+
+
+def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
     arrow = arrow.replace_schema_metadata({**origin, "table": table, "content": _content(arrow)})
     with files.atomic_write(path) as partial:
         pq.write_table(arrow, partial, compression="zstd", write_page_checksum=True)
@@ -125,11 +133,10 @@ def collect(
     ValueError if a file is missing, damaged, not a `table`, or of another run.
     """
     paths = list(paths)
-    rows = pd.concat(
-        [read(path, table, identity) for path, identity in zip(paths, identities, strict=True)],
-        ignore_index=True,
-    )
-    write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), settings))
+    found = [read_arrow(path, table, identity) for path, identity in zip(paths, identities, strict=True)]
+    # Parquet names the items of a list otherwise than the schema, which the metadata of a file would show.
+    rows = pa.concat_tables(found).combine_chunks().cast(SCHEMAS[table])
+    _write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), settings))
 
 
 def _parquet(path: str | Path) -> pq.ParquetFile:

@@ -170,7 +170,8 @@ class LogHandler(LogHandlerBase):
         lines = [f"{rule:{width}} {number:7}" for rule, number in by_number]
         said = (
             f"{trainings:,} trainings and {sum(jobs.values()) - trainings:,} other jobs; on one core about "
-            f"{_duration(seconds)}, if each takes what it took in the kept reproduction; --verbose shows each job"
+            f"{_duration(seconds)}, if each takes what it took at the sizes of the kept reproduction; "
+            "--verbose shows each job"
         )
         return "\n".join([*lines, said])
 

@@ -184,3 +184,11 @@ def test_a_card_without_kernels_in_the_build_is_named(opened):
         "if that is no accident, install a build of torch with kernels for it",
     ):
         opened(kernel)
+
+
+def test_a_card_that_another_process_holds_alone_is_no_fault_of_the_build(opened):
+    def kernel(size, device):
+        raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nmore")
+
+    with pytest.raises(driver.NoGPU, match=r"Fake H100 is taken by another process.*resources gpu=1.*MPS"):
+        opened(kernel)

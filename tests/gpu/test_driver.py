@@ -50,15 +50,17 @@ FAULTS = {
         {"version": 12040},
         {},
         {},
-        r"built for CUDA 13\.0, and the NVIDIA driver serves CUDA up to 12\.4; update the driver, or install a build "
-        r"of torch for CUDA 12$",
+        r"built for CUDA 13\.0, and the NVIDIA driver serves CUDA up to 12\.4; update the driver, or `pip install "
+        r"torch==2\.13\.0\+cu126 --index-url https://download\.pytorch\.org/whl/cu126` \(CUDA 12\.6, compute "
+        r"capability 5\.0 to 9\.0\); a data-centre card may keep its driver: install NVIDIA's package cuda-compat-"
+        r"13-0, and `export LD_LIBRARY_PATH=/usr/local/cuda-13\.0/compat`$",
     ),
     "a card that is too old": (
         {"capabilities": [61]},
         {},
         {},
-        r"Fake H100 has compute capability 6\.1, and torch 2\.13\.0\+cu130 has kernels for 7\.5 and newer; install a "
-        r"build of torch for an older CUDA than 13\.0$",
+        r"Fake H100 has compute capability 6\.1, and torch 2\.13\.0\+cu130 has kernels for 7\.5 and newer; `pip "
+        r"install torch==2\.13\.0\+cu126 --index-url \S+` \(CUDA 12\.6, compute capability 5\.0 to 9\.0\)$",
     ),
     "no allocation": (
         {"init": 100},
@@ -118,6 +120,15 @@ def test_without_a_driver(no_driver, build_of_torch):
     device, why = choice.choose("auto")
     assert device == "cpu"
     assert why.startswith("there is no NVIDIA driver: libcuda.so.1 cannot be loaded")
+
+
+def test_a_driver_for_cuda_11_runs_no_build_so_none_is_named(fake_driver, build_of_torch):
+    fake_driver(version=11080)
+    build_of_torch()
+    with pytest.raises(
+        driver.NoGPU, match=r"CUDA up to 11\.8; update the driver; a data-centre card may keep"
+    ):
+        driver.usable_cards()
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,12 @@ def test_a_recorded_step_is_taken_once_a_call(cuda):
     assert fallbacks.taken() == {"a training step": "as one CUDA graph"}
 
 
+def test_all_steps_of_a_process_share_a_stream_since_each_one_costs_memory(cuda, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Stream", object)
+    gpu = GPU()
+    assert gpu.recorded(counting(cuda)[0]).stream is gpu.recorded(counting(cuda)[0]).stream
+
+
 def test_a_step_that_cannot_be_recorded_is_taken_kernel_by_kernel(cuda, capsys):
     """Also by the random generator, which a failed recording leaves as if it went on."""
     cuda.failing = RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")

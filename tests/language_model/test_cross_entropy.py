@@ -70,6 +70,26 @@ def test_numbers_of_several_parts_do_not_depend_on_threads(threads):
 
 
 @pytest.mark.parametrize("kernel", [cross_entropy.fused, cross_entropy.chunked])
+def test_the_loss_alone_is_the_loss_with_gradients(kernel, monkeypatch):
+    """So does a validation compute it, where autograd is off."""
+    hidden, weight, targets = draw(5, tokens=130, dtype=torch.float32)
+    asked = []
+
+    def ask(*inputs, gradients):
+        asked.append(gradients)
+        return kernel(*inputs, gradients=gradients)
+
+    monkeypatch.setattr(cross_entropy, "fused", ask)
+    weight.requires_grad_()
+    loss = cross_entropy.linear_cross_entropy(hidden, weight, targets)
+    with torch.no_grad():
+        alone = cross_entropy.linear_cross_entropy(hidden, weight, targets)
+    assert asked == [True, False] and loss.requires_grad and not alone.requires_grad
+    torch.testing.assert_close(alone, loss.detach(), rtol=1e-6, atol=0)
+    assert kernel is not cross_entropy.fused or torch.equal(alone, loss.detach())
+
+
+@pytest.mark.parametrize("kernel", [cross_entropy.fused, cross_entropy.chunked])
 @pytest.mark.parametrize("size", [1.0, 300.0, 3e4])
 def test_no_shift_underflows(kernel, size):
     """Every logit far below |h| max|w|: with that as the shift all exponentials would vanish."""

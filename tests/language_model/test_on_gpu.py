@@ -1,4 +1,4 @@
-"""For a machine with a GPU: `pytest -m gpu`. Twenty steps as a graph, kernel by kernel and on the CPU."""
+"""For a machine with a GPU: `pytest -m gpu`. Twenty steps as a graph, kernel by kernel and on the CPU; and resumed."""
 
 from functools import partial
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 from default_settings import example
 
+from layernorm_roles.checkpoint import Checkpoint
 from layernorm_roles.gpu import fallbacks, recording
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import open_device
@@ -38,12 +39,12 @@ def text(tmp_path_factory):
     return hand_made.prepared_text(tmp_path_factory.mktemp("text"), *streams, frame)
 
 
-def trained(text, settings, device=None):
-    """Metrics and final weights of a run without dropout, in float64."""
-    settings = hand_made.changed(settings, dropout=0.0, **STEPS)
+def trained(text, settings, device=None, kept=None, **changes):
+    """Metrics and final weights, in float64, of a run without dropout unless `changes` of the settings say so."""
+    settings = hand_made.changed(settings, **{"dropout": 0.0, **STEPS, **changes})
     run = hand_made.run_of(text, settings)
     task = tasks.build(settings, text, run.tokenizer, seed=0)
-    result = train.train(run.build_model(), task, settings, 0, device)
+    result = train.train(run.build_model(), task, settings, 0, device, kept)
     weights = {name: tensor.double().cpu() for name, tensor in result.final.items()}
     return result.metrics.drop(columns="seconds"), weights
 
@@ -65,6 +66,40 @@ def test_a_graph_is_the_eager_step_to_the_bit_and_both_are_close_to_the_cpu(text
     cpu_metrics, _ = trained(text, settings)
     for column in ("train_loss", "valid_loss"):
         np.testing.assert_allclose(metrics[column], cpu_metrics[column], rtol=1e-3)
+
+
+class Ended(Checkpoint):
+    """A checkpoint whose first writing ends the run, as a kill does."""
+
+    def save(self, *state):
+        super().save(*state)
+        raise InterruptedError
+
+
+@pytest.mark.parametrize(
+    ("settings", "dropouts"),
+    [
+        (hand_made.SMALL_GPT, {"dropout": 0.1, "attention_dropout": 0.1}),
+        (hand_made.SMALL_BERT, {"dropout": 0.1}),
+    ],
+    ids=["gpt", "bert"],
+)
+def test_with_dropout_a_graph_is_the_eager_step_and_a_killed_run_goes_on_to_the_bit(
+    text, settings, dropouts, gpu, monkeypatch, tmp_path
+):
+    """The paper trains with both dropouts, for which a card has other kernels of attention."""
+    changes = {**dropouts, "checkpoint_every": 10}
+    metrics, weights = trained(text, settings, gpu, **changes)
+    place = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(InterruptedError):
+        trained(text, settings, gpu, Ended(place, {}), **changes)
+    others = [trained(text, settings, gpu, Checkpoint(place, {}), **changes)]
+    monkeypatch.setattr(type(gpu), "recorded", lambda self, step: step)
+    others.append(trained(text, settings, gpu, **changes))
+    for other_metrics, other_weights in others:
+        assert metrics.equals(other_metrics)
+        assert_equal_to_the_bit(weights, other_weights)
+    assert not metrics.equals(trained(text, settings, gpu)[0]), "dropout does something"
 
 
 @pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])

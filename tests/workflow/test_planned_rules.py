@@ -161,7 +161,12 @@ def test_trainings_ask_for_minutes_by_their_steps():
     }
     plan = planning.Plan(planning.configured(ROOT / "config.yaml", overlay))
     assert plan.minutes("majority", "d8") == 5 + 4 * 9000 / 100 / 60
-    assert plan.minutes("language_model", "gpt", 50_000) == 5 + math.ceil(50_000 * 16 * 1024 * 80e-6 / 60)
+    # Twice the time of 16 x 1,024 tokens: four layers of 32 hidden units, and 8,192 entries of size 8.
+    step = 16 * 1024 * (4 * (3e-6 + 32 * 10e-9) + 8192 * 8 * 60e-12)
+    asked = 5 + math.ceil(2 * 50_000 * step / 60)
+    assert plan.minutes("language_model", "gpt", 50_000) == asked
+    assert plan.minutes("language_model", "gpt", 50_000, attempt=3) == asked, "it goes on from its checkpoint"
+    assert plan.minutes("majority", "d8", attempt=3) == 4 * plan.minutes("majority", "d8")
     assert (plan.group("majority", "d8"), plan.group("language_model", "gpt", 50_000)) == (
         "majority_train",
         None,
@@ -173,11 +178,17 @@ def test_trainings_ask_for_minutes_by_their_steps():
 
 
 @pytest.mark.parametrize(
-    ("preset", "most_units", "most_hours"), [(None, 45, 25), ("paper", 85, 65)], ids=["default", "paper"]
+    ("preset", "device", "most_units", "most_hours"),
+    [(None, "cpu", 45, 25), ("paper", "cuda", 85, 65), ("paper", "auto", 115, 1700)],
+    ids=["default", "paper on GPUs", "paper on processors"],
 )
-def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, most_units, most_hours):
-    """With one submission a job, and two to six hours each, there were 371 of them for paper.yaml, and 1,059 hours."""
-    plan = planned([ROOT / f"workflow/presets/{preset}.yaml"] if preset else [], {})
+def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, device, most_units, most_hours):
+    """With one submission a job, and two to six hours each, there were 371 of them for paper.yaml, and 1,059 hours.
+
+    On processors its trainings take some 800 core hours, and each fits the partition in profiles/slurm.
+    """
+    plan = planned([ROOT / f"workflow/presets/{preset}.yaml"] if preset else [], {"device": device})
+    assert max(plan["minutes"]) <= 3 * 24 * 60
     rules = [job["rule"] for job in plan["jobs"]]
     assert rules.count("majority_train") > 50 and rules.count("language_model_train") > 50
     submitted = {job["unit"] for job in plan["jobs"] if job["rule"] not in ("settings", "download")}

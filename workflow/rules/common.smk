@@ -181,10 +181,15 @@ wildcard_constraints:
 
 
 onstart:
-    from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
+    if not Path(
+        f"{RUN}/parquet"
+    ).exists():  # then the record stays, and claims import pandas, which no plan needs
+        from layernorm_roles.evidence import claims
 
-    claims.record(Path(RUN) / "rules.json", PLAIN)
-    for line in PLAN.devices_in_words({job.rule.name for job in workflow.dag.needrun_jobs()}):
+        claims.record(Path(RUN) / "rules.json", PLAIN)
+    for line in PLAN.devices_in_words(
+        (job.rule.name, job.wildcards_dict) for job in workflow.dag.needrun_jobs()
+    ):
         logger.info(line)
     prepare_executor()
 

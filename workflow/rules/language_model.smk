@@ -45,9 +45,8 @@ rule language_model_train:
         gpu=PLAN.gpus("language_model"),
         mem_mb=doubling(4000 if PLAN.gpus("language_model") else 1500),
         runtime=lambda wildcards, attempt: PLAN.minutes(
-            "language_model", wildcards.model, int(wildcards.steps)
-        )
-        * 2 ** (attempt - 1),
+            "language_model", wildcards.model, int(wildcards.steps), attempt
+        ),
     params:
         **of_runs("language_model", "model"),
         device=PLAN.devices["language_model"].device,

@@ -49,7 +49,7 @@ rule majority_train:
     resources:
         gpu=PLAN.gpus("majority"),
         mem_mb=doubling(4000 if PLAN.gpus("majority") else 1500),
-        runtime=lambda wildcards, attempt: PLAN.minutes("majority", wildcards.experiment) * 2 ** (attempt - 1),
+        runtime=lambda wildcards, attempt: PLAN.minutes("majority", wildcards.experiment, attempt=attempt),
     params:
         **of_runs("majority", "experiment"),
         seeds=lambda wildcards: planning.seeds_of(wildcards.seeds),

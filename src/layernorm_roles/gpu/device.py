@@ -21,6 +21,9 @@ log = logging.getLogger("layernorm_roles")
 
 OptimiserT = TypeVar("OptimiserT")
 
+APART = "apart, trained all the same"
+"""How the description of a device ends what it says of a comparison that found a difference."""
+
 
 class Device:
     """A CPU. It has one thread a job, which makes it deterministic."""
@@ -79,6 +82,7 @@ class GPU(Device):
     def __init__(self, on_difference: str = "stop"):
         self.on_difference = on_difference
         self.card: driver.Card | None = None
+        self.stream: Any = None
 
     @property
     def description(self) -> str:
@@ -110,6 +114,12 @@ class GPU(Device):
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if "busy or unavailable" in str(error):
+                raise driver.NoGPU(
+                    f"{self.card.name} is taken by another process, and takes one at a time: its compute mode is "
+                    "exclusive (`nvidia-smi -q -d COMPUTE`); run one job at a time on it (--resources gpu=1), start "
+                    "MPS (`nvidia-cuda-mps-control -d`), or let the administrator set `nvidia-smi -c DEFAULT`"
+                ) from error
             raise driver.NoGPU(
                 f"{self.card.name} (compute capability {'.'.join(map(str, self.card.capability))}) runs no kernel of "
                 f"torch {torch.__version__}: {first_line(error)}; if that is no accident, install a "
@@ -151,13 +161,16 @@ class GPU(Device):
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         warn(line)
-        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} apart, trained all the same")
+        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} {APART}")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""
+        import torch
+
         from layernorm_roles.gpu.recording import Recorded
 
-        return Recorded(step)
+        self.stream = self.stream or torch.cuda.Stream()
+        return Recorded(step, self.stream)
 
     def recordable(self, optimiser: OptimiserT) -> OptimiserT:
         """The learning rate, which changes, lies in the GPU's memory, where a CUDA graph reads it."""

@@ -27,6 +27,10 @@ OLDEST_CAPABILITY: Mapping[Version, Version] = {
 
 A build of one's own may have fewer: `device.GPU` tries a kernel where the job runs."""
 
+OLDER = (12, 6)
+"""The older version of CUDA for which torch is built as well, until 2.14: it runs on all drivers for CUDA 12, and has
+kernels for cards that CUDA 13 has dropped (https://github.com/pytorch/pytorch/blob/main/RELEASE.md)."""
+
 TF32_OVERRIDE = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 """The environment variable with which torch rounds products of float32 to TF32, whatever a program asks for."""
 
@@ -94,9 +98,12 @@ def usable_cards() -> tuple[Card, ...]:
         )
     driver = ask_driver()
     if driver.cuda[0] < build.cuda[0]:
+        older = f", or {_older(build)}" if driver.cuda[0] == OLDER[0] else ""
         raise NoGPU(
             f"torch {build.version} is built for CUDA {_text(build.cuda)}, and the NVIDIA driver serves CUDA up to "
-            f"{_text(driver.cuda)}; update the driver, or install a build of torch for CUDA {driver.cuda[0]}"
+            f"{_text(driver.cuda)}; update the driver{older}; a data-centre card may keep its driver: "
+            f"install NVIDIA's package cuda-compat-{build.cuda[0]}-{build.cuda[1]}, and "
+            f"`export LD_LIBRARY_PATH=/usr/local/cuda-{_text(build.cuda)}/compat`"
         )
     oldest = max(needed for cuda, needed in OLDEST_CAPABILITY.items() if cuda <= build.cuda)
     cards = tuple(card for card in driver.cards if card.capability >= oldest)
@@ -104,7 +111,7 @@ def usable_cards() -> tuple[Card, ...]:
         card = driver.cards[0]
         raise NoGPU(
             f"{card.name} has compute capability {_text(card.capability)}, and torch {build.version} has kernels for "
-            f"{_text(oldest)} and newer; install a build of torch for an older CUDA than {_text(build.cuda)}"
+            f"{_text(oldest)} and newer; {_older(build)}"
         )
     return cards
 
@@ -172,6 +179,16 @@ def _nothing_shown() -> str:
     if "SLURM_JOB_ID" in os.environ:
         return "the NVIDIA driver shows no GPU to this job: SLURM gave it none (see profiles/slurm/README.md)"
     return "the NVIDIA driver shows no GPU to this process: there is none, or this process may not use it"
+
+
+def _older(build: Build) -> str:
+    """The command that installs the same torch for an older CUDA."""
+    name = f"cu{OLDER[0]}{OLDER[1]}"
+    version = f"{build.version.partition('+')[0]}+{name}"
+    return (
+        f"`pip install torch=={version} --index-url https://download.pytorch.org/whl/{name}` (CUDA {_text(OLDER)}, "
+        "compute capability 5.0 to 9.0)"
+    )
 
 
 def _text(version: Version) -> str:

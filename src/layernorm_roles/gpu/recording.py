@@ -1,6 +1,7 @@
 """Training steps recorded as CUDA graphs: a small model spends most of its time starting kernels one by one."""
 
 from collections.abc import Callable
+from typing import Any
 
 from layernorm_roles.gpu import fallbacks
 from layernorm_roles.memory import first_line, warn
@@ -18,11 +19,12 @@ class Recorded:
     recorded is taken kernel by kernel, with a warning.
     """
 
-    def __init__(self, step: Callable[[], None]):
+    def __init__(self, step: Callable[[], None], stream: Any):
+        """`stream`, a torch.cuda.Stream, is for the ordinary calls. cuBLAS keeps 32 MiB for each that it has seen."""
         import torch
 
         self.step, self.plain_calls_left = step, PLAIN_CALLS
-        self.cuda, self.stream, self.graph, self.eager = torch.cuda, torch.cuda.Stream(), None, False
+        self.cuda, self.stream, self.graph, self.eager = torch.cuda, stream, None, False
         self.out_of_memory = torch.OutOfMemoryError
 
     def __call__(self) -> None:

@@ -21,8 +21,10 @@ from layernorm_roles.language_model import parallel
 from layernorm_roles.language_model.kernels import COMPILING, softmax
 from layernorm_roles.language_model.kernels import cross_entropy as kernels
 
-LossAndGradients = tuple[Float[Tensor, ""], Float[Tensor, "tokens d"], Float[Tensor, "entries d"]]
-"""The mean loss, and its gradients with respect to the hidden states and the readout's weight."""
+LossAndGradients = tuple[
+    Float[Tensor, ""], Float[Tensor, "tokens d"] | None, Float[Tensor, "entries d"] | None
+]
+"""The mean loss, and its gradients with respect to the hidden states and the readout's weight, unless left out."""
 
 
 def linear_cross_entropy(
@@ -32,17 +34,19 @@ def linear_cross_entropy(
 
     It equals torch.nn.functional.cross_entropy(hidden @ weight.T, targets) up to rounding (float32: 1e-6 relative).
     """
-    return _LinearCrossEntropy.apply(hidden, weight, targets)
+    # Asked here, since within an autograd function gradients are never enabled.
+    return _LinearCrossEntropy.apply(hidden, weight, targets, torch.is_grad_enabled())
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """`fused` or `chunked` for autograd, which computes the gradients together with the loss."""
 
     @staticmethod
-    def forward(ctx, hidden, weight, targets):
-        """The mean loss, for the arguments of `linear_cross_entropy`; keeps both gradients for backward."""
+    def forward(ctx, hidden, weight, targets, gradients):
+        """The mean loss, for the arguments of `linear_cross_entropy`; keeps the gradients, if wanted, for backward."""
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
-        loss, hidden_grad, weight_grad = (fused if in_loop else chunked)(hidden, weight, targets)
+        compute = fused if in_loop else chunked
+        loss, hidden_grad, weight_grad = compute(hidden, weight, targets, gradients=gradients)
         ctx.save_for_backward(hidden_grad, weight_grad)
         return loss
 
@@ -50,7 +54,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx, grad):
         """The gradients by `hidden` and `weight`, times `grad`, the gradient by the mean loss; `targets` have none."""
         hidden_grad, weight_grad = ctx.saved_tensors
-        return grad * hidden_grad, grad * weight_grad, None
+        return grad * hidden_grad, grad * weight_grad, None, None
 
 
 TOKENS_TOGETHER = {"cpu": 64, "cuda": 1024}
@@ -62,10 +66,11 @@ def chunked(
     weight: Float[Tensor, "entries d"],
     targets: Integer[Tensor, " tokens"],
     chunk: int | None = None,
+    gradients: bool = True,
 ) -> LossAndGradients:
     """The loss and its gradients by matrix products of `chunk` tokens at a time, on any device, in any precision.
 
-    Without `chunk` it is what TOKENS_TOGETHER has for the device.
+    Without `chunk` it is what TOKENS_TOGETHER has for the device. Without `gradients` there are none.
     With w' = (w, 1) and h' = (h, -shift), exp(h' w'^T) are the shifted exponentials e, and e w' holds, in one
     product, both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
     """
@@ -82,12 +87,15 @@ def chunked(
         h, target = hidden[rows], targets[rows]
         shift = bound[rows] if safe else (h @ weight.T).amax(dim=1, keepdim=True)
         e = (torch.cat([h, -shift], dim=1) @ extended.T).exp_()
-        sums = e @ extended
-        total = sums[:, d:]
+        sums = e @ extended if gradients else e.sum(dim=1, keepdim=True)
+        total = sums[:, -1:]
         wanted = weight[target]
         losses[rows] = (total.log() + shift).squeeze(1) - (h * wanted).sum(dim=1)
-        hidden_grad[rows] = sums[:, :d] / total - wanted
-        weight_grad.addmm_(e.T, h / total)
+        if gradients:
+            hidden_grad[rows] = sums[:, :d] / total - wanted
+            weight_grad.addmm_(e.T, h / total)
+    if not gradients:
+        return losses.mean(), None, None
     weight_grad.index_add_(0, targets, hidden, alpha=-1.0)
     return losses.mean(), hidden_grad / tokens, weight_grad / tokens
 
@@ -96,8 +104,9 @@ def fused(
     hidden: Float[Tensor, "tokens d"],
     weight: Float[Tensor, "entries d"],
     targets: Integer[Tensor, " tokens"],
+    gradients: bool = True,
 ) -> LossAndGradients:
-    """The loss and its gradients on the CPU in float32, by one compiled loop.
+    """The loss and, with `gradients`, its gradients, on the CPU in float32, by one compiled loop.
 
     Raises ValueError for shapes that do not fit, and for a target that is no entry, which the loop would look up all
     the same.
@@ -116,7 +125,7 @@ def fused(
     bound = hidden.norm(dim=1) * weight.norm(dim=1).max()
     if not bound.isfinite().all():
         # The compiled loop assumes finite numbers; the loss of a diverged model must not look like one.
-        return chunked(hidden, weight, targets)
+        return chunked(hidden, weight, targets, gradients=gradients)
     w, per_token = softmax.columns(weight), F.pad(bound, (0, softmax.used(tokens) - tokens))
     hidden_grad = torch.empty_like(hidden)
 
@@ -125,13 +134,16 @@ def fused(
         h_grad, w_grad = torch.zeros_like(h), torch.zeros_like(w)
         bounds = per_token[part.start : part.start + softmax.used(part.stop - part.start)]
         arrays = (t.numpy() for t in (h, w, targets[part], h_grad, w_grad, bounds))
-        loss = kernels.cross_entropy_sweep(*arrays, len(weight), softmax.unrolled(d))
+        loss = kernels.cross_entropy_sweep(*arrays, len(weight), softmax.unrolled(d), gradients)
         torch.div(h_grad[:d, : part.stop - part.start].T, tokens, out=hidden_grad[part])
         return loss, w_grad
 
     with compilation_notice(*COMPILING):
         losses, w_grads = zip(*parallel.each(compute, parallel.slices(tokens, parallel.TOKENS)), strict=True)
+    loss = hidden.new_tensor(sum(losses) / tokens)
+    if not gradients:
+        return loss, None, None
     w_grad = w_grads[0]
     for other in w_grads[1:]:
         w_grad += other
-    return hidden.new_tensor(sum(losses) / tokens), hidden_grad, w_grad[:d, : len(weight)].T / tokens
+    return loss, hidden_grad, w_grad[:d, : len(weight)].T / tokens

@@ -23,6 +23,7 @@ from layernorm_roles.selectability.arrays import checked
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify
 from layernorm_roles.selectability.matrices import FORMATS, TEXT, load
+from layernorm_roles.selectability.threads import Work
 
 _OUTPUTS = (".parquet", ".csv")
 SECONDS = 10.0
@@ -200,6 +201,8 @@ def _certified(
 ) -> Certificates:
     """Certificates, verified; while they are looked for, a line of progress to standard error every so many seconds.
 
+    A matrix of many rows is passed over three times or more: each pass compares all rows with all, or is a round of the
+    search.
     The work is done in a thread, so that the main one can print. Ctrl-C ends the process: as a Python exception it
     would wait for compiled code.
     """
@@ -217,7 +220,8 @@ def _certified(
             result = thread.submit(prove)
             while not wait([result], every).done:
                 size = " x ".join(f"{n:,}" for n in keys.shape)
-                print(f"certify-keys: {size}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                words = filter(None, (f"{time.monotonic() - began:.0f} s", Work.in_words()))
+                print(f"certify-keys: {size}: {'; '.join(words)}", file=sys.stderr, flush=True)
             return result.result()
     finally:
         if in_main:

@@ -1,6 +1,7 @@
 """All cores for one large matrix, with results that do not depend on how many there are."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -19,12 +20,32 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Work:
+    """The call of `on_all_cores` that runs now, for a thread that tells how far it is."""
+
+    items = done = 0
+    began = 0.0
+
+    @classmethod
+    def in_words(cls) -> str:
+        """How many items are done, and how long the others may take; empty where nothing runs."""
+        done, items = cls.done, cls.items
+        if not done < items:
+            return ""
+        left = f", {(time.monotonic() - cls.began) * (items / done - 1):.0f} s left" if done else ""
+        return f"{done:,} of {items:,} parts of this pass{left}"
+
+
 def on_all_cores(call: Callable, items: list) -> Iterator:
     """`call` of every item, in their order. Whoever is interrupted waits for no more than what has begun."""
     threads = ThreadPoolExecutor(max_workers=cores())
+    Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
     try:
-        yield from threads.map(call, items)
+        for result in threads.map(call, items):
+            Work.done += 1
+            yield result
     finally:
+        Work.items = 0
         threads.shutdown(cancel_futures=True)
 
 

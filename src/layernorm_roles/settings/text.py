@@ -13,6 +13,10 @@ BYTES = 256
 """Different values of a byte: the fewest entries of a byte-level tokenizer."""
 
 
+GPT2_ENTRIES = 50_257
+"""Entries of GPT-2's tokenizer."""
+
+
 class Source(Section):
     """Where documents come from: a Wikipedia sample, text files, Parquet files, or a dataset of the hub."""
 
@@ -115,3 +119,8 @@ class Text(Section):
     """Contexts for Tables 1 and 2."""
     sentences: Contexts
     """Contexts for Tables 3 and 4."""
+
+    @property
+    def entries(self) -> int:
+        """Entries of the tokenizer."""
+        return GPT2_ENTRIES if self.tokenizer == "gpt2" else self.vocabulary

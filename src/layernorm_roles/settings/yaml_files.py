@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's safe loader: the compiled one, ten times as fast, where it was built."""
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 """A plain value such as 1:30, which YAML 1.1 reads as a number to the base 60."""
 DEEPEST = 30
@@ -18,7 +20,7 @@ LARGEST = 100_000
 def read(path: str | Path) -> Any:
     """The content of a YAML file. Raises ValueError, in one line, for what `check` refuses."""
     check(path)
-    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=LOADER)
 
 
 def check(path: str | Path) -> None:
@@ -30,7 +32,7 @@ def check(path: str | Path) -> None:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        _Walk(path).through(yaml.parse(text, Loader=yaml.SafeLoader))
+        _Walk(path).through(yaml.parse(text, Loader=LOADER))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
 

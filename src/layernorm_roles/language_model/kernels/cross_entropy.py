@@ -21,8 +21,10 @@ from layernorm_roles.language_model.kernels.vectors import (
 
 
 @jit
-def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block):
+def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gradients):
     """Cross-entropy: returns the sum over the tokens of their loss, sets h_grad to its gradient and adds to w_grad.
+
+    Without `gradients` it returns the loss alone, in half the time.
 
     h and h_grad have the shape (d, tokens), w and w_grad (d, entries), as `columns` makes them; targets (tokens,) are
     integers; bound (used(tokens),) is at least the magnitude of every logit of the token. `block` is `unrolled(d)`.
@@ -46,7 +48,8 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block):
         for first in range(0, end, tile):
             stop = min(first + tile, end)
             exponentials(h, i, w, first, stop, entries, 0, start, e, 0, totals, block)
-            add_means(e, w, first, stop, 0, sums)
+            if gradients:
+                add_means(e, w, first, stop, 0, sums)
         for t in range(i, min(i + TOGETHER, len(targets))):
             g, target, wanted = t - i, targets[t], np.float64(0)
             total = lane_sum(load(totals, g, 0))
@@ -55,8 +58,9 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block):
                 h_grad[c, t] = mean_of(sums, g, c) / total - w[c, target]
                 per_total[c, t] = h[c, t] / total
             loss += np.log(np.float64(total)) - start[t] - wanted
-        add_outer(e, per_total, i, 0, end, 0, w_grad, block)
-    for t in range(len(targets)):
+        if gradients:
+            add_outer(e, per_total, i, 0, end, 0, w_grad, block)
+    for t in range(len(targets) if gradients else 0):
         for c in range(d):
             w_grad[c, targets[t]] -= h[c, t]
     return loss
