@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+_BLOCK = 1 << 23  # entries of a block of rows: 64 MiB in float64
 _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
 
 
@@ -55,10 +56,10 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     refuse_large_integers(given, name)
     single = given.dtype.kind == "f" and given.dtype.itemsize <= 4  # in either byte order
     array = given.astype(np.float32 if single else np.float64, copy=False)
-    if not np.isfinite(array).all():
+    largest = largest_magnitude(array, axis=tuple(range(max(1, array.ndim - 1))), keepdims=array.ndim == 1)
+    if not np.isfinite(largest).all():
         where = _first(~np.isfinite(array))
         raise ValueError(f"{name} has {array[where]} at {where}: expected finite numbers")
-    largest = abs(array).max(axis=tuple(range(max(1, array.ndim - 1))), keepdims=array.ndim == 1)
     if (lost := (largest > 0) & (largest < _SMALLEST)).any():
         column = int(np.argmax(lost))
         raise ValueError(
@@ -68,7 +69,20 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     return array
 
 
-def largest_magnitude(values: Float[np.ndarray, "..."], axis: int, keepdims: bool = False) -> np.ndarray:
+def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
+    """`values` in float64, without a copy where they are."""
+    return values.astype(np.float64, copy=False)
+
+
+def row_blocks(n: int, entries: int) -> list[slice]:
+    """Slices of n rows with so many `entries` each, at most 64 MiB of float64 in a slice of more than one row."""
+    size = max(1, _BLOCK // entries)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def largest_magnitude(
+    values: Float[np.ndarray, "..."], axis: int | tuple[int, ...], keepdims: bool = False
+) -> np.ndarray:
     """The largest magnitude along an axis, without a copy of the values."""
     return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 

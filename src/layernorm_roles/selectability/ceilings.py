@@ -158,7 +158,7 @@ class _Distinct:
         self.keys, place, self.copies = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
         self.place: Int[np.ndarray, " n"] = place.reshape(-1)
         self.at = coordinates.whiten(self.keys[None], null, 0.0)
-        self.whitened: Float[np.ndarray, "m r"] = self.at.W[0]
+        self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
         """Queries for the keys as given, of queries for the whitened keys."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 from scipy.sparse import csr_array
 
-from layernorm_roles.selectability.arrays import largest_magnitude
+from layernorm_roles.selectability.arrays import double, largest_magnitude, row_blocks
 from layernorm_roles.selectability.leads import leads
 from layernorm_roles.selectability.threads import one_thread_a_product
 
@@ -143,18 +143,20 @@ class Certificates:
         Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns
         margins and residuals as recomputed.
         """
-        keys = np.asarray(keys, dtype=np.float64)
+        keys = np.asarray(keys)
+        keys = keys if keys.dtype in TOLERANCE else keys.astype(np.float64)
         if keys.shape[:-1] != self.code.shape or keys.shape[-1] != self.queries.shape[-1]:
             raise ValueError(f"keys have {_rows(keys)}: these certificates are for {_rows(self.queries)}")
         bias = None if bias is None else np.asarray(bias, dtype=np.float64).reshape(self.code.shape)
-        n = keys.shape[-2]
-        own, support = np.arange(n)[:, None], self.support.clip(0, n - 1)
         with one_thread_a_product():
-            margin, residual = evaluate(keys, bias, self.queries, support, self.weights, self.causal)
-        no_rival = self.support >= own if self.causal else self.support == own
-        no_rival |= self.support != support  # there is no such key
-        improper = (self.weights < 0) | ((self.weights > 0) & no_rival)
-        convex = ~improper.any(axis=-1) & (abs(self.weights.sum(axis=-1) - 1) < 1e-12)
+            margin, residual = evaluate(keys, bias, self.queries, self.support, self.weights, self.causal)
+        convex = self.weights.any(axis=-1)
+        *_, own = given = np.nonzero(convex)
+        support, weights, own = self.support[given], self.weights[given], own[:, None]
+        no_rival = (support >= own if self.causal else support == own) | (support < 0)
+        no_rival |= support >= keys.shape[-2]  # there is no such key
+        improper = (weights < 0) | ((weights > 0) & no_rival)
+        convex[given] = ~improper.any(axis=-1) & (abs(weights.sum(axis=-1) - 1) < 1e-12)
         selectable, unselectable = self.code == SELECTABLE, self.code == UNSELECTABLE
         wrong = selectable & ~(margin > self.tolerance) | unselectable & ~(
             convex & (residual <= self.tolerance)
@@ -206,16 +208,21 @@ def summaries(certificates: Certificates, keys: Float[np.ndarray, "matrices n d"
 
 
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
-    """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none."""
+    """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none.
+
+    A number of a key that is not there counts as that of the first or the last one.
+    """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)
-    bias = np.zeros((len(keys), n)) if bias is None else bias.reshape(-1, n)
-    s = largest_magnitude(keys, axis=1)
-    s_b = largest_magnitude(bias, axis=1)
+    bias = None if bias is None else bias.reshape(-1, n)
+    s = double(largest_magnitude(keys, axis=1))
+    s_b = np.zeros(len(keys)) if bias is None else largest_magnitude(bias, axis=1)
     if n == 1:
         margin = np.full((len(keys), 1), np.inf)  # nobody to beat
     else:
-        size = (abs(queries) @ s[:, :, None])[:, :, 0] + s_b[:, None]
+        blocks = row_blocks(n, keys[:, 0].size)
+        size = np.concatenate([abs(double(queries[:, rows])) @ s[:, :, None] for rows in blocks], axis=1)
+        size = size[:, :, 0] + s_b[:, None]
         lead, _ = leads(keys, queries, causal, bias)
         precise = (size > _SMALLEST_SIZE) & (size < _LARGEST_SIZE)
         margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=precise)
@@ -231,13 +238,18 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
         mixing = csr_array(
             (
                 weights[rows, terms],
-                support.reshape(weights.shape)[rows, terms] + rows // n * n,
+                support.reshape(weights.shape)[rows, terms].clip(0, n - 1) + rows // n * n,
                 np.append(first, len(rows)),
             ),
             (len(given), len(residual)),
         )
-        flat = keys.reshape(-1, d)
-        distance = (abs(flat[given] - mixing @ flat) / np.where(s > 0, s, 1)[matrix]).max(axis=1)
-        short = np.maximum(bias.ravel()[given] - mixing @ bias.ravel(), 0) / np.where(s_b > 0, s_b, 1)[matrix]
-        residual[given] = np.maximum(distance, short)
+        flat, s = keys.reshape(-1, d), np.where(s > 0, s, 1)
+        residual[given] = 0
+        for columns in row_blocks(d, len(flat)):
+            some = double(flat[:, columns])
+            distance = (abs(some[given] - mixing @ some) / s[matrix, columns]).max(axis=1)
+            residual[given] = np.maximum(residual[given], distance)
+        if bias is not None:
+            short = np.maximum(bias.ravel()[given] - mixing @ bias.ravel(), 0)
+            residual[given] = np.maximum(residual[given], short / np.where(s_b > 0, s_b, 1)[matrix])
     return margin.reshape(*stack, n), residual.reshape(*stack, n)

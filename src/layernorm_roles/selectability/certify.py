@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, duplicates, search
-from layernorm_roles.selectability.arrays import checked
+from layernorm_roles.selectability.arrays import checked, double, row_blocks
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -24,11 +24,13 @@ from layernorm_roles.selectability.certificates import (
     evaluate,
 )
 from layernorm_roles.selectability.leads import LARGE
-from layernorm_roles.selectability.rational import NO_WEIGHT, in_hull_exactly
+from layernorm_roles.selectability.rational import MOST_EXACT, NO_WEIGHT, in_hull_exactly
 from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
 
 _ENTRIES = 1 << 20  # entries of matrices looked at together
+_RANGE = 60  # powers of two between 1 and the largest magnitudes of columns for which float32 holds queries
+_ROUNDING = 2.0**-22  # by less, rounding to float32 moves a margin
 _ENOUGH = 1000  # a search may stop at a margin this many tolerances wide; below, it looks for the widest
 
 
@@ -76,10 +78,6 @@ def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> 
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
 
 
-def _double(values: np.ndarray) -> Float[np.ndarray, "..."]:
-    return values.astype(np.float64, copy=False)
-
-
 class _Searched(NamedTuple):
     """What the search found, in the coordinates of the data; not judged yet."""
 
@@ -88,125 +86,199 @@ class _Searched(NamedTuple):
     support: Int[np.ndarray, "m n s"]
     weights: Float[np.ndarray, "m n s"]
     duplicate: Bool[np.ndarray, "m n"]
+    rows: Int[np.ndarray, " k"]
+    """The keys that were searched for in some matrix; what was known of the others settles them."""
+    exact: Float[np.ndarray, "m k d"]
+    """Their queries in float64."""
     rank: Int[np.ndarray, " m"]
+    """Coordinates in which a matrix was searched; 0 where it was not."""
+    sharp: Bool[np.ndarray, " m"]
+    whole: Bool[np.ndarray, " m"]
+    """Whether the search saw all of a matrix: every direction in which rows differ at all, be it by rounding."""
 
 
 def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool) -> Certificates:
     """Certificates for keys (m, n, d) and bias (m, n), as `checked` returns them.
 
-    Keys in float32 are converted wherever they are needed. While no key has to be searched for, at most five arrays of
-    their shape in float64 exist at once, and the last of them is filled when another is gone.
+    Keys in float32 are converted where they are needed, a block of rows at once. While no key has to be searched for,
+    the queries, in the keys' precision, are all that is as large as the keys.
     """
-    tolerance, null = TOLERANCE[keys.dtype], coordinates.NULL[keys.dtype]
-    at, data = coordinates.whiten(_double(keys), null, tolerance, causal), keys
-    if bias is not None:
-        bias = _double(bias)
-        at = coordinates.append_bias(at, bias, null, tolerance)
-        data = np.concatenate([keys, bias[:, :, None]], axis=2)
-    found = _search(at, keys, data, bias is not None, causal, tolerance)
-    whole = _whole(at, data, bias is not None)
-    # The push outwards leaves room for rounding, but not in a prefix that is flatter than all keys together.
-    believed = at.sharp & np.where(whole, not causal, flat)
-    del at  # as large as the keys
-    margin, residual = evaluate(_double(keys), bias, found.queries, found.support, found.weights, causal)
-    code = _judge(found, data, margin, residual, bias is not None, tolerance, whole, believed)
-    proofs = found.queries, found.support, found.weights
-    return Certificates(code, margin, residual, found.duplicate, *proofs, tolerance, causal)
+    tolerance = TOLERANCE[keys.dtype]
+    bias = None if bias is None else double(bias)
+    found = _search(keys, bias, causal, tolerance)
+    proofs = found.support, found.weights
+    margin, residual = evaluate(keys, bias, found.queries, *proofs, causal)
+    if found.queries.dtype == np.float32 and (abs(margin[:, found.rows] - tolerance) < _ROUNDING).any():
+        found = found._replace(queries=double(found.queries))
+        found.queries[:, found.rows] = found.exact
+        margin, residual = evaluate(keys, bias, found.queries, *proofs, causal)
+    code = _judge(found, keys, bias, margin, residual, causal, flat, tolerance)
+    return Certificates(code, margin, residual, found.duplicate, found.queries, *proofs, tolerance, causal)
 
 
 def _search(
+    keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None, causal: bool, tolerance: float
+) -> _Searched:
+    m, n, d = keys.shape
+    with compilation_notice("the search for certificates", seconds=20):
+        data = np.ascontiguousarray(_with_bias(keys, bias))
+        twin = duplicates.equal_rows(data.view(f"u{data.itemsize}"), causal)
+        del data
+        state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
+        if causal or n == 1:
+            state[:, 0] = search.SELECTABLE  # it has no rival
+        queries = np.zeros(keys.shape, _precision(keys, bias))
+        known = directions.Directions(keys, bias, causal, _ENOUGH * tolerance, state, queries)
+        if bias is None:
+            known.try_keys()
+        rows, exact, inside = np.empty(0, int), np.empty((m, 0, d)), None
+        rank, sharp, whole = np.zeros(m, int), np.zeros(m, bool), np.zeros(m, bool)
+        if (state == search.OPEN).any():
+            at = coordinates.whiten(keys, coordinates.NULL[keys.dtype], tolerance, causal)
+            if bias is not None:
+                at = coordinates.append_bias(at, bias, coordinates.NULL[keys.dtype], tolerance)
+            known.try_whitened(at)
+            rank, whole = at.rank, _whole(at, keys, bias)
+        if (state == search.OPEN).any():
+            rows = np.flatnonzero((state == search.OPEN).any(axis=0))
+            asked = state[:, rows] == search.OPEN
+            sharp, exact, *inside = _search_open(at, state, rows, bias is not None, causal, tolerance)
+            exact[~asked] = queries[:, rows][~asked]
+            queries[:, rows] = exact
+    used = 1 if inside is None else inside[1].shape[2]
+    support, weights = np.zeros((m, n, used), np.int32), np.zeros((m, n, used))
+    if inside is not None:
+        a, k = np.nonzero(inside[1].any(axis=2))
+        support[a, rows[k]], some = inside[0][a, k], inside[1][a, k]
+        weights[a, rows[k]] = some / some.sum(axis=1, keepdims=True)
+    support[twin >= 0, 0], weights[twin >= 0, 0] = twin[twin >= 0], 1.0
+    return _Searched(state, queries, support, weights, twin >= 0, rows, exact, rank, sharp, whole)
+
+
+def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None) -> type:
+    """float32 for the queries of float32 keys, where it holds them: without a bias, which fixes their lengths.
+
+    Rounding moves a margin by less than `_ROUNDING`.
+    """
+    usual = bias is None and abs(coordinates.exponents(keys)).max() <= _RANGE
+    return np.float32 if keys.dtype == np.float32 and usual else np.float64
+
+
+def _with_bias(keys: np.ndarray, bias: Float[np.ndarray, "m n"] | None) -> np.ndarray:
+    """Keys with their biases as one more column, if there are any, in float64 then."""
+    return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2) + 0.0
+
+
+def _search_open(
     at: coordinates.Coordinates,
-    keys: Float[np.ndarray, "m n d"],
-    data: Float[np.ndarray, "m n columns"],
+    state: Int8[np.ndarray, "m n"],
+    rows: Int[np.ndarray, " k"],
     biased: bool,
     causal: bool,
     tolerance: float,
-) -> _Searched:
-    with compilation_notice("the search for certificates", seconds=20):
-        # + 0.0, because minus zero equals zero.
-        twin = duplicates.equal_rows(np.add(data, 0.0, dtype=np.float64, order="C").view(np.uint64), causal)
-        state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
-        if causal or keys.shape[1] == 1:
-            state[:, 0] = search.SELECTABLE  # it has no rival
-        queries = np.zeros(at.W.shape)
-        first = coordinates.own_directions(at, _double(keys), biased)
-        directions.try_directions(at, first, biased, causal, _ENOUGH * tolerance, state, queries)
-        del first
-        support, weights = np.zeros((*twin.shape, 1), np.int32), np.zeros((*twin.shape, 1))
-        if (state == search.OPEN).any():
-            size = (*twin.shape, at.W.shape[2] + 1)
-            support, weights = np.zeros(size, np.int32), np.zeros(size)
-            arrays = (
-                *map(np.ascontiguousarray, (at.W, at.B, at.push, at.raised)),
-                state,
-                queries,
-                support,
-                weights,
-            )
-            if len(state) == 1 and keys.shape[1] >= LARGE and not causal:
-                search.find_certificates_of_large(*arrays, biased, _ENOUGH * tolerance)
-            else:
-                search.find_certificates(*arrays, biased, causal, _ENOUGH * tolerance)
-    support[twin >= 0, 0], weights[twin >= 0, 0] = twin[twin >= 0], 1.0
+) -> tuple[
+    Bool[np.ndarray, " m"],
+    Float[np.ndarray, "m k d"],
+    Int[np.ndarray, "m k s"],
+    Float[np.ndarray, "m k s"],
+]:
+    """Search for the open keys, all of which are among `rows`, and fill in `state`.
+
+    Returns which matrices are sharp, and of the rows the queries for the data, the support and the weights.
+    """
+    (m, n), r, every = state.shape, at.B.shape[1], slice(None)
+    large = m == 1 and n >= LARGE and not causal
+    # Of a large matrix the keys known to be selectable come first.
+    order = np.argsort(state[0] != search.SELECTABLE, kind="stable") if large else np.arange(n)
+    known = int((state[0] == search.SELECTABLE).sum()) if large else 0
+    everything = np.empty((m, r + 1, n))
+    for part in row_blocks(n, m * r):
+        everything[:, :r, part] = at.of(every, order[part]).swapaxes(1, 2)
+    everything[:, r] = 0.5 * np.einsum("mrn,mrn->mn", everything[:, :r], everything[:, :r])
+    sharp = at.sharp(everything[:, : r - biased])
+    place = np.zeros((m, n), int)
+    place[:, rows] = np.arange(len(rows))
+    own, size = np.ascontiguousarray(state[:, order]), (m, len(rows), r + 1)
+    queries, support, weights = np.zeros((m, len(rows), r)), np.zeros(size, np.int32), np.zeros(size)
+    arrays = (
+        everything,
+        np.ascontiguousarray(at.B),
+        *(np.ascontiguousarray(part[:, order]) for part in (at.push, at.raised)),
+        known,
+        own,
+        np.ascontiguousarray(place[:, order]),
+        queries,
+        support,
+        weights,
+        biased,
+    )
+    if large:
+        search.find_certificates_of_large(*arrays, _ENOUGH * tolerance)
+    else:
+        search.find_certificates(*arrays, causal, _ENOUGH * tolerance)
+    state[:, order] = own
     used = max(1, int((weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
-    support, weights = support[:, :, :used].copy(), weights[:, :, :used].copy()
-    total = weights.sum(axis=2, keepdims=True)
-    weights = np.divide(weights, total, out=weights, where=total > 0)
-    queries = coordinates.queries_for_data(queries, at, biased)
-    return _Searched(state, queries, support, weights, twin >= 0, at.rank)
+    support = order[support[:, :, :used]].astype(np.int32)
+    return sharp, at.answers(queries), support, weights[:, :, :used].copy()
 
 
 def _whole(
-    at: coordinates.Coordinates, data: Float[np.ndarray, "m n columns"], biased: bool
+    at: coordinates.Coordinates, keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None
 ) -> Bool[np.ndarray, " m"]:
-    """Whether the search saw all of each matrix: every direction in which rows differ at all, be it by rounding."""
-    differs = (data != data[:, :1]).any(axis=1)
-    if not biased:
-        return at.rank == np.minimum(differs.sum(axis=1), data.shape[1] - 1)
-    independent = at.rank == data.shape[1] - 1  # then the keys say all about the bias
-    seen = ~differs[:, -1] | at.W[:, :, -1].any(axis=1)
-    return independent | ((at.rank == differs[:, :-1].sum(axis=1)) & seen)
+    """Whether the search sees all of each matrix: every direction in which rows differ at all, be it by rounding."""
+    n, differing = keys.shape[1], coordinates.varying(keys).sum(axis=1)
+    if bias is None:
+        return at.rank == np.minimum(differing, n - 1)
+    independent = at.rank == n - 1  # then the keys say all about the bias
+    seen = (bias.max(axis=1) == bias.min(axis=1)) | at.last.any(axis=1)
+    return independent | ((at.rank == differing) & seen)
 
 
 def _judge(
     found: _Searched,
-    data: Float[np.ndarray, "m n columns"],
+    keys: Float[np.ndarray, "m n d"],
+    bias: Float[np.ndarray, "m n"] | None,
     margin: Float[np.ndarray, "m n"],
     residual: Float[np.ndarray, "m n"],
-    biased: bool,
+    causal: bool,
+    flat: bool,
     tolerance: float,
-    whole: Bool[np.ndarray, " m"],
-    believed: Bool[np.ndarray, " m"],
 ) -> Int8[np.ndarray, "m n"]:
-    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`.
-
-    `whole` says of which matrices the search saw all, and `believed` in which a key that it calls inside is inside.
-    """
+    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`."""
+    biased = bias is not None
+    # In which matrices a key that the search calls inside is inside: the push outwards leaves room for rounding, but
+    # not in a prefix that is flatter than all keys together.
+    believed = found.sharp & np.where(found.whole, not causal, flat)
     inside = (found.state == search.INSIDE) & (found.rank > 0)[:, None] & (residual <= tolerance)
     code = np.full(found.state.shape, BORDERLINE, np.int8)
     code[inside & believed[:, None] | found.duplicate] = UNSELECTABLE
     code[margin > tolerance] = SELECTABLE
     if not biased:
-        asked = inside & (whole & ~believed)[:, None] & (code == BORDERLINE)
-        code[_in_a_simplex(found, data, asked)] = UNSELECTABLE
-    # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by rounding.
-    on_face = (found.weights > NO_WEIGHT).sum(axis=2) <= found.rank[:, None] + biased
-    to_prove = on_face | inside  # where rounding was left out of the search, exactly as well
-    for a, i in np.argwhere((code == BORDERLINE) & (residual <= tolerance) & to_prove).tolist():
-        if in_hull_exactly(data[a], i, found.support[a, i], found.weights[a, i], biased=biased):
-            code[a, i] = UNSELECTABLE
+        asked = inside & (found.whole & ~believed)[:, None] & (code == BORDERLINE)
+        code[_in_a_simplex(found, keys, asked)] = UNSELECTABLE
+    to_prove = np.argwhere((code == BORDERLINE) & (residual <= tolerance))
+    if len(to_prove) and keys.shape[2] + biased <= MOST_EXACT:
+        data = _with_bias(keys, bias)
+        for a, i in to_prove.tolist():
+            support, weights = found.support[a, i], found.weights[a, i]
+            # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by
+            # rounding. Where rounding was left out of the search, that is asked exactly as well.
+            on_face = (weights > NO_WEIGHT).sum() <= found.rank[a] + biased
+            if (on_face or inside[a, i]) and in_hull_exactly(data[a], i, support, weights, biased=biased):
+                code[a, i] = UNSELECTABLE
     return code
 
 
 def _in_a_simplex(
-    found: _Searched, data: Float[np.ndarray, "m n columns"], asked: Bool[np.ndarray, "m n"]
+    found: _Searched, keys: Float[np.ndarray, "m n d"], asked: Bool[np.ndarray, "m n"]
 ) -> Bool[np.ndarray, "m n"]:
     """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
     inside = np.zeros_like(asked)
     if not asked.any():
         return inside
-    differs = (data != data[:, :1]).any(axis=1)
-    full = asked & ((found.weights > 0).sum(axis=2) == found.rank[:, None] + 1)
+    differs = coordinates.varying(keys)
+    full = asked.copy()
+    full[asked] = (found.weights[asked] > 0).sum(axis=1) == found.rank[np.nonzero(asked)[0]] + 1
     full &= (differs.sum(axis=1) == found.rank)[:, None]  # else the keys are too few to vary in all columns
     for d in np.unique(found.rank[full.any(axis=1)]).tolist():
         a, i = np.nonzero(full & (found.rank == d)[:, None])
@@ -216,7 +288,7 @@ def _in_a_simplex(
             weights = found.weights[a[part], j]
             corners = found.support[a[part], j][weights > 0].reshape(-1, d + 1, 1)
             inside[a[part], j] = surely_inside(
-                _double(data[b, j[:, None], columns[a[part], 0]]),
-                _double(data[b[:, :, None], corners, columns[a[part]]]),
+                double(keys[b, j[:, None], columns[a[part], 0]]),
+                double(keys[b[:, :, None], corners, columns[a[part]]]),
             )
     return inside

@@ -2,134 +2,219 @@
 
 Which keys can win does not depend on the coordinates, since a linear map of the keys is undone by a linear map of the
 queries. Here columns are brought to a common scale by powers of two, keys centred, directions without variation
-dropped, and the rest whitened. A bias becomes one more coordinate.
+dropped, and the rest whitened. A bias becomes one more coordinate. Of many keys, a block of rows is looked at at once.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from layernorm_roles.selectability.arrays import largest_magnitude
+from layernorm_roles.selectability.arrays import double, largest_magnitude, row_blocks
 
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
 
 _TINY = 2.0**-200
 _RANGE = 900  # powers of two between a bias and a column of keys, at most; queries have to stay finite
-_ROWS = 4096  # rows for which intermediate results are held at once
 
 
-class Coordinates(NamedTuple):
+@dataclass(frozen=True)
+class Coordinates:
     """A stack of m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last."""
 
-    W: Float[np.ndarray, "m n r"]
-    """The keys; coordinates beyond the rank of a matrix are 0, so that all matrices share an array."""
-    B: Float[np.ndarray, "m r d"]
+    keys: Float[np.ndarray, "m n d"]
+    """The keys as they were given."""
+    whole: Float[np.ndarray, "m n k"] | None
+    """The whitened keys without a bias, if they were few enough to be whitened at once; see `of`."""
+    exponent: Int[np.ndarray, "m columns"]
+    """Powers of two by which the columns of the data are scaled, that of a bias last."""
+    mean: Float[np.ndarray, "m 1 d"]
+    """The mean of the keys, scaled."""
+    axes: Float[np.ndarray, "m d k"]
+    """The directions of the coordinates in the space of the keys, without a bias."""
+    inverse: Float[np.ndarray, "m 1 k"]
+    """1 / the standard deviation of the keys along each; 0 beyond the rank of a matrix."""
+    B: Float[np.ndarray, "m r columns"]
     """Query q of the whitened keys is q B for the columns of the data, each divided by 2**exponent."""
-    exponent: Int[np.ndarray, "m d"]
     push: Float[np.ndarray, "m n"]
     """How far a key has to go from the mean to move by the tolerance, in units of its distance from the mean."""
     raised: Float[np.ndarray, "m n"]
     """The last coordinate of a key pushed so, whose bias is raised by the tolerance; 0 where there is no bias."""
-    axes: Float[np.ndarray, "m d r"]
-    """The directions of the coordinates in the space of the keys, without a bias."""
-    spread: Float[np.ndarray, "m 1 r"]
-    """The standard deviation of the keys along each."""
+    last: Float[np.ndarray, "m n"] | None
+    """The last coordinate of every key, if there is a bias."""
     rank: Int[np.ndarray, " m"]
     """Coordinates in which the keys of a matrix vary, a bias not counted."""
-    sharp: Bool[np.ndarray, " m"]
-    """Whether rounding moves no key of a matrix as far as the tolerance does, in any of its directions."""
+    depth: Float[np.ndarray, " m"]
+    """How deep a pushed key that is inside lies below the hull's surface at least, times the hull's inner radius."""
+    rounding: Float[np.ndarray, " m"]
+    """By how much the whitened coordinates are wrong."""
+
+    def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
+        """These rows of these matrices in whitened coordinates; coordinates beyond the rank of a matrix are 0."""
+        if self.whole is not None:
+            W = self.whole[matrices, rows]
+        else:
+            W = scaled_by(self.keys[matrices, rows], self.exponent[matrices, : self.keys.shape[2]])
+            W -= self.mean[matrices]
+            W = W @ self.axes[matrices]
+            W *= self.inverse[matrices]
+        return W if self.last is None else np.concatenate([W, self.last[matrices, rows, None]], axis=2)
+
+    def of_pairs(self, a: Int[np.ndarray, " k"], i: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k r"]:
+        """Row i of matrix a, for each pair of such numbers, in the order of a."""
+        if self.whole is not None and self.last is None:
+            return self.whole[a, i]
+        some = [self.of(slice(b, b + 1), i[a == b])[0] for b in np.unique(a).tolist()]
+        return np.concatenate([np.empty((0, self.B.shape[1])), *some])
+
+    def queries_for_data(
+        self, queries: Float[np.ndarray, "a k r"]
+    ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
+        """Queries for the data, the factor of a bias last, of queries for the whitened keys; and their sizes.
+
+        The size is the largest score that a query can draw from entries as large as the data's, by which it is divided.
+        """
+        return of_size_one(queries @ self.B, self.exponent)
+
+    def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
+        """Queries for the keys as they were given, of queries for the whitened keys; 0 stands for none and stays 0.
+
+        With a bias they are divided by its factor, so that the score of key i is q.k_i + b_i, and 0 where that factor
+        is not positive.
+        """
+        if self.last is None:
+            return self.queries_for_data(queries)[0]
+        queries, exponent = queries @ self.B, self.exponent
+        last = queries[:, :, -1:]
+        fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
+        # A query of 0 stands for none, but where the bias decides it is one: another that nobody can tell from it.
+        fixed[..., 0][(last[..., 0] > 0) & ~fixed.any(axis=2)] = _TINY
+        return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
+
+    def sharp(self, columns: Float[np.ndarray, "m k n"]) -> Bool[np.ndarray, " m"]:
+        """Whether rounding moves no key of a matrix as far as the tolerance does; `columns` are the whitened keys.
+
+        Then the pushed keys lie deeper in the hull, if they do at all, than rounding can tell. A key whose image,
+        pushed by a part of its distance from the mean, is in the hull lies below the hull's surface by that part of
+        the hull's inner radius. And that radius is at least 1 / R in whitened coordinates, R the length of the longest
+        key: a variable of mean 0 and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis 2000).
+        """
+        R = np.sqrt(np.einsum("mrn,mrn->mn", columns, columns).max(axis=1))
+        return self.depth > self.rounding * R
+
+
+def exponents(keys: Float[np.ndarray, "m n d"]) -> Int[np.ndarray, "m d"]:
+    """The powers of two by which columns are divided, so that their largest magnitudes are between 1/2 and 1."""
+    return np.frexp(largest_magnitude(keys, axis=1))[1]
+
+
+def varying(keys: Float[np.ndarray, "m n d"]) -> Bool[np.ndarray, "m d"]:
+    """In which columns rows differ."""
+    return keys.max(axis=1) != keys.min(axis=1)
+
+
+def scaled_by(
+    keys: Float[np.ndarray, "m n d"], exponent: Int[np.ndarray, "m d"]
+) -> Float[np.ndarray, "m n d"]:
+    """Keys with every column divided by 2**exponent, exactly."""
+    return np.ldexp(double(keys), -exponent[:, None])
+
+
+def of_size_one(
+    queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
+) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
+    """Queries for scaled columns, divided by the largest scores they can make, for the data; and these scores.
+
+    A query of 0 stands for none and stays 0.
+    """
+    size = abs(queries).sum(axis=2)
+    queries = queries / np.where(size > 0, size, 1)[:, :, None]
+    return np.ldexp(queries, -exponent[:, None], out=queries), size
 
 
 def whiten(
     keys: Float[np.ndarray, "m n d"], null: float, tolerance: float, causal: bool = False
 ) -> Coordinates:
-    """The whitened coordinates of float64 keys; directions with a standard deviation below `null` are dropped.
+    """The whitened coordinates of keys; directions with a standard deviation below `null` are dropped.
 
-    If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys. No more
-    than three arrays of the shape of the keys exist at once.
+    If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys.
     """
-    _, n, d = keys.shape
-    largest = largest_magnitude(keys, axis=1, keepdims=True)
-    exponent = np.frexp(largest)[1]
-    centred = np.ldexp(keys, -exponent)  # exact
-    centred -= centred.mean(axis=1, keepdims=True)
+    m, n, d = keys.shape
+    exponent, blocks = exponents(keys), row_blocks(n, m * d)
+    mean = sum(scaled_by(keys[:, rows], exponent).sum(axis=1, keepdims=True) for rows in blocks) / n
+
+    def centred(rows: slice) -> Float[np.ndarray, "m k d"]:
+        part = scaled_by(keys[:, rows], exponent)
+        part -= mean
+        return part
+
     if n > d:
         # Eigenvectors of the covariance are accurate where its small eigenvalues are not: measure along them.
-        axes = np.linalg.eigh(centred.swapaxes(1, 2) @ centred)[1][:, :, ::-1]
+        covariance = np.zeros((m, d, d))
+        for rows in blocks:
+            part = centred(rows)
+            covariance += part.swapaxes(1, 2) @ part
+        axes = np.linalg.eigh(covariance)[1][:, :, ::-1]
     else:
-        axes = np.linalg.svd(centred, full_matrices=False)[2].swapaxes(1, 2)
-    W = centred @ axes
-    if causal:
-        centred = _minus_mean_before(centred)
-    distance = largest_magnitude(centred, axis=2)
-    longest = np.sqrt(np.einsum("mnd,mnd->mn", centred, centred).max(axis=1))
-    del centred
-    spread = np.sqrt((W**2).mean(axis=1, keepdims=True))
+        axes = np.linalg.svd(centred(slice(None)), full_matrices=False)[2].swapaxes(1, 2)
+    squares, before = np.zeros((m, 1, axes.shape[2])), np.zeros((m, 1, d))
+    distance, longest, whole = np.empty((m, n)), np.zeros(m), None
+    for rows in blocks:
+        part = centred(rows)
+        whole = part @ axes
+        squares += (whole**2).sum(axis=1, keepdims=True)
+        if causal:
+            part, before = _minus_mean_before(part, before, rows.start)
+        distance[:, rows] = largest_magnitude(part, axis=2)
+        longest = np.maximum(longest, np.einsum("mnd,mnd->mn", part, part).max(axis=1))
+    spread = np.sqrt(squares / n)
     varies = spread > null
     rank = varies.sum(axis=(1, 2))
     used = np.argsort(~varies, axis=2, kind="stable")[:, :, : max(1, rank.max())]
-    axes, W, spread, varies = (np.take_along_axis(part, used, 2) for part in (axes, W, spread, varies))
+    axes, spread, varies = (np.take_along_axis(part, used, 2) for part in (axes, spread, varies))
     inverse = np.where(varies, 1 / np.where(varies, spread, 1), 0)
-    W *= inverse
+    if len(blocks) > 1:
+        whole = None
+    else:
+        whole = np.take_along_axis(whole, used, 2)
+        whole *= inverse
     thinnest = np.where(varies, spread, 1).min(axis=(1, 2))
     away = distance > _TINY  # the others have no direction to be pushed in
+    push = np.where(away, tolerance / np.where(away, distance, 1), 0)
     return Coordinates(
-        W=W,
-        B=(axes * inverse).swapaxes(1, 2),
-        exponent=exponent[:, 0],
-        push=np.where(away, tolerance / np.where(away, distance, 1), 0),
-        raised=np.zeros_like(distance),
+        keys=keys,
+        whole=whole,
+        exponent=exponent,
+        mean=mean,
         axes=axes,
-        spread=np.where(varies, spread, 0),
+        inverse=inverse,
+        B=(axes * inverse).swapaxes(1, 2),
+        push=push,
+        raised=np.zeros_like(distance),
+        last=None,
         rank=rank,
-        sharp=_is_sharp(
-            W, thinnest, longest * (2 + d**0.5), tolerance / np.maximum(distance.max(axis=1), _TINY)
-        ),
+        # A coordinate is wrong by about so many units in the last place, in units of its standard deviation, which is
+        # at least `thinnest`.
+        depth=tolerance / np.maximum(distance.max(axis=1), _TINY) * thinnest,
+        rounding=2.0**-53 * np.sqrt(longest) * (2 + d**0.5),
     )
 
 
-def _is_sharp(
-    W: Float[np.ndarray, "m n r"],
-    thinnest: Float[np.ndarray, " m"],
-    terms: Float[np.ndarray, " m"],
-    push: Float[np.ndarray, " m"],
-) -> Bool[np.ndarray, " m"]:
-    """Whether the pushed keys lie deeper in the hull, if they do at all, than rounding can tell.
+def _minus_mean_before(
+    rows: Float[np.ndarray, "m n c"], before: Float[np.ndarray, "m 1 c"], first: int
+) -> tuple[Float[np.ndarray, "m n c"], Float[np.ndarray, "m 1 c"]]:
+    """Every row minus the mean of the rows before it, and the sum of all so far.
 
-    A coordinate of a key is wrong by about `terms` units in the last place, in units of its standard deviation, which
-    is at least `thinnest`. A key whose image, pushed by `push` times its distance from the mean, is in the hull lies
-    below the hull's surface by that part of the hull's inner radius. And that radius is at least 1 / R in whitened
-    coordinates, R the length of the longest key: a variable of mean 0 and variance 1 that is never below -R exceeds
-    1 / R (Bhatia and Davis 2000).
+    `before` is the sum of the `first` rows, which come before these. The very first row, which has none before it,
+    becomes 0.
     """
-    R = np.sqrt(np.einsum("mnr,mnr->mn", W, W).max(axis=1))
-    return push * thinnest > 2.0**-53 * terms * R
-
-
-def own_directions(
-    at: Coordinates, keys: Float[np.ndarray, "m n d"], biased: bool
-) -> Float[np.ndarray, "m n r"]:
-    """For every key the query worth trying first: itself, as it is in the data."""
-    if biased:
-        W = at.W.copy()
-        W[:, :, -1] = np.maximum(W[:, :, -1], 0.3)
-        return W
-    exponent = at.exponent[:, None]
-    scaled = np.ldexp(keys, -exponent)
-    scaled *= np.exp2(2.0 * (exponent - exponent.max(axis=2, keepdims=True)))
-    scaled = scaled @ at.axes
-    scaled *= at.spread
-    return scaled
-
-
-def _minus_mean_before(rows: Float[np.ndarray, "m n c"]) -> Float[np.ndarray, "m n c"]:
-    """Every row minus the mean of the rows before it; the first one, which has none before it, becomes 0."""
-    number = np.arange(1, rows.shape[1])[:, None]
-    less = np.zeros_like(rows)
-    less[:, 1:] = rows[:, 1:] - np.cumsum(rows[:, :-1], axis=1) / number
-    return less
+    sums = np.cumsum(np.concatenate([before, rows], axis=1), axis=1)
+    number = np.arange(first, first + rows.shape[1])[:, None]
+    less = rows - sums[:, :-1] / np.maximum(number, 1)
+    if first == 0:
+        less[:, 0] = 0
+    return less, sums[:, -1:]
 
 
 def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
@@ -153,51 +238,24 @@ def append_bias(
     exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(bias, -exponent)
     scaled = scaled - scaled.mean(axis=1, keepdims=True)
-    slope = at.W.swapaxes(1, 2) @ scaled[:, :, None] / bias.shape[1]  # W has covariance 1, or 0 where dropped
-    linear = at.W @ slope
-    rest = scaled[:, :, None] - linear
+    every, blocks = slice(None), row_blocks(bias.shape[1], at.keys[:, 0].size)
+    # The whitened keys have covariance 1, or 0 where dropped.
+    slope = sum(at.of(every, rows).swapaxes(1, 2) @ scaled[:, rows, None] for rows in blocks) / bias.shape[1]
+    linear = np.concatenate([at.of(every, rows) @ slope for rows in blocks], axis=1)[:, :, 0]
+    rest = scaled - linear
     spread = np.sqrt((rest**2).mean(axis=1, keepdims=True))
     inverse = np.where(spread > null, 1 / np.where(spread > null, spread, 1), 0)
     unit = np.where(spread > null, inverse, 1)
-    last = rest * inverse
-    raised = (rest - at.push[:, :, None] * linear + tolerance) * inverse
     r, d = at.B.shape[1:]
     B = np.zeros((len(bias), r + 1, d + 1))
     B[:, :r, :d] = at.B
-    B[:, r, :d] = -((slope * unit).swapaxes(1, 2) @ at.B)[:, 0]
-    B[:, r, d] = unit[:, 0, 0]
-    return Coordinates(
-        W=np.concatenate([at.W, last], axis=2),
+    B[:, r, :d] = -((slope * unit[:, :, None]).swapaxes(1, 2) @ at.B)[:, 0]
+    B[:, r, d] = unit[:, 0]
+    return replace(
+        at,
         B=B,
         exponent=np.concatenate([at.exponent, exponent], axis=1),
-        push=at.push,
-        raised=raised[:, :, 0],
-        axes=at.axes,
-        spread=at.spread,
-        rank=at.rank,
-        sharp=at.sharp,  # a bias is raised by the tolerance in its own units, which rounding does not come near
+        raised=(rest - at.push * linear + tolerance) * inverse,
+        last=rest * inverse,
+        # `depth` stays: a bias is raised by the tolerance in its own units, which rounding does not come near.
     )
-
-
-def queries_for_data(
-    queries: Float[np.ndarray, "m n r"], at: Coordinates, biased: bool
-) -> Float[np.ndarray, "m n columns"]:
-    """Turn queries for the whitened keys into queries for the keys as they were given.
-
-    `queries` holds one for each of the n keys of m matrices in the r coordinates of `at`; a query of 0 stands for none
-    and stays 0. If the keys are `biased`, a query is divided by its coordinate for the bias, so that the score of key i
-    is q.k_i + b_i. If not, its length is such that no key has a score above about 1.
-    """
-    queries, exponent = queries @ at.B, at.exponent
-    if biased:
-        last = queries[:, :, -1:]
-        fixed = np.divide(queries, last, out=np.zeros_like(queries), where=last > 0)[:, :, :-1]
-        # A query of 0 stands for none, but where the bias decides it is one: another that nobody can tell from it.
-        fixed[..., 0][(last[..., 0] > 0) & ~fixed.any(axis=2)] = _TINY
-        return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
-    for start in range(0, queries.shape[1], _ROWS):
-        part = queries[:, start : start + _ROWS]
-        size = abs(part).sum(axis=2, keepdims=True)
-        part /= np.where(size > 0, size, 1)
-        np.ldexp(part, -exponent[:, None], out=part)
-    return queries

@@ -6,77 +6,126 @@ the rest.
 """
 
 import numpy as np
-from jaxtyping import Float, Int8
+from jaxtyping import Bool, Float, Int, Int8
 
-from layernorm_roles.selectability.coordinates import Coordinates
+from layernorm_roles.selectability.arrays import row_blocks
+from layernorm_roles.selectability.coordinates import Coordinates, exponents, of_size_one, scaled_by, varying
 from layernorm_roles.selectability.leads import leads
 from layernorm_roles.selectability.search import OPEN, SELECTABLE
 
 _REFLECT = 32  # dimensions from which braid reflect saves more searches than it costs
-_ROWS = 4096  # queries measured at once
+_BIAS = 0.3  # the factor of the bias in the first query of a key whose own last coordinate is below
 
 
-def try_directions(
-    at: Coordinates,
-    Q: Float[np.ndarray, "m n r"],
-    biased: bool,
-    causal: bool,
-    enough: float,
-    state: Int8[np.ndarray, "m n"],
-    queries: Float[np.ndarray, "m n r"],
-) -> None:
-    """Where a query with a margin of more than `enough` is found for an open key, enter it and that the key can win.
+class _Own:
+    """The keys themselves as queries, in the columns that vary, made where they are needed."""
 
-    Q: the queries to be tried first, which are overwritten.
-    """
+    def __init__(self, keys: Float[np.ndarray, "m n d"]):
+        self.keys, self.exponent, varies = keys, exponents(keys), varying(keys)
+        largest = self.exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
+        # A query for a column scaled by 2**exponent is multiplied by that, and so is a scaled key to be as it was.
+        self.factor = np.exp2(2.0 * np.minimum(self.exponent - largest, 0)) * varies
 
-    def accept(name_rivals: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        lead, rival = leads(at.W, Q, causal, name_rivals=name_rivals)
-        wins = lead > 0
-        if biased:
-            wins &= Q[:, :, -1] > 0
-        for start in range(0, Q.shape[1] if wins.any() else 0, _ROWS):
-            part = slice(start, start + _ROWS)
-            # The largest score that a query can draw from entries as large as the data's: the unit of its margin.
-            wins[:, part] &= lead[:, part] > enough * abs(Q[:, part] @ at.B).sum(axis=2)
-        state[wins] = SELECTABLE
-        np.copyto(queries, Q, where=wins[:, :, None])
-        return lead, rival
-
-    Q[state != OPEN] = 0
-    accept()
-    if not biased:
-        _only_open(at.W, state, Q)
-        accept()
-    if Q.shape[2] >= _REFLECT:
-        _only_open(at.W, state, Q)
-        _try_reflections(at.W, Q, state, accept)
+    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]]) -> Float[np.ndarray, "a k d"]:
+        a, _ = part
+        scaled = scaled_by(self.keys[part], self.exponent[a])
+        scaled *= self.factor[a][:, None]
+        return of_size_one(scaled, self.exponent[a])[0]
 
 
-def _only_open(
-    W: Float[np.ndarray, "m n r"], state: Int8[np.ndarray, "m n"], Q: Float[np.ndarray, "m n r"]
-) -> None:
-    """Make every open key's own direction its query, and 0 that of every other key."""
-    Q[...] = W
-    Q[state != OPEN] = 0
+class _Some:
+    """Queries for some rows of all matrices."""
+
+    def __init__(self, rows: Int[np.ndarray, " k"], n: int, queries: Float[np.ndarray, "m k columns"]):
+        self.queries, self.place = queries, np.zeros(n, int)
+        self.place[rows] = np.arange(len(rows))
+
+    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]]) -> Float[np.ndarray, "a k columns"]:
+        a, rows = part
+        return self.queries[a, self.place[rows]]
 
 
-def _try_reflections(
-    W: Float[np.ndarray, "m n r"], Q: Float[np.ndarray, "m n r"], state: Int8[np.ndarray, "m n"], accept
-) -> None:
-    """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
-    r = W.shape[2]
-    poor_rounds = np.zeros(len(W), int)
-    for _ in range(r):
-        tried = Q.any(axis=2)
-        if not tried.any():
-            return
-        lead, rival = accept(name_rivals=True)
-        found = (tried & (state != OPEN)).sum(axis=1)
-        poor_rounds += 2 * r * found < tried.sum(axis=1)  # a search costs about as much as 2 r tries
-        Q[(state != OPEN) | (poor_rounds > 5)[:, None]] = 0
-        a, i = np.nonzero(Q.any(axis=2))
-        bisector = W[a, i] - W[a, rival[a, i]]
-        length = np.einsum("ij,ij->i", bisector, bisector)
-        step = np.divide(2 * lead[a, i], length, out=np.zeros_like(length), where=length > 0)
-        Q[a, i] -= step[:, None] * bisector
+class Directions:
+    """The trial of known directions: a query with a margin of more than `enough` is entered, and its key can win."""
+
+    def __init__(
+        self,
+        keys: Float[np.ndarray, "m n d"],
+        bias: Float[np.ndarray, "m n"] | None,
+        causal: bool,
+        enough: float,
+        state: Int8[np.ndarray, "m n"],
+        queries: Float[np.ndarray, "m n d"],
+    ):
+        """`state` and `queries`, for the data, are filled in by the methods; queries may be float32."""
+        self.keys, self.bias, self.causal, self.enough = keys, bias, causal, enough
+        self.state, self.queries = state, queries
+
+    def try_keys(self) -> None:
+        """Try every open key itself, as it is in the data, if there is no bias."""
+        own, every = _Own(self.keys), slice(None)
+        lead, _ = leads(self.keys, own, self.causal, given=self.state == OPEN)
+        wins = lead > self.enough
+        won = np.flatnonzero(wins.any(axis=0))
+        for part in row_blocks(len(won), self.keys[:, 0].size):
+            self._enter(won[part], wins[:, won[part]], own[every, won[part]])
+
+    def try_whitened(self, at: Coordinates) -> None:
+        """Try every open key's own direction in whitened coordinates, and in many dimensions reflections of it."""
+        still = np.flatnonzero((self.state == OPEN).any(axis=0))
+        for part in row_blocks(len(still), self.keys[:, 0].size):
+            rows = still[part]
+            W = at.of(slice(None), rows)
+            first = W.copy()
+            if self.bias is not None:
+                first[:, :, -1] = np.maximum(first[:, :, -1], _BIAS)
+            self._accept(at, rows, first, self.state[:, rows] == OPEN)
+            if W.shape[2] >= _REFLECT:
+                self._try_reflections(at, rows, W)
+
+    def _accept(
+        self,
+        at: Coordinates,
+        rows: Int[np.ndarray, " k"],
+        Q: Float[np.ndarray, "m k r"],
+        given: Bool[np.ndarray, "m k"],
+        name_rivals: bool = False,
+    ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"] | None]:
+        """Leads under those queries Q that are `given`, in whitened coordinates, and the best rivals if asked for."""
+        n = self.keys.shape[1]
+        queries, size = at.queries_for_data(Q)
+        asked = np.zeros(self.state.shape, bool)
+        asked[:, rows] = given & (size > 0)
+        lead, rival = leads(self.keys, _Some(rows, n, queries), self.causal, self.bias, name_rivals, asked)
+        wins = lead[:, rows] > self.enough
+        if self.bias is not None:
+            wins &= queries[:, :, -1] > 0
+        self._enter(rows, wins, queries if self.bias is None else at.answers(Q))
+        return lead[:, rows] * size, None if rival is None else rival[:, rows]
+
+    def _enter(
+        self, rows: Int[np.ndarray, " k"], wins: Bool[np.ndarray, "m k"], queries: Float[np.ndarray, "m k d"]
+    ) -> None:
+        a, k = np.nonzero(wins)
+        self.state[a, rows[k]] = SELECTABLE
+        self.queries[a, rows[k]] = queries[a, k]
+
+    def _try_reflections(
+        self, at: Coordinates, rows: Int[np.ndarray, " k"], W: Float[np.ndarray, "m k r"]
+    ) -> None:
+        """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
+        r, Q = W.shape[2], W.copy()
+        given = self.state[:, rows] == OPEN
+        poor_rounds = np.zeros(len(W), int)
+        for _ in range(r):
+            if not given.any():
+                return
+            lead, rival = self._accept(at, rows, Q, given, name_rivals=True)
+            found = (given & (self.state[:, rows] != OPEN)).sum(axis=1)
+            poor_rounds += 2 * r * found < given.sum(axis=1)  # a search costs about as much as 2 r tries
+            given &= (self.state[:, rows] == OPEN) & (poor_rounds <= 5)[:, None] & (rival >= 0)
+            a, k = np.nonzero(given)
+            bisector = W[a, k] - at.of_pairs(a, rival[a, k])
+            length = np.einsum("ij,ij->i", bisector, bisector)
+            step = np.divide(2 * lead[a, k], length, out=np.zeros_like(length), where=length > 0)
+            Q[a, k] -= step[:, None] * bisector

@@ -2,15 +2,17 @@
 
 The scores of small matrices are computed as they are. In a large one almost every pair can be ruled out in float32,
 which takes half the time, because the error of such a score is bounded; float64 decides what is left. Blocks of queries
-then go to all cores, and no number depends on how many there are.
+then go to all cores, and no number depends on how many there are. Keys and queries are converted where they are
+needed, so that no copy of all of them is made.
 """
 
 from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from layernorm_roles.selectability.arrays import largest_magnitude
+from layernorm_roles.selectability.arrays import double, largest_magnitude
 from layernorm_roles.selectability.threads import on_all_cores
 
 LARGE = 2048
@@ -18,45 +20,54 @@ LARGE = 2048
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
-_ROWS = 4096  # rows converted at once
+_RANGE = 1000  # powers of two by which a column is scaled, at most; the scale has to stay finite
 
 _UNIT = 2.0**-24  # relative error of one operation in float32
 
 
+@runtime_checkable
+class Queries(Protocol):
+    """Queries (m, n, c) for n keys of m matrices, or whatever makes them when it is asked for some, as an array is."""
+
+    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]], /) -> Float[np.ndarray, "a k c"]:
+        """The queries for these matrices and keys."""
+
+
 def leads(
     keys: Float[np.ndarray, "m n c"],
-    queries: Float[np.ndarray, "m n c"],
+    queries: Queries,
     causal: bool,
     bias: Float[np.ndarray, "m n"] | None = None,
     name_rivals: bool = False,
+    given: Bool[np.ndarray, "m n"] | None = None,
 ) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"] | None]:
-    """The lead q_i.k_i + b_i - max_j (q_j.k_j + b_j) of every key over its rivals, and the number of the best rival.
+    """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key over its rivals, and the number of the best rival.
 
-    keys, queries, bias: finite, float64; query i is meant for key i. The rivals are all other keys, or, if `causal`,
-    those with smaller numbers; a key without rivals has an infinite lead. NaN and -1 where the query is 0. None instead
-    of the numbers unless they are asked for by `name_rivals`.
+    keys, queries, bias: finite; query i is meant for key i. With a bias, a query may have one more entry, the bias's
+    factor. The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an
+    infinite lead. NaN and -1 where no query is `given`; None: those are given that are not 0 in an array of queries.
+    None instead of the numbers unless they are asked for by `name_rivals`.
     """
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
     lead = np.full(keys.shape[:2], np.nan)
     rival = np.full(keys.shape[:2], -1) if name_rivals else None
-    of_matrices(keys, bias, queries, causal, lead, rival)
+    of_matrices(keys, bias, queries, causal, queries.any(axis=2) if given is None else given, lead, rival)
     return lead, rival
 
 
-def _of_small(keys, bias, queries, causal, lead, rival) -> None:
+def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
     """Fill in `lead` and `rival` (m, n) for matrices of which at least one fits the cache."""
     n = keys.shape[1]
-    given = queries.any(axis=2)
     at_once = max(1, _SCORES // n**2)
     for a in range(0, len(keys), at_once):
         part = slice(a, a + at_once)
         wanted = np.flatnonzero(given[part].any(axis=0))
+        some = double(keys[part]) if len(wanted) else keys[part]
+        biases = None if bias is None else bias[part]
         for b in range(0, len(wanted), max(1, _SCORES // n)):
             rows = wanted[b : b + max(1, _SCORES // n)]
             rivals = slice(0, rows[-1] + 1 if causal else n)
-            scores = queries[part, rows] @ keys[part, rivals].swapaxes(1, 2)
-            if bias is not None:
-                scores += bias[part, None, rivals]
+            scores = _scores(double(queries[part, rows]), some, biases, rivals)
             own = scores[:, np.arange(len(rows)), rows]
             _leave_rivals(scores, rows, rivals, causal)
             lead[part, rows] = own - scores.max(axis=2)
@@ -65,6 +76,25 @@ def _of_small(keys, bias, queries, causal, lead, rival) -> None:
     lead[~given] = np.nan
     if rival is not None:
         rival[~given] = -1
+
+
+def _scores(
+    queries: Float[np.ndarray, "... k c"],
+    keys: Float[np.ndarray, "... n d"],
+    bias: Float[np.ndarray, "... n"] | None,
+    rivals: slice,
+) -> Float[np.ndarray, "... k rivals"]:
+    """The scores in float64 that the queries give these rivals."""
+    d = keys.shape[-1]
+    scores = queries[..., :d] @ double(keys[..., rivals, :]).swapaxes(-1, -2)
+    if bias is not None:
+        scores += _factor(queries, d) * bias[..., None, rivals]
+    return scores
+
+
+def _factor(queries: Float[np.ndarray, "... k c"], d: int) -> Float[np.ndarray, "... k 1"] | float:
+    """By what the queries for keys of size d multiply the bias."""
+    return queries[..., d:] if queries.shape[-1] > d else 1.0
 
 
 def _leave_rivals(
@@ -80,17 +110,15 @@ def _leave_rivals(
         scores[..., inside, rows[inside] - keys.start] = -np.inf
 
 
-def _of_large(keys, bias, queries, causal, lead, rival) -> None:
+def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
     """Fill in `lead` and `rival` (m, n) matrix by matrix."""
     for a in range(len(keys)):
-        asked = np.flatnonzero(queries[a].any(axis=1))
+        asked = np.flatnonzero(given[a])
         if causal:
             lead[a, asked[asked == 0]] = np.inf
             asked = asked[asked > 0]
         if len(asked):
-            compare = _Comparison(
-                keys[a], np.zeros(keys.shape[1]) if bias is None else bias[a], queries[a], causal
-            )
+            compare = _Comparison(keys[a], None if bias is None else bias[a], queries, a, causal)
             blocks = [asked[part] for part in _slices(len(asked), _QUERIES)]
             for rows, found in zip(blocks, on_all_cores(compare, blocks), strict=True):
                 lead[a, rows] = found[0]
@@ -99,65 +127,81 @@ def _of_large(keys, bias, queries, causal, lead, rival) -> None:
 
 
 class _Comparison:
-    """The leads in one large matrix of keys (n, c) with their biases (n,) and queries (n, c).
+    """The leads in one large matrix of keys (n, d) with their biases (n,), number `a` of those that have `queries`.
 
-    Every column of the keys, and the bias, is scaled by a power of two, so that its entries are below 1, and every
-    query accordingly and to length 1. A key k and a query q of c + 1 entries are then rounded to float32, and so is
-    their product, which is wrong by at most g |q| |k| with g = (c + 4) u / (1 - (c + 4) u), u = 2^-24, in whatever
-    order it is summed (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). One more u is for
-    entries too small for float32. A rival whose score is lower than another one's by more than twice that is not the
-    best.
+    Every column of the keys, and the bias, is scaled by a power of two, so that its entries are below 1, and centred,
+    which moves all scores of a query alike; every query is scaled accordingly and to length 1. A key k and a query q
+    of c entries are then rounded to float32, and so is their product, which is wrong by at most g |q| |k| with
+    g = (c + 4) u / (1 - (c + 4) u), u = 2^-24, in whatever order it is summed (Higham, Accuracy and Stability of
+    Numerical Algorithms, 2002, section 3.1). One more u is for the rounding of the centring, and one for entries too
+    small for float32. A rival whose score is lower than another one's by more than twice that is not the best.
     """
 
     def __init__(
         self,
-        keys: Float[np.ndarray, "n c"],
-        bias: Float[np.ndarray, " n"],
-        queries: Float[np.ndarray, "n c"],
+        keys: Float[np.ndarray, "n d"],
+        bias: Float[np.ndarray, " n"] | None,
+        queries: Queries,
+        a: int,
         causal: bool,
     ):
-        self.keys, self.bias, self.queries, self.causal = keys, bias, queries, causal
-        n, c = keys.shape
-        largest = np.append(largest_magnitude(keys, axis=0), largest_magnitude(bias[:, None], axis=0))
-        self.exponent = np.frexp(largest)[1]
-        self.low = np.empty((n, c + 1), np.float32)
-        longest = 0.0
-        for rows in _slices(n, _ROWS):
-            scaled = np.ldexp(np.column_stack([keys[rows], bias[rows]]), -self.exponent)
-            self.low[rows] = scaled
-            longest = max(longest, float(np.einsum("ij,ij->i", scaled, scaled).max()) ** 0.5)
-        terms = (c + 5) * _UNIT
+        self.keys, self.bias, self.queries, self.a, self.causal = keys, bias, queries, a, causal
+        n = len(keys)
+        largest = double(largest_magnitude(keys, axis=0))
+        if bias is not None:
+            largest = np.append(largest, largest_magnitude(bias[:, None], axis=0))
+        self.exponent = np.frexp(largest)[1].clip(-_RANGE, _RANGE)
+        self.scale, self.centre = np.ldexp(1.0, -self.exponent), np.zeros(len(largest))
+        tiles = list(_slices(n, _KEYS))
+        self.centre = sum(self._scaled(tile).sum(axis=0) for tile in tiles) / n
+        longest = max(float(np.einsum("ij,ij->i", *[self._scaled(tile)] * 2).max()) for tile in tiles) ** 0.5
+        terms = (len(largest) + 6) * _UNIT
         self.slack = 2 * terms / (1 - terms) * longest * (1 + 1e-6)
+
+    def _scaled(self, tile: slice) -> Float[np.ndarray, "k c"]:
+        """Some keys, with their biases if there are any, scaled and centred."""
+        some = double(self.keys[tile])
+        if self.bias is not None:
+            some = np.column_stack([some, self.bias[tile]])
+        some = some * self.scale
+        some -= self.centre
+        return some
 
     def __call__(self, rows: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
         """The leads of the keys `rows`, which have at least one rival each, by their queries, and their best rivals."""
-        own = self.queries[rows]
+        own = double(self.queries[self.a : self.a + 1, rows][0])
         tiles = list(_slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS))
         best = self._best_in_float32(own, rows, tiles)
         close = best >= best.max(axis=1, keepdims=True) - self.slack
         lowest, rival = np.full(len(rows), -np.inf), np.zeros(len(rows), np.int64)
         for t in np.flatnonzero(close.any(axis=0)):
             asking = np.flatnonzero(close[:, t])
-            scores = own[asking] @ self.keys[tiles[t]].T
-            scores += self.bias[tiles[t]]
+            scores = _scores(own[asking], self.keys, self.bias, tiles[t])
             _leave_rivals(scores, rows[asking], tiles[t], self.causal)
             at = scores.argmax(axis=1)
             score = scores[np.arange(len(asking)), at]
             better = score > lowest[asking]
             lowest[asking[better]], rival[asking[better]] = score[better], at[better] + tiles[t].start
-        return np.einsum("ij,ij->i", own, self.keys[rows]) + self.bias[rows] - lowest, rival
+        d = self.keys.shape[1]
+        score = np.einsum("ij,ij->i", own[:, :d], double(self.keys[rows]))
+        if self.bias is not None:
+            score += np.ravel(_factor(own, d)) * self.bias[rows]
+        return np.where(lowest > -np.inf, score - lowest, np.nan), rival
 
     def _best_in_float32(
         self, queries: Float[np.ndarray, "k c"], rows: Int[np.ndarray, " k"], tiles: list[slice]
     ) -> Float[np.ndarray, "k tiles"]:
         """The best score in float32 of the rivals in each tile of keys; minus infinity where there are none."""
-        scaled = np.ldexp(np.column_stack([queries, np.ones(len(queries))]), self.exponent)
-        scaled /= abs(scaled).max(axis=1, keepdims=True)
-        scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
+        if queries.shape[1] < len(self.exponent):
+            queries = np.column_stack([queries, np.ones(len(queries))])
+        scaled = np.ldexp(queries, self.exponent)
+        with np.errstate(invalid="ignore"):  # a query of 0 becomes NaN, which no score is close to
+            scaled /= abs(scaled).max(axis=1, keepdims=True)
+            scaled /= np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
         low = scaled.astype(np.float32)
         best = np.empty((len(queries), len(tiles)))
         for t, tile in enumerate(tiles):
-            scores = low @ self.low[tile].T
+            scores = low @ self._scaled(tile).astype(np.float32).T
             _leave_rivals(scores, rows, tile, self.causal)
             best[:, t] = scores.max(axis=1)
         return best

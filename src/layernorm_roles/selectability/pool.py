@@ -8,7 +8,9 @@ from layernorm_roles.compiling import njit
 from layernorm_roles.selectability.sums import combine, sums
 
 _MANY = 2048  # vertices from which on the nearest of them are asked first
-_PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension
+_PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension,
+_MOST = 1024  # but in no more than so many parts,
+_ROOM = 8  # and the nearest vertices are kept of so many times
 
 
 class Pool(NamedTuple):
@@ -18,8 +20,9 @@ class Pool(NamedTuple):
     """
 
     everything: np.ndarray  # (r + 1, n)
-    vertices: np.ndarray  # (r + 1, n), of which the first size[0] columns are used
-    names: np.ndarray  # (n,) the key in each column of `vertices`
+    known: int  # so many keys, the first ones, were vertices from the start
+    vertices: np.ndarray  # (r + 1, n - known) the others, of which the first size[0] columns are used
+    names: np.ndarray  # (n - known,) the key in each column of `vertices`
     place: np.ndarray  # (n,) the column of `vertices` that a key has, or -1
     size: np.ndarray  # (1,)
     spread: float  # no two keys differ by more in the last coordinate; at least 1
@@ -27,19 +30,17 @@ class Pool(NamedTuple):
 
 
 @njit
-def new_pool(W):
-    """The pool of the keys W (n, r), of which none is known to be a vertex."""
-    n, r = W.shape
-    everything = np.empty((r + 1, n))
-    everything[:r] = W.T
-    everything[r] = 0.5 * (everything[:r] ** 2).sum(axis=0)
+def new_pool(everything, known):
+    """The pool of the keys `everything` (r + 1, n), of which so many, the first ones, are `known` to be vertices."""
+    n = everything.shape[1]
     return Pool(
         everything,
-        np.empty((r + 1, n)),
-        np.empty(n, np.int64),
+        known,
+        np.empty((len(everything), n - known)),
+        np.empty(n - known, np.int64),
         np.full(n, -1),
         np.zeros(1, np.int64),
-        max(1.0, 2 * np.max(np.abs(everything[r - 1]))),
+        max(1.0, 2 * np.max(np.abs(everything[-2]))),
         np.empty(n),
     )
 
@@ -60,7 +61,7 @@ def _lowest(columns, count, y, skip, scores):
 @njit
 def join(pool, j):
     """Put key j into the pool, once."""
-    if pool.place[j] < 0:
+    if j >= pool.known and pool.place[j] < 0:
         last = pool.size[0]
         pool.vertices[:, last] = pool.everything[:, j]
         pool.names[last] = j
@@ -71,8 +72,10 @@ def join(pool, j):
 @njit
 def lowest_vertex(pool, y, i):
     """The key of the pool, but for key i, with the smallest y . w, and that value; -1 and infinity if none is left."""
-    at, low = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores)
-    return pool.names[at] if at >= 0 else -1, low
+    known = pool.known
+    name, low = _lowest(pool.everything, known, y, i if i < known else -1, pool.scores)
+    at, least = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores[known:])
+    return (pool.names[at], least) if least < low else (name, low)
 
 
 class Near(NamedTuple):
@@ -90,7 +93,7 @@ class Near(NamedTuple):
 @njit
 def new_near(r):
     """No near vertices yet, with room for some of r coordinates."""
-    capacity = 8 * _PARTS * (r + 1)
+    capacity = _ROOM * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)),
         np.empty(capacity, np.int64),
@@ -102,7 +105,7 @@ def new_near(r):
 @njit
 def ask(pool, near, y, i, level):
     """`lowest_vertex`, but of a large pool any vertex below `level` will do, as the nearest ones may know."""
-    if pool.size[0] < _MANY:
+    if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
     at, low = _lowest(near.vertices, near.size[0], y, -1, near.scores)
     if low < level:
@@ -115,10 +118,11 @@ def ask(pool, near, y, i, level):
 @njit
 def _gather(pool, near, level):
     """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
-    parts = _PARTS * len(pool.everything)
+    parts = len(near.names) // _ROOM
     if near.size[0] + parts > len(near.names):
         near.size[0] = 0
-    n = pool.size[0]
+    known = pool.known
+    n = known + pool.size[0]
     for part in range(parts):
         first, stop = part * n // parts, (part + 1) * n // parts
         at = first
@@ -127,8 +131,10 @@ def _gather(pool, near, level):
                 at = j
         if stop > first and pool.scores[at] < level:
             k = near.size[0]
-            near.vertices[:, k] = pool.vertices[:, at]
-            near.names[k] = pool.names[at]
+            if at < known:
+                near.vertices[:, k], near.names[k] = pool.everything[:, at], at
+            else:
+                near.vertices[:, k], near.names[k] = pool.vertices[:, at - known], pool.names[at - known]
             near.size[0] = k + 1
 
 

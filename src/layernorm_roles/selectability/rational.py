@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 
 NO_WEIGHT = 1e-9
 """Below this a weight is taken for the rounding of a 0; the exact solution has to do without it."""
-_LARGEST = 16  # dimensions; exact elimination beyond takes seconds a key
+MOST_EXACT = 16
+"""Dimensions; exact elimination beyond takes seconds a key."""
 
 
 def in_hull_exactly(
@@ -25,7 +26,7 @@ def in_hull_exactly(
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]
-    if d > _LARGEST or len(chosen) == 0:
+    if d > MOST_EXACT or len(chosen) == 0:
         return False
     rows = [[Fraction(float(points[j, c])) for j in (*chosen, i)] for c in range(d)]
     bias = rows.pop() if biased else None

@@ -48,23 +48,25 @@ _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; 
 class Problem(NamedTuple):
     """One matrix of n keys in r whitened coordinates; the bias, if there is one, is the last coordinate."""
 
-    W: np.ndarray  # (n, r) the keys
+    everything: np.ndarray  # (r + 1, n) the keys, a column each, and half of their squared lengths
     B: np.ndarray  # (r, d) query q of the whitened keys is q B for the keys of the data
     push: np.ndarray  # (n,) how far the tolerance moves a key away from the mean, see `Coordinates`
     raised: np.ndarray  # (n,) and by how much it lifts the bias
     biased: bool
     causal: bool  # only the keys before a key are its rivals
     enough: float  # a query with a margin above this is taken at once
+    known: int  # so many keys, the first ones, are known to be vertices of the hull
 
 
 class Found(NamedTuple):
     """What is known of every key; the search fills it in."""
 
     state: np.ndarray  # (n,) OPEN, SELECTABLE, INSIDE or ON_EDGE
-    # (n, r) of a selectable key the query that puts it first, of an open one the best so far
+    place: np.ndarray  # (n,) the row that an open key has in the k rows of the following arrays
+    # (k, r) of a selectable key the query that puts it first, of an open one the best so far
     queries: np.ndarray
-    support: np.ndarray  # (n, r + 1) the other keys of which a key in the hull is the weighted mean
-    weights: np.ndarray  # (n, r + 1) their weights; 0 where the support is not used
+    support: np.ndarray  # (k, r + 1) the other keys of which a key in the hull is the weighted mean
+    weights: np.ndarray  # (k, r + 1) their weights; 0 where the support is not used
 
 
 @njit
@@ -75,9 +77,9 @@ def _search(problem, found):
     found. A key in the hull is first ON_EDGE; the walk goes on towards the key pushed outwards, and if that is in the
     hull as well the key is INSIDE.
     """
-    W, state = problem.W, found.state
+    W, state = problem.everything[:-1].T, found.state
     n, r = W.shape
-    pool, near = new_pool(W), new_near(r)
+    pool, near = new_pool(problem.everything, problem.known), new_near(r)
     if not problem.causal:  # else each key joins after its turn
         for j in range(n):
             if state[j] == SELECTABLE:
@@ -167,10 +169,11 @@ def _begin(corral, x, i, rivals, W, pool):
 @njit
 def _push_outwards(problem, i, x):
     """Move target x, which is key i, away from the mean of the keys by the tolerance."""
+    W = problem.everything[:-1].T
     if problem.causal:
-        x -= problem.push[i] * (problem.W[:i].sum(axis=0) / i - problem.W[i])
+        x -= problem.push[i] * (W[:i].sum(axis=0) / i - W[i])
     else:
-        x += problem.push[i] * problem.W[i]
+        x += problem.push[i] * W[i]
     if problem.biased:
         x[-1] = problem.raised[i]
 
@@ -179,10 +182,10 @@ def _push_outwards(problem, i, x):
 def _enter_mean(i, corral, m, found):
     """Enter the corral's current point as the proof that key i is in the hull of the others."""
     found.state[i] = ON_EDGE
-    size = 0
+    row, size = found.place[i], 0
     for k in range(m):
         if corral.names[k] != RAY and corral.weights[k] > 0:
-            found.support[i, size], found.weights[i, size] = corral.names[k], corral.weights[k]
+            found.support[row, size], found.weights[row, size] = corral.names[k], corral.weights[k]
             size += 1
 
 
@@ -204,7 +207,7 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
         margin = (dot(q, x) + low) / _size(q, problem.B)
         if found.state[i] == OPEN and margin > best_margin:
             best_margin = margin
-            found.queries[i] = q
+            found.queries[found.place[i]] = q
             if margin > problem.enough:
                 found.state[i] = SELECTABLE
     else:
@@ -213,25 +216,31 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
             _, second = lowest_key(pool, y, name, name if problem.causal else rivals)
             if second - low > problem.enough * _size(q, problem.B):
                 found.state[name] = SELECTABLE
-                found.queries[name] = q
+                found.queries[found.place[name]] = q
     return name, low, best_margin
 
 
 @cached_njit(nogil=True)
-def find_certificates(W, B, push, raised, state, queries, support, weights, biased, causal, enough):
+def find_certificates(
+    everything, B, push, raised, known, state, place, queries, support, weights, biased, causal, enough
+):
     """Look for a query or a weighted mean for every open key of m matrices.
 
-    W (m, n, r), B (m, r, d), push, raised (m, n): see `Coordinates`. Fills in state (m, n), queries (m, n, r), and
-    support and weights (m, n, r + 1), which hold zeros: see `Found`.
+    everything (m, r + 1, n): the whitened keys W as columns, and half of their squared lengths below; B (m, r, d),
+    push, raised (m, n): see `Coordinates`. `known`: so many keys, the first ones of every matrix, are known to be
+    selectable by their order. Fills in state (m, n), queries (m, k, r), and support and weights (m, k, r + 1), which
+    hold zeros, and in which an open key has row place (m, n): see `Found`.
     """
-    for a in range(len(W)):
-        problem = Problem(W[a], B[a], push[a], raised[a], biased, causal, enough)
-        found = Found(state[a], queries[a], support[a], weights[a])
+    for a in range(len(everything)):
+        problem = Problem(everything[a], B[a], push[a], raised[a], biased, causal, enough, known)
+        found = Found(state[a], place[a], queries[a], support[a], weights[a])
         if np.any(found.state == OPEN):
             _search(problem, found)
 
 
-def find_certificates_of_large(W, B, push, raised, state, queries, support, weights, biased, enough):
+def find_certificates_of_large(
+    everything, B, push, raised, known, state, place, queries, support, weights, biased, enough
+):
     """`find_certificates` for one large matrix whose rivals are all keys, on all cores; arrays as there, m = 1.
 
     The open keys are searched in rounds of parts. A part knows the vertices that were found before its round, and
@@ -239,14 +248,15 @@ def find_certificates_of_large(W, B, push, raised, state, queries, support, weig
     """
 
     def search(part):
-        own = known.copy()
+        own = before.copy()
         own[0, part] = OPEN
-        find_certificates(W, B, push, raised, own, queries, support, weights, biased, False, enough)
+        found = place, queries, support, weights
+        find_certificates(everything, B, push, raised, known, own, *found, biased, False, enough)
         return own[0, part]
 
     for first in range(0, len(still := np.flatnonzero(state[0] == OPEN)), _PART * _PARTS):
         keys = still[first : first + _PART * _PARTS]
-        known = np.where(state == OPEN, _ELSEWHERE, state)
+        before = np.where(state == OPEN, _ELSEWHERE, state)
         parts = [keys[k::_PARTS] for k in range(min(_PARTS, len(keys)))]
         for part, found in zip(parts, on_all_cores(search, parts), strict=True):
             state[0, part] = found
