@@ -96,21 +96,21 @@ class Certificates:
         """The number of keys of each verdict, in all matrices together."""
         return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self, rows: slice = slice(None)) -> dict[str, Any]:
         """The columns of table key_verdicts by name, a row for each key of one matrix: the verdict and its proof.
 
-        Raises ValueError for certificates of a stack of matrices.
+        `rows`: of these keys alone. Raises ValueError for certificates of a stack of matrices.
         """
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
-        keys = range(len(self.code))
+        keys = range(len(self.code))[rows]
         combinations = [self.combination(i) for i in keys]
         return {
-            "key": np.arange(len(self.code)),
-            "verdict": self.verdict,
-            "margin": self.margin,
-            "residual": self.residual,
-            "duplicate": self.duplicate,
+            "key": np.array(keys),
+            "verdict": self.verdict[rows],
+            "margin": self.margin[rows],
+            "residual": self.residual[rows],
+            "duplicate": self.duplicate[rows],
             "query": [self.query(i) for i in keys],
             "support": [None if pair is None else pair[0] for pair in combinations],
             "weights": [None if pair is None else pair[1] for pair in combinations],

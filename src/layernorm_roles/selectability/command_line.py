@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from layernorm_roles import __version__, files
 from layernorm_roles.provenance import provenance
 from layernorm_roles.schemas import SCHEMAS
-from layernorm_roles.selectability.arrays import checked
+from layernorm_roles.selectability.arrays import checked, row_blocks
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify
 from layernorm_roles.selectability.matrices import FORMATS, TEXT, load
@@ -233,12 +233,13 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
 
     The file appears whole or not at all.
     """
-    columns, out = certificates.columns(), options.out
-    columns["key"] += first
+    out = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
     partial_file = out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
     try:
         if out.suffix == ".csv":
+            columns = certificates.columns()
+            columns["key"] += first
             names = [name for name in columns if name not in ("query", "support", "weights")]
             rows = zip(*(columns[name].tolist() for name in names), strict=True)
             with partial_file.open("w", newline="", encoding="utf-8") as file:
@@ -246,18 +247,28 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
                 writer.writerow(names)
                 writer.writerows([["" if value != value else value for value in row] for row in rows])
         else:
-            columns["support"] = [None if rows is None else rows + first for rows in columns["support"]]
-            schema = SCHEMAS["key_verdicts"]
-            arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
-            origin = provenance(_asked(options, len(certificates.code), first), "cpu")
-            table = pa.table(arrays, schema.with_metadata({"table": "key_verdicts", **origin}))
-            pq.write_table(table, partial_file, compression="zstd", write_page_checksum=True)
+            n, d = certificates.queries.shape
+            origin = provenance(_asked(options, n, first), "cpu")
+            schema = SCHEMAS["key_verdicts"].with_metadata({"table": "key_verdicts", **origin})
+            with pq.ParquetWriter(
+                partial_file, schema, compression="zstd", write_page_checksum=True
+            ) as writer:
+                for rows in row_blocks(n, d):
+                    writer.write_table(_table(certificates, rows, first, schema))
         files.checksum_file(out).unlink(
             missing_ok=True
         )  # that of a table of this project, which this file replaces
         partial_file.replace(out)
     finally:
         partial_file.unlink(missing_ok=True)
+
+
+def _table(certificates: Certificates, rows: slice, first: int, schema: pa.Schema) -> pa.Table:
+    """The verdicts on some rows, with their proofs, numbered from `first` on."""
+    columns = certificates.columns(rows)
+    columns["key"] += first
+    columns["support"] = [None if support is None else support + first for support in columns["support"]]
+    return pa.table([pa.array(columns[field.name], field.type, from_pandas=True) for field in schema], schema)
 
 
 def _asked(options: argparse.Namespace, n: int, first: int) -> dict[str, object]:
