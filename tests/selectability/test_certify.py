@@ -171,6 +171,43 @@ def test_a_thin_prefix_against_rational_arithmetic(thin):
     assert decided
 
 
+BLOCKS = [
+    pytest.param(gaussian(300, 5), {}, id="gaussian"),
+    pytest.param(stream_like(200, 40).astype(np.float32), {}, id="reflected"),
+    pytest.param(gaussian(150, 3), {"bias": gaussian(150, 1)[:, 0]}, id="bias"),
+    pytest.param(stream_like(150, 8), {"causal": True}, id="causal"),
+    pytest.param(layer_norm(gaussian(150, 6)).astype(np.float32), {"flat": True}, id="flat"),
+    pytest.param(gaussian(20, 30), {}, id="fewer keys than dimensions"),
+    pytest.param(np.random.default_rng(5).integers(-3, 4, (120, 3)).astype(float), {}, id="a lattice"),
+]
+
+
+@pytest.mark.parametrize("keys,options", BLOCKS)
+@pytest.mark.parametrize("block", [1, 100, 1000])
+def test_the_size_of_blocks_leaves_the_verdicts(keys, options, block, monkeypatch):
+    """Blocks of single rows, of a few and of many, against all rows at once."""
+    expected = certify(keys, **options)
+    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", block)
+    certificates = certify(keys, **options)
+    margin, residual = certificates.verify(keys, options.get("bias"))
+    np.testing.assert_array_equal(certificates.verdict, expected.verdict)
+    np.testing.assert_array_equal(margin, certificates.margin)
+    np.testing.assert_array_equal(residual, certificates.residual)
+
+
+def test_queries_of_float32_keys_are_float32_where_that_loses_no_verdict():
+    """A margin that rounding could bring down to the tolerance is that of a query in float64."""
+    for steps, kept in ((40, np.float32), (5, np.float64)):
+        gap = steps * 2.0**-23
+        keys = np.array([[0, 0], [1, 0], [0, 1], [1 + gap, -2 * gap]], np.float32)
+        certificates = checked(keys)
+        assert certificates.verdict[3] == "selectable"
+        assert certificates.queries.dtype == kept
+        assert (abs(certificates.margin - certificates.tolerance) < 2.0**-22).any() == (kept == np.float64)
+    assert checked(gaussian(20, 3).astype(np.float32) * np.float32(2**-70)).queries.dtype == np.float64
+    assert checked(gaussian(20, 3)).queries.dtype == np.float64
+
+
 def test_awkward_input_is_judged_alike(compare):
     """The same, counted, for full-rank keys, where nothing but the borderline band excuses a difference."""
     for seed in range(60):

@@ -133,15 +133,25 @@ for n, d, inside in ((2500, 40, 20), (7000, 6, 4500)):  # several rounds of part
     assert len(said) == 1
 
 
-def test_memory_grows_with_the_keys_and_not_with_their_pairs():
-    """Five arrays of the shape of the keys, which are half as large themselves as each of these in float64."""
-    keys = np.random.default_rng(0).standard_normal((20_000, 64), np.float32)
+@pytest.mark.parametrize("spread,arrays", [(0.0, 4), (0.3, 8)], ids=["nothing to search", "searched"])
+def test_memory_grows_with_the_keys_and_not_with_their_pairs(spread, arrays, monkeypatch):
+    """Queries as large as the keys, and blocks; for a search the whitened keys, too, twice as large in float64."""
+    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", 1 << 16)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    rng = np.random.default_rng(0)
+    keys = rng.standard_normal((20_000, 64), np.float32)
+    keys *= rng.lognormal(sigma=spread, size=(len(keys), 1)).astype(np.float32)
     certify(keys[:50])  # compiled
     tracemalloc.start()
     try:
         certificates = certify(keys)
         _, most = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        certificates.verify(keys)
+        _, verified = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert certificates.counts()["selectable"] == len(keys)
-    assert most < 10.5 * keys.nbytes
+    assert (certificates.counts()["selectable"] == len(keys)) == (spread == 0)
+    assert most < arrays * keys.nbytes
+    assert verified - before < 2.5 * keys.nbytes

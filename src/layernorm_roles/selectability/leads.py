@@ -20,7 +20,8 @@ LARGE = 2048
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
-_RANGE = 1000  # powers of two by which a column is scaled, at most; the scale has to stay finite
+# Powers of two by which a column is scaled, at most; the scale has to stay finite.
+_RANGE = {np.dtype(np.float64): 1000, np.dtype(np.float32): 100}
 
 _UNIT = 2.0**-24  # relative error of one operation in float32
 
@@ -146,21 +147,22 @@ class _Comparison:
         causal: bool,
     ):
         self.keys, self.bias, self.queries, self.a, self.causal = keys, bias, queries, a, causal
-        n = len(keys)
+        n, kind = len(keys), keys.dtype if bias is None else np.dtype(np.float64)
         largest = double(largest_magnitude(keys, axis=0))
         if bias is not None:
             largest = np.append(largest, largest_magnitude(bias[:, None], axis=0))
-        self.exponent = np.frexp(largest)[1].clip(-_RANGE, _RANGE)
-        self.scale, self.centre = np.ldexp(1.0, -self.exponent), np.zeros(len(largest))
+        self.exponent = np.frexp(largest)[1].clip(-_RANGE[kind], _RANGE[kind])
+        self.scale, self.centre = np.ldexp(1.0, -self.exponent).astype(kind), np.zeros(len(largest), kind)
         tiles = list(_slices(n, _KEYS))
-        self.centre = sum(self._scaled(tile).sum(axis=0) for tile in tiles) / n
-        longest = max(float(np.einsum("ij,ij->i", *[self._scaled(tile)] * 2).max()) for tile in tiles) ** 0.5
+        self.centre += sum(self._scaled(tile).sum(axis=0, dtype=np.float64) for tile in tiles) / n
+        squares = (np.einsum("ij,ij->i", some, some) for some in map(double, map(self._scaled, tiles)))
+        longest = max(float(square.max()) for square in squares) ** 0.5
         terms = (len(largest) + 6) * _UNIT
         self.slack = 2 * terms / (1 - terms) * longest * (1 + 1e-6)
 
     def _scaled(self, tile: slice) -> Float[np.ndarray, "k c"]:
-        """Some keys, with their biases if there are any, scaled and centred."""
-        some = double(self.keys[tile])
+        """Some keys, with their biases if there are any, scaled and centred in their precision."""
+        some = self.keys[tile]
         if self.bias is not None:
             some = np.column_stack([some, self.bias[tile]])
         some = some * self.scale
@@ -201,7 +203,7 @@ class _Comparison:
         low = scaled.astype(np.float32)
         best = np.empty((len(queries), len(tiles)))
         for t, tile in enumerate(tiles):
-            scores = low @ self._scaled(tile).astype(np.float32).T
+            scores = low @ self._scaled(tile).astype(np.float32, copy=False).T
             _leave_rivals(scores, rows, tile, self.causal)
             best[:, t] = scores.max(axis=1)
         return best
