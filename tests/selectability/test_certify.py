@@ -203,6 +203,7 @@ def test_queries_of_float32_keys_are_float32_where_that_loses_no_verdict():
         certificates = checked(keys)
         assert certificates.verdict[3] == "selectable"
         assert certificates.queries.dtype == kept
+        assert certificates.query(3).dtype == np.float64
         assert (abs(certificates.margin - certificates.tolerance) < 2.0**-22).any() == (kept == np.float64)
     assert checked(gaussian(20, 3).astype(np.float32) * np.float32(2**-70)).queries.dtype == np.float64
     assert checked(gaussian(20, 3)).queries.dtype == np.float64

@@ -113,6 +113,19 @@ def test_verdicts_of_a_file(files, name, options, taken, capsys):
     assert f"unselectable rows, from 0: {first} and {len(inside) - 20} more\n" in printed
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_verdicts_that_are_written_in_blocks_are_one_table(files, ending, monkeypatch):
+    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", 20)  # six rows
+    out = files / f"verdicts.{ending}"
+    assert main([str(files / "keys.npy"), "--rows", "3:50", "--out", str(out)]) == 0
+    table = verdicts_in(out) if ending == "parquet" else pd.read_csv(out)
+    assert table.key.tolist() == list(range(3, 50))
+    assert table.verdict.tolist() == certify(KEYS[3:]).verdict.tolist()
+    if ending == "parquet":
+        inner = table[table.verdict == "unselectable"].iloc[-1]
+        np.testing.assert_allclose(inner.weights @ KEYS[inner.support], KEYS[inner.key], atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_read_exactly(tmp_path, dtype, capsys):
     before = torch.zeros(7)  # so that the keys do not begin where the tensors do

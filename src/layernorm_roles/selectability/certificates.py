@@ -68,7 +68,8 @@ class Certificates:
     margin: Float[np.ndarray, "*stack n"]
     residual: Float[np.ndarray, "*stack n"]
     duplicate: Bool[np.ndarray, "*stack n"]  # another key (with the same bias) is exactly equal
-    queries: Float[np.ndarray, "*stack n d"]  # zero where there is none
+    # zero where there is none; of float32 keys they are float32, unless that would lose a verdict
+    queries: Float[np.ndarray, "*stack n d"]
     support: Int[np.ndarray, "*stack n m"]  # the other keys that are averaged; unused entries have weight 0
     weights: Float[np.ndarray, "*stack n m"]
     tolerance: float
@@ -127,8 +128,8 @@ class Certificates:
         return (self.verdict == verdict).sum(axis=-1)
 
     def query(self, i: int) -> Float[np.ndarray, " d"] | None:
-        """A query that gives key i the strictly highest score; None if key i is not selectable."""
-        return self.queries[i] if self.code[i] == SELECTABLE else None
+        """A query in float64 that gives key i the strictly highest score; None if key i is not selectable."""
+        return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
         """Other keys and convex weights whose mean is key i; None if key i is not unselectable."""

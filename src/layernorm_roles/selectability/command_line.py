@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -236,25 +237,28 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
     out = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
     partial_file = out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
+    n, d = certificates.queries.shape
+    blocks = (_columns(certificates, rows, first) for rows in row_blocks(n, d))
     try:
         if out.suffix == ".csv":
-            columns = certificates.columns()
-            columns["key"] += first
-            names = [name for name in columns if name not in ("query", "support", "weights")]
-            rows = zip(*(columns[name].tolist() for name in names), strict=True)
+            names = [
+                name for name in SCHEMAS["key_verdicts"].names if name not in ("query", "support", "weights")
+            ]
             with partial_file.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(names)
-                writer.writerows([["" if value != value else value for value in row] for row in rows])
+                for columns in blocks:
+                    rows = zip(*(columns[name].tolist() for name in names), strict=True)
+                    writer.writerows([["" if value != value else value for value in row] for row in rows])
         else:
-            n, d = certificates.queries.shape
             origin = provenance(_asked(options, n, first), "cpu")
             schema = SCHEMAS["key_verdicts"].with_metadata({"table": "key_verdicts", **origin})
             with pq.ParquetWriter(
                 partial_file, schema, compression="zstd", write_page_checksum=True
             ) as writer:
-                for rows in row_blocks(n, d):
-                    writer.write_table(_table(certificates, rows, first, schema))
+                for columns in blocks:
+                    arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
+                    writer.write_table(pa.table(arrays, schema))
         files.checksum_file(out).unlink(
             missing_ok=True
         )  # that of a table of this project, which this file replaces
@@ -263,12 +267,12 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
         partial_file.unlink(missing_ok=True)
 
 
-def _table(certificates: Certificates, rows: slice, first: int, schema: pa.Schema) -> pa.Table:
-    """The verdicts on some rows, with their proofs, numbered from `first` on."""
+def _columns(certificates: Certificates, rows: slice, first: int) -> dict[str, Any]:
+    """The columns of the verdicts on some rows, which are numbered from `first` on."""
     columns = certificates.columns(rows)
     columns["key"] += first
     columns["support"] = [None if support is None else support + first for support in columns["support"]]
-    return pa.table([pa.array(columns[field.name], field.type, from_pandas=True) for field in schema], schema)
+    return columns
 
 
 def _asked(options: argparse.Namespace, n: int, first: int) -> dict[str, object]:
