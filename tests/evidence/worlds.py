@@ -8,8 +8,6 @@ import pandas as pd
 from layernorm_roles.heads import ceilings as heads
 from layernorm_roles.schemas import LINEARITY, SCHEMAS
 
-VARIANTS = ("layernorm", "scale_released", "scale", "layernorm_small")
-
 
 def noise(*key: int) -> np.random.Generator:
     return np.random.default_rng(key)
@@ -236,7 +234,7 @@ def geometry(
     near: dict[str, float] | None = None,
     away: dict[str, float] | None = None,
 ) -> pd.DataFrame:
-    """LayerNorm and RMSNorm in 4 and 16 dimensions.
+    """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii in float16 and with a smaller eps.
 
     `near` and `away`: the radius over its root for inputs of a root mean square of 1e-5 and 1, for each place of eps.
     """
@@ -247,8 +245,13 @@ def geometry(
             rows.append((*inside, "difference_from_torch", difference * factor))
         for size, radii in ((1e-5, near or {}), (1.0, away or {})):
             for place, radius in ({"inside": 1.0, "outside": 1.0} | radii).items():
-                key = ("layernorm", n, "float64", place, 1e-5, size * np.sqrt(n), 0.0)
-                rows.append((*key, "radius_mean", radius))
+                for dtype, eps, mean in (
+                    ("float64", 1e-5, radius),
+                    ("float64", 1e-12, 3.0),
+                    ("float16", 1e-5, 0.0),
+                ):
+                    key = ("layernorm", n, dtype, place, eps, size * np.sqrt(n), 0.0)
+                    rows.append((*key, "radius_mean", mean))
         for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
             shape = {
                 "rank": n - lost,
@@ -262,21 +265,24 @@ def geometry(
     return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
 
 
-def fusion(
-    errors: dict[str, float],
-    seeds: int = 5,
-    widths: dict[int, float] | None = None,
-    heads: tuple[float, ...] = (1,),
-) -> pd.DataFrame:
-    """Share of the variance that a single map of the heads misses, for each arrangement.
+def fusion(errors: dict[str, float], seeds: int = 5, narrow: float = 0.5) -> pd.DataFrame:
+    """Share of the variance that a single map of the heads misses, for each arrangement, where d is 32.
 
-    `widths`: of the stream, each with a factor on the errors. `heads`: widths of the heads relative to the stream.
+    Where d is 8 it is `narrow` times as much. Other errors, of which none counts, have narrower heads, maps of stream
+    and heads, and trained models.
     """
     rows = []
-    for (d, factor), share, name, seed in product((widths or {32: 1.0}).items(), heads, errors, range(seeds)):
-        error = errors[name] * factor * (1 + 0.01 * seed)
-        sizes = (d, int(d * share), 4 * d, 1000, 1000)
-        rows.append(("random", None, seed, 1, name, "heads", *sizes, error, d, d, 9, 5))
+    for name, seed in product(errors, range(seeds)):
+        error = errors[name] * (1 + 0.01 * seed)
+        for source, inputs, d, d_heads, missed in (
+            ("random", "heads", 32, 32, error),
+            ("random", "heads", 8, 8, narrow * error),
+            ("random", "heads", 32, 16, 0.9),
+            ("random", "stream_and_heads", 32, 32, 0.8),
+            ("language_model", "heads", 64, 64, 0.7),
+        ):
+            sizes = (d, d_heads, 4 * d, 1000, 1000)
+            rows.append((source, None, seed, 1, name, inputs, *sizes, missed, d, d, 9, 5))
     return pd.DataFrame(rows, columns=SCHEMAS["fusion"].names)
 
 
@@ -469,9 +475,9 @@ def ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def token_ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of the layer in which most keys cannot get half, as table token_ceilings keeps them."""
-    words = {0: pairs.drop_duplicates("position").sort_values("position").token.tolist()}
-    words = {context: words[0] for context in pairs.context.unique().tolist()}
+    """The pairs of a model in the layer in which most keys cannot get half, as table token_ceilings keeps them."""
+    places = pairs.drop_duplicates(["context", "position"]).sort_values("position")
+    words = {context: part.token.tolist() for context, part in places.groupby("context")}
     return heads.of_tokens(pairs, words).assign(model=pairs.model.iloc[0])
 
 

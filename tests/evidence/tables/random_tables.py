@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import worlds
 
-from layernorm_roles.heads.ceilings import of_tokens, summary
 from layernorm_roles.schemas import SCHEMAS
 
 TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", *(f"t{number}" for number in range(16)))
@@ -28,7 +28,10 @@ def crossed(table: str, **values) -> pd.DataFrame:
 
 
 def majority() -> pd.DataFrame:
-    """Losses that fall at a pace of their own, some not as far as all thresholds; runs that diverged and that ended."""
+    """Losses that fall at a pace of their own, some not as far as all thresholds; runs that diverged and that ended.
+
+    At the largest rate there is no LayerNorm, and at one width a single run of a variant.
+    """
     four, steps = (
         ("layernorm", "scale", "layernorm_small", "scale_released"),
         (0, 1, 10, 100, 1000, 2000, 5000),
@@ -55,7 +58,8 @@ def majority() -> pd.DataFrame:
         (frame.experiment == "rates") & (frame.seed == 3) & (frame.variant == "scale") & (frame.step > 1000)
     )
     alone = (frame.variant == "projected_v") & (frame.d_model == 3) & (frame.seed > 2)
-    return frame[~lost & ~alone].reset_index(drop=True)
+    lacking = (frame.variant == "layernorm") & (frame.base_learning_rate == 0.1)
+    return frame[~lost & ~alone & ~lacking].reset_index(drop=True)
 
 
 def keys(table: str, **values) -> pd.DataFrame:
@@ -135,42 +139,24 @@ def pairs(**values) -> pd.DataFrame:
     return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
 
 
-def summarised(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """The table of ceilings that the pairs of each model, or run, add up to."""
-    parts = [
-        summary(part).assign(**dict(zip(names, place, strict=True)))
-        for place, part in frame.groupby([*names])
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
 def tables() -> dict[str, pd.DataFrame]:
     """All tables that readable ones are made from, but for claims, and the pairs behind those of ceilings."""
     kinds = {"queries": ("any", "norm"), "normalised": ("as used", "without norm")}
-    minilm = pairs(model="minilm", context=range(4), dimensions=32, **kinds)
-    gpt2 = pairs(model="gpt2", context=0, dimensions=64, **kinds | {"queries": "any"})
+    downloaded = {"variant": None, "seed": None, "checkpoint": "pretrained"}
+    minilm = pairs(model="minilm", context=range(4), dimensions=32, **kinds, **downloaded)
+    gpt2 = pairs(model="gpt2", context=0, dimensions=64, **kinds | {"queries": "any"}, **downloaded)
     own = {"model": "gpt", "variant": ("layernorm", "projection"), "seed": (1, 2, 4), "normalised": "as used"}
     heads = pairs(checkpoint=("initial", "final"), queries=kinds["queries"], context=0, dimensions=2, **own)
     heads = heads[(heads.variant != "projection") | (heads.queries != "norm")]
-    words = {
-        c: [*p.drop_duplicates("position").sort_values("position").token]
-        for c, p in minilm.groupby("context")
-    }
     pretrained = pd.concat([minilm, gpt2], ignore_index=True)
     cut = [("head", 8), ("head_cut", 2), ("head_cut", 4)]
     law = crossed("gaussian_law", d=(2, 3, 5, 8, 32, 64, 128), share=(0.01, 0.1, 0.5), causal=(False, True))
     number = (10 ** (9 * law.n)).round()
-    verdicts = {
-        "a": "right carried",
-        "b": "right rounding",
-        "c": "hedged rounding",
-        "d": "wrong right",
-        "e": "right right",
-    }
-    examples = pd.DataFrame(
-        [(name, verdict) for name, found in verdicts.items() for verdict in found.split()],
-        columns=["example", "verdict"],
-    )
+    examples = ("right carried", "right rounding", "hedged rounding", "wrong hedged", "right right")
+    verdicts = [
+        (name, verdict) for name, found in zip("abcde", examples, strict=True) for verdict in found.split()
+    ]
+    examples = pd.DataFrame(verdicts, columns=["example", "verdict"])
     worked = crossed("worked_numbers", line=range(len(examples))).assign(**examples, hedged=False)
     return {
         "majority_metrics": majority(),
@@ -178,10 +164,10 @@ def tables() -> dict[str, pd.DataFrame]:
         "sentence_tokens": tokens(),
         "language_model_metrics": losses(),
         "language_model_pairs": heads,
-        "language_model_ceilings": summarised(heads, "model", "variant", "seed", "checkpoint"),
+        "language_model_ceilings": worlds.ceilings(heads),
         "attention_pairs": pretrained,
-        "attention_ceilings": summarised(pretrained, "model"),
-        "token_ceilings": of_tokens(minilm, words).assign(model="minilm"),
+        "attention_ceilings": worlds.ceilings(pretrained),
+        "token_ceilings": worlds.token_ceilings(minilm),
         "pretrained_keys": pd.concat(
             keys("pretrained_keys", model="minilm", layer=(1, 2), context=range(3), site=site, dimensions=d)
             for site, d in cut
