@@ -1,4 +1,4 @@
-"""Student's interval, and how many Gaussian keys are unselectable, from formulas of their own.
+"""Student's interval, steps to a loss, and how many Gaussian keys are unselectable, from formulas of their own.
 
 For computations that check those of layernorm_roles; nothing here comes from it.
 """
@@ -28,6 +28,17 @@ def best(values):
     return min(
         finite, key=lambda column: (-len(finite[column]), finite[column].sum() / max(len(finite[column]), 1))
     )
+
+
+def arrival(run, column: str, loss: float) -> float:
+    """The step at which a run first has a loss, on a straight line over log(1 + step); infinite if never."""
+    run = run.sort_values("step").reset_index(drop=True)
+    low = run.index[run[column] <= loss]
+    if not len(low):
+        return np.inf
+    before, after = run.loc[low[0] - 1], run.loc[low[0]]
+    share = (before[column] - loss) / (before[column] - after[column])
+    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
 
 
 @cache

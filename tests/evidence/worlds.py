@@ -14,7 +14,7 @@ def noise(*key: int) -> np.random.Generator:
 
 
 def metrics(
-    ratios: dict[str, float],
+    ratios: dict[str, float] | None = None,
     angles: dict[str, float] | None = None,
     accuracies: dict[str, float] | None = None,
     experiment: str = "d8",
@@ -28,10 +28,12 @@ def metrics(
 ) -> pd.DataFrame:
     """A run of each variant and seed: 1,200 times its ratio steps to a test loss of 0.5, with a relative spread.
 
+    Without `ratios` the variants are those of what follows, and equally fast.
     `angles` and `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind.
     `scores`: standard deviation of the attention scores before and after training, between which it changes
     geometrically with the step; attention_share follows from it.
     """
+    ratios = ratios or dict.fromkeys(angles or accuracies or scores, 1.0)
     steps = np.arange(0, last + 1, 100)
     frames = []
     for number, (variant, ratio) in enumerate(ratios.items()):

@@ -7,6 +7,9 @@ from layernorm_roles.evidence import claims
 REPRODUCED, PARTIAL, REVERSED, CONFOUNDED, NOT_REPRODUCED, HOLDS, DOES_NOT_HOLD, NOT_TESTED = map(
     str, claims.Verdict
 )
+OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+"""What the verdicts on claims of the paper are called in a setting that is not the paper's."""
+
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
 
 

@@ -6,6 +6,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 import numpy as np
 import pandas as pd
 import plain
+from plain import arrival
 
 
 def wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -26,21 +27,12 @@ def at(tables, experiment, step=None):
     return m[m.step == (m.step.max() if step is None else step)]
 
 
-def arrival(run: pd.DataFrame) -> float:
-    """Step at which the test loss of one run is 0.5, on a straight line over log(1 + step); the last step if never."""
-    run = run.sort_values("step").reset_index(drop=True)
-    low = run.index[run.test_loss <= 0.5]
-    if not len(low):
-        return float(run.step.max())
-    before, after = run.loc[low[0] - 1], run.loc[low[0]]
-    share = (before.test_loss - 0.5) / (before.test_loss - after.test_loss)
-    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
-
-
 def arrivals(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The step of arrival of every run: one row a seed, one column a variant."""
-    runs = {key: arrival(run) for key, run in metrics.groupby(["seed", "variant"])}
-    return pd.Series(runs).unstack()
+    """The step at which every run has a test loss of 0.5, or its last: one row a seed, one column a variant."""
+    runs = metrics.groupby(["seed", "variant"])
+    return pd.Series(
+        {key: min(arrival(run, "test_loss", 0.5), run.step.max()) for key, run in runs}
+    ).unstack()
 
 
 def ratio(frame: pd.DataFrame, over: str, under: str) -> float:
@@ -74,9 +66,8 @@ def best(tables, by) -> pd.DataFrame:
 
 
 def slow(v: pd.DataFrame) -> pd.DataFrame:
-    runs = {key: np.log(arrival(run)) for key, run in v.groupby(["seed", "base_learning_rate"])}
-    late = v[v.test_loss <= 0.5].groupby(["seed", "base_learning_rate"]).size()
-    return pd.Series(runs).where(pd.Series(runs).index.isin(late.index), np.inf).unstack()
+    runs = v.groupby(["seed", "base_learning_rate"])
+    return pd.Series({key: np.log(arrival(run, "test_loss", 0.5)) for key, run in runs}).unstack()
 
 
 def wrong(v: pd.DataFrame) -> pd.DataFrame:

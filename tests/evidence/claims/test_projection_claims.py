@@ -11,17 +11,23 @@ from judging import (
     HOLDS,
     NOT_REPRODUCED,
     NOT_TESTED,
+    OURS,
     PARTIAL,
     REPRODUCED,
     REVERSED,
     verdict_on,
 )
+from pytest import approx
 
 SIZE = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.95, "layernorm_small": 2.9}
 PROJECTION = {"layernorm": 1.0, "scale_released": 3.0, "scale": 3.1, "layernorm_small": 1.02}
 NOBODY = {"layernorm": 1.0, "scale_released": 1.0, "scale": 1.0}
 
-OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+
+def on(name, *arguments, **world):
+    """The verdict on a claim on the runs of worlds.metrics, and its row."""
+    return verdict_on(name, majority_metrics=worlds.metrics(*arguments, **world))
+
 
 FASTER = [
     # the truth, and what must be said about it
@@ -39,16 +45,13 @@ FASTER = [
 @pytest.mark.parametrize(("experiment", "name"), [("d8", "faster"), ("d8_uniform", "faster_uniform")])
 def test_steps(ratios, expected, experiment, name):
     """On other data the claim is our question, and has our words."""
-    table = worlds.metrics(ratios, experiment=experiment)
-    if name == "faster_uniform":
-        expected = OURS.get(expected, expected)
-    verdict, row = verdict_on(name, majority_metrics=table)
-    assert verdict == expected
+    verdict, row = on(name, ratios, experiment=experiment)
+    assert verdict == (OURS.get(expected, expected) if name == "faster_uniform" else expected)
     if expected != NOT_TESTED:
-        assert row.measured == pytest.approx(ratios["scale_released"], rel=0.05)
-        assert row.control_measured == pytest.approx(ratios["scale"], rel=0.05)
+        assert row.measured == approx(ratios["scale_released"], rel=0.05)
+        assert row.control_measured == approx(ratios["scale"], rel=0.05)
         assert row.control_low <= row.control_measured <= row.control_high
-        assert row.reported == pytest.approx(3.0) and row.n_seeds == 10
+        assert row.reported == approx(3.0) and row.n_seeds == 10
 
 
 def test_equal_speed_is_not_reproduced():
@@ -61,16 +64,9 @@ def test_equal_speed_is_not_reproduced():
 
 
 def test_the_size_is_named_as_the_cause_only_if_its_control_shows_it():
-    _, confounded = verdict_on("faster", majority_metrics=worlds.metrics(SIZE))
-    _, open_cause = verdict_on("faster", majority_metrics=worlds.metrics(SIZE | {"layernorm_small": 1.0}))
+    (_, confounded), (_, open_cause) = on("faster", SIZE), on("faster", SIZE | {"layernorm_small": 1.0})
     assert "size of the attention input" in confounded.reason
     assert "size of the attention input" not in open_cause.reason
-
-
-def test_one_seed_has_no_interval():
-    verdict, row = verdict_on("faster", majority_metrics=worlds.metrics(PROJECTION, seeds=1))
-    assert verdict == NOT_TESTED and "only 1 seed" in row.reason
-    assert np.isnan(row.measured)
 
 
 def test_scattered_seeds_cannot_tell():
@@ -84,19 +80,17 @@ def test_scattered_seeds_cannot_tell():
 
 def test_runs_that_never_get_there_bound_the_ratio_from_below():
     """scale_released never reaches the loss: the ratio is at least what the last step says, with no upper end."""
-    table = worlds.metrics(PROJECTION | {"scale_released": 50.0}, last=6000)
-    verdict, row = verdict_on("faster", majority_metrics=table)
+    verdict, row = on("faster", PROJECTION | {"scale_released": 50.0}, last=6000)
     assert verdict == REPRODUCED
     assert row.ci_high == np.inf and "at least" in row.reason
-    assert row.measured == pytest.approx(6000 / 1200, rel=0.05)
+    assert row.measured == approx(6000 / 1200, rel=0.05)
 
 
 def test_a_layernorm_that_never_gets_there_reverses_the_claim():
-    table = worlds.metrics(NOBODY | {"scale_released": 2.0}, floors={"layernorm": 0.7})
-    verdict, row = verdict_on("faster", majority_metrics=table)
+    verdict, row = on("faster", NOBODY | {"scale_released": 2.0}, floors={"layernorm": 0.7})
     assert verdict == REVERSED
     assert row.ci_low == 0 and row.ci_high < 1 and "10 of 10 runs of LayerNorm" in row.reason
-    assert row.measured == pytest.approx(2400 / 14_000, rel=0.05) and "at most" in row.reason
+    assert row.measured == approx(2400 / 14_000, rel=0.05) and "at most" in row.reason
 
 
 def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdict():
@@ -110,9 +104,22 @@ def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdi
     assert verdict_on("faster", majority_metrics=table)[0] == NOT_TESTED
 
 
-def test_a_run_that_ends_too_early_is_not_tested():
-    verdict, row = verdict_on("faster", majority_metrics=worlds.metrics(PROJECTION, last=300))
-    assert verdict == NOT_TESTED and "10 of 10 of layernorm do not get there" in row.reason
+LACKING = [
+    ("faster", {"ratios": PROJECTION, "seeds": 1}, "only 1 seed"),
+    ("faster", {"ratios": PROJECTION, "last": 300}, "10 of 10 of layernorm do not get there"),
+    ("faster_uniform", {"ratios": PROJECTION}, "The run has no experiment d8_uniform."),
+    (
+        "size_or_projection",
+        {"ratios": SIZE, "floors": {"layernorm_small": 0.6}},
+        "10 of 10 runs of LayerNorm ÷ d do not get there",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "world", "words"), LACKING)
+def test_runs_that_lack_something_say_so(name, world, words):
+    verdict, row = on(name, **world)
+    assert verdict == NOT_TESTED and words in row.reason and np.isnan(row.measured)
 
 
 def test_an_experiment_of_several_rates_is_no_setting():
@@ -171,8 +178,8 @@ def test_steps_at_the_rates_where_they_are_fewest(at, expected):
         assert "first or last that was tried" in row.reason
     else:
         best = {variant: min(ratios) for variant, ratios in at.items()}
-        assert row.measured == pytest.approx(best["scale_released"] / best["layernorm"], rel=0.05)
-        assert row.control_measured == pytest.approx(best["scale"] / best["layernorm"], rel=0.05)
+        assert row.measured == approx(best["scale_released"] / best["layernorm"], rel=0.05)
+        assert row.control_measured == approx(best["scale"] / best["layernorm"], rel=0.05)
         assert "LayerNorm 0.01" in row.reason and "as released (÷ d) 0.1" in row.reason
 
 
@@ -183,7 +190,7 @@ def test_the_half_of_the_seeds_that_is_judged_has_no_part_in_the_choice_of_its_r
     lucky = (table.variant == "scale") & (table.base_learning_rate == 0.1) & table.seed.isin([0, 2])
     table.loc[lucky, "test_loss"] = 3 * (table.test_loss[lucky] / 3) ** 8
     _, row = verdict_on("faster_best_rate", majority_metrics=table)
-    assert row.control_measured == pytest.approx(np.sqrt(1.0 * 2.0), rel=1e-2)
+    assert row.control_measured == approx(np.sqrt(1.0 * 2.0), rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +203,7 @@ def test_accuracy_at_the_rates_where_it_is_highest(scale, released, expected):
     accuracies["scale"] = (0.5, scale, 0.5, 0.5)
     verdict, row = verdict_on("accurate_best_rate", majority_metrics=sweep(at, accuracies, seeds=10))
     assert verdict == expected
-    assert row.measured == pytest.approx(94 - 100 * released, abs=0.5) and row.reported == pytest.approx(8)
+    assert row.measured == approx(94 - 100 * released, abs=0.5) and row.reported == approx(8)
 
 
 def test_a_single_seed_cannot_choose_its_own_rate():
@@ -217,12 +224,9 @@ ACCURACIES = [
 
 @pytest.mark.parametrize(("accuracies", "expected"), ACCURACIES)
 def test_accuracy(accuracies, expected):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies)
-    verdict, row = verdict_on("accurate", majority_metrics=table)
+    verdict, row = on("accurate", accuracies=accuracies)
     assert verdict == expected
-    assert row.control_measured == pytest.approx(
-        100 * (accuracies["layernorm"] - accuracies["scale"]), abs=0.5
-    )
+    assert row.control_measured == approx(100 * (accuracies["layernorm"] - accuracies["scale"]), abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -234,18 +238,17 @@ def test_accuracy(accuracies, expected):
     ],
 )
 def test_final_accuracy(accuracies, seeds, expected):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, seeds=seeds)
-    verdict, row = verdict_on("final_accuracy", majority_metrics=table)
+    verdict, row = on("final_accuracy", accuracies=accuracies, seeds=seeds)
     assert verdict == expected
-    assert row.control_measured == pytest.approx(100 * (accuracies["layernorm"] - 0.93), abs=0.8)
+    assert row.control_measured == approx(100 * (accuracies["layernorm"] - 0.93), abs=0.8)
 
 
 def test_final_accuracy_is_that_of_the_last_step():
-    table = worlds.metrics(dict.fromkeys(NOBODY, 1.0), accuracies=dict.fromkeys(NOBODY, 0.9))
+    table = worlds.metrics(accuracies=dict.fromkeys(NOBODY, 0.9))
     late = (table.variant == "layernorm") & (table.step == table.step.max())
     table.loc[late, "test_accuracy"] = 0.7
     verdict, row = verdict_on("final_accuracy", majority_metrics=table)
-    assert verdict == DOES_NOT_HOLD and row.measured == pytest.approx(-20, abs=0.5)
+    assert verdict == DOES_NOT_HOLD and row.measured == approx(-20, abs=0.5)
 
 
 VALUES = [
@@ -259,12 +262,11 @@ VALUES = [
 
 @pytest.mark.parametrize(("accuracies", "expected"), VALUES)
 def test_project_values(accuracies, expected):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, experiment="d3", seeds=5)
-    verdict, row = verdict_on("project_values", majority_metrics=table)
+    verdict, row = on("project_values", accuracies=accuracies, experiment="d3", seeds=5)
     assert verdict == expected
     if expected != NOT_TESTED:
-        assert row.measured == pytest.approx(91 - 100 * accuracies["projected_v"], abs=0.7)
-        assert row.control_measured == pytest.approx(91 - 100 * accuracies["projected_qk"], abs=0.7)
+        assert row.measured == approx(91 - 100 * accuracies["projected_v"], abs=0.7)
+        assert row.control_measured == approx(91 - 100 * accuracies["projected_qk"], abs=0.7)
 
 
 WIDTHS = [
@@ -278,25 +280,20 @@ WIDTHS = [
 
 @pytest.mark.parametrize(("everywhere", "keys", "expected"), WIDTHS)
 def test_widths(everywhere, keys, expected):
+    runs = {"experiment": "widths", "seeds": 3, "spread": 0.01}
+    accuracies = [
+        {"layernorm": all_, "scale": 0.9, "projected_qk": qk}
+        for all_, qk in zip(everywhere, keys, strict=True)
+    ]
     table = pd.concat(
-        [
-            worlds.metrics(
-                {"layernorm": 1.0, "scale": 1.0, "projected_qk": 1.0},
-                accuracies={"layernorm": everywhere[i], "scale": 0.9, "projected_qk": keys[i]},
-                experiment="widths",
-                d_model=d,
-                seeds=3,
-                spread=0.01,
-            )
-            for i, d in enumerate((3, 6, 16))
-        ]
+        worlds.metrics(accuracies=each, d_model=d, **runs)
+        for each, d in zip(accuracies, (3, 6, 16), strict=True)
     )
     verdict, row = verdict_on("widths", majority_metrics=table)
     assert verdict == expected
-    assert row.measured == pytest.approx(90 - 100 * everywhere[0], abs=0.5)
-    assert row.control_measured == pytest.approx(90 - 100 * keys[0], abs=0.5)
-    one = table[table.d_model == 3]
-    assert verdict_on("widths", majority_metrics=one)[0] == NOT_TESTED
+    assert row.measured == approx(90 - 100 * everywhere[0], abs=0.5)
+    assert row.control_measured == approx(90 - 100 * keys[0], abs=0.5)
+    assert verdict_on("widths", majority_metrics=table[table.d_model == 3])[0] == NOT_TESTED
 
 
 # Size and projection
@@ -313,35 +310,29 @@ def test_widths(everywhere, keys, expected):
     ],
 )
 def test_size_or_projection(ratios, expected):
-    table = worlds.metrics(ratios, last=20_000)
-    verdict, row = verdict_on("size_or_projection", majority_metrics=table)
+    verdict, row = on("size_or_projection", ratios, last=20_000)
     assert verdict == expected
     if expected != NOT_TESTED:
         r = ratios
         size = np.sqrt(r["layernorm_small"] * r["scale_released"] / r["layernorm"] / r["scale"])
         projection = np.sqrt(r["scale"] * r["scale_released"] / r["layernorm"] / r["layernorm_small"])
-        assert row.measured == pytest.approx(size, rel=0.05)
-        assert row.control_measured == pytest.approx(projection, rel=0.05)
+        assert row.measured == approx(size, rel=0.05)
+        assert row.control_measured == approx(projection, rel=0.05)
 
 
-def test_size_and_projection_are_compared_on_the_seeds_that_all_four_have():
+def test_only_the_seeds_of_all_that_is_compared_count():
     table = worlds.metrics(SIZE)
-    few = table[(table.variant != "layernorm_small") | (table.seed < 3)]
-    assert verdict_on("size_or_projection", majority_metrics=few)[1].n_seeds == 3
-
-
-def test_effects_on_the_steps_need_all_runs():
-    table = worlds.metrics(SIZE, floors={"layernorm_small": 0.6})
-    verdict, row = verdict_on("size_or_projection", majority_metrics=table)
-    assert verdict == NOT_TESTED and "10 of 10 runs of LayerNorm ÷ d do not get there" in row.reason
+    for name, variant, number in (
+        ("size_or_projection", "layernorm_small", 3),
+        ("accurate", "scale_released", 7),
+    ):
+        few = table[(table.variant != variant) | (table.seed < number)]
+        assert verdict_on(name, majority_metrics=few)[1].n_seeds == number
 
 
 # Planes and angles
 
-ALL_TURNED, ONLY_LAYERNORM = (
-    dict.fromkeys(("layernorm", "scale"), True),
-    {"layernorm": True, "scale": False},
-)
+BOTH, ONLY_LAYERNORM = {"layernorm": True, "scale": True}, {"layernorm": True, "scale": False}
 
 ANGLES = [
     ({"layernorm": 17, "scale_released": 80, "scale": 75}, REPRODUCED),
@@ -356,16 +347,14 @@ ANGLES = [
 def queries(along: tuple[float, float], visible: tuple[float, float], seeds: int = 10) -> pd.DataFrame:
     """Queries of LayerNorm: the length along the ones vector, and of the rest, before training and after."""
     rows, ones = [], np.ones(8) / np.sqrt(8)
+    setting = {"experiment": "d8", "variant": "layernorm", "d_model": 8, "base_learning_rate": 0.001}
     for i, checkpoint in enumerate(("initial", "final")):
         for seed, token in np.ndindex(seeds, 5):
-            rng = worlds.noise(5, i, seed, token)
-            rest = rng.standard_normal(8)
+            rest = worlds.noise(5, i, seed, token).standard_normal(8)
             rest -= rest @ ones * ones
             vector = along[i] * (1 + 0.02 * seed) * ones + visible[i] * rest / np.linalg.norm(rest)
             row = {"checkpoint": checkpoint, "seed": seed, "token": token, "kind": "query", "vector": vector}
-            rows.append(
-                row | {"experiment": "d8", "variant": "layernorm", "d_model": 8, "base_learning_rate": 0.001}
-            )
+            rows.append(setting | row)
     return pd.DataFrame(rows)
 
 
@@ -374,11 +363,11 @@ TURNING, SHRINKING = queries((0.1, 0.5), (0.4, 0.3)), queries((0.14, 0.1), (0.5,
 
 @pytest.mark.parametrize(("angles", "expected"), ANGLES)
 def test_angles(angles, expected):
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    table = worlds.metrics(angles=angles)
     verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
     assert verdict == expected
-    assert row.measured == pytest.approx(angles["scale_released"] - angles["layernorm"], abs=1)
-    assert row.control_measured == pytest.approx(angles["scale"] - angles["layernorm"], abs=1)
+    assert row.measured == approx(angles["scale_released"] - angles["layernorm"], abs=1)
+    assert row.control_measured == approx(angles["scale"] - angles["layernorm"], abs=1)
     assert row.reported == 75 - 15.5 and row.also_passed_by is None
 
 
@@ -390,22 +379,20 @@ def test_queries_turn_only_if_their_part_along_the_ones_vector_grows_and_at_a_sm
     vectors, small, expected
 ):
     angles = ANGLES[0][0] | {"layernorm_small": small}
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    table = worlds.metrics(angles=angles)
     verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=vectors)
     assert verdict == expected
     assert ("the part that scores see shrinks" in row.reason) == (vectors is SHRINKING)
     start, end = ("0.109", "0.545") if vectors is TURNING else ("0.153", "0.109")  # 1.09: the seeds' mean
     assert f"goes from {start} to {end} (" in row.reason
-    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=vectors.query(FIRST))
+    first = vectors[vectors.checkpoint == "initial"]
+    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=first)
     assert verdict == NOT_TESTED and "before and after training" in row.reason
-
-
-FIRST = "checkpoint == 'initial'"
 
 
 def test_angles_are_compared_at_the_papers_last_step_of_the_run():
     angles = ANGLES[0][0]
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles, last=5000)
+    table = worlds.metrics(angles=angles, last=5000)
     _, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
     assert row.reported == 74 - 32 and "At step 4,000" in row.reason
     early = table[table.step < 4000]
@@ -415,7 +402,7 @@ def test_angles_are_compared_at_the_papers_last_step_of_the_run():
 
 def test_angles_that_are_there_before_training_pass_untrained():
     angles = ANGLES[0][0]
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    table = worlds.metrics(angles=angles)
     start = table.step == 0
     table.loc[start, "query_angle_mean"] = table.variant[start].map(angles) + table.seed[start] / 10
     _, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
@@ -423,10 +410,10 @@ def test_angles_that_are_there_before_training_pass_untrained():
 
 
 PLANES = [
-    ({"layernorm": True, "scale": False}, ONLY_LAYERNORM, REPRODUCED),
-    ({"layernorm": True, "scale": False}, {"layernorm": False, "scale": False}, NOT_REPRODUCED),
+    (ONLY_LAYERNORM, ONLY_LAYERNORM, REPRODUCED),
+    (ONLY_LAYERNORM, {"layernorm": False, "scale": False}, NOT_REPRODUCED),
     ({"layernorm": False, "scale": False}, ONLY_LAYERNORM, NOT_REPRODUCED),
-    ({"layernorm": True, "scale": True}, ALL_TURNED, CONFOUNDED),
+    (BOTH, BOTH, CONFOUNDED),
 ]
 
 
@@ -435,20 +422,18 @@ def test_plane(flat, turned, expected):
     keys = worlds.vectors(flat, turned, seeds=20)
     verdict, row = verdict_on("plane", majority_vectors=keys)
     assert verdict == expected and row.also_passed_by is None
-    assert row.reported == pytest.approx(np.degrees(1))  # of a random direction in three dimensions
+    assert row.reported == approx(np.degrees(1))  # of a random direction in three dimensions
 
 
 @pytest.mark.parametrize("diverged", [{"layernorm"}, {"scale"}, {"layernorm", "scale"}])
-def test_a_plane_of_runs_that_have_all_diverged_is_not_tested(diverged):
-    keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
+def test_a_plane_that_is_there_before_training_passes_untrained_and_is_not_tested_if_all_runs_diverge(
+    diverged,
+):
+    keys = worlds.vectors(ONLY_LAYERNORM, ONLY_LAYERNORM, turned_at_first=ONLY_LAYERNORM)
+    assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"
     keys = keys[(keys.checkpoint == "initial") | ~keys.variant.isin(diverged)]
     verdict, row = verdict_on("plane", majority_vectors=keys)
     assert verdict == NOT_TESTED and "diverged" in row.reason
-
-
-def test_a_plane_that_is_there_before_training_passes_untrained():
-    keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
-    assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"
 
 
 @pytest.mark.parametrize(
@@ -456,12 +441,8 @@ def test_a_plane_that_is_there_before_training_passes_untrained():
     [(True, True, HOLDS), (False, True, DOES_NOT_HOLD), (True, False, DOES_NOT_HOLD)],
 )
 def test_plane_with_gain_and_bias_need_not_contain_the_origin(flat, turned, expected):
-    keys = worlds.vectors(
-        {"layernorm_affine": flat, "scale": False},
-        {"layernorm_affine": turned, "scale": False},
-        offset=2.0,
-        seeds=20,
-    )
+    flat, turned = ({"layernorm_affine": value, "scale": False} for value in (flat, turned))
+    keys = worlds.vectors(flat, turned, offset=2.0, seeds=20)
     assert verdict_on("plane_affine", majority_vectors=keys)[0] == expected
     moved = keys.assign(variant=keys.variant.replace("layernorm_affine", "layernorm"))
     assert verdict_on("plane", majority_vectors=moved)[0] == NOT_REPRODUCED
@@ -484,11 +465,10 @@ EQUAL = [
 
 @pytest.mark.parametrize(("scores", "expected", "passed"), EQUAL)
 def test_equal_attention(scores, expected, passed):
-    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
-    verdict, row = verdict_on("equal_attention", majority_metrics=table)
+    verdict, row = on("equal_attention", scores=scores)
     assert verdict == expected and row.also_passed_by == passed
-    assert row.measured == pytest.approx(scores["scale_released"][1] / scores["layernorm"][1], rel=0.05)
-    assert row.control_measured == pytest.approx(scores["scale"][1] / scores["layernorm"][1], rel=0.05)
+    assert row.measured == approx(scores["scale_released"][1] / scores["layernorm"][1], rel=0.05)
+    assert row.control_measured == approx(scores["scale"][1] / scores["layernorm"][1], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -502,8 +482,7 @@ def test_equal_attention(scores, expected, passed):
     ],
 )
 def test_time_to_equal_attention(scores, expected):
-    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
-    verdict, row = verdict_on("equal_attention_time", majority_metrics=table)
+    verdict, row = on("equal_attention_time", scores=scores)
     assert verdict == expected
     assert scores["scale"][1] != 0.3 or expected == NOT_TESTED or row.ci_high == np.inf
 
@@ -521,7 +500,7 @@ def test_one_control_that_shows_no_more_equal_attention_makes_the_claim_confound
     variant, experiment, rates, expected
 ):
     scores = {"layernorm": NEAR, "scale": FAR, "scale_released": FAR}
-    own = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
+    own = worlds.metrics(scores=scores)
     other = scores | {variant: FAR if variant == "layernorm_small" else NEAR}
     tables = [own[own.variant != variant]] if experiment == "d8" else [own]
     for i, rate in enumerate(rates):
@@ -533,24 +512,6 @@ def test_one_control_that_shows_no_more_equal_attention_makes_the_claim_confound
     assert verdict == expected, row.reason
 
 
-# Texts
-
-
-def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper():
-    _, row = verdict_on("faster", majority_metrics=worlds.metrics(SIZE, last=9_000, seeds=4))
-    assert (
-        "d = 8, learning rate 0.001; 9,000 steps, 4 runs of each variant (the paper: 10 runs)" in row.setting
-    )
-    _, row = verdict_on("faster_best_rate", majority_metrics=sweep({v: LAYERNORM for v in NOBODY}))
-    assert "learning rate 0.001 to 0.3" in row.setting
-
-
 def test_claims_again_say_what_is_other():
     assert CLAIMS["faster_uniform"].statement.startswith(CLAIMS["faster"].statement + " Again, ")
     assert CLAIMS["faster_uniform"].source == CLAIMS["faster"].source + "; on other data"
-
-
-def test_a_seed_without_a_partner_is_no_pair():
-    table = worlds.metrics(dict.fromkeys(("layernorm", "scale", "scale_released"), 1.0))
-    alone = table[(table.variant != "scale_released") | (table.seed < 7)]
-    assert verdict_on("accurate", majority_metrics=alone)[1].n_seeds == 7
