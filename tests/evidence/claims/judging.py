@@ -10,6 +10,7 @@ REPRODUCED, PARTIAL, REVERSED, CONFOUNDED, NOT_REPRODUCED, HOLDS, DOES_NOT_HOLD,
 OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
 """What the verdicts on claims of the paper are called in a setting that is not the paper's."""
 
+PROVENANCE = dict.fromkeys("config version git_commit seed_rule torch python device".split(), "x")
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
 
 

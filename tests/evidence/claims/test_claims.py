@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import worlds
-from judging import CLAIMS, NOT_TESTED, REPRODUCED, verdict_on
+from judging import CLAIMS, NOT_TESTED, PROVENANCE, REPRODUCED, verdict_on
 from pytest import approx
 from scipy import stats
 
@@ -12,10 +12,6 @@ from layernorm_roles import store
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.schemas import SCHEMAS
-
-PROVENANCE = {
-    key: "x" for key in ("config", "version", "git_commit", "seed_rule", "torch", "python", "device")
-}
 
 
 def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():
