@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import worlds
-from tiny_world import HOSTILE
+from tiny_world import HOSTILE, claims
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.page import comparison as page
-from layernorm_roles.schemas import SCHEMAS
 
 SETTINGS = {
     "name": "mine",
@@ -23,33 +22,18 @@ SETTINGS = {
 }
 
 
+LIKE = claims().iloc[1].to_dict() | {"setting": "", "reported": None}
+"""What all claims here have that say nothing else."""
+
+
 def _claim(name: str, verdict: str = "holds", **changed) -> dict:
-    row = {
-        "claim": name,
-        "source": "slides",
-        "statement": f"It is so with {name}.",
-        "setting": "",
-        "paper_value": None,
-        "statistic": "steps, geometric mean",
-        "measured": 2.0,
-        "ci_low": 1.0,
-        "ci_high": 3.0,
-        "reported": None,
-        "control": "none",
-        "control_measured": None,
-        "control_low": None,
-        "control_high": None,
-        "also_passed_by": None,
-        "n_seeds": 4,
-        "verdict": verdict,
-        "reason": "",
-        "rule_fixed": "before",
-        "role": "primary",
-        "p_holm": 0.03,
-    }
-    return row | changed
+    numbers = {"measured": 2.0, "ci_low": 1.0, "ci_high": 3.0, "n_seeds": 4}
+    return (
+        LIKE | {"claim": name, "statement": f"It is so with {name}.", "verdict": verdict} | numbers | changed
+    )
 
 
+NOTHING = {"measured": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n_seeds": 0}
 HERE = pd.DataFrame(
     [
         _claim("faster", "confounded"),
@@ -57,8 +41,8 @@ HERE = pd.DataFrame(
         _claim("heads"),
         _claim("far"),
         _claim("single", n_seeds=1, ci_low=2.0, ci_high=2.0),
-        _claim("nothing", "not tested", measured=np.nan, ci_low=np.nan, ci_high=np.nan, n_seeds=0),
-        _claim("lost", "not tested", measured=np.nan, ci_low=np.nan, ci_high=np.nan, n_seeds=0),
+        _claim("nothing", "not tested", **NOTHING),
+        _claim("lost", "not tested", **NOTHING),
         _claim("bound", ci_high=np.inf),
         _claim("touching"),
         _claim(f"mine{HOSTILE}", statement=f"Mine {HOSTILE}."),
@@ -72,7 +56,7 @@ THERE = pd.DataFrame(
         _claim("parallel"),
         _claim("far", measured=7.0, ci_low=6.0, ci_high=8.0),
         _claim("single", n_seeds=1, measured=2.5, ci_low=2.5, ci_high=2.5),
-        _claim("nothing", "not tested", measured=np.nan, ci_low=np.nan, ci_high=np.nan, n_seeds=0),
+        _claim("nothing", "not tested", **NOTHING),
         _claim("lost"),
         _claim("bound", measured=9.0, ci_low=8.0, ci_high=10.0),
         _claim("theirs"),
@@ -93,34 +77,24 @@ EXPECTED = {
 }
 
 
-def _language_metrics(*models: str) -> pd.DataFrame:
-    rows = [
-        {"model": model, "variant": "layernorm", "seed": seed, "step": step, "valid_loss": 5 - step / 100}
-        for model in models
-        for seed in (0, 1)
-        for step in (0, 50, 100)
-    ]
-    return pd.DataFrame(rows).reindex(columns=SCHEMAS["language_model_metrics"].names, fill_value=0)
-
-
 def majority_metrics(*variants: str, widths: bool) -> pd.DataFrame:
     """Table majority_metrics with two runs of each variant in the experiment d8, and with those of several widths."""
     parts = [worlds.metrics(dict.fromkeys(variants, 1.0), seeds=2, last=6000)]
     if widths:
         parts += [worlds.metrics({"layernorm": 1.0}, experiment="widths", seeds=2, d_model=d) for d in (2, 3)]
-    return pd.concat(parts)[SCHEMAS["majority_metrics"].names]
+    return pd.concat(parts)
 
 
 def write_reproduction(
-    folder: Path, claims: pd.DataFrame, metrics: pd.DataFrame, models: list[str], settings: dict
+    folder: Path, table: pd.DataFrame, metrics: pd.DataFrame, models: list[str], settings: dict
 ) -> Path:
-    """Write a finished reproduction with these tables, language models and settings to `folder`."""
-    origin = {"config": "{}", "config_sha256": "", "version": "0.1.0", "git_commit": folder.name * 3}
-    origin |= {"seed_rule": "", "torch": "2.13", "python": "3.11", "device": "cpu"}
+    """Write a finished reproduction with these claims, metrics, language models and settings to `folder`."""
+    origin = {"config": "{}", "version": "0.1.0", "git_commit": folder.name * 3, "torch": "2.13"}
+    origin |= {"config_sha256": "", "seed_rule": "", "python": "3.11", "device": "cpu"}
     tables = {
-        "claims": claims,
+        "claims": table,
         "majority_metrics": metrics,
-        "language_model_metrics": _language_metrics(*models),
+        "language_model_metrics": pd.concat(worlds.losses(0.05, model=model, steps=100) for model in models),
     }
     for name, frame in tables.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", origin)
