@@ -104,38 +104,6 @@ def vectors(
     return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
 
 
-def majority_task() -> dict[str, pd.DataFrame]:
-    """The majority experiments with a truth of their own in each cell, so that no number is there twice."""
-    ratios = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.9, "layernorm_small": 2.5}
-    accuracies = {
-        "layernorm": 0.9,
-        "scale_released": 0.8,
-        "scale": 0.95,
-        "projected_v": 0.7,
-        "projected_qk": 0.94,
-    }
-    everything = {variant: ratios.get(variant, 2.0) for variant in accuracies | ratios}
-    tables = [
-        metrics(everything, {"layernorm": 20.0}, accuracies, name, seeds, last, d_model=d, spread=0.1)
-        for name, seeds, last, d in (("d8", 5, 10_000, 8), ("d8_uniform", 4, 5000, 8), ("d3", 3, 10_000, 3))
-    ]
-    # LayerNorm's first seeds do not arrive: their ratios are bounds
-    stuck = tables[2]
-    stuck.loc[(stuck.variant == "layernorm") & (stuck.seed < 2), "test_loss"] += 0.6
-    for i, rate in enumerate((0.001, 0.01, 0.1)):
-        faster = {variant: ratio * (1 + abs(i - 1)) for variant, ratio in ratios.items()}
-        better = {variant: accuracy - 0.1 * abs(i - 1) for variant, accuracy in accuracies.items()}
-        tables.append(metrics(faster, None, better, "rates", 4, 9000, rate=rate, spread=0.1 + 0.02 * i))
-    for d in (3, 8):
-        tables.append(metrics(everything, None, accuracies, "widths", 3, 2000, d_model=d, spread=0.1 / d))
-    flat = {"layernorm": True, "layernorm_affine": True, "scale": False}
-    drawn = [
-        vectors(flat, flat, experiment="d3", seeds=4),
-        vectors({"layernorm": True}, {"layernorm": True}, 8, "d8", seeds=4),
-    ]
-    return {"majority_metrics": pd.concat(tables), "majority_vectors": pd.concat(drawn)}
-
-
 def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> pd.DataFrame:
     """For each norm the share of matrices with an unselectable key, in d < 13 and from 13 on."""
     rows = []

@@ -153,13 +153,10 @@ def hit(t, model, variant) -> pd.Series:
     return worst.gt(0).groupby("seed").mean() * 100
 
 
-LADDER = ("bytes_heads_8", "bytes_heads_16", "bytes_heads_32")
-
-
 def head_widths(t) -> float:
-    """By how many points more keys are unselectable than of Gaussian keys, mean over the models of the ladder."""
+    """By how many points more keys are unselectable than of Gaussian keys, mean over the models of other widths."""
     points = []
-    for model in LADDER:
+    for model in sorted({name for name in t["key_selectability"].model if "heads_" in name}):
         k = trained_keys(t, model, "layernorm", "head")
         law = np.mean([gaussian(n, d) for n, d in zip(k.n_keys, k.dimensions, strict=True)])
         points.append(percent(k, "seed") - law)

@@ -76,5 +76,6 @@ def test_differences_are_of_equal_seeds():
 
 def test_a_key_whose_bounds_enclose_a_half_is_not_known_to_be_able():
     """Those of the keys that get half of a query's attention are the ones whose lower bounds stay below it."""
-    table = worlds.attention_ceilings({"as used": 0.0, "without norm": 0.5}, received=0.05, unknown=0.05)
-    assert verdict_on("ceilings_not_used", attention_ceilings=table)[1].measured == 100
+    pairs = worlds.ceiling_pairs({"as used": 0.0, "without norm": 0.5}, received=0.05, unknown=0.05)
+    tables = {"attention_ceilings": worlds.ceilings(pairs), "pairs": pairs}
+    assert verdict_on("ceilings_not_used", **tables)[1].measured == 100

@@ -41,7 +41,13 @@ def on(name: str, shares=None, undecided=None, model="gpt", texts="long", losses
         losses = pd.concat([losses, worlds.losses(best, model=AT_BEST[model], spread=0.002)])
     tables = {"language_model_metrics": losses}
     if shares is not None:
-        tables["key_selectability"] = worlds.keys(shares, model, texts, undecided=undecided, **options)
+        own = worlds.keys(shares, model, texts, undecided=undecided, **options)
+        others = (
+            own.model.replace(model, "other"),
+            own.texts.replace({"long": "sentences", "sentences": "long"}),
+        )
+        others = (own.assign(**{column.name: column, "n_unselectable": 500}) for column in others)
+        tables["key_selectability"] = pd.concat([own, *others])
     return verdict_on(name, **tables)
 
 

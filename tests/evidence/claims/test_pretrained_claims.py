@@ -1,5 +1,6 @@
 """Verdicts on the heads of pretrained models, on tables whose truth is known by construction."""
 
+import pandas as pd
 import pytest
 import worlds
 from judging import DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
@@ -11,6 +12,8 @@ FEW = {WHOLE: 0.0, CUT: 0.95, ("head_cut", 24): 0.0}
 
 def on_heads(shares, undecided=0.0, contexts=4):
     keys = worlds.pretrained_keys(shares, contexts, undecided)
+    others = worlds.pretrained_keys({WHOLE: 0.7}, model="other"), keys.assign(causal=True, n_unselectable=9)
+    keys = pd.concat([keys, *others])
     return verdict_on("heads_of_practical_width", pretrained_keys=keys, gaussian_law=worlds.gaussian_law())
 
 
@@ -42,8 +45,8 @@ def test_the_width_is_that_of_the_fewest_dimensions_that_heads_are_cut_to():
 
 
 def on_ceilings(name, used, without, **world):
-    below = {"as used": used, "without norm": without}
-    return verdict_on(name, attention_ceilings=worlds.attention_ceilings(below=below, **world))
+    pairs = worlds.ceiling_pairs({"as used": used, "without norm": without}, **world)
+    return verdict_on(name, attention_ceilings=worlds.ceilings(pairs), pairs=pairs)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,8 @@ def test_a_model_whose_norm_is_not_known_says_so():
 def test_projections_are_idle_if_little_lies_along_the_ones_vector_and_attention_stays(
     ratio, untrained, moved, expected
 ):
-    shares, shifts = worlds.ones_share(ratio / 1.03, untrained), worlds.projection_shift(moved)
+    shifts, other = worlds.projection_shift(moved), worlds.ones_share(0.6, 2, model="other")
+    shares = pd.concat([worlds.ones_share(ratio / 1.03, untrained), other])
     verdict, row = verdict_on("projections_idle", ones_share=shares, projection_shift=shifts)
     assert verdict == expected and row.also_passed_by == ("untrained models" if untrained < 1 else None)
     first, second = (f"{100 * mean:.2g} %" for mean in shifts.groupby("layer").total_variation.mean())
