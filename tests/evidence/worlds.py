@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from layernorm_roles.heads import ceilings as heads
 from layernorm_roles.schemas import LINEARITY, SCHEMAS
@@ -11,6 +12,19 @@ from layernorm_roles.schemas import LINEARITY, SCHEMAS
 
 def noise(*key: int) -> np.random.Generator:
     return np.random.default_rng(key)
+
+
+def crossed(table: str, rng: np.random.Generator, **values) -> pd.DataFrame:
+    """A table with a row for each combination of the given values of columns, and random numbers in the others."""
+    axes = [value if isinstance(value, tuple | range) else (value,) for value in values.values()]
+    frame = pd.DataFrame(product(*axes), columns=[*values])
+    for field in SCHEMAS[table]:
+        if field.name not in frame and field.type == pa.string():
+            frame[field.name] = "x"
+        elif field.name not in frame:
+            floating, n = pa.types.is_floating(field.type), len(frame)
+            frame[field.name] = rng.uniform(0.1, 0.9, n) if floating else rng.integers(1, 900, n)
+    return frame[SCHEMAS[table].names]
 
 
 def metrics(

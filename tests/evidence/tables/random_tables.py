@@ -4,27 +4,11 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import worlds
-
-from layernorm_roles.schemas import SCHEMAS
 
 TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", *(f"t{number}" for number in range(16)))
 SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact")
 _rng = np.random.default_rng(0)
-
-
-def crossed(table: str, **values) -> pd.DataFrame:
-    """A table with a row for each combination of the given values of columns, and random numbers in the others."""
-    axes = {name: value if isinstance(value, tuple | range) else (value,) for name, value in values.items()}
-    frame = pd.DataFrame(product(*axes.values()), columns=[*axes])
-    for field in SCHEMAS[table]:
-        if field.name not in frame:
-            draw = (
-                _rng.random if pa.types.is_floating(field.type) else lambda size: _rng.integers(1, 900, size)
-            )
-            frame[field.name] = draw(len(frame)) if field.type != pa.string() else "x"
-    return frame[SCHEMAS[table].names]
 
 
 def majority() -> pd.DataFrame:
@@ -46,7 +30,10 @@ def majority() -> pd.DataFrame:
             "base_learning_rate": 0.01,
         },
     ]
-    frames = [crossed("majority_metrics", seed=(2, 3, 5, 7), step=steps, **values) for values in experiments]
+    frames = [
+        worlds.crossed("majority_metrics", _rng, seed=(2, 3, 5, 7), step=steps, **values)
+        for values in experiments
+    ]
     frame = pd.concat(frames, ignore_index=True)
     runs = frame.groupby(["experiment", "variant", "d_model", "base_learning_rate", "seed"]).ngroup()
     pace = _rng.uniform(0.1, 0.5, runs.max() + 1)[runs]
@@ -64,7 +51,7 @@ def majority() -> pd.DataFrame:
 
 def keys(table: str, **values) -> pd.DataFrame:
     """Counts of unselectable keys, of the heads among all keys and among those before each."""
-    frame = crossed(table, head=(0, 1), causal=(False, True), n_keys=(1000,), **values)
+    frame = worlds.crossed(table, _rng, head=(0, 1), causal=(False, True), n_keys=(1000,), **values)
     in_heads = frame.site.str.startswith("head")
     frame = frame[in_heads & (~frame.causal | (frame.site == "head")) | (frame["head"] == 0) & ~frame.causal]
     sizes = 1000 + 100 * frame.context * frame.model.str.len()
@@ -95,8 +82,8 @@ def selectability() -> pd.DataFrame:
 
 def tokens() -> pd.DataFrame:
     runs = {"variant": ("projection", "layernorm"), "seed": (3, 5), "checkpoint": ("initial", "final")}
-    frame = crossed(
-        "sentence_tokens", model="gpt", **runs, layer=(1, 2), context=range(12), position=range(20)
+    frame = worlds.crossed(
+        "sentence_tokens", _rng, model="gpt", **runs, layer=(1, 2), context=range(12), position=range(20)
     )
     text = _rng.choice(TEXTS[:8], (12, 20))
     verdicts = _rng.choice(["selectable", "unselectable", "borderline"], len(frame), p=[0.6, 0.3, 0.1])
@@ -115,7 +102,10 @@ def losses() -> pd.DataFrame:
         "base_learning_rate": (0.01, 0.02, 0.04),
     }
     frame = pd.concat(
-        [crossed("language_model_metrics", step=(0, 500, 900), **point | of) for of in (gpt, alone, rates)]
+        [
+            worlds.crossed("language_model_metrics", _rng, step=(0, 500, 900), **point | of)
+            for of in (gpt, alone, rates)
+        ]
     )
     frame = frame[(frame.variant != "projection") | (frame.seed != 2)].reset_index(drop=True)
     lost = (
@@ -150,14 +140,18 @@ def tables() -> dict[str, pd.DataFrame]:
     heads = heads[(heads.variant != "projection") | (heads.queries != "norm")]
     pretrained = pd.concat([minilm, gpt2], ignore_index=True)
     cut = [("head", 8), ("head_cut", 2), ("head_cut", 4)]
-    law = crossed("gaussian_law", d=(2, 3, 5, 8, 32, 64, 128), share=(0.01, 0.1, 0.5), causal=(False, True))
-    number = (10 ** (9 * law.n)).round()
+    law = worlds.crossed(
+        "gaussian_law", _rng, d=(2, 3, 5, 8, 32, 64, 128), share=(0.01, 0.1, 0.5), causal=(False, True)
+    )
+    number = (10 ** (10 * law.n)).round()
     examples = ("right carried", "right rounding", "hedged rounding", "wrong hedged", "right right")
     verdicts = [
         (name, verdict) for name, found in zip("abcde", examples, strict=True) for verdict in found.split()
     ]
     examples = pd.DataFrame(verdicts, columns=["example", "verdict"])
-    worked = crossed("worked_numbers", line=range(len(examples))).assign(**examples, hedged=False)
+    worked = worlds.crossed("worked_numbers", _rng, line=range(len(examples))).assign(
+        **examples, hedged=False
+    )
     return {
         "majority_metrics": majority(),
         "key_selectability": selectability(),
