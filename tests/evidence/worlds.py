@@ -59,26 +59,13 @@ def metrics(
             accuracy = (accuracies or {}).get(variant, 0.9) + 0.1 * spread * rng.standard_normal()
             first, end = (scores or {}).get(variant, (0.46, 0.02))
             score_std = first * (end / first) ** (steps / last) * np.exp(spread * rng.standard_normal())
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "experiment": experiment,
-                        "variant": variant,
-                        "seed": seed,
-                        "d_model": d_model,
-                        "base_learning_rate": rate,
-                        "step": steps,
-                        "train_loss": loss,
-                        "test_loss": loss,
-                        "test_accuracy": np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05),
-                        "query_angle_mean": np.where(steps > 0, np.clip(angle, 0, 90), 72.6),
-                        "query_angle_std": 1.0,
-                        "score_std": score_std,
-                        "attention_share": np.exp(-(score_std**2) / 2),
-                        "learning_rate": rate,
-                    }
-                )
-            )
+            run = {"experiment": experiment, "variant": variant, "seed": seed, "d_model": d_model}
+            run |= {"base_learning_rate": rate, "learning_rate": rate, "step": steps}
+            run |= {"train_loss": loss, "test_loss": loss, "query_angle_std": 1.0, "score_std": score_std}
+            run["attention_share"] = np.exp(-(score_std**2) / 2)
+            run["test_accuracy"] = np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05)
+            run["query_angle_mean"] = np.where(steps > 0, np.clip(angle, 0, 90), 72.6)
+            frames.append(pd.DataFrame(run))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -147,12 +134,11 @@ def keys(
     for (place, share), seed, context, layer in product(shares.items(), range(seeds), range(4), (1, 2, 3, 4)):
         variant, checkpoint, site = place
         in_head = site.startswith("head")
+        here = share[layer - 1] if isinstance(share, tuple) else share
+        parts = (here, (undecided or {}).get(place, 0))
+        hit, open_ = (round(1000 * part * (1 + 0.02 * seed)) for part in parts)
         for head in (0, 1) if in_head else (None,):
-            here = share[layer - 1] if isinstance(share, tuple) else share
             key = (model, variant, seed, checkpoint, texts, context, layer, site, head, False, 1000)
-            hit, open_ = (
-                round(1000 * part * (1 + 0.02 * seed)) for part in (here, (undecided or {}).get(place, 0))
-            )
             rows.append((*key, dimensions[in_head], hit, open_, 1e-3, 1e-12))
     frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
     return frame.astype({"head": "Int64"})
@@ -237,15 +223,15 @@ def geometry(
                     key = ("layernorm", n, dtype, place, eps, size * np.sqrt(n), 0.0)
                     rows.append((*key, "radius_mean", mean))
         for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
+            stretched = deviation if norm == "layernorm" else rms_deviation
             shape = {
                 "rank": n - lost,
-                "axes_deviation": deviation if norm == "layernorm" else rms_deviation,
+                "axes_deviation": stretched,
                 "axes_cosine": 0.0,
                 "centre_deviation": 0.0,
             }
-            rows += [
-                (norm, n, "float64", None, 0.0, np.nan, 0.0, name, float(v)) for name, v in shape.items()
-            ]
+            whole = (norm, n, "float64", None, 0.0, np.nan, 0.0)
+            rows += [(*whole, name, float(v)) for name, v in shape.items()]
     return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
 
 
@@ -319,9 +305,7 @@ def part_scales(
     `stream`: that of the residual stream. Rates of 0.001 have half the ratio, but at least 1.
     """
     rows = []
-    for (name, ratios), rate, seed in product(
-        {"pre": pre, "post": post}.items(), (0.001, 0.003), range(seeds)
-    ):
+    for (name, ratios), rate, seed in product((("pre", pre), ("post", post)), (0.001, 0.003), range(seeds)):
         for step, ratio in zip((0, 100), ratios, strict=True):
             reached = max(1.0, ratio * (1 + 0.01 * seed) * (1 if rate == 0.003 or not step else 0.5))
             for layer, part in product((1, 2, 24), ("attention", "feed_forward")):
@@ -412,20 +396,9 @@ def worked_numbers(*examples: str, doubled: float = 1.5) -> pd.DataFrame:
         for number, verdicts in enumerate(examples)
         for i, verdict in enumerate(verdicts.split())
     ]
-    rows += [
-        (
-            LINEARITY,
-            1000,
-            f"output for twice {i}",
-            "2",
-            ratio,
-            None,
-            0.0,
-            False,
-            "right" if ratio == 2 else "wrong",
-        )
-        for i, ratio in enumerate((2.0, doubled))
-    ]
+    for i, ratio in enumerate((2.0, doubled)):
+        verdict = "right" if ratio == 2 else "wrong"
+        rows.append((LINEARITY, 1000, f"output for twice {i}", "2", ratio, None, 0.0, False, verdict))
     return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
 
 
@@ -495,28 +468,12 @@ def ceiling_pairs(
         got = np.where(top, 0.8, 0.02 * layer)
         open_ = (normalised == "as used") & (position >= PRETRAINED_N * (1 - unknown))
         used = normalised == "as used"
-        rows.append(
-            pd.DataFrame(
-                {
-                    "model": model,
-                    "variant": None,
-                    "seed": None,
-                    "checkpoint": "pretrained",
-                    "context": context,
-                    "layer": layer,
-                    "head": head,
-                    "position": position,
-                    "token": np.where(position < 20, "the", np.where(position < 150, "of", "norm")),
-                    "queries": queries,
-                    "normalised": normalised,
-                    "n_keys": PRETRAINED_N,
-                    "dimensions": 32,
-                    "lower": np.where(open_, 0.3, upper * (1 - 1e-9)),
-                    "upper": upper,
-                    "received_max": got if used else np.nan,
-                }
-            )
-        )
+        run = {"model": model, "variant": None, "seed": None, "checkpoint": "pretrained", "context": context}
+        place = {"layer": layer, "head": head, "queries": queries, "normalised": normalised}
+        keys = {"position": position, "n_keys": PRETRAINED_N, "dimensions": 32}
+        keys["token"] = np.where(position < 20, "the", np.where(position < 150, "of", "norm"))
+        bounds = {"lower": np.where(open_, 0.3, upper * (1 - 1e-9)), "upper": upper}
+        rows.append(pd.DataFrame(run | place | keys | bounds | {"received_max": got if used else np.nan}))
     return pd.concat(rows, ignore_index=True)
 
 

@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import worlds
-from judging import CLAIMS, NOT_TESTED, PROVENANCE, REPRODUCED, verdict_on
+from judging import CLAIMS, NOT_TESTED, verdict_on
 from pytest import approx
 from scipy import stats
 
-from layernorm_roles import store
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.schemas import SCHEMAS
@@ -96,18 +95,3 @@ def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interva
     first, second = sorted(alone, key=alone.get)
     assert tested[first] == approx(min(1, family * alone[first]))
     assert tested[second] == approx(min(1, max(tested[first], (family - 1) * alone[second])))
-
-
-def test_the_table_can_be_written_and_is_the_same_again(tmp_path):
-    path = tmp_path / "language_model_metrics.parquet"
-    both = pd.concat([worlds.losses(0.05), worlds.losses(0.06, model="gpt_rates")])
-    store.write(both, "language_model_metrics", path, PROVENANCE | {"git_commit": "abc"})
-    (tmp_path / "notes.parquet").touch()  # of no claim
-    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
-    for out in (first, second):
-        claims.judge_files(tmp_path.glob("[ln]*.parquet"), out)
-    assert first.read_bytes() == second.read_bytes()
-    table = store.read(first, "claims").set_index("claim")
-    assert table.verdict["loss_gap"] == REPRODUCED
-    assert table.control_measured["loss_gap"] == approx(0.06, abs=0.005)
-    assert store.read_provenance(first)["git_commit"] == "abc"

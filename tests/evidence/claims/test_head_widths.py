@@ -5,7 +5,7 @@ import pytest
 import worlds
 from judging import DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
 
-from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
+from layernorm_roles.evidence.analysis.heads import narrower
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 N = 1000
@@ -105,17 +105,6 @@ def test_only_models_that_differ_in_the_width_of_heads_alone_are_compared():
     other.loc[(other.model == "heads_4") & (other.site == "after_norm"), "dimensions"] = 32
     other.loc[other.model == "heads_2", "n_keys"] = 500
     assert narrower(other, "gpt_bytes") == {8: "heads_8"}
-
-
-def test_gaussian_keys_have_the_number_dimensions_and_rivals_of_each_row():
-    keys = tables({4: 0.5, 8: 0.4})["key_selectability"]
-    rows = keys[(keys.site == "head") & (keys.model != "gpt_bytes")]
-    assert gaussian_percent(rows) == pytest.approx(50 * (LAW[4] + LAW[8]))
-    eight = rows[rows.dimensions == 8]
-    before = expected_unselectable(N, 8, causal=True) / N
-    assert gaussian_percent(eight.assign(causal=True)) == pytest.approx(100 * before)
-    assert gaussian_percent(eight, fewer=4) == pytest.approx(100 * LAW[4])
-    assert gaussian_percent(eight.assign(n_keys=8)) == 0 and pd.isna(gaussian_percent(rows.iloc[:0]))
 
 
 def test_among_the_keys_before_them_the_trained_heads_are_told():

@@ -222,24 +222,9 @@ def test_every_verdict_word_is_counted_and_defined_once(tree):
     assert [words(term) for term in meanings.iter("dt")] == list(map(str, MEANINGS))
 
 
-def test_a_figure_of_several_claims_is_there_once(world):
-    shown = sum("statement_fusion" in claim.figures for claim in CLAIMS)
-    assert shown > 1
-    assert world.page.count('id="statement_fusion"') == 1
-    assert world.page.count('href="#statement_fusion"') == shown - 1
-    assert ">statement fusion</a>" in world.page
-
-
-def test_figures_that_belong_to_no_claim_end_their_part(tree):
-    (part,) = [section for section in tree.iter("section") if section.get("aria-labelledby") == "projection"]
-    last = [figure.get("id") for figure in part.findall("details//figure")]
-    assert f"majority_{HOSTILE}_by_rate" in last
-
-
-def test_readable_tables_are_computed_from_the_parquet_files(articles, tree):
-    shown = rows(articles["faster"].find(".//details"))
-    assert ["three", "3", "0.001", "LayerNorm", "1", "2 of 2"] in [row[:6] for row in shown]
+def test_a_table_without_rows_is_left_out(articles):
     assert not articles["table_1"].findall(".//details[@class='table']"), "no keys of language models"
+    assert articles["faster"].findall(".//details[@class='table']")
 
 
 def test_unselectable_tokens_are_marked_in_table_3():

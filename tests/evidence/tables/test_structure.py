@@ -76,11 +76,6 @@ def test_markdown_shows_a_sentence_whole_with_its_marked_characters_bold(tokens)
     assert bold == "".join(span.text for span in spans if span.marked)
 
 
-def test_bullets_stand_one_a_line():
-    spans = [[Span("one ", False), Span("two", True)], [Span("1. three", False)]]
-    assert output.markdown([Sentences(spans)]) == "- one **two**\n- 1\\. three\n"
-
-
 def test_a_character_split_among_tokens_has_one_sign_and_is_marked_if_a_part_is():
     split = [("Bronis", False), ("\ufffd", False), ("\ufffda", True), ("w", False)]
     assert sentence([*split, (" \ufffd", False), ("\ufffd", False)]) == [
