@@ -94,15 +94,6 @@ def test_every_figure_is_inside_the_page_once(tree, world):
         assert picture.get("alt") and int(picture.get("width")) and int(picture.get("height"))
 
 
-def test_nothing_is_fetched(tree, world):
-    for element in tree.iter():
-        if element.tag != "a":  # a link fetches nothing until a reader follows it
-            for attribute in ("src", "href", "action", "data", "poster", "srcset"):
-                value = element.get(attribute)
-                assert value is None or value.startswith(("data:", "#")), (element.tag, value[:60])
-    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|import\(", world.page)
-
-
 def test_files_lie_beside_every_figure_and_table(tree):
     tables = [part for part in tree.iter("details") if part.get("class") == "table"]
     for element in (*tree.iter("figure"), *tables):
@@ -174,8 +165,6 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
     assert {source_of(claim.source) for claim in CLAIMS} == set(SOURCES)
     assert {claim.unit.strip() for claim in CLAIMS} == {"", *text.TEXTS["units"]}
-    with pytest.raises(KeyError, match="hearsay"):
-        source_of("hearsay")
 
 
 def small(**changed):

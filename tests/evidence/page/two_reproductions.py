@@ -11,70 +11,45 @@ from tiny_world import HOSTILE, claims
 from layernorm_roles import files, store
 from layernorm_roles.evidence.page import comparison as page
 
+RUNS = {"learning_rate": [0.001], "steps": 6000, "seeds": {"layernorm": 4}}
 SETTINGS = {
     "name": "mine",
     "first_seed": 0,
-    "majority": {
-        "d8": {"d_model": [8], "learning_rate": [0.001], "steps": 6000, "seeds": {"layernorm": 4}},
-        "widths": {"d_model": [2, 3], "learning_rate": [0.001], "steps": 6000, "seeds": {"layernorm": 4}},
-    },
+    "majority": {"d8": {"d_model": [8], **RUNS}, "widths": {"d_model": [2, 3], **RUNS}},
     "language_model": {"gpt": {"steps": 100}},
 }
 
 
-LIKE = claims().iloc[1].to_dict() | {"setting": "", "reported": None}
-"""What all claims here have that say nothing else."""
+def _found(measured=2.0, low=1.0, high=3.0, verdict="holds", n_seeds=4, **changed) -> dict:
+    """What a reproduction finds of a claim."""
+    numbers = {"measured": measured, "ci_low": low, "ci_high": high, "n_seeds": n_seeds, "verdict": verdict}
+    return claims().iloc[1].to_dict() | {"setting": "", "reported": None} | numbers | changed
 
 
-def _claim(name: str, verdict: str = "holds", **changed) -> dict:
-    numbers = {"measured": 2.0, "ci_low": 1.0, "ci_high": 3.0, "n_seeds": 4}
-    return (
-        LIKE | {"claim": name, "statement": f"It is so with {name}.", "verdict": verdict} | numbers | changed
-    )
+NOTHING = _found(np.nan, np.nan, np.nan, "not tested", 0)
+CASES = [
+    # what is found here and there, and how the numbers and the verdicts compare
+    ("faster", _found(verdict="confounded"), _found(2.5, 1.5, 3.5, "reproduced"), ("overlap", "changed")),
+    ("parallel", _found(), _found(), ("identical", "same")),
+    ("heads", _found(), _found(statistic="keys, per cent"), ("measured otherwise", "same")),
+    ("far", _found(), _found(7.0, 6.0, 8.0), ("apart", "same")),
+    ("single", _found(2.0, 2.0, 2.0, n_seeds=1), _found(2.5, 2.5, 2.5, n_seeds=1), ("unequal", "same")),
+    ("nothing", NOTHING, NOTHING, ("not measured", "same")),
+    ("lost", NOTHING, _found(), ("on one side", "changed")),
+    ("bound", _found(high=np.inf), _found(9.0, 8.0, 10.0), ("overlap", "same")),
+    ("touching", _found(), _found(4.0, 3.0, 5.0), ("overlap", "same")),
+    (f"mine{HOSTILE}", _found(), None, ("on one side", "only here")),
+    ("theirs", None, _found(), ("on one side", "only there")),
+]
+EXPECTED = {name: compared for name, *_, compared in CASES}
 
 
-NOTHING = {"measured": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n_seeds": 0}
-HERE = pd.DataFrame(
-    [
-        _claim("faster", "confounded"),
-        _claim("parallel"),
-        _claim("heads"),
-        _claim("far"),
-        _claim("single", n_seeds=1, ci_low=2.0, ci_high=2.0),
-        _claim("nothing", "not tested", **NOTHING),
-        _claim("lost", "not tested", **NOTHING),
-        _claim("bound", ci_high=np.inf),
-        _claim("touching"),
-        _claim(f"mine{HOSTILE}", statement=f"Mine {HOSTILE}."),
-    ]
-)
-THERE = pd.DataFrame(
-    [
-        _claim("touching", measured=4.0, ci_low=3.0, ci_high=5.0),
-        _claim("faster", "reproduced", measured=2.5, ci_low=1.5, ci_high=3.5),
-        _claim("heads", statistic="keys, per cent"),
-        _claim("parallel"),
-        _claim("far", measured=7.0, ci_low=6.0, ci_high=8.0),
-        _claim("single", n_seeds=1, measured=2.5, ci_low=2.5, ci_high=2.5),
-        _claim("nothing", "not tested", **NOTHING),
-        _claim("lost"),
-        _claim("bound", measured=9.0, ci_low=8.0, ci_high=10.0),
-        _claim("theirs"),
-    ]
-)
-EXPECTED = {
-    "faster": ("overlap", "changed"),
-    "parallel": ("identical", "same"),
-    "heads": ("measured otherwise", "same"),
-    "far": ("apart", "same"),
-    "single": ("unequal", "same"),
-    "nothing": ("not measured", "same"),
-    "lost": ("on one side", "changed"),
-    "bound": ("overlap", "same"),
-    "touching": ("overlap", "same"),
-    f"mine{HOSTILE}": ("on one side", "only here"),
-    "theirs": ("on one side", "only there"),
-}
+def _table(side: int) -> pd.DataFrame:
+    named = ((case[side], {"claim": case[0], "statement": f"It is so with {case[0]}."}) for case in CASES)
+    return pd.DataFrame([found | names for found, names in named if found])
+
+
+HERE, THERE = _table(1), _table(2)[::-1]
 
 
 def majority_metrics(*variants: str, widths: bool) -> pd.DataFrame:
