@@ -28,24 +28,24 @@ def crossed(table: str, rng: np.random.Generator, **values) -> pd.DataFrame:
 
 
 def metrics(
-    ratios: dict[str, float] | None = None,
-    angles: dict[str, float] | None = None,
-    accuracies: dict[str, float] | None = None,
-    experiment: str = "d8",
-    seeds: int = 10,
-    last: int = 14_000,
-    spread: float = 0.03,
-    d_model: int = 8,
-    rate: float = 0.001,
-    floors: dict[str, float] | None = None,
-    scores: dict[str, tuple[float, float]] | None = None,
+    ratios=None,
+    angles=None,
+    accuracies=None,
+    experiment="d8",
+    seeds=10,
+    last=14_000,
+    spread=0.03,
+    d_model=8,
+    rate=0.001,
+    floors=None,
+    scores=None,
 ) -> pd.DataFrame:
     """A run of each variant and seed: 1,200 times its ratio steps to a test loss of 0.5, with a relative spread.
 
-    Without `ratios` the variants are those of what follows, and equally fast.
-    `angles` and `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind.
-    `scores`: standard deviation of the attention scores before and after training, between which it changes
-    geometrically with the step; attention_share follows from it.
+    Each argument that has no default number is by variant; without `ratios` all are equally fast. `angles` and
+    `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind. `scores`:
+    standard deviation of the attention scores before and after training, between which it changes geometrically with
+    the step; attention_share follows from it.
     """
     ratios = ratios or dict.fromkeys(angles or accuracies or scores, 1.0)
     steps = np.arange(0, last + 1, 100)
@@ -70,15 +70,7 @@ def metrics(
 
 
 def vectors(
-    flat: dict[str, bool],
-    turned: dict[str, bool],
-    dim: int = 3,
-    experiment: str = "d3",
-    seeds: int = 10,
-    classes: int = 10,
-    length: dict[str, float] | None = None,
-    turned_at_first: dict[str, bool] | None = None,
-    offset: float = 0.0,
+    flat, turned, dim=3, experiment="d3", seeds=10, classes=10, turned_at_first=None, offset=0.0
 ) -> pd.DataFrame:
     """Keys on the plane orthogonal to the ones vector or not; queries along it (a degree off or so) or anywhere.
 
@@ -98,14 +90,14 @@ def vectors(
                 queries = rng.standard_normal((classes, dim))
                 if along.get(variant):
                     queries = 0.02 * queries + 3 * ones
-                queries *= (length or {}).get(variant, 3.0) / np.linalg.norm(queries, axis=1, keepdims=True)
+                queries *= 3.0 / np.linalg.norm(queries, axis=1, keepdims=True)
                 run = (experiment, variant, seed, dim, 0.001, checkpoint)
                 for kind, matrix in (("key", keys), ("query", queries)):
                     rows += [(*run, token, kind, v) for token, v in enumerate(matrix)]
     return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
 
 
-def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> pd.DataFrame:
+def random_keys(shares, matrices=100) -> pd.DataFrame:
     """For each norm the share of matrices with an unselectable key, in d < 13 and from 13 on."""
     rows = []
     for norm, (low, high) in shares.items():
@@ -117,14 +109,7 @@ def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> 
     return pd.DataFrame(rows, columns=SCHEMAS["random_keys"].names)
 
 
-def keys(
-    shares: dict[tuple[str, str, str], float | tuple[float, ...]],
-    model: str = "gpt",
-    texts: str = "long",
-    seeds: int = 3,
-    undecided: dict[tuple[str, str, str], float] | None = None,
-    dimensions: tuple[int, int] = (8, 2),
-) -> pd.DataFrame:
+def keys(shares, model="gpt", texts="long", seeds=3, undecided=None, dimensions=(8, 2)) -> pd.DataFrame:
     """Unselectable keys for each (variant, checkpoint, site): a share of all four layers or one a layer.
 
     The shares differ a little between seeds. `undecided`: shares of undecided keys; none else. `dimensions`: of a key
@@ -145,17 +130,17 @@ def keys(
 
 
 def losses(
-    gap: float,
-    seeds: int = 3,
-    spread: float = 0.001,
-    model: str = "gpt",
-    worth: float = 0.5,
-    unigram: float = 9.0,
-    more: dict[str, float] | None = None,
-    untrained_gap: float = 0.0,
-    rate: float = 0.01,
-    steps: int = 1000,
-    own: float = 0.3,
+    gap,
+    seeds=3,
+    spread=0.001,
+    model="gpt",
+    worth=0.5,
+    unigram=9.0,
+    more=None,
+    untrained_gap=0.0,
+    rate=0.01,
+    steps=1000,
+    own=0.3,
 ) -> pd.DataFrame:
     """Language models whose loss without scaling is higher by `gap`, and without attention by `worth`.
 
@@ -176,12 +161,7 @@ def losses(
 
 
 def losses_by_rate(
-    model: str,
-    curves: dict[str, tuple[float, ...]],
-    rates: tuple[float, ...] = (0.001, 0.003, 0.01),
-    lengths: tuple[int, ...] = (1000,),
-    closes: float = 0.0,
-    **options,
+    model, curves, rates=(0.001, 0.003, 0.01), lengths=(1000,), closes=0.0, **options
 ) -> pd.DataFrame:
     """Models with a loss for each variant and rate, minus that of LayerNorm at its best rate; see `losses`.
 
@@ -196,13 +176,7 @@ def losses_by_rate(
 
 
 def geometry(
-    difference: float = 1e-14,
-    rank_lost: int = 1,
-    rms_rank_lost: int = 0,
-    deviation: float = 1e-15,
-    rms_deviation: float = 1e-15,
-    near: dict[str, float] | None = None,
-    away: dict[str, float] | None = None,
+    difference=1e-14, rank_lost=1, rms_rank_lost=0, deviation=1e-15, rms_deviation=1e-15, near=None, away=None
 ) -> pd.DataFrame:
     """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii in float16 and with a smaller eps.
 
@@ -235,7 +209,7 @@ def geometry(
     return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
 
 
-def fusion(errors: dict[str, float], seeds: int = 5, narrow: float = 0.5) -> pd.DataFrame:
+def fusion(errors, seeds=5, narrow=0.5) -> pd.DataFrame:
     """Share of the variance that a single map of the heads misses, for each arrangement, where d is 32.
 
     Where d is 8 it is `narrow` times as much. Other errors, of which none counts, have narrower heads, maps of stream
@@ -256,13 +230,7 @@ def fusion(errors: dict[str, float], seeds: int = 5, narrow: float = 0.5) -> pd.
     return pd.DataFrame(rows, columns=SCHEMAS["fusion"].names)
 
 
-def placement(
-    gap: dict[float, float],
-    seeds: int = 3,
-    gains: dict[int, float] | None = None,
-    stuck: tuple[int, ...] = (),
-    best: float = 0.0,
-) -> pd.DataFrame:
+def placement(gap, seeds=3, gains=None, stuck=(), best=0.0) -> pd.DataFrame:
     """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
 
     Of three rates pre-norm's loss is lowest at the middle one, where deep post-norm's is higher by `best` as well.
@@ -283,7 +251,7 @@ def placement(
     return pd.DataFrame(rows, columns=SCHEMAS["placement"].names)
 
 
-def gradients(slopes: dict[str, tuple[float, float]], seeds: int = 3, spread: float = 0.001) -> pd.DataFrame:
+def gradients(slopes, seeds=3, spread=0.001) -> pd.DataFrame:
     """By how many decades the gradient norm grows from layer to layer, at initialisation and later on, in 24 layers.
 
     The later slope is that at step 50, and half as much more at step 100, half as much less at step 150.
@@ -297,9 +265,7 @@ def gradients(slopes: dict[str, tuple[float, float]], seeds: int = 3, spread: fl
     return pd.DataFrame(rows, columns=SCHEMAS["placement_gradients"].names)
 
 
-def part_scales(
-    pre: tuple[float, float], post: tuple[float, float], stream: float = 5.0, seeds: int = 3
-) -> pd.DataFrame:
+def part_scales(pre, post, stream=5.0, seeds=3) -> pd.DataFrame:
     """The largest over the smallest size of the parts' inputs, at initialisation and after training.
 
     `stream`: that of the residual stream. Rates of 0.001 have half the ratio, but at least 1.
@@ -315,12 +281,7 @@ def part_scales(
     return pd.DataFrame(rows, columns=SCHEMAS["placement_scales"].names)
 
 
-def untrained_gradients(
-    decades: dict[str, tuple[float, float]],
-    seeds: int = 3,
-    slopes: dict[str, float] | None = None,
-    spread: float = 0.001,
-) -> pd.DataFrame:
+def untrained_gradients(decades, seeds=3, slopes=None, spread=0.001) -> pd.DataFrame:
     """By how many decades the first layer's gradient changes from 2 to 16 layers, with residuals and without.
 
     `slopes`: by how many decades the gradient norm grows from layer to layer with residual connections.
@@ -354,12 +315,7 @@ def batch_dependence(
 
 
 def score_scale(
-    exponent: float,
-    spread: float = 0.001,
-    seeds: int = 5,
-    kept: tuple[float, float] = (0.1, 0.9),
-    gradient: tuple[float, float] = (0.1, 0.9),
-    grows: tuple[float, float] = (1.0, 0.5),
+    exponent, spread=0.001, seeds=5, kept=(0.1, 0.9), gradient=(0.1, 0.9), grows=(1.0, 0.5)
 ) -> pd.DataFrame:
     """Scores of random queries and keys; the standard deviation of those of mean 0 grows with `exponent`.
 
@@ -406,12 +362,7 @@ PRETRAINED_N = 200
 """Keys in a context of the artificial pretrained model, which has two layers of two heads."""
 
 
-def pretrained_keys(
-    shares: dict[tuple[str, int], float | tuple[float, float]],
-    contexts: int = 4,
-    undecided: float = 0.0,
-    model: str = "minilm",
-) -> pd.DataFrame:
+def pretrained_keys(shares, contexts=4, undecided=0.0, model="minilm") -> pd.DataFrame:
     """Unselectable keys for each (site, dimensions): one share or one a layer, a little more by context."""
     rows = []
     for ((site, d), share), context, layer, head in product(shares.items(), range(contexts), (1, 2), (0, 1)):
@@ -444,12 +395,7 @@ def attention_ceilings(*arguments, **options) -> pd.DataFrame:
 
 
 def ceiling_pairs(
-    below: dict[str, float | tuple[float, float]],
-    received: float = 0.05,
-    unknown: float = 0.0,
-    contexts: int = 4,
-    anywhere: float = 0.0,
-    model: str = "minilm",
+    below, received=0.05, unknown=0.0, contexts=4, anywhere=0.0, model="minilm"
 ) -> pd.DataFrame:
     """Ceilings of keys "as used" and "without norm", the shares of which that are below a half are `below`.
 
@@ -502,13 +448,7 @@ def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> 
     return pd.DataFrame(rows, columns=SCHEMAS["projection_shift"].names)
 
 
-def position_probe(
-    trained: tuple[float, float],
-    untrained: tuple[float, float],
-    spread: float = 0.01,
-    seeds: int = 4,
-    context_length: int = 20,
-) -> pd.DataFrame:
+def position_probe(trained, untrained, spread=0.01, seeds=4, context_length=20) -> pd.DataFrame:
     """Shares of positions that a probe names before the last of three layers of pre-norm, with residuals and without.
 
     Before the earlier layers, in the shallower networks and in post-norm they are others, and one run diverged.
