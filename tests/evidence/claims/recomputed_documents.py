@@ -17,10 +17,14 @@ def mean(values) -> float:
     return float(np.sign(found) * np.inf if abs(found) > HUGE / 1e3 else found)
 
 
-def slopes(table: pd.DataFrame, x: str, y: str) -> pd.Series:
-    """For each seed the slope of log y over log x."""
-    fits = {s: np.polyfit(np.log(part[x]), np.log(part[y]), 1)[0] for s, part in table.groupby("seed")}
-    return pd.Series(fits)
+def slopes(name: str, query: str, x: str, y: str):
+    """Mean over the seeds of the slope of log y over log x."""
+
+    def compute(t) -> float:
+        seeds = t[name].query(query).groupby("seed")
+        return np.mean([np.polyfit(np.log(part[x]), np.log(part[y]), 1)[0] for _, part in seeds])
+
+    return compute
 
 
 # Geometry
@@ -78,11 +82,12 @@ def difference(runs: pd.DataFrame, by: str, worse, better) -> pd.Series:
     return (loss[worse] - loss[better]).dropna()
 
 
-def gaps(t) -> list[pd.Series]:
-    """Post-norm minus pre-norm at each learning rate, deepest networks."""
-    return [
-        difference(runs, "placement", "post", "pre") for _, runs in deepest(ends(t)).groupby("learning_rate")
+def gaps(t) -> pd.Series:
+    """Post-norm minus pre-norm in the deepest networks, mean over learning rates."""
+    by_rate = [
+        difference(e, "placement", "post", "pre") for _, e in deepest(ends(t)).groupby("learning_rate")
     ]
+    return sum(by_rate) / len(by_rate)
 
 
 def tuned(t) -> pd.Series:
@@ -135,36 +140,16 @@ def first_layer(t) -> pd.Series:
 # The batch, scores and worked numbers
 
 
-def batch_exponents(t) -> pd.Series:
-    others = t["batch_dependence"].query("norm == 'batchnorm' and effect == 'others'")
-    return slopes(others, "batch_size", "change")
-
-
-def score_exponents(t) -> pd.Series:
-    s = t["score_scale"].query("source == 'normal_mean_1' and not divided")
-    return slopes(s, "d_k", "score_mean")
-
-
 def entropy(t) -> float:
     """Per cent of the largest entropy that attention keeps without the division, at the largest d_k."""
     s = t["score_scale"].query("source == 'normal' and not divided")
     return 100 * s[s.d_k == s.d_k.max()].groupby("seed").entropy_share.mean().mean()
 
 
-def trained_scores(t) -> float:
-    s = t["score_scale"].query("source == 'language_model' and divided and variant == 'layernorm'")
-    return s.groupby("seed").score_std.mean().mean()
-
-
 def right_examples(t) -> float:
     """Per cent of the examples all of whose numbers are right, or follow from others."""
     numbers = t["worked_numbers"].query("example != 'self-attention as a linear operation'")
     return 100 * numbers.verdict.isin(["right", "carried"]).groupby(numbers.example).all().mean()
-
-
-def doubled(t) -> float:
-    """The output of attention for twice the tokens, over the output, in the first coordinate."""
-    return t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed.iloc[0]
 
 
 def position_gaps(t) -> pd.Series:
@@ -180,18 +165,28 @@ RECOMPUTED = {
     "geometry_radius": lambda t: (radii(t).outside - radii(t).inside).abs().max(),
     "fusion_residual": missed,
     "fusion_norm": missed,
-    "placement": lambda t: mean(sum(gaps(t)) / len(gaps(t))),
+    "placement": lambda t: mean(gaps(t)),
     "placement_tuned": lambda t: mean(tuned(t)),
     "placement_gradients": growth,
     "placement_warm_up": lambda t: mean(slow_gain(t)),
     "placement_scales": lambda t: np.exp(mean(spread(t))),
     "residual_connections": lambda t: mean(first_layer(t)),
     "residual_position": lambda t: position_gaps(t).mean(),
-    "batch_dependence": lambda t: batch_exponents(t).mean(),
+    "batch_dependence": slopes(
+        "batch_dependence", "norm == 'batchnorm' and effect == 'others'", "batch_size", "change"
+    ),
     "score_saturation": entropy,
-    "score_mean": lambda t: score_exponents(t).mean(),
-    "scores_language_model": trained_scores,
-    "attention_linear": doubled,
+    "score_mean": slopes("score_scale", "source == 'normal_mean_1' and not divided", "d_k", "score_mean"),
+    "scores_language_model": lambda t: (
+        t["score_scale"]
+        .query("source == 'language_model' and divided and variant == 'layernorm'")
+        .groupby("seed")
+        .score_std.mean()
+        .mean()
+    ),
+    "attention_linear": lambda t: (
+        t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed.iloc[0]
+    ),
     "worked_numbers": right_examples,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""

@@ -77,7 +77,6 @@ def value(t, model: str, variant: str = "layernorm") -> pd.Series:
 
 
 def bare(t, model: str) -> float:
-    """The mean loss without attention."""
     own = final(t, model)
     return (own if "no_attention" in own else final(t, BASES.get(model, model))).no_attention.mean()
 
@@ -167,7 +166,6 @@ def head_widths(t) -> float:
 
 
 def matrices(t, query: str) -> float:
-    """Per cent of matrices with an unselectable key."""
     cells = t["random_keys"].query(query)
     return 100 * (cells.any_unselectable * cells.matrices).sum() / cells.matrices.sum()
 

@@ -115,7 +115,6 @@ def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def points(settings) -> list[tuple[int, float]]:
-    """The widths and learning rates of an experiment."""
     return list(product(settings["d_model"], settings["learning_rate"]))
 
 
@@ -283,7 +282,6 @@ PLACED |= {"warmup": (0, 50), "seed": (0, 1)}
 
 
 def _in_layers(name: str, number: int, **values) -> pd.DataFrame:
-    """`crossed` for the layers that the networks have."""
     table = crossed(name, noise(number), **values, layer=range(1, max(values["depth"]) + 1))
     return table[table.layer <= table.depth].reset_index(drop=True)
 
@@ -336,12 +334,10 @@ def score_scale() -> pd.DataFrame:
 
 
 def table(name: str, majority=MAJORITY) -> pd.DataFrame:
-    """One table of the world, as its maker above makes it."""
     return globals()[name](majority) if name.startswith("majority") else globals()[name]()
 
 
 def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame]:
-    """The tables that a figure is drawn from, by name."""
     return {name: table(name, majority) for name in figure.tables}
 
 

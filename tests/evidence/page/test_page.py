@@ -35,7 +35,6 @@ def parsed(page: str):
 
 
 def written(world, tmp_path, **changed) -> str:
-    """The page of the tiny reproduction with some of its parts changed."""
     report.write(replace(world.reproduction, **changed), tmp_path / "report.html")
     return (tmp_path / "report.html").read_text(encoding="utf-8")
 

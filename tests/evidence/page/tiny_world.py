@@ -31,7 +31,6 @@ class World:
 
 
 def png(width: int, height: int) -> bytes:
-    """A white picture."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

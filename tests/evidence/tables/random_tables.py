@@ -8,6 +8,7 @@ import worlds
 
 TEXTS = (" al", "b", "\ufffd", "w*", "|", " nan", "\n", "[x]", *(f"t{number}" for number in range(16)))
 SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact")
+FOUR = ("layernorm", "scale", "layernorm_small", "scale_released")
 _rng = np.random.default_rng(0)
 
 
@@ -16,37 +17,25 @@ def majority() -> pd.DataFrame:
 
     At the largest rate there is no LayerNorm, and at one width a single run of a variant.
     """
-    four, steps = (
-        ("layernorm", "scale", "layernorm_small", "scale_released"),
-        (0, 1, 10, 100, 1000, 2000, 5000),
-    )
-    experiments = [
-        {"experiment": "d8", "variant": (*four, "mine"), "d_model": 8, "base_learning_rate": 0.001},
-        {"experiment": "rates", "variant": four[:3], "d_model": 8, "base_learning_rate": (0.001, 0.01, 0.1)},
-        {
-            "experiment": "widths",
-            "variant": (*four[:2], "projected_v"),
-            "d_model": (3, 16),
-            "base_learning_rate": 0.01,
-        },
-    ]
-    frames = [
-        worlds.crossed("majority_metrics", _rng, seed=(2, 3, 5, 7), step=steps, **values)
-        for values in experiments
-    ]
+    one = {"experiment": "d8", "variant": (*FOUR, "mine"), "d_model": 8, "base_learning_rate": 0.001}
+    rates = {"experiment": "rates", "variant": FOUR[:3], "base_learning_rate": (0.001, 0.01, 0.1)}
+    widths = {"experiment": "widths", "variant": (*FOUR[:2], "projected_v"), "d_model": (3, 16)}
+    steps = {"step": (0, 1, 10, 100, 1000, 2000, 5000), "seed": (2, 3, 5, 7)}
+    point = {"d_model": 8, "base_learning_rate": 0.01, **steps}
+    frames = [worlds.crossed("majority_metrics", _rng, **point | each) for each in (one, rates, widths)]
     frame = pd.concat(frames, ignore_index=True)
     runs = frame.groupby(["experiment", "variant", "d_model", "base_learning_rate", "seed"]).ngroup()
     pace = _rng.uniform(0.1, 0.5, runs.max() + 1)[runs]
     frame["test_loss"] = np.exp(1 - pace * np.log1p(frame.step)) * _rng.uniform(0.9, 1.0, len(frame))
-    fast = frame.seed.eq(2) & frame.experiment.eq("d8")
-    frame.loc[fast & (frame.step > 10), "test_loss"] = 0.1 * _rng.random((fast & (frame.step > 10)).sum())
+    fast = frame.seed.eq(2) & frame.experiment.eq("d8") & (frame.step > 10)
+    frame.loc[fast, "test_loss"] = 0.1 * _rng.random(fast.sum())
     frame.loc[(runs == runs.max()) & (frame.step > 100), "test_loss"] = np.inf
     lost = (
         (frame.experiment == "rates") & (frame.seed == 3) & (frame.variant == "scale") & (frame.step > 1000)
     )
-    alone = (frame.variant == "projected_v") & (frame.d_model == 3) & (frame.seed > 2)
-    lacking = (frame.variant == "layernorm") & (frame.base_learning_rate == 0.1)
-    return frame[~lost & ~alone & ~lacking].reset_index(drop=True)
+    lost |= (frame.variant == "projected_v") & (frame.d_model == 3) & (frame.seed > 2)
+    lost |= (frame.variant == "layernorm") & (frame.base_learning_rate == 0.1)
+    return frame[~lost].reset_index(drop=True)
 
 
 def keys(table: str, **values) -> pd.DataFrame:
@@ -60,20 +49,13 @@ def keys(table: str, **values) -> pd.DataFrame:
 
 def selectability() -> pd.DataFrame:
     common = {"checkpoint": ("final", "initial"), "layer": (1, 2), "context": range(3), "site": SITES}
-    of_models = [
-        {
-            "model": "gpt",
-            "texts": ("long", "sentences"),
-            "variant": ("projection", "layernorm"),
-            "dimensions": 2,
-        },
-        {"model": "gpt_bytes", "texts": "long", "variant": ("layernorm", "none"), "dimensions": 8},
-        {"model": "bert", "texts": "sentences", "variant": ("none", "layernorm"), "dimensions": 64},
-    ]
-    seeds = ((3, 5), (3,), (1, 2, 4))
+    gpt = {"model": "gpt", "texts": ("long", "sentences"), "variant": ("projection", "layernorm")}
+    of_bytes = {"model": "gpt_bytes", "texts": "long", "variant": ("layernorm", "none")}
+    bert = {"model": "bert", "texts": "sentences", "variant": ("none", "layernorm")}
     parts = [
-        keys("key_selectability", seed=seed, **common, **of)
-        for seed, of in zip(seeds, of_models, strict=True)
+        keys("key_selectability", **common, **gpt, seed=(3, 5), dimensions=2),
+        keys("key_selectability", **common, **of_bytes, seed=3, dimensions=8),
+        keys("key_selectability", **common, **bert, seed=(1, 2, 4), dimensions=64),
     ]
     frame = pd.concat(parts, ignore_index=True)
     none = (frame.site == "after_norm") & (frame.layer == 2) & (frame.model == "gpt_bytes")
@@ -92,29 +74,18 @@ def tokens() -> pd.DataFrame:
 
 def losses() -> pd.DataFrame:
     """Two models with a single rate and length, and one with several rates, at the largest of which a run diverges."""
-    point = {"base_learning_rate": 0.01, "steps": 900}
-    gpt = {"model": "gpt", "variant": ("projection", "layernorm", "no_attention"), "seed": (1, 2, 4)}
-    alone = {"model": "gpt_bytes", "variant": "layernorm", "seed": 3}
-    rates = {
-        "model": "rates",
-        "variant": gpt["variant"],
-        "seed": (1, 2, 3),
-        "base_learning_rate": (0.01, 0.02, 0.04),
-    }
-    frame = pd.concat(
-        [
-            worlds.crossed("language_model_metrics", _rng, step=(0, 500, 900), **point | of)
-            for of in (gpt, alone, rates)
-        ]
+    point = {"base_learning_rate": 0.01, "steps": 900, "step": (0, 500, 900)}
+    variants = {"variant": ("projection", "layernorm", "no_attention")}
+    gpt, alone = (
+        variants | {"model": "gpt", "seed": (1, 2, 4)},
+        {"model": "gpt_bytes", "variant": "layernorm"},
     )
+    rates = variants | {"model": "rates", "seed": (1, 2, 3), "base_learning_rate": (0.01, 0.02, 0.04)}
+    models = (gpt, alone | {"seed": 3}, rates)
+    frame = pd.concat([worlds.crossed("language_model_metrics", _rng, **point | of) for of in models])
     frame = frame[(frame.variant != "projection") | (frame.seed != 2)].reset_index(drop=True)
-    lost = (
-        (frame.base_learning_rate == 0.04)
-        & (frame.seed == 1)
-        & (frame.variant != "no_attention")
-        & (frame.step > 500)
-    )
-    return frame[~lost]
+    lost = (frame.base_learning_rate == 0.04) & (frame.seed == 1) & (frame.step > 500)
+    return frame[~lost | (frame.variant == "no_attention")]
 
 
 def pairs(**values) -> pd.DataFrame:

@@ -139,18 +139,6 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
     assert readable.frame.claim.tolist() == ["faster", "fusion_residual"]
 
 
-def test_durations_end_with_the_time_of_all_rules():
-    columns = ["rule", "jobs", "wall_minutes", "largest_memory_mb"]
-    frame = pd.DataFrame([("train", 1200, 150.2, 512.3), ("claims", 1, 0.5, np.nan)], columns=columns)
-    readable = registry.make(registry.DURATIONS, {"durations": frame})
-    rows = [
-        ["train", "1,200", "2 h 30 min", "512"],
-        ["claims", "1", "30.0 s", "–"],
-        ["all", "1,201", "2 h 31 min", "–"],
-    ]
-    assert readable.frame is frame and readable.parts[0].rows == rows
-
-
 def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path):
     store.write(random()["majority_metrics"], "majority_metrics", tmp_path / "m.parquet", {})
     names = [
