@@ -14,10 +14,15 @@ def noise(*key: int) -> np.random.Generator:
     return np.random.default_rng(key)
 
 
-def crossed(table: str, rng: np.random.Generator, **values) -> pd.DataFrame:
-    """A table with a row for each combination of the given values of columns, and random numbers in the others."""
+def combinations(**values) -> pd.DataFrame:
+    """A row for each combination of the given values of columns."""
     axes = [value if isinstance(value, tuple | range) else (value,) for value in values.values()]
-    frame = pd.DataFrame(product(*axes), columns=[*values])
+    return pd.DataFrame(product(*axes), columns=[*values])
+
+
+def crossed(table, rng, **values) -> pd.DataFrame:
+    """`combinations` as a table, with random numbers in its other columns: from 0.1 to 0.9, or whole ones."""
+    frame = combinations(**values)
     for field in SCHEMAS[table]:
         if field.name not in frame and field.type == pa.string():
             frame[field.name] = "x"
@@ -387,6 +392,19 @@ def token_ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
     places = pairs.drop_duplicates(["context", "position"]).sort_values("position")
     words = {context: part.token.tolist() for context, part in places.groupby("context")}
     return heads.of_tokens(pairs, words).assign(model=pairs.model.iloc[0])
+
+
+def random_pairs(rng, words=("a", "b"), **values) -> pd.DataFrame:
+    """Bounds of the ceilings of thirty keys in two heads, a quarter of them wide apart, and what the text gives keys.
+
+    `values` are those of the other columns. The tokens are `words` in turn, the last of them from context 2 on alone.
+    """
+    frame = combinations(head=(0, 1), position=range(30), **values).assign(n_keys=30)
+    upper = 10 ** (-3 * rng.random(len(frame)))
+    lower = upper * rng.choice([1.0, 0.999, 0.9, 0.3], len(frame))
+    got = np.where(frame.normalised == "as used", upper * rng.random(len(frame)), np.nan)
+    token = np.array(words)[(frame.position + frame.context) % (len(words) - (frame.context < 2))]
+    return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
 
 
 def attention_ceilings(*arguments, **options) -> pd.DataFrame:

@@ -200,29 +200,18 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
 
 
-def language_model_ceilings(models=MODELS, summed=True) -> pd.DataFrame:
-    """Ceilings and received attention that differ in every row, lower behind the norm and after training.
+def language_model_ceilings(summed=True) -> pd.DataFrame:
+    """Ceilings and received attention of the GPTs with scaling and without, that differ in every row.
 
     A row for each key of a head or, `summed`, the table's counts of them.
     """
-    rng, parts = np.random.default_rng(16), []
-    gpts = {name: settings for name, settings in models.items() if settings["architecture"] == "gpt"}
-    for model, settings in gpts.items():
+    rng, parts = noise(16), []
+    for model, variant in product(("gpt", "wide", "swept"), ("layernorm", "projection")):
+        settings, queries = MODELS[model], ("any", "norm") if variant == "layernorm" else "any"
+        run = {"model": model, "variant": variant, "seed": range(settings["seeds"][variant])}
+        run |= {"checkpoint": ("initial", "final"), "queries": queries, "normalised": "as used"}
         d = settings["d_model"] // settings["heads"]
-        for (variant, seed), checkpoint, queries, head in product(
-            runs(settings["seeds"]), ("initial", "final"), ("any", "norm"), (0, 1)
-        ):
-            if variant not in ("layernorm", "projection") or (variant, queries) == ("projection", "norm"):
-                continue
-            power = (1 + (queries == "norm")) * (1 + (checkpoint == "final")) * d**-0.5
-            upper = 10 ** (-power * rng.uniform(0, 3, 60))
-            place = {"context": 0, "layer": 1, "head": head, "position": range(60), "token": "a"}
-            sizes = {"normalised": "as used", "n_keys": 60, "dimensions": d}
-            bounds = {"lower": 0.999 * upper, "upper": upper}
-            got = {"received_max": upper * rng.uniform(0, 1, 60)}
-            run = {"model": model, "variant": variant, "seed": seed, "checkpoint": checkpoint}
-            columns = run | place | {"queries": queries} | sizes | bounds | got
-            parts.append(pd.DataFrame(columns))
+        parts.append(worlds.random_pairs(rng, **run, context=0, layer=1, dimensions=d))
     pairs = pd.concat(parts, ignore_index=True)
     return worlds.ceilings(pairs) if summed else pairs
 
@@ -333,22 +322,15 @@ def score_scale() -> pd.DataFrame:
     return pd.concat(tables)
 
 
-def table(name: str, majority=MAJORITY) -> pd.DataFrame:
-    return globals()[name](majority) if name.startswith("majority") else globals()[name]()
-
-
 def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame]:
-    return {name: table(name, majority) for name in figure.tables}
+    makers = globals()
+    of_majority = {name for name in figure.tables if name.startswith("majority")}
+    return {name: makers[name](majority) if name in of_majority else makers[name]() for name in figure.tables}
 
 
 def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
-    settings = {
-        "majority": majority,
-        "language_model": MODELS,
-        "random_keys": RANDOM_KEYS,
-        "pretrained": PRETRAINED,
-    }
-    return registry.figures(settings)
+    others = {"language_model": MODELS, "random_keys": RANDOM_KEYS, "pretrained": PRETRAINED}
+    return registry.figures({"majority": majority} | others)
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
@@ -360,17 +342,10 @@ def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
 # What a reader sees
 
 
-def legends(figure) -> list[Legend]:
-    return figure.findobj(Legend)
-
-
 def handles(figure) -> dict:
     """The entries of all legends of a figure by their texts."""
-    return {
-        text.get_text(): handle
-        for legend in legends(figure)
-        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
-    }
+    entries = ((legend.get_texts(), legend.legend_handles) for legend in figure.findobj(Legend))
+    return {text.get_text(): handle for pair in entries for text, handle in zip(*pair, strict=True)}
 
 
 def labels(figure) -> list[str]:

@@ -1,6 +1,6 @@
 """A reproduction in Parquet tables of random numbers: no two seeds, variants, layers, contexts or models are alike."""
 
-from itertools import product
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -88,26 +88,20 @@ def losses() -> pd.DataFrame:
     return frame[~lost | (frame.variant == "no_attention")]
 
 
-def pairs(**values) -> pd.DataFrame:
-    """Bounds of the ceilings of keys in heads, a quarter of them wide apart; of the keys in use what the text gives."""
-    axes = {"head": (0, 1), "position": range(30), "layer": (1, 2), **values}
-    axes = {name: value if isinstance(value, tuple | range) else (value,) for name, value in axes.items()}
-    frame = pd.DataFrame(product(*axes.values()), columns=[*axes]).assign(n_keys=30)
-    upper = 10 ** (-3 * _rng.random(len(frame)))
-    lower = upper * _rng.choice([1.0, 0.999, 0.9, 0.3], len(frame))
-    got = np.where(frame.normalised == "as used", upper * _rng.random(len(frame)), np.nan)
-    token = np.array(TEXTS)[(frame.position + frame.context) % (len(TEXTS) - (frame.context < 2))]
-    return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
-
-
 def tables() -> dict[str, pd.DataFrame]:
     """All tables that readable ones are made from, but for claims, and the pairs behind those of ceilings."""
-    kinds = {"queries": ("any", "norm"), "normalised": ("as used", "without norm")}
-    downloaded = {"variant": None, "seed": None, "checkpoint": "pretrained"}
-    minilm = pairs(model="minilm", context=range(4), dimensions=32, **kinds, **downloaded)
-    gpt2 = pairs(model="gpt2", context=0, dimensions=64, **kinds | {"queries": "any"}, **downloaded)
+    pairs = partial(worlds.random_pairs, _rng, TEXTS, layer=(1, 2))
+    downloaded = {
+        "variant": None,
+        "seed": None,
+        "checkpoint": "pretrained",
+        "normalised": ("as used", "without norm"),
+    }
+    minilm = pairs(model="minilm", context=range(4), dimensions=32, queries=("any", "norm"), **downloaded)
+    gpt2 = pairs(model="gpt2", context=0, dimensions=64, queries="any", **downloaded)
     own = {"model": "gpt", "variant": ("layernorm", "projection"), "seed": (1, 2, 4), "normalised": "as used"}
-    heads = pairs(checkpoint=("initial", "final"), queries=kinds["queries"], context=0, dimensions=2, **own)
+    own |= {"checkpoint": ("initial", "final"), "queries": ("any", "norm"), "context": 0, "dimensions": 2}
+    heads = pairs(**own)
     heads = heads[(heads.variant != "projection") | (heads.queries != "norm")]
     pretrained = pd.concat([minilm, gpt2], ignore_index=True)
     cut = [("head", 8), ("head_cut", 2), ("head_cut", 4)]
