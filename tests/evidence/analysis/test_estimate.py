@@ -77,13 +77,6 @@ def test_a_value_that_was_not_reached_counts_with_what_it_is_at_least():
 LAST = pd.Series(100.0, index=range(6))
 
 
-def test_runs_of_both_kinds_leave_no_bound():
-    top, bottom = pd.Series([np.nan, 10.0, 10.0]), pd.Series([10.0, np.nan, 10.0])
-    for pair in ((top, bottom), (top[:1], top[:1])):
-        found = log_ratio(*pair, at_least=(LAST, LAST))
-        assert np.isnan(found.mean) and found[1:] == (-np.inf, np.inf)
-
-
 def test_a_seed_with_neither_value_weakens_an_effect_and_is_no_evidence_of_absence():
     """Five pairs with a ratio of about 10 show an effect, and with one more pair of nothing a weaker one."""
     bottom = pd.Series([10.0, 9.0, 11.0, 10.0, 10.0, np.nan])

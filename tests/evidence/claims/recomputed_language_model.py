@@ -5,7 +5,9 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import arrival, best, gaussian
+from plain import arrival, best
+
+from layernorm_roles.gaussian_keys import expected_unselectable
 
 # Losses
 
@@ -157,7 +159,9 @@ def head_widths(t) -> float:
     points = []
     for model in sorted({name for name in t["key_selectability"].model if "heads_" in name}):
         k = trained_keys(t, model, "layernorm", "head")
-        law = np.mean([gaussian(n, d) for n, d in zip(k.n_keys, k.dimensions, strict=True)])
+        law = np.mean(
+            [100 * expected_unselectable(n, d) / n for n, d in zip(k.n_keys, k.dimensions, strict=True)]
+        )
         points.append(percent(k, "seed") - law)
     return pd.concat(points, axis=1, join="inner").mean(axis=1).mean()
 

@@ -97,9 +97,3 @@ def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path,
     record.write_text("[]")
     with pytest.raises(ValueError, match=r"rules\.json"):
         fixed.recorded(record)
-
-
-def test_a_rule_reaches_no_room_but_its_own():
-    texts = fixed._reached(CLAIMS["faster"].test)
-    assert all(any(f"def {name}" in text for text in texts) for name in ("crossing", "effect"))
-    assert not any("def read" in text for text in texts)

@@ -53,31 +53,6 @@ def test_findings_of_an_effect_of_one():
     assert {numbers: rules.effect(Estimate(*numbers), 1.0) for numbers in FINDINGS} == FINDINGS
 
 
-ENDS = st.floats(-10, 10, allow_nan=False)
-
-
-@given(ENDS, ENDS, ENDS, st.floats(0.01, 5), st.floats(0, 5))
-def test_a_larger_effect_is_never_less_seen(a, b, c, reported, more):
-    low, mean, high = sorted((a, b, c))
-    now = rules.effect(Estimate(mean, low, high), reported)
-    then = rules.effect(Estimate(mean + more, low + more, high + more), reported)
-    rank = {AGAINST: 0, ABSENT: 1, UNDECIDED: 2, SMALLER: 2, SEEN: 3}
-    assert rank[then] >= rank[now]
-
-
-@given(ENDS, ENDS, ENDS)
-def test_direction_is_the_side_on_which_the_interval_lies(a, b, c):
-    low, mean, high = sorted((a, b, c))
-    found = rules.direction(Estimate(mean, low, high))
-    assert found == (SEEN if low > 0 else AGAINST if high < 0 else UNDECIDED)
-
-
-def test_within_needs_the_whole_interval():
-    assert rules.within(Estimate(0.5, 0.46, 0.54), 0.5, 0.05) == SEEN
-    assert rules.within(Estimate(0.5, 0.44, 0.56), 0.5, 0.05) == UNDECIDED
-    assert rules.within(Estimate(0.6, 0.56, 0.64), 0.5, 0.05) == ABSENT
-
-
 def test_what_is_not_known_is_undecided():
     nothing = rules.NOTHING
     found = {rules.effect(nothing, 1.0), rules.direction(nothing), rules.above(nothing, 0.0)}

@@ -109,13 +109,6 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
     assert "diverged runs" not in labels(worlds.draw("loss_by_rate", language_model_metrics=complete))
 
 
-def test_a_run_that_ended_before_its_last_step_has_diverged():
-    table = worlds.language_model_metrics()
-    lost = np.isinf(table.valid_loss)
-    (axes,) = worlds.draw("loss_by_rate", language_model_metrics=table[~lost]).axes
-    assert len(named(axes, "diverged runs")) == 1
-
-
 def test_loss_by_length_is_the_difference_at_the_best_rates_of_each_length():
     table = worlds.language_model_metrics().assign(training_tokens=1000)
     (axes,) = worlds.draw("loss_by_length", language_model_metrics=table).axes

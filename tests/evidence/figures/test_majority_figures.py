@@ -93,12 +93,6 @@ def test_the_grid_has_a_row_for_each_experiment_and_a_column_for_each_quantity()
     assert "LayerNorm, 2 to 6 seeds" in labels(figure)
 
 
-def test_an_experiment_without_runs_is_named():
-    table = worlds.majority_metrics({"d3": worlds.MAJORITY["d3"]})
-    with pytest.raises(ValueError, match="d8"):
-        worlds.draw("figure_2a", majority_metrics=table)
-
-
 # Keys and queries
 
 

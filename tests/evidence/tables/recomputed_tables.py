@@ -1,7 +1,7 @@
 """The numbers of every readable table, computed again from the Parquet tables with other, plain code.
 
-Nothing here comes from layernorm_roles: a mistake there must not be repeated by import. A function takes the tables of
-a reproduction by name and returns the rows of a CSV file in any order; the index tells the rows apart.
+Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import. A function takes the
+tables of a reproduction by name and returns the rows of a CSV file in any order; the index tells the rows apart.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from plain import best, gaussian, interval
+from plain import best, interval
+
+from layernorm_roles.gaussian_keys import expected_unselectable
 
 PILOT = Path(__file__).parents[3] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
 SETTING = ["experiment", "d_model", "base_learning_rate"]
@@ -346,7 +348,7 @@ def cut_heads(t):
         n = round(part.n_keys.mean())
         by_context = (100 * part.n_unselectable / part.n_keys).groupby(part.context).mean()
         found = {"n_keys": n, "contexts": len(by_context)}
-        found["gaussian_percent"] = gaussian(n, part.dimensions.iloc[0])
+        found["gaussian_percent"] = 100 * expected_unselectable(n, int(part.dimensions.iloc[0])) / n
         found["undecided_percent"] = 100 * part.n_borderline.sum() / part.n_keys.sum()
         return found | named("percent", by_context, "low", "high")
 
