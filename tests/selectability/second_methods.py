@@ -3,31 +3,20 @@
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linprog, nnls
+from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
+
+
+def assert_agree(verdicts, in_hull):
+    """Verdicts are those of another method, but for keys that are borderline."""
+    wrong = (verdicts != "borderline") & ((verdicts == "unselectable") != in_hull)
+    assert not wrong.any(), f"disagreement about keys {wrong.nonzero()[0].tolist()}"
 
 
 def qhull(keys):
     """In the hull of the others, for points in general position: not a vertex that Qhull finds."""
     inside = np.ones(len(keys), bool)
     inside[ConvexHull(keys).vertices] = False
-    return inside
-
-
-def clarkson_nnls(keys):
-    """Clarkson's output-sensitive algorithm, each question a non-negative least squares problem."""
-    keys = (keys - keys.mean(axis=0)) / keys.std(axis=0)
-    homogeneous = np.c_[keys, np.ones(len(keys))]
-    known, inside = [int(np.argmax(keys[:, 0]))], np.zeros(len(keys), bool)
-    for i in range(len(keys)):
-        while i not in known:
-            weights, distance = nnls(homogeneous[known].T, homogeneous[i], maxiter=10_000)
-            if distance < 1e-9:
-                inside[i] = True
-                break
-            # The residual separates key i from the known vertices; the furthest key that way is a vertex.
-            query = (homogeneous[i] - weights @ homogeneous[known])[:-1]
-            known.append(int(np.argmax(keys @ query)))
     return inside
 
 
