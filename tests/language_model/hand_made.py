@@ -15,6 +15,7 @@ from layernorm_roles import files, store
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.text import downloads
 from layernorm_roles.text.prepared import PreparedText
 
 VOCABULARY = 300
@@ -66,6 +67,20 @@ def prepared_text(folder, training, validation, frame, vocabulary=VOCABULARY):
     recorded = {"content_hash": "made by hand", "sha256": {}, "seed": 11}
     files.write_text(text.manifest, json.dumps(recorded))
     return text
+
+
+def labelled(folder, rows, **changes):
+    """Settings of a small BERT on labelled sentences, whose rows, by split, are downloaded to `folder`."""
+    hub = folder / "hub"
+    hub.mkdir()
+    source = {"kind": "hub", "dataset": str(hub), "column": "sentence", "label_column": "label"}
+    for split, columns in rows.items():
+        pd.DataFrame(columns).to_parquet(hub / f"{split}.parquet")
+    parts = {"training": source | {"split": "train"}, "validation": source | {"split": "validation"}}
+    settings = changed(SMALL_BERT, task="labelled", **parts, **changes)
+    for part in (settings.training, settings.validation):
+        downloads.download(part, folder / part.file_name)
+    return settings
 
 
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):

@@ -1,4 +1,4 @@
-"""Verdicts of keys: of hand-made keys, against a linear programme, and of whole runs with weights set by hand."""
+"""Verdicts of keys: of hand-made keys, and of whole runs with weights set by hand."""
 
 import runpy
 
@@ -9,7 +9,6 @@ from default_settings import ROOT
 from hand_made import (
     GPT,
     SMALL_BERT,
-    SMALL_GPT,
     VOCABULARY,
     changed,
     contexts,
@@ -19,7 +18,6 @@ from hand_made import (
     snakemake,
     tokenizer,
 )
-from scipy.optimize import linprog
 from torch import nn
 
 from layernorm_roles import checkpoint, store
@@ -33,29 +31,6 @@ TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 def collect(variant, frame):
     network = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
     return network, keys.collect(network, frame, tokenizer(), keys.sites_of(variant, variant, "gpt"))
-
-
-def inside(points, i):
-    """Is point i in the convex hull of the others? By linear programming."""
-    others = np.delete(points, i, axis=0)
-    scale = abs(points).max(axis=0)
-    equal = np.vstack([(others / scale).T, np.ones(len(others))])
-    return linprog(np.zeros(len(others)), A_eq=equal, b_eq=[*(points[i] / scale), 1]).status == 0
-
-
-@pytest.mark.parametrize("variant", ["layernorm", "projection", "none"])
-def test_verdicts_agree_with_a_linear_programme(variant):
-    frame = contexts(("sentences", TOKENS[:40]))
-    network, verdicts = collect(variant, frame)
-    layers = network.double().record(frame.tokens[0].tolist())
-    table = verdicts.selectability
-    for row in table[~table.site.str.endswith("exact") & ~table.causal].itertuples():
-        at = layers[row.layer - 1]
-        streams = {"before_norm": at.before_norm, "after_norm": at.attention_input}
-        points = at.keys[row.head] if row.site == "head" else streams[row.site]
-        assert row.n_unselectable == sum(inside(points, i) for i in range(40))
-        assert row.n_borderline == 0
-        assert row.n_keys == 40
 
 
 def test_rows_are_complete_and_name_their_site():
@@ -226,8 +201,13 @@ def weights(tmp_path):
     return run, files
 
 
-def verify_hand_set_run(folder):
-    table = store.read(folder / "keys.parquet", "key_selectability")
+def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
+    run, files = weights
+    out = {name: str(tmp_path / f"{name}.parquet") for name in ("verdicts", "tokens", "ones_share")}
+    inputs = {name: str(path) for name, path in files.items()}
+    job = snakemake(run, tmp_path / "log", input=inputs, output=out)
+    runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
+    table = store.read(out["verdicts"], "key_selectability")
     assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}
     expected = {}
     # On a line all but the two ends are unselectable; of equal keys every one is. Among the keys up to its own position
@@ -243,42 +223,14 @@ def verify_hand_set_run(folder):
         head = None if row.site != "head" else int(row.head)
         assert row.n_unselectable == expected[row.checkpoint, row.site, head, row.causal], row
         assert row.n_keys == 6
-    tokens = store.read(folder / "tokens.parquet", "sentence_tokens")
+    tokens = store.read(out["tokens"], "sentence_tokens")
     for (name, _), part in tokens.groupby(["checkpoint", "layer"]):
         assert part.token.tolist() == [f"w{i}" for i in SENTENCE]
         unselectable = part.token[part.verdict == "unselectable"].tolist()
         assert unselectable == {"initial": [], "final": ["w4", "w5"]}[name]
     assert tokens.groupby(["checkpoint", "layer"]).ngroups == 4
-    rule = store.read_provenance(folder / "keys.parquet")["seed_rule"]
+    rule = store.read_provenance(out["verdicts"])["seed_rule"]
     assert all(f"Stream.{name}" in rule for name in ("LANGUAGE_MODEL_BATCHES", "TEXT_SELECTION"))
-
-
-def test_a_run_with_weights_set_by_hand_has_known_tables(weights, tmp_path):
-    run, files = weights
-    names = {"selectability": "keys", "tokens": "tokens", "ones": "ones"}
-    out = {name: tmp_path / f"{file}.parquet" for name, file in names.items()}
-    keys.collect_run(run, files, out, 1)
-    verify_hand_set_run(tmp_path)
-
-
-def test_the_rules_script_writes_the_known_tables(weights, tmp_path):
-    run, files = weights
-    names = {"verdicts": "keys", "tokens": "tokens", "ones_share": "ones"}
-    out = {name: str(tmp_path / f"{file}.parquet") for name, file in names.items()}
-    inputs = {name: str(path) for name, path in files.items()}
-    job = snakemake(run, tmp_path / "log", input=inputs, output=out)
-    runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
-    verify_hand_set_run(tmp_path)
-
-
-def test_weights_of_another_run_are_refused(weights):
-    run, files = weights
-    other = run_of(run.text, changed(SMALL_GPT, steps=41), "none", 7)
-    said = r"final\.safetensors: a file of another run \(steps = 40, expected 41\); delete it"
-    with pytest.raises(ValueError, match=said):
-        other.restore_model(files["final"])
-    with pytest.raises(ValueError, match=r"checkpoint = 'initial', expected 'final'"):
-        run.restore_model(files["initial"])
 
 
 def test_contexts_that_do_not_fit_are_refused():

@@ -1,15 +1,13 @@
 """Batches of the three tasks: from the right text, each window once an epoch, masked as BERT's paper says."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from hand_made import SMALL_BERT, SMALL_GPT, changed, tokenizer
+from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, tokenizer
 from torch import nn
 
 from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.bert import CLASS, MASK, PAD
-from layernorm_roles.text import downloads
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
@@ -23,18 +21,11 @@ def test_training_and_validation_read_the_text_of_their_part(disjoint_text, sett
 
 
 def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
-    for split, first in (("train", 0), ("validation", 100)):
-        rows = {"sentence": [f"w{first + i} w{first + i + 20}" for i in range(8)], "label": [0, 1] * 4}
-        pd.DataFrame(rows).to_parquet(tmp_path / f"{split}.parquet")
-    source = {"kind": "hub", "dataset": str(tmp_path), "column": "sentence", "label_column": "label"}
-    settings = changed(
-        SMALL_BERT,
-        task="labelled",
-        training=source | {"split": "train"},
-        validation=source | {"split": "validation"},
-    )
-    for labelled in (settings.training, settings.validation):
-        downloads.download(labelled, tmp_path / labelled.file_name)
+    rows = {
+        split: {"sentence": [f"w{first + i} w{first + i + 20}" for i in range(8)], "label": [0, 1] * 4}
+        for split, first in (("train", 0), ("validation", 100))
+    }
+    settings = labelled(tmp_path, rows)
     task = tasks.build(settings, disjoint_text, tokenizer(), 0, tmp_path)
     assert task.classes == 2
     seen = []
@@ -142,16 +133,6 @@ def test_every_step_masks_other_tokens_and_a_repeated_step_the_equal_ones():
         assert np.array_equal(a, b)
     tokens, masks = (next(masked(validation_seed=seed).validation())[0] for seed in (11, 12))
     assert not np.array_equal(tokens, masks)
-
-
-def test_the_unigram_loss_is_that_of_smoothed_frequencies_on_the_tokens_to_predict():
-    """Training has 700 zeros, 298 ones and no two; the targets are 24 zeros, 7 ones and a two, after a two."""
-    training = np.repeat(np.array([0, 1], np.uint16), [700, 298])
-    validation = np.array([2] + 24 * [0] + 7 * [1] + [2], np.uint16)
-    settings = changed(SMALL_GPT, validation_windows=2)
-    task = tasks.NextToken(training, validation, 3, settings, seed=0)
-    expected = -(24 * np.log(701 / 1001) + 7 * np.log(299 / 1001) + np.log(1 / 1001)) / 32
-    assert task.unigram_loss() == pytest.approx(expected, abs=1e-12)
 
 
 class Frequencies(nn.Module):

@@ -1,7 +1,6 @@
 """Training runs: equal bytes, resumption, the released optimisation, and metrics as an oracle on tokens has them."""
 
 import json
-from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
@@ -9,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from default_settings import example
+from interrupted import killed_after
 from oracle import loss_and_correct
 from scipy.special import softmax
 from scipy.stats import entropy
@@ -16,8 +16,8 @@ from scipy.stats import entropy
 from layernorm_roles import checkpoint, store
 from layernorm_roles.majority import data, kernel, train
 from layernorm_roles.majority.evaluation import evaluation_steps, query_angle, spread_of_attention
-from layernorm_roles.majority.gradients import autograd_gradient, gradient_on
-from layernorm_roles.majority.model import MajorityTransformer, pair_loss
+from layernorm_roles.majority.gradients import gradient_on
+from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.majority.train import MajorityRun, Outputs
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.majority import MajorityTraining
@@ -72,41 +72,26 @@ def test_a_seed_gives_equal_bytes_and_learns(sets):
     assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 19, 39, 59)])
 
 
-class Killed(Exception):
-    """Raised by the tests in the place of a signal that ends the process."""
-
-
 @pytest.mark.parametrize("checkpoints", [1, 5, 8])
-@pytest.mark.parametrize("norm", ["layernorm", "stateful:Stateful"])
-def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, checkpoints):
+@pytest.mark.parametrize(
+    ("norm", "evaluate_every"), [("layernorm", 20), ("stateful:Stateful", 20), ("scale", "logarithmic")]
+)
+def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, evaluate_every, checkpoints):
     """Killed at its first, a middle and its last checkpoint, the last one after more than ten epochs."""
-    whole = train.train(task(), run_of(norm, 3), sets)
+    settings, run = task(evaluate_every=evaluate_every), run_of(norm, 3)
+    whole = train.train(settings, run, sets)
     kept = checkpoint.Checkpoint(tmp_path / "checkpoint", {"seed": 3})
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoint, "save", killed_after(checkpoints))
-        with pytest.raises(Killed):
-            train.train(task(), run_of(norm, 3), sets, checkpoint=kept)
+    with killed_after(checkpoints):
+        train.train(settings, run, sets, checkpoint=kept)
     torch.manual_seed(999)
     taken = []
     monkeypatch.setattr(train, "gradient_on", counted(taken))
-    resumed = train.train(task(), run_of(norm, 3), sets, checkpoint=kept)
-    assert len(taken) == task().steps - 7 * checkpoints, "steps that were kept are not taken again"
+    resumed = train.train(settings, run, sets, checkpoint=kept)
+    assert len(taken) == settings.steps - 7 * checkpoints, "steps that were kept are not taken again"
     pd.testing.assert_frame_equal(resumed.metrics, whole.metrics, check_exact=True)
     pd.testing.assert_frame_equal(resumed.vectors, whole.vectors, check_exact=True)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
-
-
-def killed_after(checkpoints, save=checkpoint.Checkpoint.save):
-    """A `Checkpoint.save` that raises `Killed` when it has saved so many checkpoints."""
-    left = iter(range(checkpoints - 1, -1, -1))
-
-    def save_and_die(*args):
-        save(*args)
-        if next(left) == 0:
-            raise Killed
-
-    return save_and_die
 
 
 def counted(taken):
@@ -122,15 +107,6 @@ def counted(taken):
         return watched_step
 
     return lambda device: watched
-
-
-def test_compiled_and_pytorch_loss_give_the_same_curve(sets, monkeypatch):
-    compiled = train.train(task(), run_of("layernorm", 1), sets).metrics
-    monkeypatch.setattr(train, "loss_on", lambda device: pair_loss)
-    monkeypatch.setattr(train, "gradient_on", lambda device: autograd_gradient)
-    plain = train.train(task(), run_of("layernorm", 1), sets).metrics
-    for column in ("train_loss", "test_loss"):
-        np.testing.assert_allclose(compiled[column], plain[column], rtol=2e-4)
 
 
 @pytest.fixture
@@ -299,26 +275,6 @@ def test_steps_at_which_a_run_is_evaluated(every, steps, expected):
     assert sorted(evaluation_steps(every, steps)) == expected
 
 
-def test_logarithmic_steps_are_preferred_numbers():
-    steps = sorted(evaluation_steps("logarithmic", 10_000))
-    assert {2000, 4000, 5000, 10_000} <= set(steps) and len(steps) == 1 + 7 + 3 * 10 + 1
-    ratios = [later / earlier for earlier, later in pairwise(steps) if earlier >= 10]
-    assert 1.19 < min(ratios) and max(ratios) < 1.34
-
-
-def test_a_run_is_evaluated_at_logarithmic_steps_also_when_it_goes_on(sets, tmp_path, monkeypatch):
-    settings, run = task(evaluate_every="logarithmic", steps=15), run_of("scale", 0)
-    whole = train.train(settings, run, sets).metrics
-    assert list(whole.step) == [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15]
-    kept = checkpoint.Checkpoint(tmp_path / "checkpoint", {"seed": 0})
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoint, "save", killed_after(1))
-        with pytest.raises(Killed):
-            train.train(settings, run, sets, checkpoint=kept)
-    resumed = train.train(settings, run, sets, checkpoint=kept).metrics
-    pd.testing.assert_frame_equal(resumed, whole, check_exact=True)
-
-
 def test_a_run_has_the_width_and_the_rate_that_it_names(sets):
     settings = task(d_ff=None, steps=1)
     wide, fast = run_of("layernorm", 0, d_model=7), run_of("layernorm", 0, learning_rate=0.5)
@@ -371,11 +327,8 @@ def test_runs_that_share_files_write_what_each_computes_alone(batch):
 def test_a_killed_batch_takes_no_step_again_and_another_code_all(batch, monkeypatch):
     settings, (runs, out), steps = task(), batch, []
     monkeypatch.setattr(train, "gradient_on", counted(steps))
-    with monkeypatch.context() as patch:
-        # The first run saves 9 checkpoints; the second is killed at its third, which is step 21.
-        patch.setattr(checkpoint.Checkpoint, "save", killed_after(12))
-        with pytest.raises(Killed):
-            train.train_batch(settings, runs, out, "cpu", CODE)
+    with killed_after(12):  # the first run saves 9 checkpoints; the second is killed at its third, step 21
+        train.train_batch(settings, runs, out, "cpu", CODE)
     assert len(steps) == 60 + 21
     steps.clear()
     with monkeypatch.context() as patch:
