@@ -10,14 +10,12 @@ from second_methods import rational
 from layernorm_roles.selectability import certify
 
 KEYS = int(os.environ.get("ATTACK_KEYS", "2000"))
-"""How many keys the long form judges; 100,000 for the table."""
+"""How many keys are judged; 100,000 were, once."""
 
 
 @pytest.mark.parametrize("kind", ["plain", "causal", "biased"])
-def test_no_strict_verdict_differs_from_exact_arithmetic(kind, record_property):
+def test_no_strict_verdict_differs_from_exact_arithmetic(kind):
     tried, verdicts, wrong = hostile_keys.wrong(KEYS, kind)
-    record_property("tried", tried)
-    record_property("held", tried - len(wrong))
     assert not wrong, wrong[:5]
     assert tried >= KEYS
     assert min(verdicts.values()) > 0.05 * tried, f"the keys are hostile, and not hopeless: {verdicts}"

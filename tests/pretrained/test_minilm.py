@@ -51,9 +51,3 @@ def test_every_head_of_minilm_has_certified_verdicts():
     assert len(tokens) == 12 * 128 and list(tokens.token[:3]) == ["[CLS]", "layer", "##nor"]
     assert (tokens.received_max <= tokens.upper).all(), "no query of the text gives more than any query can"
     print(table.groupby(["site", "layer"])[["n_keys", "n_unselectable", "n_borderline"]].sum())
-
-
-def test_more_tokens_than_minilm_reads_are_refused():
-    settings = MINILM.model_copy(update={"context_length": 513})
-    with pytest.raises(ValueError, match=r"^pretrained.minilm.context_length = 513: expected at most 512"):
-        measure("minilm", settings, [TEXT])

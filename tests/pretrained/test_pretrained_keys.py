@@ -5,9 +5,7 @@ import pytest
 from test_recording import TOKENS
 
 from layernorm_roles.heads import keys
-from layernorm_roles.pretrained import recording
 from layernorm_roles.pretrained.measure import SITES
-from layernorm_roles.pretrained.source import files_at
 from layernorm_roles.selectability.certify import certify
 
 CUTS = (2, 4, 30)
@@ -16,12 +14,6 @@ CUTS = (2, 4, 30)
 def table_of(network, contexts):
     found = keys.judged(network, contexts, SITES, "keys", CUTS)
     return keys.table(row for judged in found for row in judged.rows())
-
-
-@pytest.fixture(scope="module")
-def model(saved):
-    """A function from the name of an architecture to its recording model."""
-    return lambda architecture: recording.load(files_at(saved(architecture), "path"))
 
 
 def test_the_table_counts_what_certify_says_of_every_head(model):

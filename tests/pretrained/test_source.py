@@ -63,25 +63,24 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
     with pytest.raises(ValueError, match=r"^pretrained.m.folder = 'other': expected the folder of a model"):
         locate("m", PretrainedModel(package="some_model", folder="other", **SIZES))
     with pytest.raises(
-        ValueError, match=r"^pretrained.m.package = 'some_model': expected a model with config.json"
+        ValueError, match=r"^pretrained.m.package = 'some_model': .* a model with config.json"
     ):
         locate("m", PretrainedModel(package="some_model", **SIZES))
 
 
-@pytest.mark.parametrize("package", ["no_such_package", "no_such.package", "..", "a b"])
-def test_a_package_that_is_not_there_is_named(package):
-    with pytest.raises(
-        ValueError, match=r"^pretrained.m.package = '.*': expected an installed package; try: pip"
-    ):
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        *(
+            (name, "an installed package; try: pip")
+            for name in ("no_such_package", "no_such.package", "..", "a b")
+        ),
+        *((name, "not a module of Python itself$") for name in ("os", "json", "json.tool")),
+    ],
+)
+def test_a_package_that_cannot_be_there_is_named(package, said):
+    with pytest.raises(ValueError, match=rf"^pretrained.m.package = '{package}': .*{said}"):
         locate("m", PretrainedModel(package=package, **SIZES))
-
-
-@pytest.mark.parametrize("module", ["os", "json", "json.tool"])
-def test_a_module_of_python_is_no_package_to_be_installed(module):
-    with pytest.raises(
-        ValueError, match=rf"^pretrained.m.package = '{module}': .*not a module of Python itself$"
-    ):
-        locate("m", PretrainedModel(package=module, **SIZES))
 
 
 def test_weights_of_another_sha256_are_refused(model):
@@ -90,9 +89,7 @@ def test_weights_of_another_sha256_are_refused(model):
     with (model / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"!")
-    with pytest.raises(
-        ValueError, match=rf"^pretrained.m.sha256 = '{right}': expected the SHA-256 of .*which is"
-    ):
+    with pytest.raises(ValueError, match=rf"^pretrained.m.sha256 = '{right}': expected the SHA-256 of"):
         locate("m", at(model, sha256=right))
 
 
@@ -101,32 +98,23 @@ def test_weights_of_another_sha256_are_refused(model):
 )
 def test_a_folder_without_a_file_of_the_model_is_refused(missing, expected, model):
     (model / missing).unlink()
-    with pytest.raises(
-        ValueError, match=rf"^pretrained.m.path = .*: expected a model with .*{expected}"
-    ) as refusal:
+    with pytest.raises(ValueError, match=rf"^pretrained.m.path = .*: expected a model with .*{expected}"):
         locate("m", at(model))
-    assert "\n" not in str(refusal.value)
+    shutil.rmtree(model)
+    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected the folder of a model"):
+        locate("m", at(model))
 
 
 def test_a_model_without_layers_or_with_other_sizes_than_its_weights_is_refused(model):
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 32}))
-    with pytest.raises(
-        ValueError, match=r"^.*model: the sizes in config.json, .* are not those of the weights$"
-    ):
+    with pytest.raises(ValueError, match=r"^.*model: the sizes in config.json, .* not those of the weights$"):
         load(locate("m", at(model)))
     (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
     with pytest.raises(
         ValueError, match=r"^pretrained.m.path = .*: expected a model with layers, .* has none$"
     ):
         locate("m", at(model))
-
-
-def test_what_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"^pretrained.m.path = .*: expected the folder of a model, or a GGUF file"
-    ):
-        locate("m", at(tmp_path / "nothing"))
 
 
 def test_a_hub_that_is_not_reached_is_named(monkeypatch):

@@ -3,7 +3,7 @@
 Whatever happened, the run must end with the results of an undisturbed one: equal data in every Parquet file (but for
 the wall time in column `seconds`), equal bytes in every file of weights, tokens, tables and figures. A damaged file
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
-`python tests/attacks --faults 300 --only fault` does many.
+`ATTACK_FAULTS=300 pytest -m long tests/attacks/test_many_faults.py` does many.
 """
 
 import json
