@@ -237,6 +237,20 @@ language_model: {bytes_heads_8: {like: {not: this}}}
 majority: {only: [{d8: 1}]} -> majority.only = [{'d8': 1}]: expected a list of experiments
 majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
+majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
+majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 0.9999999: expected a share
+majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
+    -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
+statements: {batch_dependence: {padding: []}} -> statements.batch_dependence.padding = []
+statements: {batch_dependence: {padding: [0.999]}} -> statements.batch_dependence.padding = 0.999
+statements: {batch_dependence: {tokens: 2}} -> statements.batch_dependence.tokens = 2
+statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
+statements: {fusion: {head_factors: [0.5]}} -> statements.fusion.head_factors = [0.5]
+statements: {geometry: {offsets: [5]}} -> statements.geometry.offsets = [5.0]
+statements: {geometry: {offsets: [0, 1, 2, 3]}} -> statements.geometry.offsets = [0, 1, 2, 3]
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes = ['float32']
+random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
+random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
 """
 """What is laid over config.yaml -> what is said about it."""
 
@@ -316,11 +330,12 @@ def test_only_some_experiments_and_variants_are_kept():
     assert settings.majority["d3"].steps == 10000 and settings.majority["d3"].sequence_length == 30
 
 
-@pytest.mark.parametrize("written", ["1e3", "1000", "1.0e+3", "1_000"])
+@pytest.mark.parametrize("written", ["1e3", "1000", "1.0e+3", "1_000", "1000.0", "'1.0e+3'"])
 def test_numbers_are_read_as_their_writer_meant_them(written):
-    overlay = yaml.safe_load(f"majority: {{d8: {{steps: {written}, learning_rate: 1e-3}}}}")
-    d8 = load(merged(WRITTEN, overlay)).majority["d8"]
-    assert d8.steps == 1000 and isinstance(d8.steps, int) and d8.learning_rate == (0.001,)
+    given = f"majority: {{d8: {{steps: {written}, evaluate_every: {written}, learning_rate: 1e-3}}}}"
+    d8 = load(merged(WRITTEN, yaml.safe_load(given))).majority["d8"]
+    assert d8.steps == d8.evaluate_every == 1000 and d8.learning_rate == (0.001,)
+    assert isinstance(d8.steps, int) and isinstance(d8.evaluate_every, int)
 
 
 def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():

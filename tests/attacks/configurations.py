@@ -1,29 +1,21 @@
-"""Configurations drawn by the settings' own schema, and a reproduction of each, tiny, in one process after another.
+"""Configurations drawn by the settings' own schema, and a tiny reproduction of each.
 
 What the check accepts must run to the end. A configuration is the smallest complete one with one to four keys
-changed, to a bound, just beside it, or to another value that is allowed. Snakemake itself runs the reproduction: it
-starts from the results of the unchanged configuration, so that only what depends on the changed keys is made again.
-Its jobs run in its own process, because most of the time of so small a job would be the start of another.
+changed, to a bound, just beside it, or to another value that is allowed. Snakemake starts from the results of the
+unchanged configuration, so that only what depends on the changed keys is made again.
 """
 
-import contextlib
 import copy
-import gc
-import importlib
-import os
 import queue
 import random
 import re
-import runpy
 import shutil
-import signal
-import sys
-import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from checkouts import Checkout
 
 from layernorm_roles import planning
 from layernorm_roles.settings.json_schema import json_schema
@@ -46,16 +38,7 @@ LARGEST = {
     "vocabulary": 1_100,
 }
 """The largest value that is drawn for a key of this name; 24 for other integers, since a fuzzed run must be tiny."""
-LEFT_ALONE = {
-    "name",
-    "device",
-    "majority_device",
-    "device_check",
-    "norms",
-    "pretrained",
-    "corpus",
-    "tokenizer",
-}
+LEFT_ALONE = set("name device majority_device device_check norms pretrained corpus tokenizer".split())
 """Keys that say where, not what."""
 SMALL_RUN = {"steps": 2, "evaluate_every": 1, "checkpoint_every": 2}
 
@@ -191,16 +174,11 @@ class Reproductions:
     """Reproductions of configurations in `folder`, some side by side, each from the results of the smallest one."""
 
     def __init__(self, folder: Path, side_by_side: int = 1):
-        made = runpy.run_path(str(ROOT / "tests/workflow/checkouts.py"))["Checkout"]
-        base, self.kept = smallest(), folder / "kept"
-        first, *others = (made(folder / f"checkout_{number}", base) for number in range(side_by_side))
-        outcome = _run(first, base, modules=folder / "modules.txt")
+        first, *others = (Checkout(folder / f"checkout_{n}", smallest()) for n in range(side_by_side))
+        self.kept, self.free = folder / "kept", queue.SimpleQueue()
+        outcome = _run(first, [])
         assert outcome.kind == "done", outcome
         shutil.copytree(first.folder, self.kept, symlinks=True)
-        for name in (folder / "modules.txt").read_text(encoding="utf-8").split():
-            with contextlib.suppress(ImportError):  # what is imported here, no later child needs to import
-                importlib.import_module(name)
-        self.free: queue.SimpleQueue = queue.SimpleQueue()
         for checkout in (first, *others):
             self.free.put(checkout)
 
@@ -210,85 +188,16 @@ class Reproductions:
         try:
             shutil.rmtree(checkout.folder)
             shutil.copytree(self.kept, checkout.folder, symlinks=True)
-            return _run(checkout, overlay)._replace(keys=keys)
+            checkout.configure(overlay)
+            return _run(checkout, keys)
         finally:
             self.free.put(checkout)
 
 
-def _run(checkout, overlay: dict[str, Any], modules: Path | None = None) -> Outcome:
-    """`snakemake all` of the overlay in a child of this process, which writes what it imported to `modules`."""
-    checkout.configure(overlay)
-    output = checkout.folder / "output.txt"
-    if child := os.fork():
-        _, status = os.waitpid(child, 0)
-        text = output.read_text(encoding="utf-8", errors="replace")
-        if status == 0:
-            return Outcome("done", [])
-        if os.WIFSIGNALED(status):
-            return Outcome("failed", [], f"{signal.Signals(os.WTERMSIG(status)).name} after {text[-800:]!r}")
-        said = (
-            re.findall(r"^error: .*", text, re.M)
-            or re.findall(r"^\w*Error\w*: .*", text, re.M)
-            or [text[-800:]]
-        )
-        return Outcome("failed" if "Traceback" in text else "refused late", [], said[-1])
-    try:
-        with output.open("w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        os.chdir(checkout.folder)
-        _in_one_process()
-        from snakemake import cli
-
-        cli.main(["all", "--cores", "1", "--configfile", "tiny.yaml", "--nolock", "--scheduler", "greedy"])
-    except SystemExit as end:
-        if modules:
-            modules.write_text(
-                "\n".join(name for name in sys.modules if name != "__main__"), encoding="utf-8"
-            )
-        os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
-    except BaseException:
-        traceback.print_exc()
-    os._exit(1)
-
-
-def _in_one_process() -> None:
-    """Let Snakemake run the scripts of Python in its own process, without a check of every call's shapes and types.
-
-    Figures are laid out once, drawn at a tenth of their resolution, and embed no fonts, which is most of their time.
-    """
-    from jaxtyping import config
-    from matplotlib.backends.backend_pdf import PdfFile
-    from matplotlib.figure import Figure
-    from snakemake import script
-    from snakemake.benchmark import benchmarked
-
-    from layernorm_roles import job
-
-    def execute(self, fname, edit=False):
-        path = list(sys.path)
-        gc.freeze()  # so that only what the job leaves is looked at, as if its process ended
-        with benchmarked(os.getpid(), self.bench_record):
-            try:
-                runpy.run_path(fname)
-            except SystemExit as end:  # what `job` ends a process with, after its line on standard error
-                raise RuntimeError(f"exit status {end.code}") from None
-            except Exception:
-                traceback.print_exc()
-                raise
-            finally:
-                sys.path[:] = path  # which every script makes longer by its own whole length
-                gc.collect()
-
-    drawn = Figure.savefig
-
-    def savefig(figure, target, **options):
-        drawn(figure, target, **options | {"dpi": 22})
-        figure.set_layout_engine("none")
-
-    Figure.savefig = savefig
-    PdfFile.writeFonts = lambda file: file.writeObject(file.fontObject, {})
-    config.update("jaxtyping_disable", True)
-    script.PythonScript.execute_script = execute
-    job._end_with = lambda parent: None
-    job.signal.signal = lambda number, handler: None  # only the main thread may set one
+def _run(checkout: Checkout, keys: list[str]) -> Outcome:
+    done = checkout.snakemake("all")
+    if done.returncode == 0:
+        return Outcome("done", keys)
+    errors = re.findall(r"^(?:error|\w*Error\w*): .*", done.stdout, re.M)
+    kind = "refused late" if errors and "Traceback" not in done.stdout else "failed"
+    return Outcome(kind, keys, (errors or [done.stdout[-800:]])[-1])

@@ -42,19 +42,16 @@ EDITED["majority"]["d8"]["steps"] = 2
 """Another reproduction whose files of d8 have other settings."""
 
 
-METRICS = pd.DataFrame(
-    {
-        "step": [0],
-        "train_loss": [3.0],
-        "test_loss": [3.0],
-        "test_accuracy": [0.05],
-        "query_angle_mean": [73.0],
-        "query_angle_std": [9.0],
-        "learning_rate": [0.1],
-        "attention_share": [0.9],
-        "score_std": [0.1],
-    }
+def one_row(names, **integers):
+    """A table of one row, with a number in each of the named columns."""
+    return pd.DataFrame([dict.fromkeys(names.split(), 0.5) | integers])
+
+
+METRICS = one_row(
+    "train_loss test_loss test_accuracy query_angle_mean query_angle_std learning_rate attention_share score_std",
+    step=0,
 )
+LOSSES = one_row("train_loss valid_loss unigram_loss learning_rate seconds", step=0, tokens=0)
 VECTORS = pd.DataFrame({"checkpoint": ["initial"], "token": [0], "kind": ["key"], "vector": [[1.0, 2.0]]})
 
 
@@ -125,16 +122,6 @@ def test_no_training_takes_the_data_of_another_seed_or_other_settings(majority, 
         data.load(own, data.identity_of(settings.model_copy(update={"sequences": 30}), 1000))
 
 
-def test_the_message_names_the_file_what_was_found_and_what_was_expected(majority):
-    (_, seed_0), (_, seed_1) = (key for key in majority if key[0] == 0 and key[1].variant == "layernorm"
-                                and key[1].group == "d8")  # fmt: skip
-    path, wanted = majority[0, seed_1][0].metrics, majority[0, seed_0][1]
-    with pytest.raises(ValueError) as error:
-        store.read(path, "majority_metrics", wanted)
-    said = f"{path}: a file of another run (seeds = [1001], expected [1000]); delete it and run again"
-    assert str(error.value) == said
-
-
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     """Two prepared texts that differ in their vocabulary."""
@@ -169,19 +156,6 @@ def test_no_file_of_another_text_is_read_beside_a_manifest(texts, tmp_path):
         copied(two.folder / name, folder / name)
         with pytest.raises(ValueError, match=f"{name}: a file of another text .*delete it and run again"):
             PreparedText(folder).content_hash()
-
-
-LOSSES = pd.DataFrame(
-    {
-        "step": [0],
-        "tokens": [0],
-        "train_loss": [5.0],
-        "valid_loss": [5.0],
-        "unigram_loss": [5.0],
-        "learning_rate": [0.1],
-        "seconds": [1.0],
-    }
-)
 
 
 @pytest.fixture(scope="module")
