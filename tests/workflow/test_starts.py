@@ -9,24 +9,10 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "workflow/scripts"
 
-SLOW = {
-    "torch",
-    "torch._dynamo",
-    "sympy",
-    "transformers",
-    "numba",
-    "pandas",
-    "pyarrow",
-    "numpy",
-    "pydantic",
-    "tokenizers",
-    "matplotlib",
-    "seaborn",
-    "scipy.special",
-    "scipy.sparse",
-    "scipy.optimize",
-    "scipy.stats",
-}
+SLOW = set(
+    "torch torch._dynamo sympy transformers numba pandas pyarrow numpy pydantic tokenizers matplotlib seaborn "
+    "scipy.special scipy.sparse scipy.optimize scipy.stats".split()
+)
 """Modules whose import takes longer than 20 ms."""
 
 TABLES = {"numpy", "pandas", "pyarrow"}

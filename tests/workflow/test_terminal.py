@@ -53,14 +53,6 @@ def test_failed_jobs_are_named_with_their_logs(made):
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
 
 
-def test_who_asks_snakemake_for_another_printout_gets_it(made):
-    again = (SETTINGS, "--force")
-    assert "rule settings:" in made.run(*again, "--verbose")
-    progress = made.run(*again, "--quiet", "rules", "host")
-    assert "1 of 1 steps (100%) done" in progress and "rule settings:" not in progress
-    assert made.run(*again, "--quiet", "all").splitlines()[1:] == []
-
-
 def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
     plan = made.run("all", "--dry-run")
     lines = plan.splitlines()
@@ -201,23 +193,16 @@ class TestPlugin(TestLogHandlerBase):
         assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
 
 
-def listening(monkeypatch):
-    """A handler, its clock, and a function that tells it of an event."""
-    common = MockOutputSettings()
+def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
+    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
+    common, now = MockOutputSettings(), [0.0]
     common.printshellcmds = common.show_failed_logs = False
-    now = [0.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
 
     def tell(event, **facts):
         handler.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
 
-    return handler, now, tell
-
-
-def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
-    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
-    handler, now, tell = listening(monkeypatch)
     tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
     for job in (1, 2):
         handler._announced.add(job)
@@ -229,17 +214,3 @@ def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys
     handler.close()
     said = [line[10:] for line in capsys.readouterr().err.splitlines()]
     assert said == [f"0 of 4 jobs in {minutes} min, 1 failed; running: train" for minutes in (60, 62)]
-
-
-def test_the_last_job_ends_the_run(monkeypatch, capsys):
-    handler, now, tell = listening(monkeypatch)
-    tell(LogEvent.RUN_INFO, stats={"train": 2, "total": 2})
-    for job in (1, 2):
-        tell(LogEvent.JOB_INFO, jobid=job)
-        now[0] += 5.0
-        tell(LogEvent.JOB_FINISHED, job_id=job)
-    handler.close()
-    assert [line[10:] for line in capsys.readouterr().err.splitlines()] == [
-        "2 jobs",
-        "all 2 jobs done in 10 s",
-    ]
