@@ -1,8 +1,6 @@
 import re
-from collections import Counter
 from pathlib import Path
 
-import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -32,19 +30,3 @@ settings.load_profile("project")
 
 # One thread: results do not depend on the machine's cores, and parallel test runs do not fight for them.
 torch.set_num_threads(1)
-
-_MUTATIONS: Counter = Counter()
-
-
-@pytest.fixture(scope="session")
-def mutations():
-    """Spoilt configurations that were refused, by the key they spoil; counted for the summary."""
-    return _MUTATIONS
-
-
-def pytest_terminal_summary(terminalreporter):
-    if _MUTATIONS:
-        terminalreporter.section("configuration")
-        terminalreporter.write_line(
-            f"{len(_MUTATIONS)} keys, {_MUTATIONS.total()} mutations, all refused with the key named"
-        )

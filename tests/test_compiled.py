@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 
-import llvmlite.binding
 import pytest
 
 from layernorm_roles import compiling
@@ -132,37 +131,6 @@ def test_a_damaged_cache_is_compiled_again_and_never_run(small_cache, ending, ho
     assert done.stdout == small_cache[1] and "compiling it" in done.stderr
     assert not (tmp_path / "ran").exists()
     assert small(small_cache[0]).stderr == "", "the damage is gone"
-
-
-@pytest.mark.skipif(
-    not llvmlite.binding.get_host_cpu_features().get("avx512vbmi2"),
-    reason="needs a processor with AVX-512 VBMI2",
-)
-@pytest.mark.parametrize(
-    ("module", "features", "wide"),
-    [
-        ("layernorm_roles.compiling", None, True),
-        ("numba", None, False),  # the control: LLVM by itself
-        ("layernorm_roles.compiling", "+avx2,+fma", False),  # a user's own choice is kept
-    ],
-)
-def test_kernels_use_vectors_of_512_bits_where_llvm_by_itself_would_not(module, features, wide):
-    program = f"""
-from {module} import njit
-import numpy as np
-
-@njit(fastmath=True)
-def add(a, b):
-    for i in range(len(a)):
-        a[i] += b[i]
-
-add(np.zeros(64, np.float32), np.ones(64, np.float32))
-print("zmm" in add.inspect_asm()[add.signatures[0]])
-"""
-    environment = os.environ | {"NUMBA_CPU_NAME": "emeraldrapids"}
-    environment |= {"NUMBA_CPU_FEATURES": features} if features else {}
-    said = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert said.strip() == str(wide)
 
 
 def test_each_version_of_a_source_has_a_folder_of_its_own(tmp_path):

@@ -1,13 +1,11 @@
 """What a plan takes from the configuration: the widest experiment, watched files, figures of a kept reproduction."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from default_settings import ROOT
 
 from layernorm_roles import files
-from layernorm_roles.evidence.figures import registry
 from layernorm_roles.planning import KeptReproduction, Plan, configured
 
 
@@ -52,10 +50,3 @@ def test_a_damaged_file_of_settings_is_named(tmp_path):
     (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(ValueError, match=r"settings\.json: damaged"):
         reproduction.figures()
-
-
-@pytest.mark.parametrize(("there", "drawn"), [(["a"], []), (["b"], []), (["a", "b"], ["both"])])
-def test_a_figure_of_two_tables_is_there_only_with_both(tmp_path, monkeypatch, there, drawn):
-    both = replace(registry.figures({})["claims_forest"], name="both", tables=("a", "b"))
-    monkeypatch.setattr(registry, "figures", lambda settings: {"both": both})
-    assert list(kept(tmp_path, there).figures()) == drawn

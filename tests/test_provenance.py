@@ -161,14 +161,6 @@ def test_the_commit_is_unknown_outside_of_a_repository(tmp_path):
     assert done.stdout.strip() == "unknown", done.stderr
 
 
-def test_relative_imports_lead_to_the_folder_of_their_file(package, monkeypatch):
-    (package / "norms/deep.py").write_text("from . import other\nfrom .helper import f\n")
-    monkeypatch.chdir(package)
-    files, packages = provenance.reached(package / "start.py")
-    assert {file.name for file in files} == {"start.py", "deep.py", "other.py", "helper.py", "lazy.py"}
-    assert packages == {"numpy"}
-
-
 def test_relative_imports_are_followed_in_packages_within_packages(tmp_path, monkeypatch):
     inner = tmp_path / "own/inner"
     inner.mkdir(parents=True)

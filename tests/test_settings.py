@@ -159,7 +159,7 @@ def test_every_key_says_what_it_means():
 
 
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
-def test_a_spoilt_value_is_refused_with_the_name_of_its_key(path, mutations):
+def test_a_spoilt_value_is_refused_with_the_name_of_its_key(path):
     tried = 0
     for value in spoilt(value_at(path), schema_of(path)):
         if value is None and may_be_null(path):
@@ -169,11 +169,10 @@ def test_a_spoilt_value_is_refused_with_the_name_of_its_key(path, mutations):
         assert ".".join(path) in str(error.value), (value, str(error.value))
         tried += 1
     assert tried >= 2
-    mutations[".".join(path)] += tried
 
 
 @pytest.mark.parametrize("path", [p for p in PATHS if not may_be_null(p)], ids=".".join)
-def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
+def test_a_misspelt_key_is_refused_with_its_name(path):
     config = replaced((*path[:-1], f"{path[-1]}_misspelt"), value_at(path))
     parent = config
     for key in path[:-1]:
@@ -182,7 +181,6 @@ def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
     with pytest.raises(ValueError, match="not usable") as error:
         load(config)
     assert path[-1] in str(error.value)
-    mutations[".".join(path)] += 1
 
 
 REFUSED = """

@@ -75,8 +75,9 @@ def test_text_files_and_parquet(tmp_path):
     (tmp_path / "b.txt").write_text("second")
     (tmp_path / "a.txt").write_text("first é")
     assert read(kind="files", paths=[str(tmp_path / "*.txt")]) == ["first é", "second"]
-    pd.DataFrame({"body": ["one", None, " ", "two"]}).to_parquet(tmp_path / "x.parquet")
-    assert read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="body") == ["one", "two"]
+    pd.DataFrame({"body": ["one", None, " ", "two", "three"]}).to_parquet(tmp_path / "x.parquet")
+    table = {"kind": "parquet", "paths": [str(tmp_path / "x.parquet")], "column": "body"}
+    assert read(**table) == ["one", "two", "three"] and read(**table, limit=2) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -108,24 +109,9 @@ def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
 
 # The layouts of the datasets on the hub: Parquet in a folder, its configurations in the README.
 LAYOUTS = {
-    "wikipedia": (
-        "20220301.en",
-        "train",
-        {"id": ["1"], "url": ["u"], "title": ["t"], "text": ["An article."]},
-        "text",
-    ),
-    "squad": (
-        "plain_text",
-        "validation",
-        {"id": ["1"], "title": ["t"], "context": ["A passage."]},
-        "context",
-    ),
-    "glue": (
-        "sst2",
-        "train",
-        {"sentence": ["good", "bad"], "label": [1, 0], "idx": [0, 1]},
-        "sentence",
-    ),
+    "wikipedia": ("20220301.en", "train", {"title": ["t"], "text": ["An article."]}, "text"),
+    "squad": ("plain_text", "validation", {"title": ["t"], "context": ["A passage."]}, "context"),
+    "glue": ("sst2", "train", {"sentence": ["good", "bad"], "label": [1, 0]}, "sentence"),
 }
 
 
