@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from layernorm_roles import planning
 from layernorm_roles.planning import KeptReproduction, Plan, Run
@@ -164,7 +163,7 @@ def test_ceilings_are_of_the_first_seeds_with_and_without_scaling():
 
 def test_a_text_is_read_where_a_run_reads_it():
     more = {"spare": {"like": "words"}, "lone": {"like": "bytes"}}
-    assert planned(more, MODELS).texts() == ["bytes", "words"]
+    assert planned(more, MODELS).texts() == ["bytes", "words"] and planned(more, MODELS).hub_sources() == []
     lone = MODELS | {"gpt_bytes": MODELS["gpt_bytes"] | {"text": "lone"}}
     assert planned(more, lone).texts() == ["lone", "words"]
     idle = MODELS | {"gpt_bytes": {"seeds": dict.fromkeys(GPT_VARIANTS)}}
@@ -213,28 +212,6 @@ def test_each_stage_has_its_device(monkeypatch):
     assert (plan.devices["majority"].device, plan.gpus("majority")) == ("cpu", 0)
     assert (plan.devices["language_model"].device, plan.gpus("language_model")) == ("cuda", 1)
     assert asked == [("cpu", True), ("auto", True)]
-
-
-def test_what_the_papers_preset_downloads(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    preset = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-    plan = Plan(planning.configured(ROOT / "config.yaml", preset))
-    assert plan.devices["language_model"].device == "cuda"
-    found = {source.file_name.rpartition("_")[0]: source for source in plan.hub_sources()}
-    assert set(found) == {
-        "legacy_datasets_wikipedia_20220301_en_train",
-        "rajpurkar_squad_validation",
-        "nyu_mll_glue_sst2_test",
-        "nyu_mll_glue_sst2_train",
-        "nyu_mll_glue_sst2_validation",
-    }
-    assert plan.labelled_sources("bert") == [
-        found["nyu_mll_glue_sst2_train"],
-        found["nyu_mll_glue_sst2_validation"],
-    ]
-    assert plan.labelled_sources("gpt") == []
-    assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
-    assert Plan(planning.configured(ROOT / "config.yaml", OVERLAY)).hub_sources() == []
 
 
 def test_a_job_that_stays_preempted_is_cancelled_and_one_that_starts_again_is_not():

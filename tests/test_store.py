@@ -1,6 +1,5 @@
 """Parquet tables: what is written comes back with its provenance, and nothing else is ever read."""
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,9 +23,7 @@ def test_what_is_written_is_read_and_says_where_it_comes_from(metrics, tmp_path)
     path = tmp_path / "new" / "metrics.parquet"
     store.write(metrics, "majority_metrics", path, ORIGIN)
     pd.testing.assert_frame_equal(
-        store.read(path, "majority_metrics"),
-        metrics[SCHEMAS["majority_metrics"].names],
-        check_dtype=False,
+        store.read(path, "majority_metrics"), metrics[SCHEMAS["majority_metrics"].names], check_dtype=False
     )
     origin = store.read_provenance(path)
     assert origin["table"] == "majority_metrics"
@@ -71,7 +68,7 @@ def test_a_table_with_nulls_where_its_schema_has_none_is_not_read(metrics, tmp_p
     with files.atomic_write(path) as partial:
         pq.write_table(holes, partial)
     with pytest.raises(
-        ValueError, match=r"it lacks .*test_loss \(double, no null\).* has .*test_loss \(double\)"
+        ValueError, match=r"lacks .*test_loss \(double, no null\).* has .*test_loss \(double\)"
     ):
         store.read(path, "majority_metrics")
 
@@ -100,20 +97,15 @@ def test_a_table_of_another_version_says_in_one_line_what_differs(metrics, tmp_p
     assert str(refused.value) == expected
 
 
-def test_a_damaged_file_is_never_read(metrics, tmp_path):
-    """Whatever bit is flipped, in data, headers or footer, reading the table or its provenance says so."""
+@pytest.mark.parametrize("read", [lambda path: store.read(path, "majority_metrics"), store.read_provenance])
+def test_a_damaged_file_is_never_read(metrics, tmp_path, read):
     path = tmp_path / "metrics.parquet"
-    many = pd.concat([metrics] * 500, ignore_index=True)
-    many = many.assign(train_loss=np.random.default_rng(0).random(1000))
-    store.write(many, "majority_metrics", path, ORIGIN)
+    store.write(metrics, "majority_metrics", path, ORIGIN)
     content = path.read_bytes()
-    rng = np.random.default_rng(1)
-    for position in rng.integers(len(content), size=200):
-        flipped = content[position] ^ 1 << rng.integers(8)
-        path.write_bytes(content[:position] + bytes([flipped]) + content[position + 1 :])
-        for read in (lambda: store.read(path, "majority_metrics"), lambda: store.read_provenance(path)):
-            with pytest.raises(ValueError, match=r"metrics\.parquet: damaged.*delete it and run again"):
-                read()
+    for position in range(0, len(content), 97):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        with pytest.raises(ValueError, match=r"metrics\.parquet: damaged.*delete it and run again"):
+            read(path)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +132,7 @@ def test_a_table_whose_rows_another_program_changed_is_refused_though_its_checks
     )
     with files.atomic_write(path) as partial:
         pq.write_table(change(arrow), partial)
-    with pytest.raises(
-        ValueError, match=r"metrics\.parquet: (not the \d rows that|no table .* does not name it)"
-    ):
+    with pytest.raises(ValueError, match=r"metrics\.parquet: (not the \d rows|no table .* does not name it)"):
         store.read(path, "majority_metrics")
 
 

@@ -79,7 +79,7 @@ def test_a_card_whose_operator_differs_is_refused_or_trains_with_a_warning(monke
     operator = Operator("square", lambda x: Scores.apply(x, 1e-3), ((4, 3),))
     monkeypatch.setattr(GPU, "name", "cpu")
     with pytest.raises(
-        ValueError, match=r"^run: the GPU .* than in float64: square: its gradient.*device_check=warn"
+        ValueError, match=r"^run: the GPU .* float64: square: its gradient.*device_check=warn"
     ):
         GPU().check([operator], "run")
     card = GPU("warn")

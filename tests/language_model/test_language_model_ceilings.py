@@ -7,16 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from default_settings import ROOT
-from hand_made import (
-    GPT,
-    VOCABULARY,
-    changed,
-    contexts,
-    prepared_text,
-    randomise,
-    run_of,
-    snakemake,
-)
+from hand_made import GPT, VOCABULARY, changed, contexts, prepared_text, randomise, run_of, snakemake
 from scipy.optimize import minimize
 
 from layernorm_roles import checkpoint, norms, store

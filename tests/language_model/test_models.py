@@ -190,9 +190,7 @@ def test_bert_without_attention_has_the_other_weights_of_bert_with_it_and_reads_
 
 
 def test_bert_has_no_other_variant(text):
-    with pytest.raises(
-        ValueError, match="BERT has no variant 'projection': expected one of none, layernorm, no_attention"
-    ):
+    with pytest.raises(ValueError, match="BERT has no variant 'projection': expected one of none, layernorm"):
         run_of(text, SMALL_BERT, "projection").build_model()
 
 

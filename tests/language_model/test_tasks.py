@@ -46,9 +46,7 @@ def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
 def test_labelled_sentences_without_labels_or_too_few_are_refused():
     with pytest.raises(ValueError, match="source of training has a sentence without a label"):
         tasks.LabelledSentences([("a", -1)] * 4, [("a", 0)] * 4, tokenizer(), SMALL_BERT, 0)
-    with pytest.raises(
-        ValueError, match="source of validation has 1 sentences; expected at least batch_size = 4"
-    ):
+    with pytest.raises(ValueError, match="validation has 1 sentences; expected at least batch_size = 4"):
         tasks.LabelledSentences([("a", 0)] * 4, [("a", 1)], tokenizer(), SMALL_BERT, 0)
 
 

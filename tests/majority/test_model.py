@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from default_settings import example
-from oracle import TokenTransformer, loss_and_correct, tokens_of
+from oracle import loss_and_correct
 
 from layernorm_roles import norms
 from layernorm_roles.majority import data
@@ -70,16 +70,3 @@ def test_parameters_and_their_initialisation_are_torchs_and_the_same_for_every_v
         assert sum(v.numel() for v in state.values()) + 20 * 8 == 584
         for name, value in state.items():
             assert torch.equal(value, layer.state_dict()[name.removeprefix("layer.")]), name
-
-
-@pytest.mark.parametrize("variant", BUILT_IN)
-def test_scores_of_keys_and_queries_are_the_attention(variant, batch):
-    """softmax(query . key) of the reported vectors is the attention that torch's layer applies."""
-    model = model_of(variant)
-    keys, queries = model.keys_and_queries()
-    tokens = tokens_of(batch[0][:20])
-    oracle = TokenTransformer(model)
-    normed = oracle.layer.norm1(oracle.embedding(tokens))
-    _, weights = oracle.layer.self_attn(normed, normed, normed, need_weights=True)
-    scores = queries[tokens] @ keys[tokens].transpose(1, 2)
-    torch.testing.assert_close(torch.softmax(scores, dim=-1), weights)

@@ -22,29 +22,14 @@ from layernorm_roles.majority.train import MajorityRun, Outputs
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.majority import MajorityTraining
 
+SIZES = {"sequence_length": 20, "classes": 6, "majority_gap": 3, "sequences": 600, "labellings": 5, "d_ff": 5}
+DRAWS = {"sampling": "uniform", "split": "rows", "test_share": 0.2}
+STEPS = {"batch_size": 100, "steps": 60, "schedule_steps": 120, "evaluate_every": 20, "checkpoint_every": 7}
+
 
 def task(**changes):
     """A small experiment, trained in less than a second."""
-    return example(
-        MajorityTraining,
-        **{
-            "sequence_length": 20,
-            "classes": 6,
-            "majority_gap": 3,
-            "sequences": 600,
-            "labellings": 5,
-            "sampling": "uniform",
-            "split": "rows",
-            "test_share": 0.2,
-            "d_ff": 5,
-            "batch_size": 100,
-            "steps": 60,
-            "schedule_steps": 120,
-            "evaluate_every": 20,
-            "checkpoint_every": 7,
-            **changes,
-        },
-    )
+    return example(MajorityTraining, **SIZES | DRAWS | STEPS | changes)
 
 
 def run_of(norm, seed, d_model=4, learning_rate=0.01):
@@ -264,11 +249,7 @@ def test_the_spread_of_attention_is_that_of_examples_by_hand():
         (100, 3, [0, 3]),
         ("logarithmic", 1, [0, 1]),
         ("logarithmic", 7, [0, 1, 2, 3, 4, 5, 6, 7]),
-        (
-            "logarithmic",
-            130,
-            [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125, 130],
-        ),
+        ("logarithmic", 130, [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125, 130]),
     ],
 )
 def test_steps_at_which_a_run_is_evaluated(every, steps, expected):

@@ -35,9 +35,7 @@ def test_code_of_a_folder_is_not_run(folder, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question is asked"))
     files = files_at(folder, "path")
     for load in (recording.load, contexts.tokens_of):
-        with pytest.raises(
-            ValueError, match=rf"^{re.escape(str(folder))}/config\.json: auto_map .*"
-        ) as refused:
+        with pytest.raises(ValueError, match=rf"^{re.escape(str(folder))}/config\.json: auto_map") as refused:
             load(files)
         assert "\n" not in str(refused.value)
         assert not marker.exists()

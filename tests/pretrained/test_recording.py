@@ -106,8 +106,7 @@ def test_recording_leaves_the_model_as_it_was(saved):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "message"),
-    [("bloom", "AttentionInterface"), ("t5", "expected one of them alone")],
+    ("architecture", "message"), [("bloom", "AttentionInterface"), ("t5", "expected one of them alone")]
 )
 def test_attention_that_cannot_be_recorded_is_refused(architecture, message, saved):
     with pytest.raises(ValueError, match=message):

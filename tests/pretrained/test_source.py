@@ -36,9 +36,7 @@ def test_a_folder_holds_one_file_or_the_shards_of_its_index(model, tmp_path):
     assert [path.name for path in files.weights] == ["a.safetensors", "b.safetensors"]
     assert files.sha256() == hashlib.sha256(b"a.safetensorsb.safetensors").hexdigest()
     (model / "a.safetensors").unlink()
-    with pytest.raises(
-        ValueError, match=r"^pretrained.m.path = .*: expected the shard a.safetensors, .*lacks$"
-    ):
+    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected the shard a.safetensors"):
         locate("m", at(model))
 
 
@@ -62,9 +60,7 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
     assert "some_model" not in sys.modules
     with pytest.raises(ValueError, match=r"^pretrained.m.folder = 'other': expected the folder of a model"):
         locate("m", PretrainedModel(package="some_model", folder="other", **SIZES))
-    with pytest.raises(
-        ValueError, match=r"^pretrained.m.package = 'some_model': .* a model with config.json"
-    ):
+    with pytest.raises(ValueError, match=r"^pretrained.m.package = 'some_model': .* with config.json"):
         locate("m", PretrainedModel(package="some_model", **SIZES))
 
 
@@ -111,9 +107,7 @@ def test_a_model_without_layers_or_with_other_sizes_than_its_weights_is_refused(
     with pytest.raises(ValueError, match=r"^.*model: the sizes in config.json, .* not those of the weights$"):
         load(locate("m", at(model)))
     (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
-    with pytest.raises(
-        ValueError, match=r"^pretrained.m.path = .*: expected a model with layers, .* has none$"
-    ):
+    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected a model with layers"):
         locate("m", at(model))
 
 

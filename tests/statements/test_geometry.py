@@ -12,21 +12,10 @@ from layernorm_roles.norms import affine, project, scale, scale_outside
 from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
 
-SETTINGS = example(
-    Geometry,
-    **{
-        "dimensions": [2, 3, 16],
-        "dtypes": ["float16", "bfloat16", "float32", "float64"],
-        "input_norms": [1e-6, 1.0, 1e4],
-        "offsets": [0, 10],
-        "eps": [1e-5, 1e-12],
-        "samples": 8,
-        "axes_up_to": 16,
-        "cloud": 20,
-        "cloud_gain": [1.4, 0.9, 0.5],
-        "cloud_bias": [0.6, -0.3, 0.8],
-    },
-)
+INPUTS = {"input_norms": [1e-6, 1.0, 1e4], "offsets": [0, 10], "eps": [1e-5, 1e-12], "samples": 8}
+SIZES = {"dimensions": [2, 3, 16], "dtypes": ["float16", "bfloat16", "float32", "float64"], "axes_up_to": 16}
+CLOUD = {"cloud": 20, "cloud_gain": [1.4, 0.9, 0.5], "cloud_bias": [0.6, -0.3, 0.8]}
+SETTINGS = example(Geometry, **INPUTS, **SIZES, **CLOUD)
 
 
 @pytest.fixture(scope="module")

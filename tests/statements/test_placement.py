@@ -15,19 +15,9 @@ SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5,
 SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
 
 
-SMALL = {
-    "depths": [1, 3],
-    "untrained_depths": [2, 3],
-    "d_model": 8,
-    "heads": 2,
-    "context_length": 5,
-    "batch_size": 2,
-    "vocabulary": 20,
-    "steps": 4,
-    "learning_rates": [1e-2],
-    "warmup": [0],
-    "gradients_every": 2,
-}
+SIZES = {"depths": [1, 3], "untrained_depths": [2, 3], "d_model": 8, "heads": 2, "context_length": 5}
+SMALL = SIZES | {"batch_size": 2, "vocabulary": 20, "steps": 4, "gradients_every": 2}
+SMALL |= {"learning_rates": [1e-2], "warmup": [0]}
 
 
 def by_hand(shape, matrices, windows):

@@ -157,33 +157,17 @@ def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp
     assert other.content_hash() != prepared.content_hash()
 
 
-def test_with_the_fewest_entries_every_byte_is_a_token(tmp_path):
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    texts = {part: [document(part, np.random.default_rng(seed)) for seed in range(2)] for part in LETTERS}
-    for part, documents in texts.items():
-        for i, text in enumerate(documents):
-            (corpus / f"{part}_{i}.txt").write_text(text)
-    contexts = {"source": None, "shortest": 8, "longest": 8, "contexts": 3}
-    settings = example(
-        Text,
-        corpus={"kind": "files", "paths": [str(corpus / "*.txt")]},
-        split=SPLIT,
-        vocabulary=256,
-        long=contexts,
-        sentences=contexts | {"longest": 60},
-    )
-    prepare(settings, tmp_path / "text")
-    text = PreparedText(tmp_path / "text")
-    assert tokenizer.load(text.tokenizer).get_vocab_size() == 256
-    for part in ("training", "validation"):
-        stream = read_stream(text.tokens(part), 256, 8)
-        assert len(stream) == sum(len(text.encode()) for text in texts[part])
+def test_with_the_fewest_entries_every_byte_is_a_token(world, tmp_path):
+    texts, settings = world
+    prepare(changed(settings, vocabulary=256), tmp_path)
+    text = PreparedText(tmp_path)
     bpe = tokenizer.load(text.tokenizer)
+    assert bpe.get_vocab_size() == 256
+    for part in ("training", "validation"):
+        assert len(read_stream(text.tokens(part), 256, 8)) == sum(len(text.encode()) for text in texts[part])
     for spelt in ("é–日本", "".join(texts["held_out"])):
         ids = bpe.encode(spelt).ids
-        assert len(ids) == len(spelt.encode())
-        assert len(set(ids)) == len(set(spelt.encode()))
+        assert len(ids) == len(spelt.encode()) and len(set(ids)) == len(set(spelt.encode()))
         assert bpe.decode(ids) == spelt
 
 

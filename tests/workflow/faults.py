@@ -3,7 +3,6 @@
 Whatever happened, the run must end with the results of an undisturbed one: equal data in every Parquet file (but for
 the wall time in column `seconds`), equal bytes in every file of weights, tokens, tables and figures. A damaged file
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
-`ATTACK_FAULTS=300 pytest -m long tests/attacks/test_many_faults.py` does many.
 """
 
 import json
@@ -244,11 +243,6 @@ FAULTS = [
     Fault("directory removed", remove_directory),
     Fault("disk full", fill_disk),
 ]
-
-
-def chosen(number: int, rng: random.Random) -> list[Fault]:
-    """So many faults; at first one of each kind."""
-    return (rng.sample(FAULTS, len(FAULTS)) + rng.choices(FAULTS, k=max(0, number - len(FAULTS))))[:number]
 
 
 class Outcome(NamedTuple):

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,6 @@ SETTINGS = "results/smoke/settings.json"
 @pytest.fixture(scope="module")
 def made(checkout):
     return checkout(SMOKE)
-
-
-def test_a_run_prints_a_few_short_lines_and_ends_with_the_place_of_its_results(made):
-    lines = made.run(NUMBERS, SETTINGS).splitlines()
-    assert len(lines) < 10 and max(map(len, lines)) < 200, lines
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  2 jobs, 2 at a time", lines[1]), lines
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  all 2 jobs done in \d+ s", lines[-3]), lines
-    assert lines[-2:] == ["Made: results/smoke/", "Made: results/smoke/parquet/"]
 
 
 def test_failed_jobs_are_named_with_their_logs(made):
@@ -191,26 +182,3 @@ class TestPlugin(TestLogHandlerBase):
         assert said[0] == "2 jobs" and said[1].startswith("running   train/seed_1, since ")
         assert said[2].startswith("finished  train/seed_1, 0 s (1 of 2 jobs in 0 s")
         assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
-
-
-def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
-    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
-    common, now = MockOutputSettings(), [0.0]
-    common.printshellcmds = common.show_failed_logs = False
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
-
-    def tell(event, **facts):
-        handler.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
-
-    tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
-    for job in (1, 2):
-        handler._announced.add(job)
-        tell(LogEvent.JOB_INFO, jobid=job)
-    tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
-    capsys.readouterr()
-    for now[0] in (3600.0, 3640.0, 3690.0, 3700.0):
-        handler._watch_once()
-    handler.close()
-    said = [line[10:] for line in capsys.readouterr().err.splitlines()]
-    assert said == [f"0 of 4 jobs in {minutes} min, 1 failed; running: train" for minutes in (60, 62)]

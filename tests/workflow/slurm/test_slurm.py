@@ -214,10 +214,3 @@ def test_a_run_has_the_same_bytes_wherever_it_was_made(ran):
     ran.checkout.run(f"results/tiny/{REPEATED}/metrics.parquet")
     for name, content in ran.bytes.items():
         assert (ran.results / REPEATED / name).read_bytes() == content, name
-
-
-def test_nothing_is_left_running(ran):
-    assert all(daemon.poll() is not None for daemon in ran.slurm.daemons)
-    assert not ran.slurm.folder.exists()
-    assert not one_node.SYSTEM_CONF.exists()
-    assert not ran.slurm.processes()
