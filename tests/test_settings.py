@@ -10,49 +10,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from schema_walk import SCHEMA, keys
 
 from layernorm_roles.planning import merged
-from layernorm_roles.settings.json_schema import NAMED, for_editors, json_schema
+from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
 
 ROOT = Path(__file__).parents[1]
-SCHEMA = json_schema()
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 DEFAULT = resolve(WRITTEN)
+KEYS = [*keys(DEFAULT)]
 PRESETS = sorted((ROOT / "workflow/presets").glob("*.yaml"))
-
-
-def leaves(config, path=()):
-    if isinstance(config, dict) and config:
-        for key, value in config.items():
-            yield from leaves(value, (*path, key))
-    yield path
-
-
-def schema_of(path):
-    """The part of the JSON schema that a key's value must fit."""
-
-    def resolved(schema):
-        while "$ref" in schema:
-            schema = {**SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
-            del schema["$ref"]
-        return schema
-
-    def of_its_kind(schema, value):
-        kind = schema["discriminator"]
-        return resolved({"$ref": kind["mapping"][value[kind["propertyName"]]]})
-
-    schema, value = SCHEMA, DEFAULT
-    for step in path:
-        schema = resolved(schema)
-        if "discriminator" in schema:
-            schema = of_its_kind(schema, value)
-        value = value[step]
-        entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
-        entry = next((entry for entry in entries if isinstance(entry, dict)), {})
-        schema = schema.get("properties", {}).get(step, entry)
-    schema = resolved(schema)
-    return of_its_kind(schema, value) if "discriminator" in schema else schema
 
 
 def may_be_null(path):
@@ -119,16 +87,6 @@ def replaced(path, value):
     return config
 
 
-PATHS = [path for path in leaves(DEFAULT) if path]
-
-
-def value_at(path):
-    value = DEFAULT
-    for key in path:
-        value = value[key]
-    return value
-
-
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
 def test_the_shipped_configurations_are_accepted_and_fit_the_schema_for_editors(preset):
     overlay = yaml.safe_load(preset.read_text(encoding="utf-8"))
@@ -158,29 +116,30 @@ def test_every_key_says_what_it_means():
             assert "description" in schema or key in plain, f"{name}.{key}"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=".".join)
-def test_a_spoilt_value_is_refused_with_the_name_of_its_key(path):
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_a_spoilt_value_is_refused_with_the_name_of_its_key(key):
     tried = 0
-    for value in spoilt(value_at(path), schema_of(path)):
-        if value is None and may_be_null(path):
+    for value in spoilt(key.value, key.schema):
+        if value is None and may_be_null(key.place):
             continue
         with pytest.raises(ValueError, match="not usable") as error:
-            load(replaced(path, value))
-        assert ".".join(path) in str(error.value), (value, str(error.value))
+            load(replaced(key.place, value))
+        assert str(key) in str(error.value), (value, str(error.value))
         tried += 1
     assert tried >= 2
 
 
-@pytest.mark.parametrize("path", [p for p in PATHS if not may_be_null(p)], ids=".".join)
-def test_a_misspelt_key_is_refused_with_its_name(path):
-    config = replaced((*path[:-1], f"{path[-1]}_misspelt"), value_at(path))
+@pytest.mark.parametrize("key", [key for key in KEYS if not may_be_null(key.place)], ids=str)
+def test_a_misspelt_key_is_refused_with_its_name(key):
+    *above, name = key.place
+    config = replaced((*above, f"{name}_misspelt"), key.value)
     parent = config
-    for key in path[:-1]:
-        parent = parent[key]
-    del parent[path[-1]]
+    for section in above:
+        parent = parent[section]
+    del parent[name]
     with pytest.raises(ValueError, match="not usable") as error:
         load(config)
-    assert path[-1] in str(error.value)
+    assert name in str(error.value)
 
 
 REFUSED = """

@@ -9,15 +9,15 @@ import copy
 import random
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from checkouts import Checkout
+from schema_walk import keys, resolved
 
 from layernorm_roles import planning
-from layernorm_roles.settings.json_schema import json_schema
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {"sequences": 2_000, "vocabulary": 1_100, "longest": 40, "d_ff": 20, "keys": 12, "dimensions": 12}
@@ -50,40 +50,14 @@ def smallest() -> dict[str, Any]:
     return overlay
 
 
-class Leaf(NamedTuple):
-    """A key of the configuration that holds a value, and what the schema allows there."""
-
-    place: tuple[str, ...]
-    schema: Mapping[str, Any]
-
-
-def leaves(value: Any, schema: Mapping[str, Any], place: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    """Every key of a complete configuration that holds a value, with its part of the schema."""
-    schema = _resolved(schema, value)
-    if not isinstance(value, dict):
-        yield Leaf(place, schema)
-        return
-    for name, inner in value.items():
-        if name in LEFT_ALONE:
-            continue
-        patterns = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
-        part = schema.get("properties", {}).get(name) or next(p for p in patterns if isinstance(p, dict))
-        yield from leaves(inner, part, (*place, name))
-
-
 def _resolved(schema: Mapping[str, Any], value: Any) -> dict[str, Any]:
-    whole = json_schema()
-    while "$ref" in schema or "discriminator" in schema:
-        if "discriminator" in schema:
-            tag = schema["discriminator"]
-            schema = {"$ref": tag["mapping"][value[tag["propertyName"]]]}
-        schema = {**whole["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
-        schema.pop("$ref")
+    """The schema of what may stand there; `null` says whether null may, too."""
+    schema = resolved(schema, value)
     options = schema.get("anyOf", [])
-    if any(option.get("type") == "null" for option in options):
-        rest = [option for option in options if option.get("type") != "null"]
+    rest = [option for option in options if option.get("type") != "null"]
+    if len(rest) < len(options):
         return {**_resolved(rest[0] if len(rest) == 1 else {"anyOf": rest}, value), "null": True}
-    return dict(schema)
+    return schema
 
 
 def drawn(rng: random.Random, name: str, schema: Mapping[str, Any], now: Any) -> Any:
@@ -131,20 +105,18 @@ def configuration(rng: random.Random, base: Mapping[str, Any]) -> tuple[dict[str
     """An overlay of config.yaml with one to four keys of `base` changed, and the keys with their values."""
     changed, said = copy.deepcopy(dict(base)), []
     plain = planning.configured(ROOT / "config.yaml", base).model_dump(mode="json")
-    found = list(leaves(plain, json_schema()))
-    sections = sorted({leaf.place[0] for leaf in found})
+    leaves = [key for key in keys(plain) if not isinstance(key.value, dict) and not LEFT_ALONE & {*key.place}]
+    sections = sorted({leaf.place[0] for leaf in leaves})
     for _ in range(rng.choice([1, 1, 2, 4])):
         section = rng.choice(sections)  # not the leaf: the majority task has most keys
-        leaf = rng.choice([leaf for leaf in found if leaf.place[0] == section])
-        now: Any = plain
-        for name in leaf.place:
-            now = now[name]
-        value = drawn(rng, leaf.place[-1], leaf.schema, now)
+        leaf = rng.choice([leaf for leaf in leaves if leaf.place[0] == section])
+        *sections_above, name = leaf.place
+        value = drawn(rng, name, _resolved(leaf.schema, leaf.value), leaf.value)
         place = changed
-        for name in leaf.place[:-1]:
-            place = place.setdefault(name, {})
-        place[leaf.place[-1]] = value
-        said.append(f"{'.'.join(leaf.place)} = {value}")
+        for above in sections_above:
+            place = place.setdefault(above, {})
+        place[name] = value
+        said.append(f"{leaf} = {value}")
     return changed, said
 
 

@@ -1,15 +1,12 @@
-"""Odd circumstances: what stands in a result's place, rights, clocks, signals, two commands at once.
+"""Odd circumstances: rights, what stands in a result's place, two commands at once.
 
 Whatever it is, no traceback is shown, an error names the path, and the command ends with equal bytes once the obstacle
 is gone. The target is a table of two small jobs.
 """
 
 import os
-import re
 import shutil
-import signal
 import subprocess
-import time
 
 import pandas as pd
 import pytest
@@ -41,72 +38,6 @@ def started(folder, *arguments, **options):
 def same(finished):
     made, before = finished
     return all((made.folder / name).read_bytes() == content for name, content in before.items())
-
-
-def directory(path):
-    path.unlink()
-    path.mkdir()
-    return lambda: path.rmdir() if path.is_dir() else None
-
-
-def dangling_link(path):
-    path.unlink()
-    path.symlink_to(path.with_name("nowhere"))
-    return lambda: path.unlink(missing_ok=True)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("obstacle", [directory, dangling_link])
-def test_what_stands_in_the_place_of_an_intermediate_file_is_named_or_replaced(finished, obstacle):
-    made, _ = finished
-    (made.folder / END).unlink()
-    clear = obstacle(made.folder / MIDDLE)
-    done = made.snakemake(END)
-    assert "Traceback" not in done.stdout
-    if done.returncode:
-        assert "worked_numbers.parquet" in done.stdout
-        clear()
-        made.run(END)
-    assert same(finished)
-
-
-@pytest.mark.long
-def test_times_in_the_future_are_named_and_make_nothing_wrong(finished):
-    """Snakemake refuses a file that is older than what it was made from, as it would be made again at every start."""
-    made, _ = finished
-    later = time.time() + 10 * 365 * 86_400
-    for path in (made.folder / NAME).rglob("*"):
-        os.utime(path, (later, later))
-    (made.folder / END).unlink()
-    done = made.snakemake(END)
-    assert "Traceback" not in done.stdout
-    assert done.returncode
-    assert re.search(rf"older modification time .*than input {MIDDLE} \(20", done.stdout)
-    for path in (made.folder / NAME).rglob("*"):
-        os.utime(path)
-    made.run(END)
-    assert same(finished)
-
-
-@pytest.mark.long
-def test_ctrl_c_twice_and_unlocking_a_living_run(finished):
-    made, _ = finished
-    shutil.rmtree(made.folder / NAME)
-    process = started(made.folder, stdout=subprocess.DEVNULL, start_new_session=True)
-    while not (made.folder / NAME / "logs").exists() and process.poll() is None:
-        time.sleep(0.05)
-    made.snakemake(END, "--unlock")
-    for _ in range(2):
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
-            time.sleep(0.1)
-    process.wait(timeout=120)
-    done = made.snakemake(END)
-    if done.returncode:
-        assert "--unlock" in done.stdout
-        made.run(END, "--unlock")
-        made.run(END)
-    assert same(finished)
 
 
 @pytest.mark.long

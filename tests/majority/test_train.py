@@ -15,7 +15,7 @@ from scipy.stats import entropy
 
 from layernorm_roles import checkpoint, store
 from layernorm_roles.majority import data, kernel, train
-from layernorm_roles.majority.evaluation import evaluation_steps, query_angle, spread_of_attention
+from layernorm_roles.majority.evaluation import evaluation_steps, query_angle
 from layernorm_roles.majority.gradients import gradient_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.majority.train import MajorityRun, Outputs
@@ -228,17 +228,6 @@ def attention_of_all_classes(model):
     normed = model.layer.norm1(model.embedding(torch.arange(model.embedding.num_embeddings)))[None]
     with torch.no_grad():
         return model.layer.self_attn(normed, normed, normed, need_weights=True)[1][0].double().numpy()
-
-
-def test_the_spread_of_attention_is_that_of_examples_by_hand():
-    keys = torch.eye(4)
-    assert spread_of_attention(keys, torch.zeros(4, 4)) == pytest.approx((0, 1))
-    std, share = spread_of_attention(keys, 1000 * torch.eye(4))
-    assert std == pytest.approx(1000 * np.sqrt(3) / 4) and share == pytest.approx(1 / 4)
-    # Two of the four keys with equal weight, for two of the four queries; all four for the others.
-    queries = torch.tensor([[1000.0, 1000, 0, 0], [0, 0, 0, 0]]).repeat(2, 1)
-    std, share = spread_of_attention(keys, queries)
-    assert std == pytest.approx(1000 / 2 / 2) and share == pytest.approx((2 / 4 + 1) / 2)
 
 
 @pytest.mark.parametrize(

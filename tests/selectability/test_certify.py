@@ -268,15 +268,6 @@ def test_a_key_whose_bias_is_hardly_too_low_is_borderline(short, expected):
     assert checked(keys, bias).verdict[-1] == expected
 
 
-def test_the_last_digit_of_a_bias_can_decide():
-    """A query of 0 puts the key with the highest bias first, however little it is above the others."""
-    keys, bias = gaussian(60, 3), np.ones(60)
-    inner = int(np.argmin(np.linalg.norm(keys, axis=1)))
-    assert checked(keys, bias).verdict[inner] == "unselectable"
-    bias[inner] = np.nextafter(1.0, 2.0)
-    assert checked(keys, bias).verdict[inner] != "unselectable"
-
-
 @pytest.mark.parametrize(
     "keys,bias",
     [
