@@ -55,10 +55,6 @@ LOSSES = one_row("train_loss valid_loss unigram_loss learning_rate seconds", ste
 VECTORS = pd.DataFrame({"checkpoint": ["initial"], "token": [0], "kind": ["key"], "vector": [[1.0, 2.0]]})
 
 
-def its_model(settings, run):
-    return train.MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
-
-
 def planned(settings):
     return planning.Plan(planning.configured(ROOT / "config.yaml", settings))
 
@@ -78,7 +74,9 @@ def majority(tmp_path_factory):
             place = folder / str(number) / batch.folder
             paths = train.Outputs(*(place / name for name in ("m.parquet", "v.parquet", "w")))
             data.write(settings, run.seed, place / "d.parquet")
-            result = train.TrainedRun(METRICS, VECTORS, its_model(settings, its))
+            width, norm_class = settings.d_ff or its.d_model, its.norm
+            model = train.MajorityTransformer(settings.classes, its.d_model, width, norm_class)
+            result = train.TrainedRun(METRICS, VECTORS, model)
             train.write({its: result}, settings, "cpu", paths)
             made[number, run] = (paths, identity, its, settings)
     return made

@@ -56,10 +56,3 @@ def test_what_is_meant_is_read(tmp_path):
 @pytest.mark.parametrize("file", [*sorted((ROOT / "workflow/presets").glob("*.yaml")), ROOT / "config.yaml"])
 def test_the_own_files_are_read(file):
     yaml_files.check(file)
-
-
-def test_the_figure_of_the_exact_expectation_is_left_out_where_nothing_is_expected():
-    plan = planning.Plan(planning.configured(ROOT / "config.yaml", {"random_keys": {"keys": [1, 2]}}))
-    assert "figure_random_keys_exact" not in plan.figures() and "figure_1c" in plan.figures()
-    plan = planning.Plan(planning.configured(ROOT / "config.yaml", {}))
-    assert "figure_random_keys_exact" in plan.figures()

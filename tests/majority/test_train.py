@@ -59,7 +59,7 @@ def test_a_seed_gives_equal_bytes_and_learns(sets):
 
 @pytest.mark.parametrize("checkpoints", [1, 5, 8])
 @pytest.mark.parametrize(
-    ("norm", "evaluate_every"), [("layernorm", 20), ("stateful:Stateful", 20), ("scale", "logarithmic")]
+    ("norm", "evaluate_every"), [("layernorm", 20), ("oracle:Stateful", 20), ("scale", "logarithmic")]
 )
 def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, evaluate_every, checkpoints):
     """Killed at its first, a middle and its last checkpoint, the last one after more than ten epochs."""

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+import re
 import shutil
 import sys
 
 import pytest
 from pydantic import ValidationError
 
-from layernorm_roles.pretrained.recording import load
-from layernorm_roles.pretrained.source import locate
+from layernorm_roles.pretrained import contexts, recording
+from layernorm_roles.pretrained.source import files_at, locate
 from layernorm_roles.settings.pretrained import PretrainedModel
 
 SIZES = {"text": "words", "contexts": 2, "context_length": 8}
@@ -105,7 +106,7 @@ def test_a_model_without_layers_or_with_other_sizes_than_its_weights_is_refused(
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 32}))
     with pytest.raises(ValueError, match=r"^.*model: the sizes in config.json, .* not those of the weights$"):
-        load(locate("m", at(model)))
+        recording.load(locate("m", at(model)))
     (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
     with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected a model with layers"):
         locate("m", at(model))
@@ -135,3 +136,35 @@ def test_a_hub_that_is_not_reached_is_named(monkeypatch):
 def test_settings_name_one_place(faulty):
     with pytest.raises(ValidationError):
         PretrainedModel(**faulty, **SIZES)
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A random BERT whose configuration, model and tokenizer need the folder's code, which would write a file."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    folder.mkdir()
+    for path in saved("bert").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "own.py").write_text(
+        f"from pathlib import Path\nPath({str(marker)!r}).touch()\n"
+        "from transformers import BertConfig, BertModel, BertTokenizerFast\n"
+        "class Own(BertConfig):\n    model_type = 'own'\nclass Model(BertModel): pass\n"
+        "class Words(BertTokenizerFast): pass\n"
+    )
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    words = {"tokenizer_class": "Words", "auto_map": {"AutoTokenizer": ["own.Words", "own.Words"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(words))
+    return folder, marker
+
+
+def test_code_of_a_folder_is_not_run(folder, monkeypatch):
+    folder, marker = folder
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question is asked"))
+    files = files_at(folder, "path")
+    for read in (recording.load, contexts.tokens_of):
+        with pytest.raises(ValueError, match=rf"^{re.escape(str(folder))}/config\.json: auto_map") as refused:
+            read(files)
+        assert "\n" not in str(refused.value)
+        assert not marker.exists()

@@ -4,10 +4,9 @@ import doctest
 import sys
 from dataclasses import replace
 
-import ceilings_second_method as second
 import numpy as np
 import pytest
-import second_methods
+import second_methods as second
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -104,7 +103,7 @@ def test_exact_hulls_of_small_integers(points):
     """Duplicates, collinear keys and keys on faces: rational arithmetic says which ceilings are 1."""
     keys = np.array(points, dtype=float)
     found = checked(keys)
-    inside = second_methods.rational(keys)
+    inside = second.rational(keys)
     assert (found.upper[inside] <= 0.5 + 1e-8).all()
     assert (found.lower[~inside] > 1 - GAP).all()
 

@@ -153,14 +153,6 @@ def test_causal_certificates_refuse_a_bias():
         certify(gaussian(5, 2), bias=np.zeros(5), causal=True)
 
 
-def test_lattice_by_hand():
-    """Of a 5 x 5 x 5 lattice the corners can win; ties on edges and faces are no win."""
-    keys = np.stack(np.meshgrid(*[np.arange(5.0)] * 3), axis=-1).reshape(-1, 3)
-    corner = np.isin(keys, [0, 4]).all(axis=1)
-    verdict = checked(keys).verdict
-    assert (verdict[corner] == "selectable").all() and (verdict[~corner] == "unselectable").all()
-
-
 @pytest.mark.parametrize("make,d", [(gaussian, 2), (gaussian, 5), (stream_like, 33)])
 def test_a_bias_leaves_no_key_undecided(make, d):
     """A query whose component for the bias is not positive proves nothing, and is not to be taken for a proof."""

@@ -136,14 +136,6 @@ def test_the_manifest_describes_the_text(world, prepared):
     assert manifest["tokenizer"] == {"kind": "trained", "vocabulary": 300}
 
 
-def test_every_file_has_its_checksum_and_its_streams_are_plain_npy_files(prepared, tmp_path):
-    for path in (prepared.tokenizer, prepared.contexts, prepared.manifest, prepared.tokens("training")):
-        digest, name = (path.parent / ".sha256" / path.name).read_text().split()
-        assert (digest, name) == (hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
-    np.save(tmp_path / "again.npy", np.load(prepared.tokens("training")))
-    assert (tmp_path / "again.npy").read_bytes() == prepared.tokens("training").read_bytes()
-
-
 def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp_path):
     prepare(world[1], tmp_path, seed=SEED + 1)
     other = PreparedText(tmp_path)

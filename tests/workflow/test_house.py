@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/layernorm_roles"
@@ -53,3 +54,12 @@ def test_everything_public_has_a_docstring(file):
         parts += [(part, part.name) for part in (node, *members) if isinstance(part, DEFINITIONS)]
     bare = [name for node, name in parts if not name.startswith("_") and ast.get_docstring(node) is None]
     assert not bare, bare
+
+
+PROFILES = sorted((ROOT / "profiles").glob("*/config.yaml"))
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda path: path.parent.name)
+def test_no_profile_has_configuration(profile):
+    """A value given with --config would replace all of it, silently: the device is in config.yaml or a preset."""
+    assert "config" not in yaml.safe_load(profile.read_text(encoding="utf-8"))
