@@ -35,14 +35,9 @@ def started(folder, *arguments, **options):
     return subprocess.Popen(make, cwd=folder, env=environment(folder), **given)
 
 
-def same(finished):
-    made, before = finished
-    return all((made.folder / name).read_bytes() == content for name, content in before.items())
-
-
 @pytest.mark.long
 def test_two_commands_for_one_reproduction(finished):
-    made, _ = finished
+    made, before = finished
     shutil.rmtree(made.folder / NAME)
     both = [started(made.folder) for _ in range(2)]
     outputs = [process.communicate()[0] for process in both]
@@ -50,7 +45,7 @@ def test_two_commands_for_one_reproduction(finished):
     for process, output in zip(both, outputs, strict=True):
         assert "Traceback" not in output
         assert process.returncode == 0 or "Directory cannot be locked" in output
-    assert same(finished)
+    assert all((made.folder / name).read_bytes() == content for name, content in before.items())
 
 
 def as_nobody(work):

@@ -71,25 +71,6 @@ def test_an_epoch_reads_each_window_once_from_a_random_offset():
     assert not np.array_equal(next_token(seed=6).batch(0)[0], task.batch(0)[0])
 
 
-def test_an_epochs_order_is_drawn_once(monkeypatch):
-    """To draw it at every step would take longer than the step of a small model on a GPU."""
-    drawn, generator = [], tasks.random_streams.generator
-
-    def counted(stream, *numbers):
-        drawn.append(numbers)
-        return generator(stream, *numbers)
-
-    rows = [(f"w{i}", i % 2) for i in range(12)]
-    sentences = tasks.LabelledSentences(rows, rows, tokenizer(), SMALL_BERT, 5)
-    monkeypatch.setattr(tasks.random_streams, "generator", counted)
-    for task, steps in ((next_token(seed=5), next_token(seed=5).windows // 3), (sentences, 3)):
-        batches = [task.batch(step) for step in range(2 * steps)]
-        assert drawn == [(5, 0), (5, 1)]
-        again = task.batch(1)  # of the first epoch
-        assert all(np.array_equal(*both) for both in zip(again, batches[1], strict=True))
-        drawn.clear()
-
-
 def test_validation_windows_lie_at_equal_distances():
     windows = np.concatenate([batch for (batch,) in next_token(seed=0).validation()])
     possible = 999 // 16

@@ -1,6 +1,7 @@
 """Training runs: equal bytes, resumption, the released optimisation, and metrics as an oracle on tokens has them."""
 
 import json
+from itertools import chain, islice
 from unittest.mock import patch
 
 import numpy as np
@@ -115,19 +116,17 @@ def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, float64):
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: 1 - s / settings.schedule_steps)
     counts, label = map(torch.from_numpy, sets["train"])
     rng = generator(Stream.MAJORITY_BATCHES, 2)
-    step = 0
-    while step < settings.steps:
-        for rows in np.split(rng.permutation(len(label)), range(100, len(label), 100)):
-            if step == settings.steps:
-                break
-            optimiser.zero_grad()
-            parameters = model.loss_parameters()
-            arrays = [parameter.detach().numpy() for parameter in parameters]
-            _, _, gradients = kernel.loss_and_gradients(counts[rows].numpy(), label[rows].numpy(), arrays)
-            torch.autograd.backward(parameters, list(map(torch.from_numpy, gradients)))
-            optimiser.step()
-            schedule.step()
-            step += 1
+    epochs = (
+        np.split(rng.permutation(len(label)), range(100, len(label), 100)) for _ in range(settings.steps)
+    )
+    for rows in islice(chain.from_iterable(epochs), settings.steps):
+        optimiser.zero_grad()
+        parameters = model.loss_parameters()
+        arrays = [parameter.detach().numpy() for parameter in parameters]
+        _, _, gradients = kernel.loss_and_gradients(counts[rows].numpy(), label[rows].numpy(), arrays)
+        torch.autograd.backward(parameters, list(map(torch.from_numpy, gradients)))
+        optimiser.step()
+        schedule.step()
     for name, value in model.state_dict().items():
         torch.testing.assert_close(ours[name], value, rtol=1e-9, atol=1e-10)
 

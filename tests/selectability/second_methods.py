@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
-from scipy.optimize import linprog, minimize
 from scipy.spatial import ConvexHull
 
 
@@ -19,38 +18,6 @@ def qhull(keys):
     inside = np.ones(len(keys), bool)
     inside[ConvexHull(keys).vertices] = False
     return inside
-
-
-def highs_distances(keys, bias=None):
-    """Each key's distance to the hull of the others, max_c |k_i - sum_j w_j k_j|_c / max_j |k_jc|, by HiGHS.
-
-    With a bias, also the amount by which the weighted bias falls short. This is what `certify` encloses between
-    margin and residual. Feasibility tolerances are at HiGHS' smallest, 1e-10.
-    """
-    unit = abs(keys).max(axis=0)
-    scaled = keys / np.where(unit > 0, unit, 1)
-    n, d = scaled.shape
-    distances = np.full(n, np.inf)
-    for i in range(n if n > 1 else 0):
-        others = np.delete(scaled, i, axis=0)
-        rows = [np.c_[others.T, -np.ones(d)], np.c_[-others.T, -np.ones(d)]]
-        right = [scaled[i], -scaled[i]]
-        if bias is not None:
-            b = bias / max(abs(bias).max(), 1e-300)
-            rows.append(np.r_[-np.delete(b, i), -1][None])
-            right.append([-b[i]])
-        solved = linprog(
-            np.r_[np.zeros(n - 1), 1],
-            A_ub=np.concatenate(rows),
-            b_ub=np.concatenate(right),
-            A_eq=np.r_[np.ones(n - 1), 0][None],
-            b_eq=[1],
-            method="highs",
-            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-        )
-        assert solved.success, solved.message
-        distances[i] = solved.fun
-    return distances
 
 
 def rational(points, biased=False, causal=False):
@@ -94,68 +61,6 @@ def _feasible(others, point, biased):
         ]
         cost = [a - cost[entering] * b for a, b in zip(cost, pivot, strict=True)]
         basis[leaving] = entering
-
-
-def by_entropy(keys):
-    """Ceilings over all queries: exp(-H) for the largest entropy H of weights whose mean is the key, by SLSQP.
-
-    The start is a feasible mixture: the own key, and every other one by how much the key's nearness demands.
-    """
-    keys = (keys - keys.mean(axis=0)) / keys.std(axis=0)
-    n = len(keys)
-    found = []
-    for key in keys:
-        solved = minimize(
-            lambda mu: float((mu * np.log(np.maximum(mu, 1e-300))).sum()),
-            np.full(n, 1 / n),
-            jac=lambda mu: np.log(np.maximum(mu, 1e-300)) + 1,
-            bounds=[(0, 1)] * n,
-            constraints={
-                "type": "eq",
-                "fun": lambda mu, key=key: np.append(mu @ keys - key, mu.sum() - 1),
-                "jac": lambda mu: np.vstack([keys.T, np.ones(n)]),
-            },
-            method="SLSQP",
-            options={"maxiter": 1000, "ftol": 1e-14},
-        )
-        found.append(np.exp(solved.fun))
-    return np.array(found)
-
-
-def minus_log_softmax(keys, i, query):
-    """-log softmax(K q)_i, and its gradient by q."""
-    scores = (keys - keys[i]) @ query
-    top = scores.max()
-    p = np.exp(scores - top)
-    return top + np.log(p.sum()), p @ (keys - keys[i]) / p.sum()
-
-
-def by_search(keys, centre, axes):
-    """Ceilings over the queries centre + axes u, |u| <= 1, by SLSQP on u from three starts."""
-    found = []
-    for i in range(len(keys)):
-
-        def value(u, i=i):
-            f, gradient = minus_log_softmax(keys, i, centre + axes @ u)
-            return f, axes.T @ gradient
-
-        starts = [
-            np.zeros(axes.shape[1]),
-            *(0.5 * np.random.default_rng(i).standard_normal((2, axes.shape[1]))),
-        ]
-        solved = [
-            minimize(
-                value,
-                start,
-                jac=True,
-                constraints={"type": "ineq", "fun": lambda u: 1 - u @ u, "jac": lambda u: -2 * u},
-                method="SLSQP",
-                options={"maxiter": 1000, "ftol": 1e-15},
-            )
-            for start in starts
-        ]
-        found.append(np.exp(-min(s.fun for s in solved if s.x @ s.x <= 1 + 1e-9)))
-    return np.array(found)
 
 
 def to_thirty_digits(keys, i, query):

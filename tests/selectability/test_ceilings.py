@@ -1,4 +1,4 @@
-"""`ceilings` against two other methods, closed forms, exact hulls, and its own bounds at work."""
+"""`ceilings` against thirty digits, closed forms, exact hulls, and its own bounds at work."""
 
 import doctest
 import sys
@@ -53,15 +53,6 @@ def test_examples_of_the_documentation():
 
 
 # All queries
-
-
-@pytest.mark.parametrize("n,d", [(6, 1), (10, 2), (14, 3)])
-def test_entropy_by_slsqp(n, d):
-    keys = gaussian(n, d)
-    found = checked(keys)
-    expected = second.by_entropy(keys)
-    np.testing.assert_allclose(found.lower, expected, rtol=1e-5)
-    assert (found.upper < 0.5).any()
 
 
 @pytest.mark.parametrize("n,d", [(8, 1), (12, 2), (16, 3)])
@@ -177,16 +168,6 @@ def test_float32_keys_and_a_direction_of_rounding():
 
 
 # An ellipsoid of queries
-
-
-@pytest.mark.parametrize(
-    "n,d,r,size", [(6, 1, 1, 2.0), (12, 2, 2, 0.5), (20, 3, 3, 3.0), (15, 4, 2, 5.0), (10, 3, 7, 1.0)]
-)
-def test_ellipsoid_by_slsqp(n, d, r, size):
-    keys, queries = gaussian(n, d), ellipsoid(d, size=size, r=r)
-    found = checked(keys, queries)
-    expected = second.by_search(keys, queries.centre, queries.axes)
-    np.testing.assert_allclose(found.upper, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n,d,size", [(300, 2, 3.0), (200, 8, 1.0), (256, 32, 0.3), (100, 64, 4.0)])

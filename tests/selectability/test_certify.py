@@ -60,19 +60,6 @@ def test_qhull_just_inside_a_sphere(n, d):
     second.assert_agree(verdict, second.qhull(flat))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("n,d", [(12, 1), (40, 3), (100, 6), (150, 8), (60, 35)])
-def test_highs(n, d, with_bias, dtype):
-    keys = stream_like(n, d).astype(dtype)
-    bias = 3 * gaussian(n, 1)[:, 0].astype(dtype) if with_bias else None
-    certificates = checked(keys, bias)
-    distances = second.highs_distances(keys.astype(float), bias)
-    second.assert_agree(certificates.verdict, distances < 1e-8)
-    margin = np.where(certificates.verdict == "selectable", certificates.margin, -1)
-    assert (margin <= distances + 1e-8).all()
-
-
 @pytest.mark.parametrize("thin", [1e-7, 1e-9, 1e-11])
 def test_a_thin_prefix_against_rational_arithmetic(thin):
     """The first keys and means of them fill a hull that is thin along no column; the others are all around it."""

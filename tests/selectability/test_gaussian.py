@@ -49,19 +49,6 @@ def test_second_formula(n, d):
     assert expected_unselectable(n, d) == pytest.approx(by_mpmath(n, d), rel=1e-9)
 
 
-@pytest.mark.parametrize("d", [1, 2, 7, 40])
-def test_two_keys_more_than_dimensions(d):
-    """A regular simplex with d + 2 vertices: twice its angle at each, by an integral on the real axis, 80 digits."""
-    m = d + 1
-
-    def inner(x):
-        return mpmath.re(((1 + mpmath.erf(1j * x / mpmath.sqrt(2 * (m + 1)))) / 2) ** m) * mpmath.npdf(x)
-
-    with mpmath.workdps(80):
-        angle = mpmath.quad(inner, [-60, -20, -10, -6, -4, -2, -1, 0, 1, 2, 4, 6, 10, 20, 60])
-    assert expected_unselectable(d + 2, d) == pytest.approx(float(2 * (d + 2) * angle), rel=1e-9)
-
-
 @pytest.mark.parametrize("n,d", [(5, 2), (40, 3), (150, 5), (150, 12)])
 def test_causal_is_the_mean_over_prefixes(n, d):
     prefixes = sum(expected_unselectable(i, d) / i for i in range(1, n + 1))
