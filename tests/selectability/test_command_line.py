@@ -383,11 +383,3 @@ def test_lines_of_progress_come_while_it_works_and_ctrl_c_ends_it_at_once():
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT
     assert all(re.fullmatch(r"certify-keys: 3,000 x 2: \d s\n", line) for line in lines)
-
-
-def test_compiled_code_lets_the_line_of_progress_through(capfd):
-    """The search of keys that lie inside takes seconds, in which the main thread prints."""
-    keys = np.random.default_rng(0).standard_normal((6000, 8))
-    certify(keys[:50])  # compiles
-    command_line._certified(keys, None, False, False, every=0.02)
-    assert capfd.readouterr().err.count("certify-keys: 6,000 x 8: ") > 3

@@ -11,6 +11,7 @@ from layernorm_roles.statements import position
 from layernorm_roles.statements import transformer as T
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
+REDUCED = P.reduce_vocabulary(TOKENS, 20)
 SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
 SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
 
@@ -68,26 +69,24 @@ def test_losses_and_part_scales_are_those_of_the_formulas(placement, residual):
 
 
 def test_runs_do_not_mix():
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     runs = [(1e-2, 0, 0), (1e-3, 3, 0), (1e-2, 0, 1)]
-    together = P.train(SHAPE, tokens, runs, SETTINGS)
+    together = P.train(SHAPE, REDUCED, runs, SETTINGS)
     for i, run in enumerate(runs):
-        alone = P.train(SHAPE, tokens, [run], SETTINGS)
+        alone = P.train(SHAPE, REDUCED, [run], SETTINGS)
         assert np.allclose(together.loss[:, i], alone.loss[:, 0], rtol=1e-4)
         assert np.allclose(together.gradient_norm[:, i], alone.gradient_norm[:, 0], rtol=1e-3)
 
 
 def test_optimiser_is_adam_with_linear_warmup():
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     rate, warmup, seed = 1e-2, 4, 7
-    ours = P.train(SHAPE, tokens, [(rate, warmup, seed)], SETTINGS).loss[:, 0]
+    ours = P.train(SHAPE, REDUCED, [(rate, warmup, seed)], SETTINGS).loss[:, 0]
     matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(T.initial(SHAPE, [seed]))]
     adam = torch.optim.Adam(matrices, lr=rate, betas=P.BETAS, eps=P.EPS)
     warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: min(1.0, (step + 1) / warmup))
     rng = generator(Stream.PLACEMENT_BATCHES, seed)
     theirs = []
     for _ in range(SETTINGS.steps):
-        windows = torch.from_numpy(P._batch(rng, tokens, SETTINGS.batch_size, SHAPE.context_length))[None]
+        windows = torch.from_numpy(P._batch(rng, REDUCED, SETTINGS.batch_size, SHAPE.context_length))[None]
         loss = T.losses(SHAPE, matrices, windows).sum()
         theirs.append(loss.item())
         adam.zero_grad()
@@ -101,12 +100,11 @@ def test_gradient_norm_is_that_of_the_layers_own_parameters():
     shape = SHAPE
     rows = T.initial(shape, [0])
     matrices = [m.clone().requires_grad_() for m in shape.matrices(rows)]
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     windows = torch.from_numpy(
-        P._batch(generator(Stream.PLACEMENT_BATCHES, 0), tokens, 2, shape.context_length)
+        P._batch(generator(Stream.PLACEMENT_BATCHES, 0), REDUCED, 2, shape.context_length)
     )[None]
     T.losses(shape, matrices, windows).sum().backward()
-    curve = P.train(shape, tokens, [(1e-3, 0, 0)], SETTINGS)
+    curve = P.train(shape, REDUCED, [(1e-3, 0, 0)], SETTINGS)
     for layer in range(shape.depth):
         own = matrices[2 + 8 * layer : 2 + 8 * (layer + 1)]
         norm = torch.stack([m.grad.norm() for m in own]).norm()
@@ -161,9 +159,8 @@ def test_untrained_gradients_are_autograds():
     found = tables.untrained_gradients
     assert set(found.seed) == {5}
     assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     rng = generator(Stream.PLACEMENT_BATCHES, 5)
-    windows = torch.from_numpy(P._batch(rng, tokens, 2, SHAPE.context_length))[None]
+    windows = torch.from_numpy(P._batch(rng, REDUCED, 2, SHAPE.context_length))[None]
     for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
         shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
         matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [5]))]
@@ -183,12 +180,11 @@ def test_each_run_is_probed_with_its_own_network():
     )
     found = P.measure(TOKENS, "pre", settings, [7, 8], [5]).position_probe
     assert found.groupby("depth").size().to_dict() == {1: 2 * 2 * 2 * 2 * 2}, "depth 3 is not probed"
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     for residual in (True, False):
         shape = SHAPE._replace(depth=1, residual=residual)
         for run in [(1e-2, 3, 8), (0.5, 0, 7)]:
-            trained = P.train(shape, tokens, [run], settings)
-            windows = position.probe_windows(tokens, shape.context_length, 7)
+            trained = P.train(shape, REDUCED, [run], settings)
+            windows = position.probe_windows(REDUCED, shape.context_length, 7)
             (known,) = position.position_accuracy(shape, shape.matrices(trained.parameters), windows)
             rate, warmup, seed = run
             row = found.query(f"residual == {residual} and learning_rate == {rate} and warmup == {warmup}")

@@ -1,17 +1,15 @@
 """What a run prints: few lines, the last one useful; failed jobs by their logs; and how long the rest may take."""
 
-import logging
 import re
 from pathlib import Path
 
 import pytest
 from checkouts import SMOKE
-from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
 
 from layernorm_roles import ending
 from layernorm_roles.gpu import driver
-from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings
+from snakemake_logger_plugin_layernorm_roles import LogHandler, LogHandlerSettings
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
@@ -42,18 +40,6 @@ def test_failed_jobs_are_named_with_their_logs(made):
     assert lines[-1].startswith("Complete log(s): ")
     assert sum(line.startswith("error: ") for line in lines) == 1
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
-
-
-def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
-    plan = made.run("all", "--dry-run")
-    lines = plan.splitlines()
-    assert len(lines) < 50 and max(map(len, lines)) < LINE_CHARACTERS + 80
-    rows = re.findall(r"^(\w+) +(\d+)$", plan, re.MULTILINE)
-    trainings = sum(int(number) for rule, number in rows if rule.endswith("_train"))
-    others = sum(int(number) for _, number in rows) - trainings
-    assert len(rows) == len(dict(rows)) > 20
-    assert f"{trainings} trainings and {others} other jobs; on one core about " in plan
-    assert len(made.run("all", "--dry-run", "--verbose").splitlines()) > 10 * len(lines)
 
 
 def gpu_is_usable():
@@ -165,20 +151,3 @@ class TestPlugin(TestLogHandlerBase):
         yield
         self.handler.close()
         assert "Traceback" not in capsys.readouterr().err
-
-    def test_a_long_job_has_a_line_for_its_start_and_one_for_its_end(self, capsys, monkeypatch):
-        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_SECONDS", 0.0)
-        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_TIMES", 0.0)
-        handler = self._create_handler()
-        job = {"jobid": 1, "rule_name": "train", "log": ["results/smoke/logs/train/seed_1.log"]}
-        handler.handle(self._create_event_record(LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))
-        handler.handle(self._create_event_record(LogEvent.JOB_INFO, **job))
-        handler._watch_once()
-        handler.handle(self._create_event_record(LogEvent.JOB_FINISHED, job_id=1))
-        handler.handle(
-            self._create_event_record(LogEvent.JOB_ERROR, level=logging.ERROR, **job | {"jobid": 2})
-        )
-        said = [line[10:] for line in capsys.readouterr().err.splitlines()]
-        assert said[0] == "2 jobs" and said[1].startswith("running   train/seed_1, since ")
-        assert said[2].startswith("finished  train/seed_1, 0 s (1 of 2 jobs in 0 s")
-        assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
