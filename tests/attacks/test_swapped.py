@@ -10,21 +10,17 @@ import pandas as pd
 import pytest
 import torch
 from default_settings import ROOT
-from hand_made import SMALL_GPT, changed
+from hand_made import SMALL_GPT, changed, contexts, prepared_text, run_of
 
 from layernorm_roles import checkpoint, files, planning, store, variants
 from layernorm_roles.language_model import runs as language_runs
 from layernorm_roles.language_model.activations import record_run
-from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.train import Outputs, TrainingResult
 from layernorm_roles.language_model.train import write as write_run
 from layernorm_roles.majority import data, train
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.majority import MajorityTraining
-from layernorm_roles.settings.text import Text
 from layernorm_roles.statements import trained
-from layernorm_roles.text.prepare import prepare
-from layernorm_roles.text.prepared import PreparedText
 
 FEW = {"sequences": 20, "labellings": 1, "batch_size": 10, "steps": 1, "schedule_steps": 8, "d_ff": None}
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
@@ -119,55 +115,17 @@ def test_no_training_takes_the_data_of_another_seed_or_other_settings(majority, 
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    """Two prepared texts that differ in their vocabulary."""
-    folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    for number in range(30):
-        drawn = rng.choice(["one", "two", "three", "four", "five"], size=(40, 9))
-        sentences = [" ".join(words).capitalize() for words in drawn]
-        (corpus / f"{number}.txt").write_text(". ".join(sentences) + ".", encoding="utf-8")
-    contexts = {"source": None, "shortest": 4, "longest": 8, "contexts": 2}
-    made = []
-    for name, vocabulary in (("one", 257), ("two", 258)):
-        settings = Text.model_validate({
-            "corpus": {"kind": "files", "paths": [f"{corpus}/*.txt"]},
-            "split": {"training": 0.5, "validation": 0.25, "held_out": 0.25},
-            "tokenizer": "trained",
-            "vocabulary": vocabulary,
-            "long": contexts,
-            "sentences": contexts | {"longest": 60},
-        })  # fmt: skip
-        prepare(settings, folder / name)
-        made.append(PreparedText(folder / name))
-    return made
-
-
-def test_no_file_of_another_text_is_read_beside_a_manifest(texts, tmp_path):
-    one, two = texts
-    for name in ("tokenizer.json", "training.npy", "validation.npy", "contexts.parquet"):
-        folder = tmp_path / name
-        shutil.copytree(one.folder, folder)
-        copied(two.folder / name, folder / name)
-        with pytest.raises(ValueError, match=f"{name}: a file of another text .*delete it and run again"):
-            PreparedText(folder).content_hash()
-
-
-@pytest.fixture(scope="module")
-def language_models(texts, tmp_path_factory):
+def language_models(tmp_path_factory):
     """Runs of language models that differ in one thing each, with the folder of their files."""
     folder, made = tmp_path_factory.mktemp("models"), []
-    small = changed(SMALL_GPT, context_length=64)
-    for number, run in enumerate(
-        [
-            LanguageModelRun("gpt", "layernorm", "layernorm", 0, small, texts[0]),
-            LanguageModelRun("gpt", "layernorm", "layernorm", 1, small, texts[0]),
-            LanguageModelRun("gpt", "projection", "projection", 0, small, texts[0]),
-            LanguageModelRun("other", "layernorm", "layernorm", 0, small, texts[0]),
-            LanguageModelRun("gpt", "layernorm", "layernorm", 0, changed(small, steps=41), texts[0]),
-        ]
-    ):
+    text = prepared_text(folder / "text", range(100), range(100), contexts(("long", range(9))))
+    runs = [
+        run_of(text),
+        run_of(text, seed=1),
+        run_of(text, variant="projection"),
+        run_of(text, model="other"),
+    ]
+    for number, run in enumerate([*runs, run_of(text, changed(SMALL_GPT, steps=41))]):
         place, weights = folder / str(number), run.build_model().state_dict()
         names = ("initial.safetensors", "final.safetensors", "metrics.parquet", "checkpoint.safetensors")
         out = Outputs(*(place / name for name in names))

@@ -1,15 +1,18 @@
 """The compiled causal attention against torch's, in float64, with its gradients, and the masks of its dropout."""
 
+import hand_made
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layernorm_roles.gpu.agreement import operator_difference
 from layernorm_roles.language_model import attention
 from layernorm_roles.language_model.attention import causal_attention, widened_attention
 from layernorm_roles.language_model.kernels import attention as kernels
 from layernorm_roles.language_model.kernels import softmax
+from layernorm_roles.language_model.operators import operators
 
 
 def packed(*heads):
@@ -149,3 +152,26 @@ def test_what_the_compiled_kernel_does_not_take_goes_to_torch(changes, monkeypat
     monkeypatch.setattr(attention._CausalAttention, "apply", lambda *arguments: pytest.fail("the kernel ran"))
     qkv = torch.ones(1, 5, 3 * changes.get("d", 2), dtype=changes.get("dtype", torch.float32))
     assert torch.equal(causal_attention(qkv, 1), qkv[..., : changes.get("d", 2)])
+
+
+FAULTS = {"scores of 0": 0.0, "another scale": 0.5}
+"""Factors of the queries, and so of the scores."""
+
+
+@pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_faults_of_attention_are_noticed_at_unit_normal_inputs(settings, fault):
+    found = {operator.name: operator for operator in operators(settings, 300)}
+    if fault:
+        whole = found["attention"].function
+
+        def spoilt(first, *others):
+            """`first` are the queries, or in GPT queries, keys and values side by side."""
+            factor = torch.ones(first.shape[-1], dtype=first.dtype)
+            if first.dtype == torch.float32:
+                factor[: len(factor) if others else len(factor) // 3] = FAULTS[fault]
+            return whole(factor * first, *others)
+
+        found["attention"] = found["attention"]._replace(function=spoilt)
+    differ = {name for name, operator in found.items() if operator_difference(operator, "cpu")}
+    assert differ == ({"attention"} if fault else set())

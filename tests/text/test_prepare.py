@@ -6,6 +6,7 @@ that a leak between the parts shows as a foreign letter.
 
 import hashlib
 import runpy
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ import pytest
 from default_settings import ROOT, example
 from snakemake.iocontainers import OutputFiles, Params
 
-from layernorm_roles import random_streams, store
+from layernorm_roles import files, random_streams, store
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.text import Text
 from layernorm_roles.text import tokenizer
@@ -191,6 +192,17 @@ def test_a_tokenizer_that_gives_equal_streams_is_another_identity(world, prepare
     for part in ("training", "validation"):
         assert other.tokens(part).read_bytes() == prepared.tokens(part).read_bytes()
     assert other.content_hash() != prepared.content_hash()
+
+
+def test_no_file_of_another_text_is_read_beside_a_manifest(world, prepared, tmp_path):
+    split = {"training": 0.5, "validation": 0.3, "held_out": 0.2}
+    prepare(changed(world[1], vocabulary=301, split=split), tmp_path / "other", seed=SEED + 1)
+    for name in ("tokenizer.json", "training.npy", "validation.npy", "contexts.parquet"):
+        folder = shutil.copytree(prepared.folder, tmp_path / name)
+        for file in (tmp_path / "other" / name, files.checksum_file(tmp_path / "other" / name)):
+            shutil.copy(file, folder / file.relative_to(tmp_path / "other"))
+        with pytest.raises(ValueError, match=f"{name}: a file of another text .*delete it and run again"):
+            PreparedText(folder).content_hash()
 
 
 def test_other_contexts_leave_the_identity_of_the_training_text(world, prepared, tmp_path):

@@ -3,12 +3,16 @@
 import ast
 import inspect
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+import layernorm_roles
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/layernorm_roles"
@@ -56,10 +60,32 @@ def test_everything_public_has_a_docstring(file):
     assert not bare, bare
 
 
-PROFILES = sorted((ROOT / "profiles").glob("*/config.yaml"))
-
-
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)
 def test_no_profile_has_configuration(profile):
     """A value given with --config would replace all of it, silently: the device is in config.yaml or a preset."""
     assert "config" not in yaml.safe_load(profile.read_text(encoding="utf-8"))
+
+
+def test_every_module_imports_only_from_the_floors_below_it():
+    """In a process of its own, because import-linter switches off the loggers of the one it runs in."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def test_package_citation_and_changelog_have_the_version_of_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert layernorm_roles.__version__ == citation["version"] == newest[1] == project["version"]
+
+
+def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
+    shutil.copytree(ROOT / "src/layernorm_roles", tmp_path / "layernorm_roles")
+    code = (
+        f"import sys; sys.path = ['{tmp_path}', *(path for path in sys.path if 'site-packages' not in path)]"
+    )
+    command = [sys.executable, "-I", "-S", "-c", f"{code}; import layernorm_roles as l; print(l.__version__)"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "unknown\n", done.stderr

@@ -86,35 +86,6 @@ def test_a_second_run_does_nothing(smoke):
     assert "Nothing to be done" in smoke.run()
 
 
-EDITS = {
-    # No script imports these modules itself, and nothing imports the data file paper.yaml.
-    "src/layernorm_roles/evidence/analysis/estimate.py": ("claims draw_majority", "majority_train geometry"),
-    "src/layernorm_roles/evidence/analysis/paper.yaml": ("claims draw_majority", "majority_train tables"),
-    "src/layernorm_roles/selectability/search.py": (
-        "random_keys_table language_model_keys", "majority_train geometry",
-    ),
-    "src/layernorm_roles/evidence/figures/vectors.py": (
-        "draw_majority", "claims majority_train random_keys_table",
-    ),
-    "examples/dynamic_tanh.py": ("majority_train tables claims", "majority_data geometry"),
-}  # fmt: skip
-"""By edited file: rules that must run again, and rules that must not."""
-
-
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edit_marks_what_depends_on_it_and_nothing_else(smoke, name):
-    file = smoke.folder / name
-    before = file.read_bytes()
-    file.write_bytes(before + (b"\nEDITED = 1\n" if name.endswith(".py") else b"\n# edited\n"))
-    try:
-        plan = jobs_of(smoke.run("--dry-run"))
-    finally:
-        file.write_bytes(before)
-    again, never = ({*rules.split()} for rules in EDITS[name])
-    assert again <= plan.keys() and not never & plan.keys(), plan
-    assert name.startswith("src") or plan["majority_train"] == 1, "the norm of one run"
-
-
 def test_a_comment_and_one_more_seed_or_width_keep_what_is_there(smoke):
     train = smoke.folder / "src/layernorm_roles/majority/train.py"
     before, more = train.read_bytes(), copy.deepcopy(SMOKE)
