@@ -1,11 +1,17 @@
 import re
+import sys
 from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-SOURCE = Path(__file__).parents[1] / "src"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src"
+
+# Second methods, models made by hand and checkouts stand beside the tests that they were made for.
+sys.path += [str(TESTS / folder) for folder in ("selectability", "language_model", "workflow")]
 
 
 def checked_modules():
@@ -30,3 +36,11 @@ settings.load_profile("project")
 
 # One thread: results do not depend on the machine's cores, and parallel test runs do not fight for them.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory):
+    """A function that makes a checkout of the workflow with some settings, in which a test may break things."""
+    from checkouts import Checkout
+
+    return lambda settings: Checkout(tmp_path_factory.mktemp("checkout"), settings)

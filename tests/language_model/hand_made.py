@@ -11,7 +11,7 @@ from snakemake.iocontainers import InputFiles, OutputFiles, Params, Wildcards
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 
-from layernorm_roles import files, store
+from layernorm_roles import checkpoint, files, store
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
@@ -86,6 +86,14 @@ def labelled(folder, rows, **changes):
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
     """A run of a model with these settings."""
     return LanguageModelRun(model, variant, variant, seed, settings, text)
+
+
+def save_weights(run, folder, **networks):
+    """The files of a run's weights, by the names of the checkpoints."""
+    paths = {name: folder / f"{name}.safetensors" for name in networks}
+    for name, network in networks.items():
+        checkpoint.save(network.state_dict(), paths[name], {"identity": run.weights_identity(name)})
+    return paths
 
 
 def snakemake(run, log, **parts):

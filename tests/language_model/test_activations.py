@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from default_settings import ROOT
-from hand_made import SMALL_GPT, contexts, prepared_text, randomise, run_of, snakemake
+from hand_made import SMALL_GPT, contexts, prepared_text, randomise, run_of, save_weights, snakemake
 
 from layernorm_roles import checkpoint
 
@@ -19,11 +19,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     frame = contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
     run = run_of(prepared_text(folder / "text", range(30), range(30), frame))
-    weights = folder / "final.safetensors"
-    checkpoint.save(
-        randomise(run.build_model()).state_dict(), weights, {"identity": run.weights_identity("final")}
-    )
-    return run, weights
+    return run, save_weights(run, folder, final=randomise(run.build_model()))["final"]
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,13 @@ from hand_made import (
     prepared_text,
     randomise,
     run_of,
+    save_weights,
     snakemake,
     tokenizer,
 )
 from torch import nn
 
-from layernorm_roles import checkpoint, store
+from layernorm_roles import store
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model import keys, model, tasks
 from layernorm_roles.language_model.runs import refuse_misfits
@@ -180,12 +181,8 @@ def weights(tmp_path):
     run = run_of(prepared_text(tmp_path / "text", STREAM, STREAM, frame), variant="none", seed=7)
     hexagon = [(2, 0.1), (1, 2), (-1, 2.1), (-2.2, 0), (-1, -2), (1.3, -2)]
     collapsed = [(2, 1.5), (-2, 1), (-2.2, -1), (2.4, -1), (0.3, 0.2), (-0.2, 0.1)]
-    files = {}
-    for name, embedding in (("initial", hexagon), ("final", collapsed)):
-        files[name] = tmp_path / f"{name}.safetensors"
-        network = set_by_hand(run.build_model(), embedding)
-        checkpoint.save(network.state_dict(), files[name], {"identity": run.weights_identity(name)})
-    return run, files
+    initial, final = (set_by_hand(run.build_model(), embedding) for embedding in (hexagon, collapsed))
+    return run, save_weights(run, tmp_path, initial=initial, final=final)
 
 
 def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):

@@ -7,10 +7,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 from default_settings import ROOT
-from hand_made import GPT, VOCABULARY, changed, contexts, prepared_text, randomise, run_of, snakemake
+from hand_made import (
+    GPT,
+    VOCABULARY,
+    changed,
+    contexts,
+    prepared_text,
+    randomise,
+    run_of,
+    save_weights,
+    snakemake,
+)
 from scipy.optimize import minimize
 
-from layernorm_roles import checkpoint, norms, store
+from layernorm_roles import norms, store
 from layernorm_roles.heads.ceilings import pairs
 from layernorm_roles.language_model import ceilings, model
 from layernorm_roles.schemas import AS_USED, CEILING_SHARES
@@ -86,11 +96,7 @@ def saved(tmp_path):
     """A run, and the files of its weights: untrained, and with random ones."""
     frame = contexts(("long", TOKENS), ("long", TOKENS[:20]), ("sentences", TOKENS[:9]))
     run = run_of(prepared_text(tmp_path / "text", range(100), range(100), frame), SIZES, seed=3)
-    networks = {"initial": run.build_model(), "final": randomise(run.build_model())}
-    files = {name: tmp_path / f"{name}.safetensors" for name in networks}
-    for name, network in networks.items():
-        checkpoint.save(network.state_dict(), files[name], {"identity": run.weights_identity(name)})
-    return run, files
+    return run, save_weights(run, tmp_path, initial=run.build_model(), final=randomise(run.build_model()))
 
 
 def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
@@ -116,7 +122,7 @@ def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
     run, files = saved
     network = run.build_model()
     torch.nn.init.constant_(network.tokens.weight, torch.inf)
-    checkpoint.save(network.state_dict(), files["final"], {"identity": run.weights_identity("final")})
+    save_weights(run, tmp_path, final=network)
     ceilings.measure_run(run, files, tmp_path / "out.parquet", 1, 1)
     table = store.read(tmp_path / "out.parquet", "language_model_ceilings")
     assert set(table.checkpoint) == {"initial"} and "the run diverged" in capsys.readouterr().out

@@ -1,13 +1,8 @@
-import sys
-from pathlib import Path
-
 import pytest
 from random_models import random_network
 
 from layernorm_roles.pretrained import recording
 from layernorm_roles.pretrained.source import files_at
-
-sys.path.append(str(Path(__file__).parents[1] / "language_model"))  # texts made by hand
 
 
 @pytest.fixture(scope="session")

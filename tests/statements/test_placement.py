@@ -96,19 +96,31 @@ def test_optimiser_is_adam_with_linear_warmup():
     assert np.allclose(ours, theirs, rtol=1e-4)
 
 
-def test_gradient_norm_is_that_of_the_layers_own_parameters():
-    shape = SHAPE
-    rows = T.initial(shape, [0])
-    matrices = [m.clone().requires_grad_() for m in shape.matrices(rows)]
-    windows = torch.from_numpy(
-        P._batch(generator(Stream.PLACEMENT_BATCHES, 0), REDUCED, 2, shape.context_length)
-    )[None]
+def gradients_of_layers(shape, seed):
+    """The norm of each layer's gradient on the first batch, before training."""
+    rng = generator(Stream.PLACEMENT_BATCHES, seed)
+    windows = torch.from_numpy(P._batch(rng, REDUCED, 2, shape.context_length))[None]
+    matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [seed]))]
     T.losses(shape, matrices, windows).sum().backward()
-    curve = P.train(shape, REDUCED, [(1e-3, 0, 0)], SETTINGS)
-    for layer in range(shape.depth):
-        own = matrices[2 + 8 * layer : 2 + 8 * (layer + 1)]
-        norm = torch.stack([m.grad.norm() for m in own]).norm()
-        assert curve.gradient_norm[0, 0, layer] == pytest.approx(norm.item(), rel=1e-4)
+    layers = [matrices[2 + 8 * layer : 2 + 8 * (layer + 1)] for layer in range(shape.depth)]
+    return [torch.stack([m.grad.norm() for m in own if m.grad is not None]).norm().item() for own in layers]
+
+
+def test_gradient_norm_is_that_of_the_layers_own_parameters():
+    curve = P.train(SHAPE, REDUCED, [(1e-3, 0, 0)], SETTINGS)
+    assert [*curve.gradient_norm[0, 0]] == pytest.approx(gradients_of_layers(SHAPE, 0), rel=1e-4)
+
+
+def test_untrained_gradients_are_autograds():
+    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5]).untrained_gradients
+    assert set(found.seed) == {5}
+    assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
+    for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
+        known = gradients_of_layers(
+            SHAPE._replace(placement=placement, residual=bool(residual), depth=depth), 5
+        )
+        expected = [known[layer - 1] for layer in rows.layer]
+        assert rows.gradient_norm.tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_placements_share_initialisation_and_batches():
@@ -152,25 +164,6 @@ def test_scales_are_measured_before_and_after_training():
     assert (scales.groupby([*runs, "step"]).size() == 2 * scales.groupby([*runs, "step"]).depth.first()).all()
     assert not np.allclose(scales[scales.step > 0].input_rms, 1, atol=1e-4)
     assert set(scales.seed) == {5, 6}
-
-
-def test_untrained_gradients_are_autograds():
-    tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5])
-    found = tables.untrained_gradients
-    assert set(found.seed) == {5}
-    assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
-    rng = generator(Stream.PLACEMENT_BATCHES, 5)
-    windows = torch.from_numpy(P._batch(rng, REDUCED, 2, SHAPE.context_length))[None]
-    for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
-        shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
-        matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [5]))]
-        T.losses(shape, matrices, windows).sum().backward()
-        for row in rows.itertuples():
-            own = [
-                m.grad for m in matrices[2 + 8 * (row.layer - 1) : 2 + 8 * row.layer] if m.grad is not None
-            ]
-            norm = torch.stack([gradient.norm() for gradient in own]).norm()
-            assert row.gradient_norm == pytest.approx(norm.item(), rel=1e-4)
 
 
 def test_each_run_is_probed_with_its_own_network():

@@ -13,11 +13,6 @@ from checkouts import ROOT, SMOKE, Checkout, command, environment
 STARTED = pytest.StashKey[tuple[Checkout, subprocess.Popen]]()
 
 
-@pytest.fixture(scope="session")
-def checkout(tmp_path_factory):
-    return lambda settings: Checkout(tmp_path_factory.mktemp("checkout"), settings)
-
-
 def pytest_collection_finish(session):
     """Start the reproduction if a test is going to look at it."""
     if session.config.option.collectonly or not any(

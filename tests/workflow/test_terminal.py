@@ -13,8 +13,6 @@ from snakemake_logger_plugin_layernorm_roles import LogHandler, LogHandlerSettin
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
-NUMBERS = "results/smoke/parquet/worked_numbers.parquet"
-SETTINGS = "results/smoke/settings.json"
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,7 +12,6 @@ from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.tables import registry as tables
 
-ROOT = Path(__file__).parents[2]
 RUN = "d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1001"
 
 
