@@ -1,8 +1,4 @@
-"""Odd circumstances: rights, what stands in a result's place, two commands at once.
-
-Whatever it is, no traceback is shown, an error names the path, and the command ends with equal bytes once the obstacle
-is gone. The target is a table of two small jobs.
-"""
+"""Odd circumstances: rights, what stands in a result's place, two commands at once: an error names the path."""
 
 import os
 import shutil
@@ -28,18 +24,13 @@ def finished(checkout):
     return made, {name: (made.folder / name).read_bytes() for name in (MIDDLE, END)}
 
 
-def started(folder, *arguments, **options):
-    """The command for the target in `folder`, in a process of its own."""
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"} | options
-    make = command("--cores", "2", END, *arguments)
-    return subprocess.Popen(make, cwd=folder, env=environment(folder), **given)
-
-
 @pytest.mark.long
 def test_two_commands_for_one_reproduction(finished):
     made, before = finished
     shutil.rmtree(made.folder / NAME)
-    both = [started(made.folder) for _ in range(2)]
+    make, pipes = command("--cores", "2", END), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    own = {"cwd": made.folder, "env": environment(made.folder), "encoding": "utf-8"}
+    both = [subprocess.Popen(make, **own, **pipes) for _ in range(2)]
     outputs = [process.communicate()[0] for process in both]
     assert any(process.returncode == 0 for process in both)
     for process, output in zip(both, outputs, strict=True):
@@ -126,30 +117,6 @@ def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(open_folde
     assert said().startswith(f"ValueError: {open_folder}/results: no file can be written there; ")
     (open_folder / "results").chmod(0o777)
     assert said() == "nothing"
-
-
-@pytest.mark.long
-def test_a_read_only_checkout_runs_from_another_folder(finished, tmp_path):
-    """Root cannot write there either: the checkout is mounted once more, read-only."""
-    made, before = finished
-    checkout, own = tmp_path / "theirs", tmp_path / "mine"
-    shutil.copytree(made.folder, checkout, ignore=shutil.ignore_patterns("results", ".snakemake"))
-    own.mkdir()
-    if subprocess.run(["mount", "--bind", str(checkout), str(checkout)], capture_output=True).returncode:
-        pytest.skip("a folder cannot be mounted here")
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(checkout)], check=True)
-        refused = started(checkout)
-        said, _ = refused.communicate()
-        assert refused.returncode and "Traceback" not in said
-        assert f"error: {checkout}: no file can be written there; run in a folder of your own" in said
-        there = ["--snakefile", str(checkout / "Snakefile"), "--directory", str(own)]
-        done = started(checkout, *there)
-        said, _ = done.communicate()
-        assert done.returncode == 0, said
-        assert all((own / name).read_bytes() == content for name, content in before.items())
-    finally:
-        subprocess.run(["umount", str(checkout)], check=True)
 
 
 @pytest.mark.parametrize("what", ["directory", "dangling link", "link to itself"])
