@@ -5,7 +5,6 @@ the wall time in column `seconds`), equal bytes in every file of weights, tokens
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
 """
 
-import json
 import os
 import random
 import re
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 import yaml
 from checkouts import command
 
-from layernorm_roles import checkpoint, files
+from layernorm_roles import files
 
 ROOT = Path(__file__).parents[2]
 DAMAGED = {
@@ -331,14 +330,7 @@ def differences(one: Path, other: Path) -> dict[Path, str]:
 
 
 def content(file: Path) -> bytes:
-    """A file's bytes; of weights the tensors, of a Parquet file the columns but for `seconds`; none if damaged."""
-    if file.suffix == ".safetensors":
-        try:
-            tensors, facts = checkpoint.load(file)
-        except ValueError:
-            return b""
-        listed = {name: (str(tensor.dtype), tensor.tolist()) for name, tensor in tensors.items()}
-        return json.dumps([listed, facts], sort_keys=True).encode()
+    """A file's bytes; of a Parquet file those of the columns but for `seconds`, or none if it is damaged."""
     if file.suffix != ".parquet":
         return file.read_bytes()
     try:
