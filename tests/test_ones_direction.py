@@ -16,14 +16,8 @@ def test_the_share_is_the_squared_cosine_of_the_angle_to_the_ones_vector():
 
 def test_each_norm_has_the_mean_share_of_what_enters_it():
     """Two norms of different sizes; the second runs twice, and a linear layer that is no norm has no row."""
-    network = nn.ModuleDict(
-        {
-            "first": nn.LayerNorm(4),
-            "map": nn.Linear(4, 6),
-            "second": norms.build("scale", 6),
-            "unused": nn.RMSNorm(3),
-        }
-    )
+    layers = {"first": nn.LayerNorm(4), "map": nn.Linear(4, 6), "second": norms.build("scale", 6)}
+    network = nn.ModuleDict(layers | {"unused": nn.RMSNorm(3)})
     x, y = torch.tensor([[[1.0, 1, 1, 1], [1, -1, 1, -1]]]), torch.ones(1, 1, 6)
 
     def run():

@@ -42,11 +42,8 @@ def plan(monkeypatch):
 
 def test_an_overlay_changes_what_it_names_at_every_depth():
     base = {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
-    assert planning.merged(base, {"a": {"c": [3]}, "d": None, "f": 1}) == {
-        "a": {"b": 1, "c": [3]},
-        "d": None,
-        "f": 1,
-    }
+    found = planning.merged(base, {"a": {"c": [3]}, "d": None, "f": 1})
+    assert found == {"a": {"b": 1, "c": [3]}, "d": None, "f": 1}
     assert base == {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
 
 

@@ -142,13 +142,9 @@ def test_the_commit_is_unknown_outside_of_a_repository(tmp_path):
     copy = tmp_path / "layernorm_roles"
     shutil.copytree(ROOT / "src/layernorm_roles", copy, ignore=shutil.ignore_patterns("__pycache__"))
     program = "from layernorm_roles.provenance import provenance; print(provenance({}, 'cpu')['git_commit'])"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        text=True,
-        capture_output=True,
-        env={"PYTHONPATH": str(tmp_path)},
-    )
+    environment = {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, env=environment)
     assert done.stdout.strip() == "unknown", done.stderr
 
 

@@ -77,10 +77,8 @@ def open_folder(tmp_path):
 @pytest.fixture
 def table(open_folder):
     """A written table, and what it was written with."""
-    path, facts = (
-        open_folder / "d.parquet",
-        provenance({}, "cpu"),
-    )  # nobody may be unable to read the environment
+    facts = provenance({}, "cpu")  # nobody may be unable to read the environment
+    path = open_folder / "d.parquet"
     store.write(FRAME, "majority_data", path, facts)
     return path, facts
 

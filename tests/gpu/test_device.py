@@ -56,9 +56,7 @@ def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
     assert "loss" in caplog.text
-    assert card.description == (
-        "cuda (Fake H100; one batch compared with the CPU: loss and gradients within 0.0001)"
-    )
+    assert "one batch compared with the CPU: loss and gradients within 0.0001" in card.description
 
 
 @pytest.mark.parametrize("wrong", [1e-2, float("nan")])
@@ -142,13 +140,8 @@ def opened(monkeypatch, tmp_path):
 
 def test_a_gpu_is_deterministic_and_exact_before_it_computes(opened):
     gpu, made = opened(lambda size, device: torch.tensor([0.0]))
-    assert made == {
-        "deterministic": True,
-        "precision": "highest",
-        "index": 1,
-        "fills": False,
-        "workspace": ":4096:8",
-    }
+    assert made.pop("index") == 1 and not made.pop("fills")
+    assert made == {"deterministic": True, "precision": "highest", "workspace": ":4096:8"}
     assert gpu.description == "cuda (Fake H100)" and gpu.identity == "cuda (Fake H100, (9, 0))"
 
 

@@ -21,11 +21,9 @@ def test_training_and_validation_read_the_text_of_their_part(disjoint_text, sett
 
 
 def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
-    rows = {
-        split: {"sentence": [f"w{first + i} w{first + i + 20}" for i in range(8)], "label": [0, 1] * 4}
-        for split, first in (("train", 0), ("validation", 100))
-    }
-    settings = labelled(tmp_path, rows)
+    spelt = {first: [f"w{first + i} w{first + i + 20}" for i in range(8)] for first in (0, 100)}
+    rows = {"train": {"sentence": spelt[0]}, "validation": {"sentence": spelt[100]}}
+    settings = labelled(tmp_path, {split: part | {"label": [0, 1] * 4} for split, part in rows.items()})
     task = tasks.build(settings, disjoint_text, tokenizer(), 0, tmp_path)
     assert task.classes == 2
     seen = []

@@ -39,11 +39,9 @@ def test_only_articles_of_a_wikipedia_dump_are_read(tmp_path, monkeypatch):
     def page(namespace, text, redirect=""):
         return f"<page><title>t</title><ns>{namespace}</ns>{redirect}<revision><text>{text}</text></revision></page>"
 
-    pages = [
-        page(0, "First article."),
-        page(1, "Talk about the first article."),
+    pages = [page(0, "First article."), page(1, "Talk about the first article."), page(14, "A category.")]
+    pages += [
         page(0, "#REDIRECT [[First]]", '<redirect title="First" />'),
-        page(14, "A category."),
         page(0, ""),
         page(0, "Second article."),
     ]

@@ -130,10 +130,8 @@ def test_the_manifest_describes_the_text(world, prepared):
     for part in ("training", "validation"):
         assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
     frame = store.read(prepared.contexts, "contexts")
-    assert manifest["contexts"]["long"] == {
-        "number": 25,
-        "tokens": int(frame[frame.texts == "long"].tokens.map(len).sum()),
-    }
+    tokens = int(frame[frame.texts == "long"].tokens.map(len).sum())
+    assert manifest["contexts"]["long"] == {"number": 25, "tokens": tokens}
     assert manifest["tokenizer"] == {"kind": "trained", "vocabulary": 300}
 
 

@@ -21,14 +21,8 @@ def pytest_collection_finish(session):
         return
     made = Checkout(Path(tempfile.mkdtemp(prefix="smoke_")), SMOKE)
     with (made.folder / "printed.txt").open("w") as output:
-        process = subprocess.Popen(
-            command("--cores", "2"),
-            cwd=made.folder,
-            env=environment(made.folder),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        own = {"cwd": made.folder, "env": environment(made.folder), "start_new_session": True}
+        process = subprocess.Popen(command("--cores", "2"), stdout=output, stderr=subprocess.STDOUT, **own)
     session.config.stash[STARTED] = made, process
 
 

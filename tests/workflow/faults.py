@@ -378,13 +378,7 @@ TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"
 def tiny_configuration() -> dict:
     """One majority experiment with two short runs that often write their checkpoints: some seconds a fault."""
     default = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["majority"]["d8"]
-    d8 = {
-        "sequences": 300,
-        "batch_size": 100,
-        "schedule_steps": 6000,
-        "steps": 3000,
-        "evaluate_every": 500,
-        "checkpoint_every": 25,
-        "seeds": dict.fromkeys(default["seeds"], 0) | {"layernorm": 2},
-    }
+    steps = {"steps": 3000, "schedule_steps": 6000, "evaluate_every": 500, "checkpoint_every": 25}
+    seeds = dict.fromkeys(default["seeds"], 0) | {"layernorm": 2}
+    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": seeds}
     return {"name": "tiny", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}

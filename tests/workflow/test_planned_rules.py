@@ -58,11 +58,8 @@ def expected(job, settings):
         experiment = settings["majority"][named["experiment"]]
         if rule == "majority_data":
             return {"settings": {key: experiment[key] for key in DATA}}
-        own = {
-            "settings": {key: experiment[key] for key in OF_TRAINING},
-            "device": "cpu",
-            "device_check": "warn",
-        }
+        own = {"settings": {key: experiment[key] for key in OF_TRAINING}}
+        own |= {"device": "cpu", "device_check": "warn"}
         first, last = map(int, named["seeds"].split("_to_"))
         assert last - first < experiment["seeds_per_job"]
         return own | norm | {"seeds": list(range(first, last + 1))}
@@ -142,18 +139,13 @@ def test_a_retry_asks_for_twice_what_the_first_attempt_asked_for(jobs):
 
 
 def test_trainings_ask_for_minutes_by_their_steps():
-    overlay = {
-        "device": "cpu",
-        "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}},
-        "language_model": {"gpt": {"batch_size": 16}},
-    }
+    overlay = {"device": "cpu", "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}}}
+    overlay["language_model"] = {"gpt": {"batch_size": 16}}
     plan = planning.Plan(planning.configured(ROOT / "config.yaml", overlay))
     assert plan.minutes("majority", "d8") == 5 + 4 * 9000 / 100 / 60
     assert plan.minutes("language_model", "gpt", 50_000) == 5 + math.ceil(50_000 * 16 * 1024 * 80e-6 / 60)
-    assert (plan.group("majority", "d8"), plan.group("language_model", "gpt", 50_000)) == (
-        "majority_train",
-        None,
-    )
+    assert plan.group("majority", "d8") == "majority_train"
+    assert plan.group("language_model", "gpt", 50_000) is None
     on_gpus = planning.Plan(
         planning.configured(ROOT / "config.yaml", overlay | {"device": "cuda"}), elsewhere=True
     )
@@ -171,11 +163,8 @@ def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, mos
     submitted = {job["unit"] for job in plan["jobs"] if job["rule"] not in ("settings", "download")}
     assert len(submitted) <= most_units
     assert sum(plan["minutes"][unit] for unit in submitted) / 60 <= most_hours
-    alone = [
-        job["unit"]
-        for job in plan["jobs"]
-        if job["resources"][0][1] and job["resources"][0][1] > planning.SHORT
-    ]
+    long = [job for job in plan["jobs"] if (job["resources"][0][1] or 0) > planning.SHORT]
+    alone = [job["unit"] for job in long]
     assert len(alone) == len({*alone}), "a long job has a submission of its own"
 
 
@@ -259,9 +248,8 @@ def test_every_figure_and_readable_table_is_drawn_in_one_room():
     rooms = planning.rooms(plan.figures(), inputs)
     assert sorted(name for room in rooms for name in room.figures) == sorted(plan.figures())
     assert sorted(name for room in rooms for name in room.tables) == sorted(planning.tables.TABLES)
-    assert len({file for room in rooms for file in room.files("x")}) == sum(
-        len(room.files("x")) for room in rooms
-    )
+    files = [file for room in rooms for file in room.files("x")]
+    assert len({*files}) == len(files)
     for room in rooms:
         for module in room.modules:
             assert (ROOT / "src/layernorm_roles" / module).is_file()

@@ -134,8 +134,6 @@ def test_the_kept_reproduction_is_drawn_again_without_training(smoke):
     contents = []
     for _ in range(2):
         smoke.run("--forceall", *targets)
-        found = [
-            file for file in sorted(kept.rglob("*")) if file.is_file() and file.suffix not in (".log", ".tsv")
-        ]
+        found = [f for f in sorted(kept.rglob("*")) if f.is_file() and f.suffix not in (".log", ".tsv")]
         contents.append({file: file.read_bytes() for file in found})
     assert contents[0] == contents[1]
