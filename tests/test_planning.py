@@ -10,22 +10,15 @@ from layernorm_roles.planning import KeptReproduction, Plan, Run
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
 GPT_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT]
+MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2}
+ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "seeds_per_job": 1}
+ALONE |= {"d_model": [3, 5], "learning_rate": ["1e-3", 0.1]}
 OVERLAY = {
     "name": "mine",
     "device": "cpu",
     "first_seed": 7,
     "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
-    "majority": {
-        "only": ["mine", "alone"],
-        "mine": {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2},
-        "alone": {
-            "like": "d3",
-            "seeds_per_job": 1,
-            "d_model": [3, 5],
-            "learning_rate": ["1e-3", 0.1],
-            "seeds": {"layernorm": 2, "projected_qk": 1},
-        },
-    },
+    "majority": {"only": ["mine", "alone"], "mine": MINE, "alone": ALONE},
     "language_model": {"gpt": {"seeds": {"layernorm": 1, "projection": 0}}, "bert": {"seeds": {"none": 2}}},
 }
 

@@ -46,15 +46,9 @@ def cuda(monkeypatch):
         finally:
             stand_in.recording.pop()
 
-    parts = {
-        "Stream": lambda: stream,
-        "current_stream": lambda: stream,
-        "stream": nullcontext,
-        "CUDAGraph": Graph,
-        "graph": record,
-        "default_generators": [generator],
-        "current_device": lambda: 0,
-    }
+    parts = {"Stream": lambda: stream, "current_stream": lambda: stream, "stream": nullcontext}
+    parts |= {"CUDAGraph": Graph, "graph": record, "default_generators": [generator]}
+    parts |= {"current_device": lambda: 0}
     monkeypatch.setattr(torch, "cuda", SimpleNamespace(**parts))
     return stand_in
 

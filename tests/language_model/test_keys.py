@@ -48,20 +48,12 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
 
 
-@pytest.mark.parametrize(
-    ("variant", "sites"),
-    [
-        ("layernorm", ("after_norm_exact",)),
-        ("scale", ("after_norm_exact",)),
-        ("projection", ()),
-        ("none", ()),
-        ("layernorm_qk", ("after_norm_exact", "head_exact")),
-        ("projected_qk", ("after_norm_exact",)),
-        ("projected_v", ("after_norm_exact",)),
-        ("layernorm_affine", ()),
-        ("own.module:Norm", ()),
-    ],
-)
+SCALED = dict.fromkeys(("layernorm", "scale", "projected_qk", "projected_v"), ("after_norm_exact",))
+SCALED |= {"layernorm_qk": ("after_norm_exact", "head_exact")}
+SCALED |= dict.fromkeys(("projection", "none", "layernorm_affine", "own.module:Norm"), ())
+
+
+@pytest.mark.parametrize(("variant", "sites"), SCALED.items())
 def test_where_keys_come_out_of_a_scaling(variant, sites):
     first = ("before_norm", "after_norm", "head")
     assert keys.sites_of(variant, variant, "gpt") == (*first, *sites)

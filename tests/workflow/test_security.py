@@ -19,23 +19,9 @@ PYTHON = sorted(
 )
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
 
-HOSTILE = [
-    "../../../tmp/hacked",
-    "/tmp/hacked",
-    "..",
-    "a\\b",
-    '"><img src=x onerror=alert(1)>',
-    "$(touch hacked)",
-    "a; touch hacked",
-    "a\ntouch hacked",
-    "-rf",
-    "{wildcards.seed}",
-    "*",
-    "a\0b",
-    "ä",
-    "",
-    "con\u202egnp",
-]
+HOSTILE = ["../../../tmp/hacked", "/tmp/hacked", "..", "a\\b", '"><img src=x onerror=alert(1)>', "-rf", "*"]
+HOSTILE += ["$(touch hacked)", "a; touch hacked", "a\ntouch hacked", "{wildcards.seed}", "a\0b", "ä", ""]
+HOSTILE += ["con\u202egnp"]
 
 
 def refused(config):

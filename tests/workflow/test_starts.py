@@ -24,34 +24,25 @@ MODEL = STATEMENT | {"numba", "tokenizers"}
 CERTIFIED = {"numba", "scipy.special", "scipy.sparse"}
 
 NEEDED = {
-    "check_files": set(),
-    "print_targets": set(),
-    "write_settings": set(),
-    "download_text": {"numpy", "pyarrow", "pydantic"},
-    "prepare_text": TABLES | {"pydantic", "tokenizers"},
-    "generate_majority_data": TABLES | {"pydantic"},
-    "train_majority": STATEMENT | {"numba"},
-    "train_language_model": MODEL,
-    "record_activations": MODEL,
-    "collect_keys": MODEL | CERTIFIED,
-    "measure_ceilings": MODEL | CERTIFIED,
-    "measure_pretrained": MODEL | CERTIFIED,
-    "measure_random_keys": STATEMENT | CERTIFIED,
-    "measure_gaussian_law": TABLES | {"pydantic", "scipy.special", "scipy.sparse", "scipy.optimize"},
-    "measure_worked_numbers": TABLES,
-    "measure_geometry": STATEMENT,
-    "measure_batch_dependence": STATEMENT,
-    "train_placement": STATEMENT | {"tokenizers"},
-    "measure_fusion": STATEMENT | {"scipy.special"},
-    "measure_score_scale": STATEMENT | {"scipy.special"},
-    "collect_tables": TABLES,
-    "judge_claims": EVIDENCE,
-    "update_readme": EVIDENCE,
-    "draw": EVIDENCE | DRAWING,
-    "write_durations": EVIDENCE,
-    "write_page": EVIDENCE | DRAWING,
-    "publish": EVIDENCE | DRAWING,
-    "compare": EVIDENCE | DRAWING,
+    script: needed
+    for scripts, needed in (
+        ("check_files print_targets write_settings", set()),
+        ("download_text", {"numpy", "pyarrow", "pydantic"}),
+        ("prepare_text", TABLES | {"pydantic", "tokenizers"}),
+        ("generate_majority_data", TABLES | {"pydantic"}),
+        ("train_majority", STATEMENT | {"numba"}),
+        ("train_language_model record_activations", MODEL),
+        ("collect_keys measure_ceilings measure_pretrained", MODEL | CERTIFIED),
+        ("measure_random_keys", STATEMENT | CERTIFIED),
+        ("measure_gaussian_law", TABLES | {"pydantic", "scipy.special", "scipy.sparse", "scipy.optimize"}),
+        ("measure_geometry measure_batch_dependence", STATEMENT),
+        ("train_placement", STATEMENT | {"tokenizers"}),
+        ("measure_fusion measure_score_scale", STATEMENT | {"scipy.special"}),
+        ("measure_worked_numbers collect_tables", TABLES),
+        ("judge_claims update_readme write_durations", EVIDENCE),
+        ("draw write_page publish compare", EVIDENCE | DRAWING),
+    )
+    for script in scripts.split()
 }
 """The slow modules that each script may import before its call."""
 
