@@ -69,20 +69,11 @@ def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
     assert found == {"src/layernorm_roles/gaussian_keys.py"}
 
 
-BESIDE_THE_WORKFLOW = {
-    "ending.py",
-    "gpu/choice.py",
-    "job.py",
-    "made_from.py",
-    "planning.py",
-    "selectability/command_line.py",
-    "selectability/matrices.py",
-    "settings/__main__.py",
-    "settings/json_schema.py",
-    "settings/loading.py",
-    "settings/reproduction.py",
-    "settings/yaml_files.py",
-}
+BESIDE_THE_WORKFLOW = set(
+    "ending.py gpu/choice.py job.py made_from.py planning.py selectability/command_line.py selectability/matrices.py "
+    "settings/__main__.py settings/json_schema.py settings/loading.py settings/reproduction.py "
+    "settings/yaml_files.py".split()
+)
 """Modules, or the beginnings of their names, behind no result: an edit makes nothing again."""
 NAMED_BY_RULES = ("evidence/figures/", "evidence/tables/")
 """Modules that a registry names; the rules add the one that draws or makes their output."""
@@ -151,22 +142,10 @@ def test_the_commit_is_unknown_outside_of_a_repository(tmp_path):
     copy = tmp_path / "layernorm_roles"
     shutil.copytree(ROOT / "src/layernorm_roles", copy, ignore=shutil.ignore_patterns("__pycache__"))
     program = "from layernorm_roles.provenance import provenance; print(provenance({}, 'cpu')['git_commit'])"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        text=True,
-        capture_output=True,
-        env={"PYTHONPATH": str(tmp_path)},
-    )
+    environment = {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, env=environment)
     assert done.stdout.strip() == "unknown", done.stderr
-
-
-def test_relative_imports_lead_to_the_folder_of_their_file(package, monkeypatch):
-    (package / "norms/deep.py").write_text("from . import other\nfrom .helper import f\n")
-    monkeypatch.chdir(package)
-    files, packages = provenance.reached(package / "start.py")
-    assert {file.name for file in files} == {"start.py", "deep.py", "other.py", "helper.py", "lazy.py"}
-    assert packages == {"numpy"}
 
 
 def test_relative_imports_are_followed_in_packages_within_packages(tmp_path, monkeypatch):

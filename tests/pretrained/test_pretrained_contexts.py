@@ -45,10 +45,13 @@ def test_tokens_are_spelt_with_their_special_ones(tokens):
 
 def test_of_each_document_the_first_long_context_is_read():
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    table = pd.DataFrame(
-        [("sentences", 0, 7, [4, 5]), ("long", 1, 9, [6]), ("long", 0, 9, [5, 6]), ("long", 2, 4, [7, 8, 4])],
-        columns=["texts", "context", "document", "tokens"],
-    )
+    rows = [
+        ("sentences", 0, 7, [4, 5]),
+        ("long", 1, 9, [6]),
+        ("long", 0, 9, [5, 6]),
+        ("long", 2, 4, [7, 8, 4]),
+    ]
+    table = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
     assert first_of_each_document(table, words) == ["b c", "d e a"]
 
 

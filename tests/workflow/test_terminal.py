@@ -1,36 +1,23 @@
 """What a run prints: few lines, the last one useful; failed jobs by their logs; and how long the rest may take."""
 
-import logging
 import re
-import time
 from pathlib import Path
 
 import pytest
 from checkouts import SMOKE
-from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
 
 from layernorm_roles import ending
 from layernorm_roles.gpu import driver
-from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings
+from snakemake_logger_plugin_layernorm_roles import LogHandler, LogHandlerSettings
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
-NUMBERS = "results/smoke/parquet/worked_numbers.parquet"
-SETTINGS = "results/smoke/settings.json"
 
 
 @pytest.fixture(scope="module")
 def made(checkout):
     return checkout(SMOKE)
-
-
-def test_a_run_prints_a_few_short_lines_and_ends_with_the_place_of_its_results(made):
-    lines = made.run(NUMBERS, SETTINGS).splitlines()
-    assert len(lines) < 10 and max(map(len, lines)) < 200, lines
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  2 jobs, 2 at a time", lines[1]), lines
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  all 2 jobs done in \d+ s", lines[-3]), lines
-    assert lines[-2:] == ["Made: results/smoke/", "Made: results/smoke/parquet/"]
 
 
 def test_failed_jobs_are_named_with_their_logs(made):
@@ -51,26 +38,6 @@ def test_failed_jobs_are_named_with_their_logs(made):
     assert lines[-1].startswith("Complete log(s): ")
     assert sum(line.startswith("error: ") for line in lines) == 1
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
-
-
-def test_who_asks_snakemake_for_another_printout_gets_it(made):
-    again = (SETTINGS, "--force")
-    assert "rule settings:" in made.run(*again, "--verbose")
-    progress = made.run(*again, "--quiet", "rules", "host")
-    assert "1 of 1 steps (100%) done" in progress and "rule settings:" not in progress
-    assert made.run(*again, "--quiet", "all").splitlines()[1:] == []
-
-
-def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
-    plan = made.run("all", "--dry-run")
-    lines = plan.splitlines()
-    assert len(lines) < 50 and max(map(len, lines)) < LINE_CHARACTERS + 80
-    rows = re.findall(r"^(\w+) +(\d+)$", plan, re.MULTILINE)
-    trainings = sum(int(number) for rule, number in rows if rule.endswith("_train"))
-    others = sum(int(number) for _, number in rows) - trainings
-    assert len(rows) == len(dict(rows)) > 20
-    assert f"{trainings} trainings and {others} other jobs; on one core about " in plan
-    assert len(made.run("all", "--dry-run", "--verbose").splitlines()) > 10 * len(lines)
 
 
 def gpu_is_usable():
@@ -182,64 +149,3 @@ class TestPlugin(TestLogHandlerBase):
         yield
         self.handler.close()
         assert "Traceback" not in capsys.readouterr().err
-
-    def test_a_long_job_has_a_line_for_its_start_and_one_for_its_end(self, capsys, monkeypatch):
-        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_SECONDS", 0.0)
-        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_TIMES", 0.0)
-        handler = self._create_handler()
-        job = {"jobid": 1, "rule_name": "train", "log": ["results/smoke/logs/train/seed_1.log"]}
-        handler.handle(self._create_event_record(LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))
-        handler.handle(self._create_event_record(LogEvent.JOB_INFO, **job))
-        handler._watch_once()
-        handler.handle(self._create_event_record(LogEvent.JOB_FINISHED, job_id=1))
-        handler.handle(
-            self._create_event_record(LogEvent.JOB_ERROR, level=logging.ERROR, **job | {"jobid": 2})
-        )
-        said = [line[10:] for line in capsys.readouterr().err.splitlines()]
-        assert said[0] == "2 jobs" and said[1].startswith("running   train/seed_1, since ")
-        assert said[2].startswith("finished  train/seed_1, 0 s (1 of 2 jobs in 0 s")
-        assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
-
-
-def listening(monkeypatch):
-    """A handler, its clock, and a function that tells it of an event."""
-    common = MockOutputSettings()
-    common.printshellcmds = common.show_failed_logs = False
-    now = [0.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
-
-    def tell(event, **facts):
-        handler.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
-
-    return handler, now, tell
-
-
-def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
-    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
-    handler, now, tell = listening(monkeypatch)
-    tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
-    for job in (1, 2):
-        handler._announced.add(job)
-        tell(LogEvent.JOB_INFO, jobid=job)
-    tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
-    capsys.readouterr()
-    for now[0] in (3600.0, 3640.0, 3690.0, 3700.0):
-        handler._watch_once()
-    handler.close()
-    said = [line[10:] for line in capsys.readouterr().err.splitlines()]
-    assert said == [f"0 of 4 jobs in {minutes} min, 1 failed; running: train" for minutes in (60, 62)]
-
-
-def test_the_last_job_ends_the_run(monkeypatch, capsys):
-    handler, now, tell = listening(monkeypatch)
-    tell(LogEvent.RUN_INFO, stats={"train": 2, "total": 2})
-    for job in (1, 2):
-        tell(LogEvent.JOB_INFO, jobid=job)
-        now[0] += 5.0
-        tell(LogEvent.JOB_FINISHED, job_id=job)
-    handler.close()
-    assert [line[10:] for line in capsys.readouterr().err.splitlines()] == [
-        "2 jobs",
-        "all 2 jobs done in 10 s",
-    ]
