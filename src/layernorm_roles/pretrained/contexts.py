@@ -35,8 +35,8 @@ def contexts(
     """The first `number` texts that give `context_length` tokens, cut to them: token ids by a text's place in `texts`.
 
     The special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number
-    of keys. Where there are fewer, which depends on the seed that chose the texts, they are taken, with a warning; raises
-    ValueError if there are none. `name` is the model's in config.yaml, for what is said.
+    of keys. Where there are fewer, which depends on the seed that chose the texts, they are taken, with a warning.
+    Raises ValueError if there are none. `name` is the model's in config.yaml, for what is said.
     """
     found = dict(islice(_full(texts, tokens, context_length), number))
     if not found:
