@@ -32,11 +32,16 @@ def test_texts_are_cut_and_keep_their_special_tokens(tokens):
     assert tokens.encode("a b", 6) == [0, 4, 5, 1]
 
 
-def test_short_texts_are_left_out(tokens):
+def test_short_texts_are_left_out(tokens, capsys):
     texts = ["a", "a b c", "c d e f", "b b b b b b"]
     assert contexts(texts, tokens, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
-    with pytest.raises(ValueError, match=r"^pretrained.m.contexts = 4: expected at most 3"):
-        contexts(texts, tokens, 5, 4, "m")
+    assert not capsys.readouterr().err
+    assert [*contexts(texts, tokens, 5, 4, "m")] == [1, 2, 3]
+    assert (
+        "pretrained.m.contexts = 4, but only 3 of the held-out texts have 5 tokens" in capsys.readouterr().err
+    )
+    with pytest.raises(ValueError, match=r"^pretrained.m.context_length = 50: expected fewer"):
+        contexts(texts, tokens, 50, 4, "m")
 
 
 def test_tokens_are_spelt_with_their_special_ones(tokens):
