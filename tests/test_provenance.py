@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from modulefinder import ModuleFinder
 from pathlib import Path
 
@@ -166,3 +167,18 @@ def test_relative_imports_are_followed_in_packages_within_packages(tmp_path, mon
     files, packages = provenance.reached(tmp_path / "start.py")
     assert {"side.py", "deep.py", "near.py", "shown.py"} <= {file.name for file in files}
     assert "inner.py" not in {file.name for file in files} and packages == {"numpy"}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"seed": 1, "settings": {"steps": 2, "more": 3}}, None),
+        ({"seed": 1, "settings": {"steps": 4}}, "settings.steps = 4, expected 2"),
+        ({"settings": {"steps": 2}}, "no seed, expected 1"),
+        ({}, "no seed, expected 1; no settings.steps, expected 2"),
+    ],
+)
+def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, words):
+    expected = {"seed": 1, "settings": {"steps": 2}}
+    with pytest.raises(ValueError, match=rf"a file of another run \({words}\)") if words else nullcontext():
+        provenance.refuse_other("a.parquet", found, expected)

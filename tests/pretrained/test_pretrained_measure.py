@@ -39,5 +39,7 @@ def test_the_files_say_of_which_model_and_text_they_are(folder, tmp_path):
         name: store.read(path, name, {"model": "tiny", "text": "made by hand"}) for name, path in out.items()
     }
     assert all(set(table.model) == {"tiny"} and set(table.context) == {1} for table in tables.values())
+    shares = tables["ones_share"].groupby("checkpoint").ones_share.mean()
+    assert shares["random"] != shares["pretrained"], "the untrained model has other weights"
     spelt = tables["token_ceilings"].groupby("position").token.agg(set)
     assert list(spelt) == [{f"w{i}"} for i in range(20, 28)]

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from default_settings import example
 
-from layernorm_roles import store
+from layernorm_roles import norms, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_keys import measure
 from layernorm_roles.random_streams import Stream, generator
@@ -88,6 +89,13 @@ def test_float32_keys_are_certified_as_float32(precision):
     """With float32's coarser tolerance some keys are undecided that float64 decides."""
     borderline = precision.groupby("dtype").n_borderline.sum()
     assert borderline["float32"] > borderline["float64"] == 0
+
+
+def test_the_norm_itself_runs_in_the_precision_that_is_named(precision):
+    keys = generator(Stream.RANDOM_KEYS, 0, 60, 3).standard_normal((50, 60, 3)).astype(np.float32)
+    row = precision.query("dtype == 'float32' and n == 60 and eps == 1e-5").iloc[0]
+    expected = certify_many(norms.build("layernorm", 3, 1e-5)(torch.from_numpy(keys)).numpy(), flat=True)
+    assert row.min_margin == expected.margin[expected.verdict == "selectable"].min()
 
 
 @pytest.mark.parametrize(

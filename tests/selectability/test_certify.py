@@ -7,7 +7,7 @@ import pytest
 import second_methods as second
 
 from layernorm_roles.selectability import Certificates, certify, certify_many
-from layernorm_roles.selectability.certificates import summaries
+from layernorm_roles.selectability.certificates import evaluate, summaries
 
 
 def gaussian(n, d, seed=0):
@@ -36,6 +36,13 @@ def checked(keys, bias=None, flat=False) -> Certificates:
     both = np.isfinite(margin) & np.isfinite(residual)
     assert (margin[both] <= residual[both] + 1e-12).all()  # weak duality
     return certificates
+
+
+def test_a_residual_is_the_largest_of_the_columns_each_in_its_own_unit():
+    keys = np.array([[[0.5, 1.7], [2.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])
+    support, weights = np.array([[[1, 2, 3]] * 4]), np.array([[[0.3, 0.4, 0.3]] + [[0.0] * 3] * 3])
+    _, residual = evaluate(keys, None, np.zeros_like(keys), support, weights, causal=False)
+    assert residual[0, 0] == pytest.approx(max(0.1 / 2, 0.1 / 4)) and np.isnan(residual[0, 1:]).all()
 
 
 @pytest.mark.parametrize("make", [gaussian, stream_like])

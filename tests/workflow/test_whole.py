@@ -137,3 +137,5 @@ def test_the_kept_reproduction_is_drawn_again_without_training(smoke):
         found = [f for f in sorted(kept.rglob("*")) if f.is_file() and f.suffix not in (".log", ".tsv")]
         contents.append({file: file.read_bytes() for file in found})
     assert contents[0] == contents[1]
+    judged = pd.read_parquet(kept / "parquet/claims.parquet")
+    assert "before" in set(judged.rule_fixed), "its rules are compared with its own settings"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio, t_interval
+from layernorm_roles.evidence.analysis.estimate import Estimate, holm, log_ratio, t_interval
 
 NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8)
 
@@ -72,6 +72,12 @@ def test_a_value_that_was_not_reached_counts_with_what_it_is_at_least():
     assert np.exp(found.mean) == pytest.approx((8 / 2 * 90 / 2) ** 0.5)
     found = log_ratio(bottom, pd.Series([np.nan, 1.0]), at_least=last)
     assert np.exp(found.mean) == pytest.approx((2 / 10 * 2 / 1) ** 0.5)
+
+
+def test_holm_s_p_values_never_fall_below_that_of_a_smaller_one():
+    found = holm({"a": 0.03, "b": 0.01, "c": 0.02, "d": 0.021})
+    assert found == pytest.approx({"a": 0.06, "b": 0.04, "c": 0.06, "d": 0.06})
+    assert holm({"a": 0.9, "b": 0.6}) == {"a": 1.0, "b": 1.0}
 
 
 LAST = pd.Series(100.0, index=range(6))

@@ -373,6 +373,9 @@ def test_the_largest_rate_at_which_models_train(projection, expected):
     verdict, row = judged("stability_bytes", "bytes_rates", curves, spread=0.0)
     assert verdict == expected
     if expected == HOLDS:
+        some = {**curves, "projection": (0.1, 0.25, 0.9, 0.9)}  # at .002 some of the seeds train
+        at_some = judged("stability_bytes", "bytes_rates", some, spread=0.1)[1]
+        assert "projection only up to 0.001" in at_some.reason and at_some.measured < row.measured
         assert "LayerNorm up to 0.004, projection only up to 0.001" in row.reason
         reversed_ = dict(zip(curves, list(curves.values())[::-1], strict=True))
         assert judged("stability_bytes", "bytes_rates", reversed_ | {"none": projection})[0] == DOES_NOT_HOLD
