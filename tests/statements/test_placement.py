@@ -164,7 +164,10 @@ def test_scales_are_measured_before_and_after_training():
     assert (scales.groupby([*runs, "step"]).size() == 2 * scales.groupby([*runs, "step"]).depth.first()).all()
     assert not np.allclose(scales[scales.step > 0].input_rms, 1, atol=1e-4)
     assert set(scales.seed) == {5, 6}
-    assert not scales.duplicated([*runs, "step", "layer", "part"]).any()
+    streams = initial.groupby(
+        ["depth", "layer", "part"]
+    ).stream_rms.mean()  # attention comes first, by name too
+    assert all(s.is_monotonic_increasing for _, s in streams.groupby("depth")), "each part adds to the stream"
 
 
 def test_each_run_is_probed_with_its_own_network():
