@@ -80,7 +80,7 @@ def configured(
     Raises ValueError with one line for every wrong value, and for what the files say ambiguously.
     """
     for file in files:
-        yaml_files.check(file)
+        yaml_files.read(file)
     return load(merged(yaml_files.read(defaults), overlay))
 
 
