@@ -91,7 +91,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
     Both are relative to the working folder. `snakefile` is the one to start from another working folder.
     """
     for wanted in (Path(".snakemake"), Path(folder)):
-        there = next(place for place in (wanted, *wanted.parents) if place.exists())
+        there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
         if not os.access(there, os.W_OK | os.X_OK):
             raise ValueError(
                 f"{there.absolute()}: no file can be written there; run in a folder of your own: "
