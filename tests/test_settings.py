@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import jsonschema
@@ -138,6 +139,15 @@ def test_the_shipped_configurations_are_accepted_and_fit_the_schema_for_editors(
         jsonschema.validate(config, for_editors())
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_the_configurations_that_a_page_shows_are_accepted(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^    # \w+\.yaml\n(?:    .*\n)+", text, re.MULTILINE)
+    assert len(shown) == 2
+    for block in shown:
+        load(merged(WRITTEN, yaml.safe_load(textwrap.dedent(block))))
+
+
 def test_the_schema_for_editors_is_the_one_in_the_repository():
     """If this fails: python -m layernorm_roles.settings > workflow/schemas/config.schema.json"""
     kept = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
@@ -237,6 +247,10 @@ language_model: {bytes_heads_8: {like: {not: this}}}
 majority: {only: [{d8: 1}]} -> majority.only = [{'d8': 1}]: expected a list of experiments
 majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
+text: {words: {corpus: {paths: ['mine/*.txt']}}}
+    -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
+majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
+majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
 """
 """What is laid over config.yaml -> what is said about it."""
 

@@ -12,7 +12,12 @@ from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLog
 
 from layernorm_roles import ending
 from layernorm_roles.gpu import driver
-from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings
+from snakemake_logger_plugin_layernorm_roles import (
+    LINE_CHARACTERS,
+    LogHandler,
+    LogHandlerSettings,
+    _of_configfile,
+)
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +76,33 @@ def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
     assert len(rows) == len(dict(rows)) > 20
     assert f"{trainings} trainings and {others} other jobs; on one core about " in plan
     assert len(made.run("all", "--dry-run", "--verbose").splitlines()) > 10 * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "says"),
+    [
+        (
+            "in _load_configfile\nIsADirectoryError",
+            ["--configfile", "{}"],
+            "{}: no YAML: [Errno 21] Is a directory",
+        ),
+        (
+            "Config file must be given as",
+            ["--configfile={}/empty.yaml"],
+            "{}/empty.yaml: expected keys with values",
+        ),
+        (
+            "config=parse_config(args.config)",
+            ["--config", "name=x", "majority"],
+            "--config: expected KEY=VALUE",
+        ),
+        ("another error", ["--configfile", "{}"], "None"),
+    ],
+)
+def test_a_configuration_that_snakemake_cannot_read_is_named(error, words, says, tmp_path):
+    (tmp_path / "empty.yaml").touch()
+    said = str(_of_configfile(error, ["snakemake", *(word.format(tmp_path) for word in words)]))
+    assert said.startswith(says.format(tmp_path)) and "\n" not in said
 
 
 def gpu_is_usable():
