@@ -126,8 +126,8 @@ def make(folder: Path) -> World:
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
     pictures = {}
-    for number, name in enumerate(figures.figures(settings())):
-        pictures[name] = folder / f"figures/{number}.png"
+    for name in figures.figures(settings()):
+        pictures[name] = folder / f"figures/{name}.png"
         with files.atomic_write(pictures[name]) as path:
             path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))
     durations = folder / "tables/durations.csv"
