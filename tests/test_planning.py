@@ -1,6 +1,7 @@
 """What a reproduction consists of, for configurations whose answer is counted by hand."""
 
 import json
+import re
 
 import pytest
 from default_settings import ROOT
@@ -101,12 +102,25 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
     plan = plan_of({"text": {"words": {"corpus": books}, "bytes": {"corpus": {"kind": "wikipedia_sample"}}}})
     assert plan.corpus_files("words") == ["books/a.txt", "books/b.txt"]
     assert plan.corpus_files("bytes") == []
-    (tmp_path / "books" / "{x}.txt").write_text("text")
-    with pytest.raises(ValueError, match=r"^text.words: books/\{x\}.txt: expected a file whose name has no"):
-        plan.corpus_files("words")
-    (tmp_path / "books" / "a.txt").unlink()
-    (tmp_path / "books" / "a.txt").symlink_to("nowhere")
-    with pytest.raises(ValueError, match=r"^text.words: books/a\.txt is a link to a file that is not there"):
+    spoilt = {
+        "{x}.txt": "'books/{x}.txt': expected a file whose name has no",
+        "x\udcff.txt": "expected a file whose name has no",
+        "folder.txt/": "books/folder.txt is a folder, or a link",
+        "again.txt -> a.txt": "/books/a.txt is found twice by the paths of a source",
+        "link.txt -> nowhere": "books/link.txt is a folder, or a link to nothing",
+    }
+    for made, says in spoilt.items():
+        name, _, target = made.partition(" -> ")
+        path = tmp_path / "books" / name
+        path.symlink_to(target) if target else path.mkdir() if name.endswith("/") else path.touch()
+        with pytest.raises(ValueError, match=rf"^text.words: .*{re.escape(says)}"):
+            plan.corpus_files("words")
+        path.rmdir() if name.endswith("/") else path.unlink()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "books" / name).unlink()
+    with pytest.raises(
+        ValueError, match=r"^text.words: no file matches books/\*\.txt; expected at least one"
+    ):
         plan.corpus_files("words")
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import jsonschema
@@ -83,6 +84,15 @@ def test_the_shipped_configurations_are_accepted_and_fit_the_schema_for_editors(
     load(merged(WRITTEN, overlay))
     for config in (WRITTEN, overlay):
         jsonschema.validate(config, for_editors())
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_the_configurations_that_a_page_shows_are_accepted(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^    # \w+\.yaml\n(?:    .*\n)+", text, re.MULTILINE)
+    assert len(shown) == 2
+    for block in shown:
+        load(merged(WRITTEN, yaml.safe_load(textwrap.dedent(block))))
 
 
 def test_the_printed_schema_for_editors_is_the_one_in_the_repository():
@@ -199,6 +209,10 @@ statements: {geometry: {offsets: [0, 1, 2, 3]}} -> statements.geometry.offsets =
 statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes = ['float32']
 random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
 random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
+text: {words: {corpus: {paths: ['mine/*.txt']}}}
+    -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
+majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
+majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
 """
 """What is laid over config.yaml -> what is said about it."""
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from layernorm_roles import files, variants
+from layernorm_roles import files, made_from, variants
 
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
 D8 = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
@@ -113,6 +113,11 @@ def test_what_was_made_from_something_else_is_made_again(copied, change, rules):
     assert rules.items() <= found.items(), found
     assert {"majority_train", "text"} & {*found} <= {*rules, "majority_train"}
     assert "text" in rules or "text" not in found
+
+
+def test_check_does_not_praise_a_reproduction_that_nobody_has_made(tmp_path):
+    with pytest.raises(ValueError, match="never: nothing is there that a job has made"):
+        made_from.check(tmp_path / "never", [])
 
 
 def test_check_names_what_was_made_from_something_else_and_a_plan_leaves_no_trace(copied):

@@ -117,6 +117,19 @@ def test_a_context_longer_than_the_model_reads_is_refused(saved):
     model = recording.load(files_at(saved("gpt2"), "path"))
     with pytest.raises(ValueError, match="65 tokens: expected at most 64"):
         model.record([1] * 65)
+    with pytest.raises(ValueError, match="token 60 of 60, from 0: the tokenizer is that of another model"):
+        model.record([1, 60])
+
+
+def test_weights_that_are_not_finite_are_named(saved, tmp_path):
+    folder = shutil.copytree(saved("llama"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["layers.1.self_attn.k_proj.weight"][0, 0] = torch.nan
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(
+        ValueError, match=r"layers\.1\.self_attn\.k_proj\.weight has weights that are not finite"
+    ):
+        recording.load(files_at(folder, "path"))
 
 
 def test_missing_weights_are_refused_instead_of_drawn(saved, tmp_path):

@@ -245,7 +245,7 @@ def test_head_without_room_for_a_filled_ellipsoid():
     rng = np.random.default_rng(5)
     w_q, keys = rng.standard_normal((6, 6)), rng.standard_normal((40, 6))
     keys[0] = 0  # its best query is near the centre
-    queries = QueryEllipsoid.of_layernorm(w_q, None, np.ones(6), None)
+    queries = QueryEllipsoid.of_layernorm(w_q, None, None, None)  # a norm without gain and bias
     assert not queries.filled
     assert queries.axes.shape == (6, 5)
     found = ceilings(keys, queries)

@@ -38,6 +38,11 @@ def files(tmp_path):
     exact.to_csv(tmp_path / "counted.csv", index=False)
     exact.to_csv(tmp_path / "tabs.tsv", index=False, header=["x", "y", "z"], sep="\t")
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "nowhere").symlink_to("is not there")
+    chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
+    chosen[chosen.index % 2 == 0].to_parquet(tmp_path / "chosen.parquet")
+    x = pa.array(KEYS[:, 0])
+    pq.write_table(pa.Table.from_arrays([x, x], names=["x", "x"]), tmp_path / "repeated.parquet")
     np.save(tmp_path / "short.npy", np.ones(3, np.float32))
     np.save(tmp_path / "nan_bias.npy", np.where(np.arange(50) == 3, np.nan, BIAS))
     keys = torch.tensor(KEYS)
@@ -79,6 +84,7 @@ def last_error(capsys):
     [
         ("keys.npy", [], ""),
         ("columns.parquet", [], ""),
+        ("chosen.parquet", [], ""),
         ("words.parquet", [], " (column vector)"),
         ("lists.parquet", ["--tensor", "vector"], " (column vector)"),
         ("large.parquet", [], " (column vector)"),
@@ -138,6 +144,7 @@ CLAIMS = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + HEADER + byt
 REFUSED = [
     # file, its content (None: one of `files`), further options, a part of the message
     ("absent.npy", None, [], "no such file"),
+    ("/dev/null", None, [], "a folder, pipe or device"),
     ("keys.txt", b"1 2", [], "unknown kind '.txt'"),
     *((f"model{ending}", b"PK", [], PICKLE) for ending in (".pt", ".pth", ".bin", ".pkl")),
     ("text.npy", b"not an array", [], NO_NUMPY),
@@ -157,7 +164,15 @@ REFUSED = [
     ("a.parquet", {"v": [["a"], ["b"]]}, [], "column 'v' has no numbers"),
     ("a.parquet", {"v": [[1.0], [None]]}, [], "column 'v' has no numbers, or nulls among them"),
     ("a.parquet", {"x": [1.0, None]}, [], "there are nulls"),
-    ("a.parquet", {"word": ["a", "b"], "x": [1.0, 2.0]}, [], "dtype object: expected real numbers"),
+    *(
+        ("a.parquet", {"k": values, "x": [1.0, 2.0]}, [], f"column 'k' has dtype {kind}")
+        for values, kind in [
+            (["a", "b"], "object"),
+            ([True, False], "bool"),
+            (pd.to_datetime(["2020", "2021"]), "datetime64"),
+        ]
+    ),
+    ("repeated.parquet", None, ["--tensor", "x"], "two columns have one name"),
     ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),
     ("a.parquet", {"v": [[k, 1] for k in LARGE.tolist()]}, [], "9007199254740993 at (1, 0)"),
     ("text.safetensors", b"not tensors at all", [], "not readable as safetensors"),
@@ -222,6 +237,8 @@ REFUSED = [
     ("absent.npy", None, ["--out", "v.txt"], "ending '.txt': expected one of .parquet, .csv"),
     ("absent.npy", None, ["--out", "folder.csv"], "is a folder"),
     ("absent.npy", None, ["--out", "bias.npy/deep/v.csv"], "expected a place in a folder"),
+    ("absent.npy", None, ["--out", "x" * 245 + ".parquet"], "that can be written to (File name too long)"),
+    ("absent.npy", None, ["--out", "nowhere/v.csv"], "that can be written to (File exists)"),
 ]
 
 
@@ -292,6 +309,17 @@ def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(file
     assert main([str(files / "keys.npy"), "--out", str(out)]) == 2
     assert "no space left" in last_error(capsys)
     assert out.read_text() == before and [path.name for path in out.parent.iterdir()] == ["v.csv"]
+
+
+def test_verdicts_are_written_where_nobody_reads_the_summary(files, monkeypatch):
+    """As with `certify-keys keys.npy --out v.csv | head -1`."""
+
+    def broken_pipe(*_):
+        raise BrokenPipeError("Broken pipe")
+
+    monkeypatch.setattr(command_line, "summary", broken_pipe)
+    assert main([str(files / "keys.npy"), "--out", str(files / "v.csv")]) == 2
+    assert len((files / "v.csv").read_text().splitlines()) == 51
 
 
 def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):

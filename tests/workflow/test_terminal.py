@@ -1,15 +1,23 @@
 """What a run prints: few lines, the last one useful; failed jobs by their logs; and how long the rest may take."""
 
+import logging
 import re
+import time
 from pathlib import Path
 
 import pytest
 from checkouts import SMOKE
+from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
 
 from layernorm_roles import ending
 from layernorm_roles.gpu import driver
-from snakemake_logger_plugin_layernorm_roles import LogHandler, LogHandlerSettings
+from snakemake_logger_plugin_layernorm_roles import (
+    LINE_CHARACTERS,
+    LogHandler,
+    LogHandlerSettings,
+    _of_configfile,
+)
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +46,45 @@ def test_failed_jobs_are_named_with_their_logs(made):
     assert lines[-1].startswith("Complete log(s): ")
     assert sum(line.startswith("error: ") for line in lines) == 1
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
+
+
+def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
+    plan = made.run("all", "--dry-run")
+    lines = plan.splitlines()
+    assert len(lines) < 50 and max(map(len, lines)) < LINE_CHARACTERS + 80
+    rows = re.findall(r"^(\w+) +(\d+)$", plan, re.MULTILINE)
+    trainings = sum(int(number) for rule, number in rows if rule.endswith("_train"))
+    others = sum(int(number) for _, number in rows) - trainings
+    assert len(rows) == len(dict(rows)) > 20
+    assert f"{trainings} trainings and {others} other jobs; on one core about " in plan
+    assert len(made.run("all", "--dry-run", "--verbose").splitlines()) > 10 * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "says"),
+    [
+        (
+            "in _load_configfile\nIsADirectoryError",
+            ["--configfile", "{}"],
+            "{}: no YAML: [Errno 21] Is a directory",
+        ),
+        (
+            "Config file must be given as",
+            ["--configfile={}/empty.yaml"],
+            "{}/empty.yaml: expected keys with values",
+        ),
+        (
+            "config=parse_config(args.config)",
+            ["--config", "name=x", "majority"],
+            "--config: expected KEY=VALUE",
+        ),
+        ("another error", ["--configfile", "{}"], "None"),
+    ],
+)
+def test_a_configuration_that_snakemake_cannot_read_is_named(error, words, says, tmp_path):
+    (tmp_path / "empty.yaml").touch()
+    said = str(_of_configfile(error, ["snakemake", *(word.format(tmp_path) for word in words)]))
+    assert said.startswith(says.format(tmp_path)) and "\n" not in said
 
 
 def gpu_is_usable():
@@ -149,3 +196,47 @@ class TestPlugin(TestLogHandlerBase):
         yield
         self.handler.close()
         assert "Traceback" not in capsys.readouterr().err
+
+
+def listening(monkeypatch):
+    """A handler, its clock, and a function that tells it of an event."""
+    common = MockOutputSettings()
+    common.printshellcmds = common.show_failed_logs = False
+    now = [0.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    handler = LogHandler(common_settings=common, settings=LogHandlerSettings())
+
+    def tell(event, **facts):
+        handler.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
+
+    return handler, now, tell
+
+
+def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
+    """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
+    handler, now, tell = listening(monkeypatch)
+    tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
+    for job in (1, 2):
+        handler._announced.add(job)
+        tell(LogEvent.JOB_INFO, jobid=job)
+    tell(LogEvent.JOB_ERROR, jobid=1, levelno=logging.ERROR)
+    capsys.readouterr()
+    for now[0] in (3600.0, 3640.0, 3690.0, 3700.0):
+        handler._watch_once()
+    handler.close()
+    said = [line[10:] for line in capsys.readouterr().err.splitlines()]
+    assert said == [f"0 of 4 jobs in {minutes} min, 1 failed; running: train" for minutes in (60, 62)]
+
+
+def test_the_last_job_ends_the_run(monkeypatch, capsys):
+    handler, now, tell = listening(monkeypatch)
+    tell(LogEvent.RUN_INFO, stats={"train": 2, "total": 2})
+    for job in (1, 2):
+        tell(LogEvent.JOB_INFO, jobid=job)
+        now[0] += 5.0
+        tell(LogEvent.JOB_FINISHED, job_id=job)
+    handler.close()
+    assert [line[10:] for line in capsys.readouterr().err.splitlines()] == [
+        "2 jobs",
+        "all 2 jobs done in 10 s",
+    ]

@@ -40,7 +40,7 @@ def by_name(frame):
 
 
 def test_every_number_is_the_claims_to_three_digits():
-    frame = table()
+    frame = table(attention_learnt=Verdict.HOLDS)  # its sentence is for runs that know it
     shown = " ".join(sentence for part in findings.sections(by_name(frame)) for sentence in part.sentences)
     rows = frame.set_index("claim")
     numbers = [float(found.replace(",", "")) for found in re.findall(NUMBER, shown)]

@@ -88,11 +88,10 @@ def make(folder: Path) -> World:
     frames = {"claims": claims(), "majority_metrics": metrics(), "majority_vectors": vectors()}
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
-    pictures = {
-        name: folder / f"figures/{number}.png" for number, name in enumerate(figures.figures(settings()))
-    }
-    for name, picture in pictures.items():
-        with files.atomic_write(picture) as path:
+    pictures = {}
+    for name in figures.figures(settings()):
+        pictures[name] = folder / f"figures/{name}.png"
+        with files.atomic_write(pictures[name]) as path:
             path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))
     durations = folder / "tables/durations.csv"
     files.write_text(durations, "rule,jobs,wall_minutes,largest_memory_mb\ntrain,7,90.0,512.0\n")

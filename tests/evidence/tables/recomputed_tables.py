@@ -33,7 +33,7 @@ def by(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame], dict]
     """What `row` makes of the rows with equal `keys`, which are the index."""
     groups = [(place, row(part)) for place, part in frame.groupby(keys)]
     found = [dict(zip(keys, place, strict=True)) | numbers for place, numbers in groups if numbers]
-    return pd.DataFrame(found).set_index(keys)
+    return pd.DataFrame(found, columns=None if found else keys).set_index(keys)
 
 
 # Majority
