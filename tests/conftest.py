@@ -1,5 +1,5 @@
 import re
-from collections import Counter
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,16 +7,19 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-SOURCE = Path(__file__).parents[1] / "src"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src"
+
+# Second methods, models made by hand and checkouts stand beside the tests that they were made for.
+sys.path += [str(TESTS / folder) for folder in ("selectability", "language_model", "workflow")]
 
 
 def checked_modules():
     """Modules whose signatures are checked at every call: all but those that numba compiles."""
     for file in sorted(SOURCE.rglob("*.py")):
+        text = file.read_text("utf-8")
         compiles = re.search(
-            r"^(from|import) numba|kernel.jit import|compiling import .*njit",
-            file.read_text("utf-8"),
-            re.MULTILINE,
+            r"^(from|import) numba|kernel.jit import|compiling import .*njit", text, re.MULTILINE
         )
         # The kernel's public face checks its arguments itself, and is tested with those that do not fit.
         if file.name != "__init__.py" and not compiles and file.parent.name not in ("kernel", "kernels"):
@@ -33,18 +36,10 @@ settings.load_profile("project")
 # One thread: results do not depend on the machine's cores, and parallel test runs do not fight for them.
 torch.set_num_threads(1)
 
-_MUTATIONS: Counter = Counter()
-
 
 @pytest.fixture(scope="session")
-def mutations():
-    """Spoilt configurations that were refused, by the key they spoil; counted for the summary."""
-    return _MUTATIONS
+def checkout(tmp_path_factory):
+    """A function that makes a checkout of the workflow with some settings, in which a test may break things."""
+    from checkouts import Checkout
 
-
-def pytest_terminal_summary(terminalreporter):
-    if _MUTATIONS:
-        terminalreporter.section("configuration")
-        terminalreporter.write_line(
-            f"{len(_MUTATIONS)} keys, {_MUTATIONS.total()} mutations, all refused with the key named"
-        )
+    return lambda settings: Checkout(tmp_path_factory.mktemp("checkout"), settings)

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 
-import llvmlite.binding
 import pytest
 
 from layernorm_roles import compiling
@@ -17,31 +16,19 @@ from layernorm_roles.language_model.cross_entropy import fused
 hidden, weight = (torch.tensor(rng.random((rows, 8)), dtype=torch.float32) for rows in (70, 300))
 arrays = [t.numpy() for t in fused(hidden, weight, torch.arange(70))]
 """,
-    "attention": """
-from layernorm_roles.language_model.attention import causal_attention
-qkv, grad = (torch.tensor(rng.standard_normal((2, 70, size)), dtype=torch.float32) for size in (24, 8))
-out = causal_attention(qkv.requires_grad_(), 4, 0.1)
-arrays = [t.detach().numpy() for t in (out, *torch.autograd.grad(out, qkv, grad))]
-""",
-    "feed-forward part": """
-from layernorm_roles.language_model.linear import FeedForward
-part, x = FeedForward(16, 40), torch.tensor(rng.standard_normal((70, 16)), dtype=torch.float32)
-out = part(x)
-arrays = [t.detach().numpy() for t in (out, *torch.autograd.grad(out.square().sum(), list(part.parameters())))]
+    "majority": """
+from layernorm_roles.majority import kernel
+from layernorm_roles.majority.parameters import Sizes
+counts = rng.multinomial(50, np.ones(20) / 20, size=600).astype(np.uint8)
+parameters = [rng.standard_normal(shape) for shape in Sizes(20, 8, 8).shapes]
+loss, _, gradients = kernel.loss_and_gradients(counts, counts.argmax(axis=1), parameters)
+arrays = [np.array(loss), *gradients]
 """,
     "verdicts": """
 from layernorm_roles.selectability import certify
 verdicts = [certify(rng.standard_normal((n, d))) for n, d in ((300, 4), (500, 8), (200, 16))]
 verdicts.append(certify(rng.standard_normal((300, 5)), bias=rng.standard_normal(300)))
 arrays = [a for c in verdicts for a in (c.verdict, c.margin, c.residual)]
-""",
-    "ceilings": """
-from layernorm_roles.selectability import QueryEllipsoid, ceilings
-found = [ceilings(rng.standard_normal((n, d))) for n, d in ((300, 3), (200, 8))]
-for d in (2, 16):
-    queries = QueryEllipsoid(rng.standard_normal(d), rng.standard_normal((d, d)))
-    found.append(ceilings(rng.standard_normal((200, d)), queries))
-arrays = [a for c in found for a in (c.lower, c.upper, c.query, c.proof)]
 """,
 }
 
@@ -134,41 +121,15 @@ def test_a_damaged_cache_is_compiled_again_and_never_run(small_cache, ending, ho
     assert small(small_cache[0]).stderr == "", "the damage is gone"
 
 
-@pytest.mark.skipif(
-    not llvmlite.binding.get_host_cpu_features().get("avx512vbmi2"),
-    reason="needs a processor with AVX-512 VBMI2",
-)
-@pytest.mark.parametrize(
-    ("module", "features", "wide"),
-    [
-        ("layernorm_roles.compiling", None, True),
-        ("numba", None, False),  # the control: LLVM by itself
-        ("layernorm_roles.compiling", "+avx2,+fma", False),  # a user's own choice is kept
-    ],
-)
-def test_kernels_use_vectors_of_512_bits_where_llvm_by_itself_would_not(module, features, wide):
-    program = f"""
-from {module} import njit
-import numpy as np
-
-@njit(fastmath=True)
-def add(a, b):
-    for i in range(len(a)):
-        a[i] += b[i]
-
-add(np.zeros(64, np.float32), np.ones(64, np.float32))
-print("zmm" in add.inspect_asm()[add.signatures[0]])
-"""
-    environment = os.environ | {"NUMBA_CPU_NAME": "emeraldrapids"}
-    environment |= {"NUMBA_CPU_FEATURES": features} if features else {}
-    said = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert said.strip() == str(wide)
-
-
-def test_each_version_of_a_source_has_a_folder_of_its_own(tmp_path):
-    source = tmp_path / "kernel.py"
-    folders = []
-    for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
-        source.write_text(text)
-        folders.append(compiling.cache_folder(source))
+@pytest.mark.parametrize("edited", ["kernel_for_test.py", "helper_for_test.py"])
+def test_each_version_of_a_source_and_of_what_it_imports_has_a_folder_of_its_own(
+    tmp_path, monkeypatch, edited
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helper_for_test.py").write_text("a = 1\n")
+    (tmp_path / "kernel_for_test.py").write_text("import helper_for_test\n")
+    text, folders = (tmp_path / edited).read_text(), []
+    for more in ("", "b = 2\n", ""):
+        (tmp_path / edited).write_text(text + more)
+        folders.append(compiling.cache_folder(tmp_path / "kernel_for_test.py"))
     assert folders[0] == folders[2] != folders[1]

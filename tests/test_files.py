@@ -91,10 +91,8 @@ def test_a_sealed_folder_has_one_file_of_checksums_which_sha256sum_checks(tmp_pa
         files.write_text(tmp_path / name, name)
     digests = [files.recorded(tmp_path / name) for name in names]
     files.seal(tmp_path)
-    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == [
-        "SHA256SUMS",
-        *names,
-    ]
+    found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    assert found == ["SHA256SUMS", *names]
     assert [files.recorded(tmp_path / name) for name in names] == digests
     assert files.faults(tmp_path) == [] and files.read_bytes(tmp_path / names[2]) == names[2].encode()
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True)

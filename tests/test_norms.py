@@ -43,16 +43,6 @@ def test_projection_keeps_the_size_within_the_plane_and_none_keeps_everything(x)
     assert norms.build("none", DIM)(x) is x
 
 
-def test_the_shrunk_layernorm_has_the_size_of_the_streams_of_an_untrained_gpt2():
-    embeddings = 0.02 * torch.randn(2, 4000, 64, generator=torch.Generator().manual_seed(0)).double()
-    stream = embeddings[0] + embeddings[1]
-    shrunk = norms.build("layernorm_shrunk", 64)(stream)
-    assert shrunk.square().mean().item() == pytest.approx(
-        norms.project(stream).square().mean().item(), rel=0.02
-    )
-    torch.testing.assert_close(shrunk, 2**0.5 / 50 * norms.build("layernorm", 64)(stream))
-
-
 LEARNT = {
     "layernorm_affine": ("layernorm", ["weight", "bias"], DIM),
     "scale_gain": ("scale", ["weight"], DIM),
@@ -65,20 +55,12 @@ LEARNT = {
 
 
 @pytest.mark.parametrize("name", norms.VARIANTS)
-def test_a_variant_that_learns_starts_as_another_one_and_multiplies_and_adds_what_it_has_learnt(name, x):
+def test_a_variant_that_learns_starts_as_another_one(name, x):
     norm = norms.build(name, DIM)
     start, parameters, size = LEARNT.get(name, (name, [], 0))
     assert [parameter for parameter, _ in norm.named_parameters()] == parameters
     torch.testing.assert_close(norm(x), norms.build(start, DIM)(x), rtol=1e-7, atol=0)
-    if not parameters:
-        return
-    assert norm.weight.numel() == size
-    directions = norms.build(start.replace("_shrunk", ""), DIM)(x)
-    gain, bias = torch.rand(2, DIM, dtype=torch.float64) if size > 1 else torch.rand(2, dtype=torch.float64)
-    norm.double().load_state_dict(
-        {"weight": gain, "bias": bias} if "bias" in parameters else {"weight": gain}
-    )
-    torch.testing.assert_close(norm(x), directions * gain + (bias if "bias" in parameters else 0))
+    assert not parameters or norm.weight.numel() == size
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,7 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
     """To the bit, also where a parameter gets its first gradient late, or cannot count the steps itself."""
     values = [torch.randn(shape, dtype=dtype) for shape in ((3, 5), (1,), (64, 33))]
     ours, theirs = ([torch.nn.Parameter(value.clone()) for value in values] for _ in range(2))
-    optimisers = (
-        AdamW(ours, 0.0, decay),
-        torch.optim.AdamW(theirs, weight_decay=decay, fused=True),
-    )
+    optimisers = (AdamW(ours, 0.0, decay), torch.optim.AdamW(theirs, weight_decay=decay, fused=True))
     for step in range(300):
         for number, pair in enumerate(zip(ours, theirs, strict=True)):
             gradient = torch.randn_like(pair[0]) ** 3
@@ -30,23 +27,6 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
     for number, state in expected.items():
         for name, value in state.items():
             assert found[number][name].dtype == value.dtype and torch.equal(found[number][name], value)
-
-
-def test_a_flat_vector_without_decay_takes_the_steps_of_torchs_adam():
-    parts = [torch.randn(shape, dtype=torch.float64) for shape in ((3, 5), (1,), (7, 2))]
-    theirs = [torch.nn.Parameter(part.clone()) for part in parts]
-    flat = torch.nn.Parameter(torch.nn.utils.parameters_to_vector(parts))
-    ours, optimiser = AdamW([flat], 0.0), torch.optim.Adam(theirs)
-    for step in range(30):
-        optimiser.param_groups[0]["lr"] = learning_rate = 0.1 / (1 + step)
-        for parameter in theirs:
-            parameter.grad = torch.randn_like(parameter) ** 3
-        flat.grad = torch.cat([parameter.grad.flatten() for parameter in theirs])
-        optimiser.step()
-        set_learning_rate(ours, learning_rate)
-        ours.step()
-        expected = torch.nn.utils.parameters_to_vector(theirs)
-        torch.testing.assert_close(flat, expected, rtol=1e-13, atol=1e-13)
 
 
 def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():

@@ -1,49 +1,43 @@
 """What a reproduction consists of, for configurations whose answer is counted by hand."""
 
-from pathlib import Path
+import json
+import re
 
 import pytest
-import yaml
+from default_settings import ROOT
 
-from layernorm_roles import planning
+from layernorm_roles import files, planning
 from layernorm_roles.planning import KeptReproduction, Plan, Run
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
-ROOT = Path(__file__).parents[1]
 GPT_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT]
+MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2}
+ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "seeds_per_job": 1}
+ALONE |= {"d_model": [3, 5], "learning_rate": ["1e-3", 0.1]}
 OVERLAY = {
     "name": "mine",
     "device": "cpu",
     "first_seed": 7,
     "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
-    "majority": {
-        "only": ["mine", "alone"],
-        "mine": {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2},
-        "alone": {
-            "like": "d3",
-            "seeds_per_job": 1,
-            "d_model": [3, 5],
-            "learning_rate": ["1e-3", 0.1],
-            "seeds": {"layernorm": 2, "projected_qk": 1},
-        },
-    },
+    "majority": {"only": ["mine", "alone"], "mine": MINE, "alone": ALONE},
     "language_model": {"gpt": {"seeds": {"layernorm": 1, "projection": 0}}, "bert": {"seeds": {"none": 2}}},
 }
+
+
+def plan_of(overlay):
+    return Plan(planning.configured(ROOT / "config.yaml", overlay))
 
 
 @pytest.fixture
 def plan(monkeypatch):
     monkeypatch.chdir(ROOT)
-    return Plan(planning.configured(ROOT / "config.yaml", OVERLAY))
+    return plan_of(OVERLAY)
 
 
 def test_an_overlay_changes_what_it_names_at_every_depth():
     base = {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
-    assert planning.merged(base, {"a": {"c": [3]}, "d": None, "f": 1}) == {
-        "a": {"b": 1, "c": [3]},
-        "d": None,
-        "f": 1,
-    }
+    found = planning.merged(base, {"a": {"c": [3]}, "d": None, "f": 1})
+    assert found == {"a": {"b": 1, "c": [3]}, "d": None, "f": 1}
     assert base == {"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}}
 
 
@@ -105,23 +99,35 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
         (tmp_path / "books" / name).write_text("text")
     monkeypatch.chdir(tmp_path)
     books = {"kind": "files", "paths": ["books/*.txt"]}
-    overlay = {"text": {"words": {"corpus": books}, "bytes": {"corpus": {"kind": "wikipedia_sample"}}}}
-    plan = Plan(planning.configured(ROOT / "config.yaml", overlay))
+    plan = plan_of({"text": {"words": {"corpus": books}, "bytes": {"corpus": {"kind": "wikipedia_sample"}}}})
     assert plan.corpus_files("words") == ["books/a.txt", "books/b.txt"]
     assert plan.corpus_files("bytes") == []
-    (tmp_path / "books" / "{x}.txt").write_text("text")
-    with pytest.raises(ValueError, match=r"^text.words: books/\{x\}.txt: expected a file whose name has no"):
-        plan.corpus_files("words")
-    (tmp_path / "books" / "a.txt").unlink()
-    (tmp_path / "books" / "a.txt").symlink_to("nowhere")
-    with pytest.raises(ValueError, match=r"^text.words: books/a\.txt is a link to a file that is not there"):
+    spoilt = {
+        "{x}.txt": "'books/{x}.txt': expected a file whose name has no",
+        "x\udcff.txt": "expected a file whose name has no",
+        "folder.txt/": "books/folder.txt is a folder, or a link",
+        "again.txt -> a.txt": "/books/a.txt is found twice by the paths of a source",
+        "link.txt -> nowhere": "books/link.txt is a folder, or a link to nothing",
+    }
+    for made, says in spoilt.items():
+        name, _, target = made.partition(" -> ")
+        path = tmp_path / "books" / name
+        path.symlink_to(target) if target else path.mkdir() if name.endswith("/") else path.touch()
+        with pytest.raises(ValueError, match=rf"^text.words: .*{re.escape(says)}"):
+            plan.corpus_files("words")
+        path.rmdir() if name.endswith("/") else path.unlink()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "books" / name).unlink()
+    with pytest.raises(
+        ValueError, match=r"^text.words: no file matches books/\*\.txt; expected at least one"
+    ):
         plan.corpus_files("words")
 
 
 def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measured(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = {"package": None, "folder": None, "path": "nowhere", "sha256": None}
-    plan = Plan(planning.configured(ROOT / "config.yaml", {"name": "tiny", "pretrained": {"minilm": model}}))
+    plan = plan_of({"name": "tiny", "pretrained": {"minilm": model}})
     with pytest.raises(ValueError, match=r"^pretrained.minilm.path = 'nowhere': expected"):
         plan.text_of_pretrained("minilm")
     table = tmp_path / "results/tiny/runs/pretrained/minilm/pretrained_keys.parquet"
@@ -131,8 +137,7 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
 
 
 def planned(text, language_model):
-    overlay = {"text": text, "language_model": language_model}
-    return Plan(planning.configured(ROOT / "config.yaml", overlay))
+    return plan_of({"text": text, "language_model": language_model})
 
 
 MODELS = {
@@ -164,7 +169,7 @@ def test_ceilings_are_of_the_first_seeds_with_and_without_scaling():
 
 def test_a_text_is_read_where_a_run_reads_it():
     more = {"spare": {"like": "words"}, "lone": {"like": "bytes"}}
-    assert planned(more, MODELS).texts() == ["bytes", "words"]
+    assert planned(more, MODELS).texts() == ["bytes", "words"] and planned(more, MODELS).hub_sources() == []
     lone = MODELS | {"gpt_bytes": MODELS["gpt_bytes"] | {"text": "lone"}}
     assert planned(more, lone).texts() == ["lone", "words"]
     idle = MODELS | {"gpt_bytes": {"seeds": dict.fromkeys(GPT_VARIANTS)}}
@@ -173,8 +178,7 @@ def test_a_text_is_read_where_a_run_reads_it():
 
 def test_the_text_of_a_pretrained_model_is_read():
     model = {"path": "a_model", "text": "lone", "contexts": 1, "context_length": 8}
-    overlay = {"text": {"lone": {"like": "bytes"}}, "pretrained": {"mine": model}}
-    assert "lone" in Plan(planning.configured(ROOT / "config.yaml", overlay)).texts()
+    assert "lone" in plan_of({"text": {"lone": {"like": "bytes"}}, "pretrained": {"mine": model}}).texts()
 
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
@@ -245,28 +249,52 @@ def test_the_default_trains_on_processors_and_the_papers_preset_on_a_gpu_if_ther
     assert preset["device"] == "auto"
 
 
-def test_what_the_papers_preset_downloads(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    preset = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-    plan = Plan(planning.configured(ROOT / "config.yaml", preset))
-    found = {source.file_name.rpartition("_")[0]: source for source in plan.hub_sources()}
-    assert set(found) == {
-        "legacy_datasets_wikipedia_20220301_en_train",
-        "rajpurkar_squad_validation",
-        "nyu_mll_glue_sst2_test",
-        "nyu_mll_glue_sst2_train",
-        "nyu_mll_glue_sst2_validation",
-    }
-    assert plan.labelled_sources("bert") == [
-        found["nyu_mll_glue_sst2_train"],
-        found["nyu_mll_glue_sst2_validation"],
-    ]
-    assert plan.labelled_sources("gpt") == []
-    assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
-    assert Plan(planning.configured(ROOT / "config.yaml", OVERLAY)).hub_sources() == []
-
-
 def test_a_job_that_stays_preempted_is_cancelled_and_one_that_starts_again_is_not():
     states = {"1": "PREEMPTED", "2": "PREEMPTED", "3": "PENDING"}
     found = planning.ended_by_preemption(states, before={"1", "3"})
     assert found == {"1": "CANCELLED", "2": "PREEMPTED", "3": "PENDING"}
+
+
+@pytest.mark.parametrize("only", [["d3", "d8"], ["d8", "d3"]])
+def test_scores_are_those_of_the_widest_experiment(only):
+    assert plan_of({"majority": {"only": only}}).widest_experiment() == "d8"
+
+
+def test_files_of_contexts_with_a_source_of_their_own_are_watched(tmp_path):
+    for name in ("long", "sentences"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    sources = {
+        name: {"source": {"kind": "files", "paths": [str(tmp_path / f"{name}.txt")]}}
+        for name in ("long", "sentences")
+    }
+    watched = plan_of({"text": {"words": sources}}).corpus_files("words")
+    assert watched == [str(tmp_path / "long.txt"), str(tmp_path / "sentences.txt")]
+
+
+def kept(folder, tables):
+    """A kept reproduction in `folder` with these Parquet tables."""
+    files.write_text(folder / "settings.json", json.dumps(plan_of({}).plain))
+    (folder / "parquet").mkdir()
+    for name in tables:
+        (folder / f"parquet/{name}.parquet").touch()
+    return KeptReproduction(str(folder))
+
+
+@pytest.mark.parametrize("there", [["gaussian_law"], ["key_selectability"], ["random_keys", "gaussian_law"]])
+def test_a_kept_reproduction_has_the_figures_whose_tables_are_all_there(tmp_path, there):
+    figures = kept(tmp_path, there).figures()
+    assert "claims_forest" in figures
+    assert set().union(*(figure.tables for figure in figures.values())) == {*there, "claims"}
+
+
+def test_a_damaged_file_of_settings_is_named(tmp_path):
+    reproduction = kept(tmp_path, [])
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"settings\.json: damaged"):
+        reproduction.figures()
+
+
+@pytest.mark.parametrize(("overlay", "drawn"), [({"random_keys": {"keys": [1, 2]}}, False), ({}, True)])
+def test_the_figure_of_the_exact_expectation_is_left_out_where_nothing_is_expected(overlay, drawn):
+    figures = plan_of(overlay).figures()
+    assert ("figure_random_keys_exact" in figures) == drawn and "figure_1c" in figures

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from modulefinder import ModuleFinder
 from pathlib import Path
 
@@ -69,20 +70,11 @@ def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
     assert found == {"src/layernorm_roles/gaussian_keys.py"}
 
 
-BESIDE_THE_WORKFLOW = {
-    "ending.py",
-    "gpu/choice.py",
-    "job.py",
-    "made_from.py",
-    "planning.py",
-    "selectability/command_line.py",
-    "selectability/matrices.py",
-    "settings/__main__.py",
-    "settings/json_schema.py",
-    "settings/loading.py",
-    "settings/reproduction.py",
-    "settings/yaml_files.py",
-}
+BESIDE_THE_WORKFLOW = set(
+    "ending.py gpu/choice.py job.py made_from.py planning.py selectability/command_line.py selectability/matrices.py "
+    "settings/__main__.py settings/json_schema.py settings/loading.py settings/reproduction.py "
+    "settings/yaml_files.py".split()
+)
 """Modules, or the beginnings of their names, behind no result: an edit makes nothing again."""
 NAMED_BY_RULES = ("evidence/figures/", "evidence/tables/")
 """Modules that a registry names; the rules add the one that draws or makes their output."""
@@ -151,22 +143,10 @@ def test_the_commit_is_unknown_outside_of_a_repository(tmp_path):
     copy = tmp_path / "layernorm_roles"
     shutil.copytree(ROOT / "src/layernorm_roles", copy, ignore=shutil.ignore_patterns("__pycache__"))
     program = "from layernorm_roles.provenance import provenance; print(provenance({}, 'cpu')['git_commit'])"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        text=True,
-        capture_output=True,
-        env={"PYTHONPATH": str(tmp_path)},
-    )
+    environment = {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, env=environment)
     assert done.stdout.strip() == "unknown", done.stderr
-
-
-def test_relative_imports_lead_to_the_folder_of_their_file(package, monkeypatch):
-    (package / "norms/deep.py").write_text("from . import other\nfrom .helper import f\n")
-    monkeypatch.chdir(package)
-    files, packages = provenance.reached(package / "start.py")
-    assert {file.name for file in files} == {"start.py", "deep.py", "other.py", "helper.py", "lazy.py"}
-    assert packages == {"numpy"}
 
 
 def test_relative_imports_are_followed_in_packages_within_packages(tmp_path, monkeypatch):
@@ -187,3 +167,18 @@ def test_relative_imports_are_followed_in_packages_within_packages(tmp_path, mon
     files, packages = provenance.reached(tmp_path / "start.py")
     assert {"side.py", "deep.py", "near.py", "shown.py"} <= {file.name for file in files}
     assert "inner.py" not in {file.name for file in files} and packages == {"numpy"}
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"seed": 1, "settings": {"steps": 2, "more": 3}}, None),
+        ({"seed": 1, "settings": {"steps": 4}}, "settings.steps = 4, expected 2"),
+        ({"settings": {"steps": 2}}, "no seed, expected 1"),
+        ({}, "no seed, expected 1; no settings.steps, expected 2"),
+    ],
+)
+def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, words):
+    expected = {"seed": 1, "settings": {"steps": 2}}
+    with pytest.raises(ValueError, match=rf"a file of another run \({words}\)") if words else nullcontext():
+        provenance.refuse_other("a.parquet", found, expected)

@@ -37,11 +37,6 @@ def test_a_stream_that_gets_other_integers_than_it_names_is_refused():
         generator(Stream.RANDOM_KEYS, 0, 3)
 
 
-def test_numbers_of_streams_are_different():
-    numbers = [stream.number for stream in Stream]
-    assert len(set(numbers)) == len(numbers) == len(Stream.__members__)
-
-
 def test_the_sentence_in_the_metadata_makes_the_stream_again():
     text = random_streams.describe((Stream.RANDOM_KEYS, Stream.TEXT_SELECTION), torch=True)
     called = re.findall(r"random_streams\.generator\((.*?)\)", text)

@@ -5,54 +5,23 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from schema_walk import SCHEMA, keys
 
 from layernorm_roles.planning import merged
-from layernorm_roles.settings.json_schema import NAMED, for_editors, json_schema
+from layernorm_roles.settings.json_schema import NAMED, for_editors
 from layernorm_roles.settings.loading import load, resolve
 
 ROOT = Path(__file__).parents[1]
-SCHEMA = json_schema()
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 DEFAULT = resolve(WRITTEN)
+KEYS = [*keys(DEFAULT)]
 PRESETS = sorted((ROOT / "workflow/presets").glob("*.yaml"))
-
-
-def leaves(config, path=()):
-    if isinstance(config, dict) and config:
-        for key, value in config.items():
-            yield from leaves(value, (*path, key))
-    yield path
-
-
-def schema_of(path):
-    """The part of the JSON schema that a key's value must fit."""
-
-    def resolved(schema):
-        while "$ref" in schema:
-            schema = {**SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
-            del schema["$ref"]
-        return schema
-
-    def of_its_kind(schema, value):
-        kind = schema["discriminator"]
-        return resolved({"$ref": kind["mapping"][value[kind["propertyName"]]]})
-
-    schema, value = SCHEMA, DEFAULT
-    for step in path:
-        schema = resolved(schema)
-        if "discriminator" in schema:
-            schema = of_its_kind(schema, value)
-        value = value[step]
-        entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
-        entry = next((entry for entry in entries if isinstance(entry, dict)), {})
-        schema = schema.get("properties", {}).get(step, entry)
-    schema = resolved(schema)
-    return of_its_kind(schema, value) if "discriminator" in schema else schema
 
 
 def may_be_null(path):
@@ -65,12 +34,7 @@ def spoilt(value, schema):
     yield object  # a type that no configuration has
     kinds = schema.get("type", [])
     kinds = {kinds} if isinstance(kinds, str) else set(kinds)
-    if (
-        "null" not in kinds
-        and "anyOf" not in schema
-        and "oneOf" not in schema
-        and None not in schema.get("enum", [])
-    ):
+    if not ("null" in kinds or schema.keys() & {"anyOf", "oneOf"} or None in schema.get("enum", [])):
         yield None
     if "anyOf" in schema:
         if not any(option.keys() & {"minLength", "pattern"} for option in schema["anyOf"]):
@@ -87,14 +51,8 @@ def spoilt(value, schema):
         if "integer" in kinds and "number" not in kinds:
             yield 1.5
         yield float("nan")
-        for bound, beyond in (
-            ("minimum", -1),
-            ("maximum", 1),
-            ("exclusiveMinimum", 0),
-            ("exclusiveMaximum", 0),
-        ):
-            if bound in schema:
-                yield schema[bound] + beyond
+        beyond = {"minimum": -1, "maximum": 1, "exclusiveMinimum": 0, "exclusiveMaximum": 0}
+        yield from (schema[bound] + more for bound, more in beyond.items() if bound in schema)
     if "string" in kinds:
         yield 7
         if "pattern" in schema:
@@ -119,16 +77,6 @@ def replaced(path, value):
     return config
 
 
-PATHS = [path for path in leaves(DEFAULT) if path]
-
-
-def value_at(path):
-    value = DEFAULT
-    for key in path:
-        value = value[key]
-    return value
-
-
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
 def test_the_shipped_configurations_are_accepted_and_fit_the_schema_for_editors(preset):
     overlay = yaml.safe_load(preset.read_text(encoding="utf-8"))
@@ -138,10 +86,21 @@ def test_the_shipped_configurations_are_accepted_and_fit_the_schema_for_editors(
         jsonschema.validate(config, for_editors())
 
 
-def test_the_schema_for_editors_is_the_one_in_the_repository():
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_the_configurations_that_a_page_shows_are_accepted(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^    # \w+\.yaml\n(?:    .*\n)+", text, re.MULTILINE)
+    assert len(shown) == 2
+    for block in shown:
+        load(merged(WRITTEN, yaml.safe_load(textwrap.dedent(block))))
+
+
+def test_the_printed_schema_for_editors_is_the_one_in_the_repository():
     """If this fails: python -m layernorm_roles.settings > workflow/schemas/config.schema.json"""
     kept = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text(encoding="utf-8"))
-    assert kept == for_editors()
+    printed = subprocess.check_output([sys.executable, "-m", "layernorm_roles.settings"], text=True)
+    assert kept == for_editors() == json.loads(printed)
+    assert not re.search(r'"(ge|le|gt|lt)":', printed)
 
 
 def test_every_key_says_what_it_means():
@@ -158,31 +117,30 @@ def test_every_key_says_what_it_means():
             assert "description" in schema or key in plain, f"{name}.{key}"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=".".join)
-def test_a_spoilt_value_is_refused_with_the_name_of_its_key(path, mutations):
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_a_spoilt_value_is_refused_with_the_name_of_its_key(key):
     tried = 0
-    for value in spoilt(value_at(path), schema_of(path)):
-        if value is None and may_be_null(path):
+    for value in spoilt(key.value, key.schema):
+        if value is None and may_be_null(key.place):
             continue
         with pytest.raises(ValueError, match="not usable") as error:
-            load(replaced(path, value))
-        assert ".".join(path) in str(error.value), (value, str(error.value))
+            load(replaced(key.place, value))
+        assert str(key) in str(error.value), (value, str(error.value))
         tried += 1
     assert tried >= 2
-    mutations[".".join(path)] += tried
 
 
-@pytest.mark.parametrize("path", [p for p in PATHS if not may_be_null(p)], ids=".".join)
-def test_a_misspelt_key_is_refused_with_its_name(path, mutations):
-    config = replaced((*path[:-1], f"{path[-1]}_misspelt"), value_at(path))
+@pytest.mark.parametrize("key", [key for key in KEYS if not may_be_null(key.place)], ids=str)
+def test_a_misspelt_key_is_refused_with_its_name(key):
+    *above, name = key.place
+    config = replaced((*above, f"{name}_misspelt"), key.value)
     parent = config
-    for key in path[:-1]:
-        parent = parent[key]
-    del parent[path[-1]]
+    for section in above:
+        parent = parent[section]
+    del parent[name]
     with pytest.raises(ValueError, match="not usable") as error:
         load(config)
-    assert path[-1] in str(error.value)
-    mutations[".".join(path)] += 1
+    assert name in str(error.value)
 
 
 REFUSED = """
@@ -237,6 +195,24 @@ language_model: {bytes_heads_8: {like: {not: this}}}
 majority: {only: [{d8: 1}]} -> majority.only = [{'d8': 1}]: expected a list of experiments
 majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
+majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
+majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 0.9999999: expected a share
+majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
+    -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
+statements: {batch_dependence: {padding: []}} -> statements.batch_dependence.padding = []
+statements: {batch_dependence: {padding: [0.999]}} -> statements.batch_dependence.padding = 0.999
+statements: {batch_dependence: {tokens: 2}} -> statements.batch_dependence.tokens = 2
+statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
+statements: {fusion: {head_factors: [0.5]}} -> statements.fusion.head_factors = [0.5]
+statements: {geometry: {offsets: [5]}} -> statements.geometry.offsets = [5.0]
+statements: {geometry: {offsets: [0, 1, 2, 3]}} -> statements.geometry.offsets = [0, 1, 2, 3]
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes = ['float32']
+random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
+random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
+text: {words: {corpus: {paths: ['mine/*.txt']}}}
+    -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
+majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
+majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
 """
 """What is laid over config.yaml -> what is said about it."""
 
@@ -270,12 +246,8 @@ def test_a_fault_that_others_take_over_is_reported_once():
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
     told = [line.split(";")[0].split(": expected")[0].strip() for line in str(error.value).splitlines()[1:]]
-    assert sorted(told) == [
-        "language_model.gpt: unknown key 'heds'",
-        "majority.d8.steps = -1",
-        "majority.d8: unknown key 'stepz'",
-        "majority.rates.steps = -2",
-    ]
+    wrong = ["majority.d8.steps = -1", "majority.d8: unknown key 'stepz'", "majority.rates.steps = -2"]
+    assert sorted(told) == ["language_model.gpt: unknown key 'heds'", *wrong]
 
 
 def test_an_experiment_names_only_what_differs():
@@ -310,17 +282,18 @@ def test_only_some_experiments_and_variants_are_kept():
     overlay = {"majority": {"only": ["d3"], "d3": {"seeds": {"none": None}}}}
     settings = load(merged(WRITTEN, overlay))
     assert [*settings.majority] == ["d3"]
-    assert settings.majority["d3"].seeds == {
-        variant: seeds for variant, seeds in DEFAULT["majority"]["d3"]["seeds"].items() if variant != "none"
-    }
+    seeds = {**DEFAULT["majority"]["d3"]["seeds"]}
+    del seeds["none"]
+    assert settings.majority["d3"].seeds == seeds
     assert settings.majority["d3"].steps == 10000 and settings.majority["d3"].sequence_length == 30
 
 
-@pytest.mark.parametrize("written", ["1e3", "1000", "1.0e+3", "1_000"])
+@pytest.mark.parametrize("written", ["1e3", "1000", "1.0e+3", "1_000", "1000.0", "'1.0e+3'"])
 def test_numbers_are_read_as_their_writer_meant_them(written):
-    overlay = yaml.safe_load(f"majority: {{d8: {{steps: {written}, learning_rate: 1e-3}}}}")
-    d8 = load(merged(WRITTEN, overlay)).majority["d8"]
-    assert d8.steps == 1000 and isinstance(d8.steps, int) and d8.learning_rate == (0.001,)
+    given = f"majority: {{d8: {{steps: {written}, evaluate_every: {written}, learning_rate: 1e-3}}}}"
+    d8 = load(merged(WRITTEN, yaml.safe_load(given))).majority["d8"]
+    assert d8.steps == d8.evaluate_every == 1000 and d8.learning_rate == (0.001,)
+    assert isinstance(d8.steps, int) and isinstance(d8.evaluate_every, int)
 
 
 def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():
@@ -340,9 +313,3 @@ def test_planning_imports_neither_torch_nor_pandas():
     program = f"import sys, layernorm_roles.planning; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
-
-
-def test_the_schema_is_printed():
-    done = subprocess.run([sys.executable, "-m", "layernorm_roles.settings"], capture_output=True, text=True)
-    assert json.loads(done.stdout) == for_editors()
-    assert not re.search(r'"(ge|le|gt|lt)":', done.stdout)

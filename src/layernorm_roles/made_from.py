@@ -107,6 +107,7 @@ def records(folder: str | Path, complete: bool = True) -> Iterator[tuple[str, di
 def check(folder: str | Path, outdated: Iterable[str]) -> None:
     """Raise ValueError with a line for each file under `folder` that is damaged, or was made from something else.
 
+    So it does where no job has made anything.
     `outdated` are the files that the notes say were made with other settings or code than are wanted.
     """
     found = files.faults(folder, beside=UNCHECKED)
@@ -116,6 +117,10 @@ def check(folder: str | Path, outdated: Iterable[str]) -> None:
         if path not in other and record["params"] in ([UNKNOWN], [ANOTHER]) and not unfinished:
             other[path] = record["params"][0]
     found += [f"{path}: {reason}; run again, which makes it anew" for path, reason in sorted(other.items())]
+    if not found and not read(folder):
+        raise ValueError(
+            f"{folder}: nothing is there that a job has made; is the configuration the one that was run?"
+        )
     if found:
         files_are = "1 file is" if len(found) == 1 else f"{len(found)} files are"
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *found]))

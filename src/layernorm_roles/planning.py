@@ -6,10 +6,11 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, product
+from itertools import chain, groupby, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ def configured(
     Raises ValueError with one line for every wrong value, and for what the files say ambiguously.
     """
     for file in files:
-        yaml_files.check(file)
+        yaml_files.read(file)
     return load(merged(yaml_files.read(defaults), overlay))
 
 
@@ -90,7 +91,7 @@ def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
     Both are relative to the working folder. `snakefile` is the one to start from another working folder.
     """
     for wanted in (Path(".snakemake"), Path(folder)):
-        there = next(place for place in (wanted, *wanted.parents) if place.exists())
+        there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
         if not os.access(there, os.W_OK | os.X_OK):
             raise ValueError(
                 f"{there.absolute()}: no file can be written there; run in a folder of your own: "
@@ -362,18 +363,30 @@ class Plan:
     def corpus_files(self, name: str) -> list[str]:
         """The files that the text called `name` is made of, so that an edit of one of them makes the text again.
 
-        Raises ValueError for a name that Snakemake would take for a pattern, and for a link to nothing.
+        Raises ValueError for a path that no file matches, before Snakemake takes away the text that was made of it; for
+        what is no file; for a name that Snakemake cannot take; and for a file that a source would read twice.
         """
-        found = [source.found() for source in self.text_sources(name)]
-        corpus = sorted({file for by_path in found for files in by_path.values() for file in files})
-        for file in corpus:
-            if not Path(file).exists():
+        corpus = []
+        for source in self.text_sources(name):
+            found = source.found()
+            if missing := [path for path, matched in found.items() if not matched]:
+                raise ValueError(f"text.{name}: no file matches {', '.join(missing)}; expected at least one")
+            each = list(chain(*found.values()))
+            for file in each:
+                if not Path(file).is_file():
+                    raise ValueError(
+                        f"text.{name}: {file} is a folder, or a link to nothing; expected a file"
+                    )
+                if "{" in file or "}" in file or not file.isprintable():
+                    raise ValueError(
+                        f"text.{name}: {file!r}: expected a file whose name has no {{, no }} and no control characters"
+                    )
+            if again := [file for file, n in Counter(map(os.path.realpath, each)).items() if n > 1]:
                 raise ValueError(
-                    f"text.{name}: {file} is a link to a file that is not there; expected a file"
+                    f"text.{name}: {again[0]} is found twice by the paths of a source; expected once"
                 )
-            if "{" in file or "}" in file:
-                raise ValueError(f"text.{name}: {file}: expected a file whose name has no {{ and no }}")
-        return corpus
+            corpus += each
+        return sorted(set(corpus))
 
     def text_sources(self, name: str) -> list[Source]:
         """The sources that the text called `name` is made of: of its corpus, and of contexts that have one."""

@@ -248,7 +248,7 @@ class Formatter(DefaultFormatter):
 
 
 def _of_configfile(error: str, command: Sequence[str]) -> str | None:
-    """What is wrong with a file of --configfile, for which Snakemake has a traceback or a hint at tabs; else None.
+    """What is wrong with --config or a file of --configfile, for which Snakemake has a traceback or a hint; else None.
 
     `command` are the words of the command. Of other errors nothing is known here.
     """
@@ -258,11 +258,16 @@ def _of_configfile(error: str, command: Sequence[str]) -> str | None:
             f"--configfile {missing[1]}: no such file. Targets come before options: "
             "snakemake --cores all majority --configfile mine.yaml"
         )
-    if "Config file is not valid JSON or YAML" in error:
+    if "parse_config" in error:
+        return (
+            "--config: expected KEY=VALUE, such as device=auto; keys below others are for a file of --configfile. "
+            "Targets come before options: snakemake --cores all majority --config device=auto"
+        )
+    if "_load_configfile" in error or "Config file " in error:
         words = [part for word in command for part in word.split("=")]
         following = dropwhile(lambda word: not word.startswith("--configfile"), words)
         for word in following:
-            if Path(word).is_file():
+            if Path(word).exists():
                 try:
                     yaml_files.read(word)
                 except ValueError as fault:

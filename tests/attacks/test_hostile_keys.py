@@ -2,22 +2,95 @@
 
 import os
 
-import hostile_keys
 import numpy as np
 import pytest
+from jaxtyping import Float
 from second_methods import rational
 
 from layernorm_roles.selectability import certify
 
+SMALL = (0.0, 1e-16, 2e-16, 1e-15, 1e-13, 1e-11, 1e-9, 3e-9, 1e-6)
+"""Sizes of perturbations: from the last digit of a float64 to beyond the tolerance of a float32."""
+
+
+def matrix(rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
+    """Few keys in few dimensions: on a lattice, a line, a simplex or a sphere, with means and duplicates, perturbed."""
+    n, d = int(rng.integers(2, 9)), int(rng.integers(1, 4))
+    match rng.integers(5):
+        case 0:
+            keys = rng.integers(0, 3, (n, d)).astype(float)
+        case 1:
+            keys = rng.integers(-3, 4, (n, 1)) * rng.integers(-2, 3, (1, d)).astype(float)
+        case 2:
+            keys = np.concatenate([np.zeros((1, d)), np.eye(d), rng.integers(0, 2, (n, d)) / 2])
+        case 3:
+            keys = rng.standard_normal((n, d))
+            keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+        case _:
+            keys = rng.standard_normal((n, d))
+    pairs = rng.integers(len(keys), size=(int(rng.integers(1, 4)), 2))
+    keys = np.concatenate([keys, keys[pairs].mean(axis=1)])
+    if (
+        rng.random() < 0.5
+    ):  # flat: what projecting leaves behind, and one direction in which all keys nearly agree
+        normal = rng.standard_normal(d)
+        keys = keys - np.outer(keys @ normal, normal) / (normal @ normal)
+    moved = rng.random((len(keys), 1)) < 0.3
+    keys = keys + moved * rng.choice(SMALL) * rng.standard_normal(keys.shape)
+    keys = (keys + rng.choice([0.0, 0.0, 1.0, 1000.0])) * 2.0 ** rng.integers(-60, 60)
+    return keys.astype(np.float32) if rng.random() < 0.2 else keys
+
+
+def bias(rng: np.random.Generator, keys: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    """A bias that is constant, on a lattice, or all but a linear function of the keys, perturbed."""
+    n, d = keys.shape
+    match rng.integers(3):
+        case 0:
+            values = np.full(n, 0.1)
+        case 1:
+            values = rng.integers(0, 3, n) / 2
+        case _:
+            values = (
+                (keys / abs(keys).max()).astype(float) @ rng.integers(-2, 3, d) if keys.any() else np.zeros(n)
+            )
+    moved = rng.random(n) < 0.3
+    return values + moved * rng.choice(SMALL) * rng.standard_normal(n)
+
+
+def judged(number: int, kind: str, seed: int = 0) -> tuple[int, dict[str, int], list[str]]:
+    """Judge at least `number` keys: how many there were, their verdicts, and a line for each that is exactly wrong.
+
+    kind: "plain", "causal" or "biased".
+    """
+    tried, verdicts, found = 0, {}, []
+    for draw in range(number):
+        rng = np.random.default_rng([seed, draw])
+        keys = matrix(rng)
+        if kind != "biased" and keys.dtype == np.float64:  # exact factors, whose products with keys overflow
+            keys = keys * 2.0 ** rng.integers(-700, 900) * 2.0 ** rng.integers(-40, 40, keys.shape[1])
+        added = bias(rng, keys) if kind == "biased" else None
+        certificates = certify(keys, added, causal=kind == "causal")
+        certificates.verify(keys, added)
+        points = keys if added is None else np.column_stack([keys, added])
+        inside = rational(points, biased=kind == "biased", causal=kind == "causal")
+        for i, verdict in enumerate(certificates.verdict):
+            verdicts[str(verdict)] = verdicts.get(str(verdict), 0) + 1
+            if verdict == ("selectable" if inside[i] else "unselectable"):
+                exact = "inside" if inside[i] else "outside"
+                found.append(f"draw {draw} of seed {seed}, key {i}: {verdict}, exactly {exact} of the hull")
+        tried += len(keys)
+        if tried >= number:
+            break
+    return tried, verdicts, found
+
+
 KEYS = int(os.environ.get("ATTACK_KEYS", "2000"))
-"""How many keys the long form judges; 100,000 for the table."""
+"""How many keys are judged; 100,000 were, once."""
 
 
 @pytest.mark.parametrize("kind", ["plain", "causal", "biased"])
-def test_no_strict_verdict_differs_from_exact_arithmetic(kind, record_property):
-    tried, verdicts, wrong = hostile_keys.wrong(KEYS, kind)
-    record_property("tried", tried)
-    record_property("held", tried - len(wrong))
+def test_no_strict_verdict_differs_from_exact_arithmetic(kind):
+    tried, verdicts, wrong = judged(KEYS, kind)
     assert not wrong, wrong[:5]
     assert tried >= KEYS
     assert min(verdicts.values()) > 0.05 * tried, f"the keys are hostile, and not hopeless: {verdicts}"
@@ -26,7 +99,7 @@ def test_no_strict_verdict_differs_from_exact_arithmetic(kind, record_property):
 @pytest.mark.parametrize("draw,key", [(2319, 4), (2957, 8), (5373, 4), (7570, 8)])
 def test_keys_barely_outside_of_a_thin_hull_are_not_called_unselectable(draw, key):
     """The keys that were, when 100,000 were judged exactly as well: rounding used up the room of the tolerance."""
-    keys = hostile_keys.matrix(np.random.default_rng([0, draw]))
+    keys = matrix(np.random.default_rng([0, draw]))
     assert not rational(keys)[key]
     assert certify(keys).verdict[key] == "borderline"
 
@@ -44,14 +117,3 @@ def test_exactly_flat_keys_are_judged_strictly():
     plane = rng.integers(-4, 5, (40, 2)).astype(float)
     for keys in (np.c_[plane, np.full(40, 7.1)], plane @ [[1.0, 2.0, -1.0], [3.0, 0.0, 1.0]]):
         assert (certify(keys).verdict == certify(plane).verdict).all()
-
-
-def test_flat_keys_of_rounding_are_judged_as_what_they_are_rounded_from():
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((60, 4))
-    projected = x - x.mean(axis=1, keepdims=True)
-    basis = np.linalg.svd(np.eye(4) - 0.25)[2][:3].T
-    strict, flat = certify(projected).verdict, certify(projected, flat=True).verdict
-    assert (flat == certify(projected @ basis).verdict).all()
-    assert ((strict == flat) | (strict == "borderline")).all()
-    assert (flat == "unselectable").any()

@@ -7,33 +7,18 @@ import shutil
 
 import pytest
 
-from layernorm_roles import files, variants
+from layernorm_roles import files, made_from, variants
 
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
-TINY = {
-    "name": "tiny",
-    "device": "cpu",
-    "norms": {"mine": "mine:Mine"},
-    "text": {
-        "mine": {
-            "like": "bytes",
-            "corpus": {"kind": "files", "paths": ["mine/*.txt"]},
-            "long": {"source": None, "shortest": 32, "longest": 32, "contexts": 2},
-            "sentences": {"source": None, "shortest": 4, "longest": 128, "contexts": 2},
-        }
-    },
-    "majority": {
-        "only": ["d8"],
-        "d8": {
-            "sequences": 300,
-            "batch_size": 100,
-            "steps": 4,
-            "schedule_steps": 8,
-            "evaluate_every": 2,
-            "seeds": NONE | {"layernorm": 1, "mine": 1},
-        },
-    },
+D8 = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
+TEXT = {
+    "like": "bytes",
+    "corpus": {"kind": "files", "paths": ["mine/*.txt"]},
+    "long": {"source": None, "shortest": 32, "longest": 32, "contexts": 2},
+    "sentences": {"source": None, "shortest": 4, "longest": 128, "contexts": 2},
 }
+TINY = {"name": "tiny", "device": "cpu", "norms": {"mine": "mine:Mine"}, "text": {"mine": TEXT}}
+TINY |= {"majority": {"only": ["d8"], "d8": D8 | {"seeds": NONE | {"layernorm": 1, "mine": 1}}}}
 NORM = "from torch import nn\nclass Mine(nn.Module):\n    def __init__(self, dim): super().__init__()\n"
 MANIFEST = "results/tiny/data/text/mine/manifest.json"
 TARGETS = ("majority", MANIFEST)
@@ -128,6 +113,11 @@ def test_what_was_made_from_something_else_is_made_again(copied, change, rules):
     assert rules.items() <= found.items(), found
     assert {"majority_train", "text"} & {*found} <= {*rules, "majority_train"}
     assert "text" in rules or "text" not in found
+
+
+def test_check_does_not_praise_a_reproduction_that_nobody_has_made(tmp_path):
+    with pytest.raises(ValueError, match="never: nothing is there that a job has made"):
+        made_from.check(tmp_path / "never", [])
 
 
 def test_check_names_what_was_made_from_something_else_and_a_plan_leaves_no_trace(copied):

@@ -10,21 +10,17 @@ import pandas as pd
 import pytest
 import torch
 from default_settings import ROOT
-from hand_made import SMALL_GPT, changed
+from hand_made import SMALL_GPT, changed, contexts, prepared_text, run_of
 
 from layernorm_roles import checkpoint, files, planning, store, variants
 from layernorm_roles.language_model import runs as language_runs
 from layernorm_roles.language_model.activations import record_run
-from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.train import Outputs, TrainingResult
 from layernorm_roles.language_model.train import write as write_run
 from layernorm_roles.majority import data, train
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.majority import MajorityTraining
-from layernorm_roles.settings.text import Text
 from layernorm_roles.statements import trained
-from layernorm_roles.text.prepare import prepare
-from layernorm_roles.text.prepared import PreparedText
 
 FEW = {"sequences": 20, "labellings": 1, "batch_size": 10, "steps": 1, "schedule_steps": 8, "d_ff": None}
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
@@ -42,24 +38,17 @@ EDITED["majority"]["d8"]["steps"] = 2
 """Another reproduction whose files of d8 have other settings."""
 
 
-METRICS = pd.DataFrame(
-    {
-        "step": [0],
-        "train_loss": [3.0],
-        "test_loss": [3.0],
-        "test_accuracy": [0.05],
-        "query_angle_mean": [73.0],
-        "query_angle_std": [9.0],
-        "learning_rate": [0.1],
-        "attention_share": [0.9],
-        "score_std": [0.1],
-    }
+def one_row(names, **integers):
+    """A table of one row, with a number in each of the named columns."""
+    return pd.DataFrame([dict.fromkeys(names.split(), 0.5) | integers])
+
+
+METRICS = one_row(
+    "train_loss test_loss test_accuracy query_angle_mean query_angle_std learning_rate attention_share score_std",
+    step=0,
 )
+LOSSES = one_row("train_loss valid_loss unigram_loss learning_rate seconds", step=0, tokens=0)
 VECTORS = pd.DataFrame({"checkpoint": ["initial"], "token": [0], "kind": ["key"], "vector": [[1.0, 2.0]]})
-
-
-def its_model(settings, run):
-    return train.MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
 
 
 def planned(settings):
@@ -81,7 +70,9 @@ def majority(tmp_path_factory):
             place = folder / str(number) / batch.folder
             paths = train.Outputs(*(place / name for name in ("m.parquet", "v.parquet", "w")))
             data.write(settings, run.seed, place / "d.parquet")
-            result = train.TrainedRun(METRICS, VECTORS, its_model(settings, its))
+            width, norm_class = settings.d_ff or its.d_model, its.norm
+            model = train.MajorityTransformer(settings.classes, its.d_model, width, norm_class)
+            result = train.TrainedRun(METRICS, VECTORS, model)
             train.write({its: result}, settings, "cpu", paths)
             made[number, run] = (paths, identity, its, settings)
     return made
@@ -117,87 +108,24 @@ def test_no_training_takes_the_data_of_another_seed_or_other_settings(majority, 
         and its.variant == "layernorm"
     )  # fmt: skip
     own, other = (each.metrics.with_name("d.parquet") for each in (paths, others))
-    with pytest.raises(
-        ValueError, match=r"data\.parquet: a file of another run \(seed = 1001, expected 1000\)"
-    ):
+    with pytest.raises(ValueError, match=r"data\.parquet: .* another run \(seed = 1001, expected 1000\)"):
         train.train_batch(settings, {run: copied(other, tmp_path / "data.parquet")}, paths, "cpu", None)
     with pytest.raises(ValueError, match=r"sequences = 20, expected 30"):
         data.load(own, data.identity_of(settings.model_copy(update={"sequences": 30}), 1000))
 
 
-def test_the_message_names_the_file_what_was_found_and_what_was_expected(majority):
-    (_, seed_0), (_, seed_1) = (key for key in majority if key[0] == 0 and key[1].variant == "layernorm"
-                                and key[1].group == "d8")  # fmt: skip
-    path, wanted = majority[0, seed_1][0].metrics, majority[0, seed_0][1]
-    with pytest.raises(ValueError) as error:
-        store.read(path, "majority_metrics", wanted)
-    said = f"{path}: a file of another run (seeds = [1001], expected [1000]); delete it and run again"
-    assert str(error.value) == said
-
-
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    """Two prepared texts that differ in their vocabulary."""
-    folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    for number in range(30):
-        drawn = rng.choice(["one", "two", "three", "four", "five"], size=(40, 9))
-        sentences = [" ".join(words).capitalize() for words in drawn]
-        (corpus / f"{number}.txt").write_text(". ".join(sentences) + ".", encoding="utf-8")
-    contexts = {"source": None, "shortest": 4, "longest": 8, "contexts": 2}
-    made = []
-    for name, vocabulary in (("one", 257), ("two", 258)):
-        settings = Text.model_validate({
-            "corpus": {"kind": "files", "paths": [f"{corpus}/*.txt"]},
-            "split": {"training": 0.5, "validation": 0.25, "held_out": 0.25},
-            "tokenizer": "trained",
-            "vocabulary": vocabulary,
-            "long": contexts,
-            "sentences": contexts | {"longest": 60},
-        })  # fmt: skip
-        prepare(settings, folder / name)
-        made.append(PreparedText(folder / name))
-    return made
-
-
-def test_no_file_of_another_text_is_read_beside_a_manifest(texts, tmp_path):
-    one, two = texts
-    for name in ("tokenizer.json", "training.npy", "validation.npy", "contexts.parquet"):
-        folder = tmp_path / name
-        shutil.copytree(one.folder, folder)
-        copied(two.folder / name, folder / name)
-        with pytest.raises(ValueError, match=f"{name}: a file of another text .*delete it and run again"):
-            PreparedText(folder).content_hash()
-
-
-LOSSES = pd.DataFrame(
-    {
-        "step": [0],
-        "tokens": [0],
-        "train_loss": [5.0],
-        "valid_loss": [5.0],
-        "unigram_loss": [5.0],
-        "learning_rate": [0.1],
-        "seconds": [1.0],
-    }
-)
-
-
-@pytest.fixture(scope="module")
-def language_models(texts, tmp_path_factory):
+def language_models(tmp_path_factory):
     """Runs of language models that differ in one thing each, with the folder of their files."""
     folder, made = tmp_path_factory.mktemp("models"), []
-    small = changed(SMALL_GPT, context_length=64)
-    for number, run in enumerate(
-        [
-            LanguageModelRun("gpt", "layernorm", "layernorm", 0, small, texts[0]),
-            LanguageModelRun("gpt", "layernorm", "layernorm", 1, small, texts[0]),
-            LanguageModelRun("gpt", "projection", "projection", 0, small, texts[0]),
-            LanguageModelRun("other", "layernorm", "layernorm", 0, small, texts[0]),
-            LanguageModelRun("gpt", "layernorm", "layernorm", 0, changed(small, steps=41), texts[0]),
-        ]
-    ):
+    text = prepared_text(folder / "text", range(100), range(100), contexts(("long", range(9))))
+    runs = [
+        run_of(text),
+        run_of(text, seed=1),
+        run_of(text, variant="projection"),
+        run_of(text, model="other"),
+    ]
+    for number, run in enumerate([*runs, run_of(text, changed(SMALL_GPT, steps=41))]):
         place, weights = folder / str(number), run.build_model().state_dict()
         names = ("initial.safetensors", "final.safetensors", "metrics.parquet", "checkpoint.safetensors")
         out = Outputs(*(place / name for name in names))

@@ -1,16 +1,7 @@
-"""Student's interval, and how many Gaussian keys are unselectable, from formulas of their own.
+"""Student's interval, best settings and steps to a loss, for computations that check those of layernorm_roles."""
 
-For computations that check those of layernorm_roles; nothing here comes from it.
-"""
-
-from functools import cache
-
-import mpmath
 import numpy as np
 from scipy.special import stdtrit
-
-DIGITS = 50
-"""Of the sums below; their terms are far larger than the result."""
 
 
 def interval(values) -> tuple[float, float, float]:
@@ -30,34 +21,12 @@ def best(values):
     )
 
 
-@cache
-def gaussian(n: int, d: int) -> float:
-    """Per cent of n Gaussian keys in d dimensions that are no vertices of their hull: 100 less those that are."""
-    with mpmath.workdps(DIGITS):
-        faces = (
-            mpmath.binomial(n - 1, m) * _angle(m, -1, m) * _angle(n - 1 - m, 1, m)
-            for m in range(d - 1, -1, -2)
-        )
-        return float(100 * (1 - 2 * sum(faces)))
-
-
-@cache
-def _angle(k: int, sign: int, m: int) -> mpmath.mpf:
-    """The mean of Phi(sqrt(r) x)^k over a normal x, where r = sign / (m + 1), by the trapezoidal rule.
-
-    Off the real axis the integrand grows as exp((1 + max(k r, 0)) y^2 / 2), on it it falls as
-    exp(-(1 + min(k r, 0)) x^2 / 2); both say how close and how many the points must be.
-    """
-    with mpmath.workdps(DIGITS):
-        r, needed = mpmath.mpf(sign) / (m + 1), DIGITS * mpmath.log(10)
-        step = mpmath.pi * mpmath.sqrt(2 / (needed * (1 + max(k * r, 0))))
-        last = int(mpmath.sqrt(2 * needed / (1 + min(k * r, 0))) / step)
-        root = mpmath.sqrt(r / 2)
-
-        def value(x):
-            phi = mpmath.erf(root * x) / 2
-            # The points x and -x together; with an imaginary root the two are conjugate.
-            both = (0.5 + phi) ** k + (0.5 - phi) ** k
-            return both.real * mpmath.npdf(x)
-
-        return step * (value(0) / 2 + sum(value(i * step) for i in range(1, last + 1)))
+def arrival(run, column: str, loss: float) -> float:
+    """The step at which a run first has a loss, on a straight line over log(1 + step); infinite if never."""
+    run = run.sort_values("step").reset_index(drop=True)
+    low = run.index[run[column] <= loss]
+    if not len(low):
+        return np.inf
+    before, after = run.loc[low[0] - 1], run.loc[low[0]]
+    share = (before[column] - loss) / (before[column] - after[column])
+    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1

@@ -4,36 +4,55 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from layernorm_roles.heads import ceilings as heads
 from layernorm_roles.schemas import LINEARITY, SCHEMAS
-
-VARIANTS = ("layernorm", "scale_released", "scale", "layernorm_small")
 
 
 def noise(*key: int) -> np.random.Generator:
     return np.random.default_rng(key)
 
 
+def combinations(**values) -> pd.DataFrame:
+    """A row for each combination of the given values of columns."""
+    axes = [value if isinstance(value, tuple | range) else (value,) for value in values.values()]
+    return pd.DataFrame(product(*axes), columns=[*values])
+
+
+def crossed(table, rng, **values) -> pd.DataFrame:
+    """`combinations` as a table, with random numbers in its other columns: from 0.1 to 0.9, or whole ones."""
+    frame = combinations(**values)
+    for field in SCHEMAS[table]:
+        if field.name not in frame and field.type == pa.string():
+            frame[field.name] = "x"
+        elif field.name not in frame:
+            floating, n = pa.types.is_floating(field.type), len(frame)
+            frame[field.name] = rng.uniform(0.1, 0.9, n) if floating else rng.integers(1, 900, n)
+    return frame[SCHEMAS[table].names]
+
+
 def metrics(
-    ratios: dict[str, float],
-    angles: dict[str, float] | None = None,
-    accuracies: dict[str, float] | None = None,
-    experiment: str = "d8",
-    seeds: int = 10,
-    last: int = 14_000,
-    spread: float = 0.03,
-    d_model: int = 8,
-    rate: float = 0.001,
-    floors: dict[str, float] | None = None,
-    scores: dict[str, tuple[float, float]] | None = None,
+    ratios=None,
+    angles=None,
+    accuracies=None,
+    experiment="d8",
+    seeds=10,
+    last=14_000,
+    spread=0.03,
+    d_model=8,
+    rate=0.001,
+    floors=None,
+    scores=None,
 ) -> pd.DataFrame:
     """A run of each variant and seed: 1,200 times its ratio steps to a test loss of 0.5, with a relative spread.
 
-    `angles` and `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind.
-    `scores`: standard deviation of the attention scores before and after training, between which it changes
-    geometrically with the step; attention_share follows from it.
+    Each argument that has no default number is by variant; without `ratios` all are equally fast. `angles` and
+    `accuracies`, a share, are those of every step but the first. `floors`: loss that is never left behind. `scores`:
+    standard deviation of the attention scores before and after training, between which it changes geometrically with
+    the step; attention_share follows from it.
     """
+    ratios = ratios or dict.fromkeys(angles or accuracies or scores, 1.0)
     steps = np.arange(0, last + 1, 100)
     frames = []
     for number, (variant, ratio) in enumerate(ratios.items()):
@@ -45,39 +64,18 @@ def metrics(
             accuracy = (accuracies or {}).get(variant, 0.9) + 0.1 * spread * rng.standard_normal()
             first, end = (scores or {}).get(variant, (0.46, 0.02))
             score_std = first * (end / first) ** (steps / last) * np.exp(spread * rng.standard_normal())
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "experiment": experiment,
-                        "variant": variant,
-                        "seed": seed,
-                        "d_model": d_model,
-                        "base_learning_rate": rate,
-                        "step": steps,
-                        "train_loss": loss,
-                        "test_loss": loss,
-                        "test_accuracy": np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05),
-                        "query_angle_mean": np.where(steps > 0, np.clip(angle, 0, 90), 72.6),
-                        "query_angle_std": 1.0,
-                        "score_std": score_std,
-                        "attention_share": np.exp(-(score_std**2) / 2),
-                        "learning_rate": rate,
-                    }
-                )
-            )
+            run = {"experiment": experiment, "variant": variant, "seed": seed, "d_model": d_model}
+            run |= {"base_learning_rate": rate, "learning_rate": rate, "step": steps}
+            run |= {"train_loss": loss, "test_loss": loss, "query_angle_std": 1.0, "score_std": score_std}
+            run["attention_share"] = np.exp(-(score_std**2) / 2)
+            run["test_accuracy"] = np.where(steps > 0, np.clip(accuracy, 0, 1), 0.05)
+            run["query_angle_mean"] = np.where(steps > 0, np.clip(angle, 0, 90), 72.6)
+            frames.append(pd.DataFrame(run))
     return pd.concat(frames, ignore_index=True)
 
 
 def vectors(
-    flat: dict[str, bool],
-    turned: dict[str, bool],
-    dim: int = 3,
-    experiment: str = "d3",
-    seeds: int = 10,
-    classes: int = 10,
-    length: dict[str, float] | None = None,
-    turned_at_first: dict[str, bool] | None = None,
-    offset: float = 0.0,
+    flat, turned, dim=3, experiment="d3", seeds=10, classes=10, turned_at_first=None, offset=0.0
 ) -> pd.DataFrame:
     """Keys on the plane orthogonal to the ones vector or not; queries along it (a degree off or so) or anywhere.
 
@@ -97,46 +95,14 @@ def vectors(
                 queries = rng.standard_normal((classes, dim))
                 if along.get(variant):
                     queries = 0.02 * queries + 3 * ones
-                queries *= (length or {}).get(variant, 3.0) / np.linalg.norm(queries, axis=1, keepdims=True)
+                queries *= 3.0 / np.linalg.norm(queries, axis=1, keepdims=True)
                 run = (experiment, variant, seed, dim, 0.001, checkpoint)
                 for kind, matrix in (("key", keys), ("query", queries)):
                     rows += [(*run, token, kind, v) for token, v in enumerate(matrix)]
     return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
 
 
-def majority_task() -> dict[str, pd.DataFrame]:
-    """The majority experiments with a truth of their own in each cell, so that no number is there twice."""
-    ratios = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.9, "layernorm_small": 2.5}
-    accuracies = {
-        "layernorm": 0.9,
-        "scale_released": 0.8,
-        "scale": 0.95,
-        "projected_v": 0.7,
-        "projected_qk": 0.94,
-    }
-    everything = {variant: ratios.get(variant, 2.0) for variant in accuracies | ratios}
-    tables = [
-        metrics(everything, {"layernorm": 20.0}, accuracies, name, seeds, last, d_model=d, spread=0.1)
-        for name, seeds, last, d in (("d8", 5, 10_000, 8), ("d8_uniform", 4, 5000, 8), ("d3", 3, 10_000, 3))
-    ]
-    # LayerNorm's first seeds do not arrive: their ratios are bounds
-    stuck = tables[2]
-    stuck.loc[(stuck.variant == "layernorm") & (stuck.seed < 2), "test_loss"] += 0.6
-    for i, rate in enumerate((0.001, 0.01, 0.1)):
-        faster = {variant: ratio * (1 + abs(i - 1)) for variant, ratio in ratios.items()}
-        better = {variant: accuracy - 0.1 * abs(i - 1) for variant, accuracy in accuracies.items()}
-        tables.append(metrics(faster, None, better, "rates", 4, 9000, rate=rate, spread=0.1 + 0.02 * i))
-    for d in (3, 8):
-        tables.append(metrics(everything, None, accuracies, "widths", 3, 2000, d_model=d, spread=0.1 / d))
-    flat = {"layernorm": True, "layernorm_affine": True, "scale": False}
-    drawn = [
-        vectors(flat, flat, experiment="d3", seeds=4),
-        vectors({"layernorm": True}, {"layernorm": True}, 8, "d8", seeds=4),
-    ]
-    return {"majority_metrics": pd.concat(tables), "majority_vectors": pd.concat(drawn)}
-
-
-def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> pd.DataFrame:
+def random_keys(shares, matrices=100) -> pd.DataFrame:
     """For each norm the share of matrices with an unselectable key, in d < 13 and from 13 on."""
     rows = []
     for norm, (low, high) in shares.items():
@@ -148,14 +114,7 @@ def random_keys(shares: dict[str, tuple[float, float]], matrices: int = 100) -> 
     return pd.DataFrame(rows, columns=SCHEMAS["random_keys"].names)
 
 
-def keys(
-    shares: dict[tuple[str, str, str], float | tuple[float, ...]],
-    model: str = "gpt",
-    texts: str = "long",
-    seeds: int = 3,
-    undecided: dict[tuple[str, str, str], float] | None = None,
-    dimensions: tuple[int, int] = (8, 2),
-) -> pd.DataFrame:
+def keys(shares, model="gpt", texts="long", seeds=3, undecided=None, dimensions=(8, 2)) -> pd.DataFrame:
     """Unselectable keys for each (variant, checkpoint, site): a share of all four layers or one a layer.
 
     The shares differ a little between seeds. `undecided`: shares of undecided keys; none else. `dimensions`: of a key
@@ -165,29 +124,28 @@ def keys(
     for (place, share), seed, context, layer in product(shares.items(), range(seeds), range(4), (1, 2, 3, 4)):
         variant, checkpoint, site = place
         in_head = site.startswith("head")
+        here = share[layer - 1] if isinstance(share, tuple) else share
+        parts = (here, (undecided or {}).get(place, 0))
+        hit, open_ = (round(1000 * part * (1 + 0.02 * seed)) for part in parts)
         for head in (0, 1) if in_head else (None,):
-            here = share[layer - 1] if isinstance(share, tuple) else share
             key = (model, variant, seed, checkpoint, texts, context, layer, site, head, False, 1000)
-            hit, open_ = (
-                round(1000 * part * (1 + 0.02 * seed)) for part in (here, (undecided or {}).get(place, 0))
-            )
             rows.append((*key, dimensions[in_head], hit, open_, 1e-3, 1e-12))
     frame = pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
     return frame.astype({"head": "Int64"})
 
 
 def losses(
-    gap: float,
-    seeds: int = 3,
-    spread: float = 0.001,
-    model: str = "gpt",
-    worth: float = 0.5,
-    unigram: float = 9.0,
-    more: dict[str, float] | None = None,
-    untrained_gap: float = 0.0,
-    rate: float = 0.01,
-    steps: int = 1000,
-    own: float = 0.3,
+    gap,
+    seeds=3,
+    spread=0.001,
+    model="gpt",
+    worth=0.5,
+    unigram=9.0,
+    more=None,
+    untrained_gap=0.0,
+    rate=0.01,
+    steps=1000,
+    own=0.3,
 ) -> pd.DataFrame:
     """Language models whose loss without scaling is higher by `gap`, and without attention by `worth`.
 
@@ -208,12 +166,7 @@ def losses(
 
 
 def losses_by_rate(
-    model: str,
-    curves: dict[str, tuple[float, ...]],
-    rates: tuple[float, ...] = (0.001, 0.003, 0.01),
-    lengths: tuple[int, ...] = (1000,),
-    closes: float = 0.0,
-    **options,
+    model, curves, rates=(0.001, 0.003, 0.01), lengths=(1000,), closes=0.0, **options
 ) -> pd.DataFrame:
     """Models with a loss for each variant and rate, minus that of LayerNorm at its best rate; see `losses`.
 
@@ -228,15 +181,9 @@ def losses_by_rate(
 
 
 def geometry(
-    difference: float = 1e-14,
-    rank_lost: int = 1,
-    rms_rank_lost: int = 0,
-    deviation: float = 1e-15,
-    rms_deviation: float = 1e-15,
-    near: dict[str, float] | None = None,
-    away: dict[str, float] | None = None,
+    difference=1e-14, rank_lost=1, rms_rank_lost=0, deviation=1e-15, rms_deviation=1e-15, near=None, away=None
 ) -> pd.DataFrame:
-    """LayerNorm and RMSNorm in 4 and 16 dimensions.
+    """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii in float16 and with a smaller eps.
 
     `near` and `away`: the radius over its root for inputs of a root mean square of 1e-5 and 1, for each place of eps.
     """
@@ -247,46 +194,48 @@ def geometry(
             rows.append((*inside, "difference_from_torch", difference * factor))
         for size, radii in ((1e-5, near or {}), (1.0, away or {})):
             for place, radius in ({"inside": 1.0, "outside": 1.0} | radii).items():
-                key = ("layernorm", n, "float64", place, 1e-5, size * np.sqrt(n), 0.0)
-                rows.append((*key, "radius_mean", radius))
+                for dtype, eps, mean in (
+                    ("float64", 1e-5, radius),
+                    ("float64", 1e-12, 3.0),
+                    ("float16", 1e-5, 0.0),
+                ):
+                    key = ("layernorm", n, dtype, place, eps, size * np.sqrt(n), 0.0)
+                    rows.append((*key, "radius_mean", mean))
         for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
+            stretched = deviation if norm == "layernorm" else rms_deviation
             shape = {
                 "rank": n - lost,
-                "axes_deviation": deviation if norm == "layernorm" else rms_deviation,
+                "axes_deviation": stretched,
                 "axes_cosine": 0.0,
                 "centre_deviation": 0.0,
             }
-            rows += [
-                (norm, n, "float64", None, 0.0, np.nan, 0.0, name, float(v)) for name, v in shape.items()
-            ]
+            whole = (norm, n, "float64", None, 0.0, np.nan, 0.0)
+            rows += [(*whole, name, float(v)) for name, v in shape.items()]
     return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
 
 
-def fusion(
-    errors: dict[str, float],
-    seeds: int = 5,
-    widths: dict[int, float] | None = None,
-    heads: tuple[float, ...] = (1,),
-) -> pd.DataFrame:
-    """Share of the variance that a single map of the heads misses, for each arrangement.
+def fusion(errors, seeds=5, narrow=0.5) -> pd.DataFrame:
+    """Share of the variance that a single map of the heads misses, for each arrangement, where d is 32.
 
-    `widths`: of the stream, each with a factor on the errors. `heads`: widths of the heads relative to the stream.
+    Where d is 8 it is `narrow` times as much. Other errors, of which none counts, have narrower heads, maps of stream
+    and heads, and trained models.
     """
     rows = []
-    for (d, factor), share, name, seed in product((widths or {32: 1.0}).items(), heads, errors, range(seeds)):
-        error = errors[name] * factor * (1 + 0.01 * seed)
-        sizes = (d, int(d * share), 4 * d, 1000, 1000)
-        rows.append(("random", None, seed, 1, name, "heads", *sizes, error, d, d, 9, 5))
+    for name, seed in product(errors, range(seeds)):
+        error = errors[name] * (1 + 0.01 * seed)
+        for source, inputs, d, d_heads, missed in (
+            ("random", "heads", 32, 32, error),
+            ("random", "heads", 8, 8, narrow * error),
+            ("random", "heads", 32, 16, 0.9),
+            ("random", "stream_and_heads", 32, 32, 0.8),
+            ("language_model", "heads", 64, 64, 0.7),
+        ):
+            sizes = (d, d_heads, 4 * d, 1000, 1000)
+            rows.append((source, None, seed, 1, name, inputs, *sizes, missed, d, d, 9, 5))
     return pd.DataFrame(rows, columns=SCHEMAS["fusion"].names)
 
 
-def placement(
-    gap: dict[float, float],
-    seeds: int = 3,
-    gains: dict[int, float] | None = None,
-    stuck: tuple[int, ...] = (),
-    best: float = 0.0,
-) -> pd.DataFrame:
+def placement(gap, seeds=3, gains=None, stuck=(), best=0.0) -> pd.DataFrame:
     """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
 
     Of three rates pre-norm's loss is lowest at the middle one, where deep post-norm's is higher by `best` as well.
@@ -307,7 +256,7 @@ def placement(
     return pd.DataFrame(rows, columns=SCHEMAS["placement"].names)
 
 
-def gradients(slopes: dict[str, tuple[float, float]], seeds: int = 3, spread: float = 0.001) -> pd.DataFrame:
+def gradients(slopes, seeds=3, spread=0.001) -> pd.DataFrame:
     """By how many decades the gradient norm grows from layer to layer, at initialisation and later on, in 24 layers.
 
     The later slope is that at step 50, and half as much more at step 100, half as much less at step 150.
@@ -321,17 +270,13 @@ def gradients(slopes: dict[str, tuple[float, float]], seeds: int = 3, spread: fl
     return pd.DataFrame(rows, columns=SCHEMAS["placement_gradients"].names)
 
 
-def part_scales(
-    pre: tuple[float, float], post: tuple[float, float], stream: float = 5.0, seeds: int = 3
-) -> pd.DataFrame:
+def part_scales(pre, post, stream=5.0, seeds=3) -> pd.DataFrame:
     """The largest over the smallest size of the parts' inputs, at initialisation and after training.
 
     `stream`: that of the residual stream. Rates of 0.001 have half the ratio, but at least 1.
     """
     rows = []
-    for (name, ratios), rate, seed in product(
-        {"pre": pre, "post": post}.items(), (0.001, 0.003), range(seeds)
-    ):
+    for (name, ratios), rate, seed in product((("pre", pre), ("post", post)), (0.001, 0.003), range(seeds)):
         for step, ratio in zip((0, 100), ratios, strict=True):
             reached = max(1.0, ratio * (1 + 0.01 * seed) * (1 if rate == 0.003 or not step else 0.5))
             for layer, part in product((1, 2, 24), ("attention", "feed_forward")):
@@ -341,12 +286,7 @@ def part_scales(
     return pd.DataFrame(rows, columns=SCHEMAS["placement_scales"].names)
 
 
-def untrained_gradients(
-    decades: dict[str, tuple[float, float]],
-    seeds: int = 3,
-    slopes: dict[str, float] | None = None,
-    spread: float = 0.001,
-) -> pd.DataFrame:
+def untrained_gradients(decades, seeds=3, slopes=None, spread=0.001) -> pd.DataFrame:
     """By how many decades the first layer's gradient changes from 2 to 16 layers, with residuals and without.
 
     `slopes`: by how many decades the gradient norm grows from layer to layer with residual connections.
@@ -380,12 +320,7 @@ def batch_dependence(
 
 
 def score_scale(
-    exponent: float,
-    spread: float = 0.001,
-    seeds: int = 5,
-    kept: tuple[float, float] = (0.1, 0.9),
-    gradient: tuple[float, float] = (0.1, 0.9),
-    grows: tuple[float, float] = (1.0, 0.5),
+    exponent, spread=0.001, seeds=5, kept=(0.1, 0.9), gradient=(0.1, 0.9), grows=(1.0, 0.5)
 ) -> pd.DataFrame:
     """Scores of random queries and keys; the standard deviation of those of mean 0 grows with `exponent`.
 
@@ -422,20 +357,9 @@ def worked_numbers(*examples: str, doubled: float = 1.5) -> pd.DataFrame:
         for number, verdicts in enumerate(examples)
         for i, verdict in enumerate(verdicts.split())
     ]
-    rows += [
-        (
-            LINEARITY,
-            1000,
-            f"output for twice {i}",
-            "2",
-            ratio,
-            None,
-            0.0,
-            False,
-            "right" if ratio == 2 else "wrong",
-        )
-        for i, ratio in enumerate((2.0, doubled))
-    ]
+    for i, ratio in enumerate((2.0, doubled)):
+        verdict = "right" if ratio == 2 else "wrong"
+        rows.append((LINEARITY, 1000, f"output for twice {i}", "2", ratio, None, 0.0, False, verdict))
     return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
 
 
@@ -443,12 +367,7 @@ PRETRAINED_N = 200
 """Keys in a context of the artificial pretrained model, which has two layers of two heads."""
 
 
-def pretrained_keys(
-    shares: dict[tuple[str, int], float | tuple[float, float]],
-    contexts: int = 4,
-    undecided: float = 0.0,
-    model: str = "minilm",
-) -> pd.DataFrame:
+def pretrained_keys(shares, contexts=4, undecided=0.0, model="minilm") -> pd.DataFrame:
     """Unselectable keys for each (site, dimensions): one share or one a layer, a little more by context."""
     rows = []
     for ((site, d), share), context, layer, head in product(shares.items(), range(contexts), (1, 2), (0, 1)):
@@ -469,10 +388,23 @@ def ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def token_ceilings(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of the layer in which most keys cannot get half, as table token_ceilings keeps them."""
-    words = {0: pairs.drop_duplicates("position").sort_values("position").token.tolist()}
-    words = {context: words[0] for context in pairs.context.unique().tolist()}
+    """The pairs of a model in the layer in which most keys cannot get half, as table token_ceilings keeps them."""
+    places = pairs.drop_duplicates(["context", "position"]).sort_values("position")
+    words = {context: part.token.tolist() for context, part in places.groupby("context")}
     return heads.of_tokens(pairs, words).assign(model=pairs.model.iloc[0])
+
+
+def random_pairs(rng, words=("a", "b"), **values) -> pd.DataFrame:
+    """Bounds of the ceilings of thirty keys in two heads, a quarter of them wide apart, and what the text gives keys.
+
+    `values` are those of the other columns. The tokens are `words` in turn, the last of them from context 2 on alone.
+    """
+    frame = combinations(head=(0, 1), position=range(30), **values).assign(n_keys=30)
+    upper = 10 ** (-3 * rng.random(len(frame)))
+    lower = upper * rng.choice([1.0, 0.999, 0.9, 0.3], len(frame))
+    got = np.where(frame.normalised == "as used", upper * rng.random(len(frame)), np.nan)
+    token = np.array(words)[(frame.position + frame.context) % (len(words) - (frame.context < 2))]
+    return frame.assign(lower=lower, upper=upper, received_max=got, token=token)
 
 
 def attention_ceilings(*arguments, **options) -> pd.DataFrame:
@@ -481,12 +413,7 @@ def attention_ceilings(*arguments, **options) -> pd.DataFrame:
 
 
 def ceiling_pairs(
-    below: dict[str, float | tuple[float, float]],
-    received: float = 0.05,
-    unknown: float = 0.0,
-    contexts: int = 4,
-    anywhere: float = 0.0,
-    model: str = "minilm",
+    below, received=0.05, unknown=0.0, contexts=4, anywhere=0.0, model="minilm"
 ) -> pd.DataFrame:
     """Ceilings of keys "as used" and "without norm", the shares of which that are below a half are `below`.
 
@@ -505,28 +432,12 @@ def ceiling_pairs(
         got = np.where(top, 0.8, 0.02 * layer)
         open_ = (normalised == "as used") & (position >= PRETRAINED_N * (1 - unknown))
         used = normalised == "as used"
-        rows.append(
-            pd.DataFrame(
-                {
-                    "model": model,
-                    "variant": None,
-                    "seed": None,
-                    "checkpoint": "pretrained",
-                    "context": context,
-                    "layer": layer,
-                    "head": head,
-                    "position": position,
-                    "token": np.where(position < 20, "the", np.where(position < 150, "of", "norm")),
-                    "queries": queries,
-                    "normalised": normalised,
-                    "n_keys": PRETRAINED_N,
-                    "dimensions": 32,
-                    "lower": np.where(open_, 0.3, upper * (1 - 1e-9)),
-                    "upper": upper,
-                    "received_max": got if used else np.nan,
-                }
-            )
-        )
+        run = {"model": model, "variant": None, "seed": None, "checkpoint": "pretrained", "context": context}
+        place = {"layer": layer, "head": head, "queries": queries, "normalised": normalised}
+        keys = {"position": position, "n_keys": PRETRAINED_N, "dimensions": 32}
+        keys["token"] = np.where(position < 20, "the", np.where(position < 150, "of", "norm"))
+        bounds = {"lower": np.where(open_, 0.3, upper * (1 - 1e-9)), "upper": upper}
+        rows.append(pd.DataFrame(run | place | keys | bounds | {"received_max": got if used else np.nan}))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -555,13 +466,7 @@ def projection_shift(moved: float, contexts: int = 4, model: str = "minilm") -> 
     return pd.DataFrame(rows, columns=SCHEMAS["projection_shift"].names)
 
 
-def position_probe(
-    trained: tuple[float, float],
-    untrained: tuple[float, float],
-    spread: float = 0.01,
-    seeds: int = 4,
-    context_length: int = 20,
-) -> pd.DataFrame:
+def position_probe(trained, untrained, spread=0.01, seeds=4, context_length=20) -> pd.DataFrame:
     """Shares of positions that a probe names before the last of three layers of pre-norm, with residuals and without.
 
     Before the earlier layers, in the shallower networks and in post-norm they are others, and one run diverged.

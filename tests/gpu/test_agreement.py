@@ -25,6 +25,12 @@ def test_losses_agree_within_the_tolerance_of_their_size(size, apart, agrees):
     assert agrees or found.startswith("the loss is ")
 
 
+@pytest.mark.parametrize(("factor", "agrees"), [(1 + 5e-5, True), (1 + 5e-4, False), (float("nan"), False)])
+def test_a_gradient_counts_even_where_the_loss_agrees(factor, agrees):
+    other = {"weight": factor * GRADIENTS["weight"]}
+    assert (difference(Derivatives(1.0, GRADIENTS), Derivatives(1.0, other)) is None) == agrees
+
+
 def test_a_gradient_on_either_device_alone_is_a_difference():
     one = Derivatives(1.0, GRADIENTS)
     more = Derivatives(1.0, {**GRADIENTS, "bias": torch.ones(1)})
@@ -73,7 +79,7 @@ def test_a_card_whose_operator_differs_is_refused_or_trains_with_a_warning(monke
     operator = Operator("square", lambda x: Scores.apply(x, 1e-3), ((4, 3),))
     monkeypatch.setattr(GPU, "name", "cpu")
     with pytest.raises(
-        ValueError, match=r"^run: the GPU .* than in float64: square: its gradient.*device_check=warn"
+        ValueError, match=r"^run: the GPU .* float64: square: its gradient.*device_check=warn"
     ):
         GPU().check([operator], "run")
     card = GPU("warn")

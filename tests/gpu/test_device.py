@@ -56,9 +56,7 @@ def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
     assert "loss" in caplog.text
-    assert card.description == (
-        "cuda (Fake H100; one batch compared with the CPU: loss and gradients within 0.0001)"
-    )
+    assert "one batch compared with the CPU: loss and gradients within 0.0001" in card.description
 
 
 @pytest.mark.parametrize("wrong", [1e-2, float("nan")])
@@ -75,28 +73,6 @@ def test_other_numbers_are_a_warning_if_the_configuration_says_so(card, capsys):
     card.compare(derivatives(Model(1e-2)), "run")
     assert "warning: run: the GPU computes other numbers" in capsys.readouterr().err
     assert "more than 0.0001 apart, trained all the same" in card.description
-
-
-def test_a_gradient_counts_even_where_the_loss_agrees():
-    model = Model()
-    right = agreement.derivatives(model, BATCH, "cpu")
-    assert agreement.difference(right, right) is None
-    assert set(right.gradients) == {"linear.weight", "linear.bias"}
-    for scale, agrees in ((1 + 5e-5, True), (1 + 5e-4, False), (float("nan"), False)):
-        wrong = {**right.gradients, "linear.bias": right.gradients["linear.bias"] * scale}
-        found = agreement.difference(right, right._replace(gradients=wrong))
-        assert (found is None) == agrees
-        assert agrees or "the gradient of linear.bias has length" in found
-    missing = {"linear.weight": right.gradients["linear.weight"]}
-    assert "on one of the two" in agreement.difference(right, right._replace(gradients=missing))
-
-
-def test_rounding_in_a_gradient_close_to_zero_is_no_difference():
-    numbers = agreement.Derivatives(1.0, {"large": torch.ones(4), "small": torch.full((4,), 1e-9)})
-    other = numbers._replace(gradients={"large": torch.ones(4), "small": torch.full((4,), -1e-7)})
-    assert agreement.difference(numbers, other) is None
-    other = numbers._replace(gradients={"large": torch.ones(4), "small": torch.full((4,), 1e-5)})
-    assert "gradient of small" in agreement.difference(numbers, other)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +140,8 @@ def opened(monkeypatch, tmp_path):
 
 def test_a_gpu_is_deterministic_and_exact_before_it_computes(opened):
     gpu, made = opened(lambda size, device: torch.tensor([0.0]))
-    assert made == {
-        "deterministic": True,
-        "precision": "highest",
-        "index": 1,
-        "fills": False,
-        "workspace": ":4096:8",
-    }
+    assert made.pop("index") == 1 and not made.pop("fills")
+    assert made == {"deterministic": True, "precision": "highest", "workspace": ":4096:8"}
     assert gpu.description == "cuda (Fake H100)" and gpu.identity == "cuda (Fake H100, (9, 0))"
 
 

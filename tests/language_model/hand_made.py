@@ -11,10 +11,11 @@ from snakemake.iocontainers import InputFiles, OutputFiles, Params, Wildcards
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 
-from layernorm_roles import files, store
+from layernorm_roles import checkpoint, files, store
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
+from layernorm_roles.text import downloads
 from layernorm_roles.text.prepared import PreparedText
 
 VOCABULARY = 300
@@ -68,9 +69,31 @@ def prepared_text(folder, training, validation, frame, vocabulary=VOCABULARY):
     return text
 
 
+def labelled(folder, rows, **changes):
+    """Settings of a small BERT on labelled sentences, whose rows, by split, are downloaded to `folder`."""
+    hub = folder / "hub"
+    hub.mkdir()
+    source = {"kind": "hub", "dataset": str(hub), "column": "sentence", "label_column": "label"}
+    for split, columns in rows.items():
+        pd.DataFrame(columns).to_parquet(hub / f"{split}.parquet")
+    parts = {"training": source | {"split": "train"}, "validation": source | {"split": "validation"}}
+    settings = changed(SMALL_BERT, task="labelled", **parts, **changes)
+    for part in (settings.training, settings.validation):
+        downloads.download(part, folder / part.file_name)
+    return settings
+
+
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
     """A run of a model with these settings."""
     return LanguageModelRun(model, variant, variant, seed, settings, text)
+
+
+def save_weights(run, folder, **networks):
+    """The files of a run's weights, by the names of the checkpoints."""
+    paths = {name: folder / f"{name}.safetensors" for name in networks}
+    for name, network in networks.items():
+        checkpoint.save(network.state_dict(), paths[name], {"identity": run.weights_identity(name)})
+    return paths
 
 
 def snakemake(run, log, **parts):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 from default_settings import ROOT
-from hand_made import SMALL_GPT, contexts, prepared_text, randomise, run_of, snakemake
+from hand_made import SMALL_GPT, contexts, prepared_text, randomise, run_of, save_weights, snakemake
 
 from layernorm_roles import checkpoint
-from layernorm_roles.language_model.activations import record_run
 
 LONG = [np.random.default_rng(n).integers(30, size=n) for n in (12, 7, 16)]
 
@@ -20,19 +19,18 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     frame = contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
     run = run_of(prepared_text(folder / "text", range(30), range(30), frame))
-    weights = folder / "final.safetensors"
-    checkpoint.save(
-        randomise(run.build_model()).state_dict(), weights, {"identity": run.weights_identity("final")}
-    )
-    return run, weights
+    return run, save_weights(run, folder, final=randomise(run.build_model()))["final"]
 
 
 @pytest.fixture(scope="module")
 def recorded(trained):
-    """The tensors and facts of the file, with two contexts for blocks and three for heads."""
+    """Tensors and facts of the file that the rule's script writes: two contexts for blocks, three for heads."""
     run, weights = trained
     path = weights.with_name("activations.safetensors")
-    record_run(run, weights, path, block_contexts=2, head_contexts=3, threads=1)
+    parts = {"input": {"final": str(weights)}, "output": {"activations": str(path)}}
+    numbers = {"block_contexts": 2, "head_contexts": 3}
+    job = snakemake(run, weights.with_name("log"), params=numbers, **parts)
+    runpy.run_path(str(ROOT / "workflow/scripts/record_activations.py"), {"snakemake": job})
     return checkpoint.load(path)
 
 
@@ -84,17 +82,3 @@ def test_the_file_has_the_facts_and_float64_tensors_of_every_layer(recorded):
     assert facts == {"variant": "layernorm", "seed": 0, "layers": 2, "heads": 4, "contexts": 3}
     assert len(tensors) == 2 * (7 + 3 * 2)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float64}
-
-
-def test_the_rules_script_writes_the_file(trained, recorded, tmp_path):
-    run, weights = trained
-    out = tmp_path / "activations.safetensors"
-    numbers = {"block_contexts": 2, "head_contexts": 3}
-    job = snakemake(
-        run, tmp_path / "log", input={"final": str(weights)}, output={"activations": str(out)}, params=numbers
-    )
-    runpy.run_path(str(ROOT / "workflow/scripts/record_activations.py"), {"snakemake": job})
-    tensors, facts = checkpoint.load(out)
-    assert facts == recorded[1]
-    assert tensors.keys() == recorded[0].keys()
-    assert all(torch.equal(tensors[name], recorded[0][name]) for name in tensors)

@@ -1,4 +1,4 @@
-"""Verdicts of keys: of hand-made keys, against a linear programme, and of whole runs with weights set by hand."""
+"""Verdicts of keys: of hand-made keys, and of whole runs with weights set by hand."""
 
 import runpy
 
@@ -9,20 +9,19 @@ from default_settings import ROOT
 from hand_made import (
     GPT,
     SMALL_BERT,
-    SMALL_GPT,
     VOCABULARY,
     changed,
     contexts,
     prepared_text,
     randomise,
     run_of,
+    save_weights,
     snakemake,
     tokenizer,
 )
-from scipy.optimize import linprog
 from torch import nn
 
-from layernorm_roles import checkpoint, store
+from layernorm_roles import store
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model import keys, model, tasks
 from layernorm_roles.language_model.runs import refuse_misfits
@@ -33,42 +32,6 @@ TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 def collect(variant, frame):
     network = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
     return network, keys.collect(network, frame, tokenizer(), keys.sites_of(variant, variant, "gpt"))
-
-
-def inside(points, i):
-    """Is point i in the convex hull of the others? By linear programming."""
-    others = np.delete(points, i, axis=0)
-    scale = abs(points).max(axis=0)
-    equal = np.vstack([(others / scale).T, np.ones(len(others))])
-    return linprog(np.zeros(len(others)), A_eq=equal, b_eq=[*(points[i] / scale), 1]).status == 0
-
-
-@pytest.mark.parametrize("variant", ["layernorm", "projection", "none"])
-def test_verdicts_agree_with_a_linear_programme(variant):
-    frame = contexts(("sentences", TOKENS[:40]))
-    network, verdicts = collect(variant, frame)
-    layers = network.double().record(frame.tokens[0].tolist())
-    table = verdicts.selectability
-    for row in table[~table.site.str.endswith("exact") & ~table.causal].itertuples():
-        at = layers[row.layer - 1]
-        streams = {"before_norm": at.before_norm, "after_norm": at.attention_input}
-        points = at.keys[row.head] if row.site == "head" else streams[row.site]
-        assert row.n_unselectable == sum(inside(points, i) for i in range(40))
-        assert row.n_borderline == 0
-        assert row.n_keys == 40
-
-
-def test_rows_are_complete_and_name_their_site():
-    _, verdicts = collect("layernorm_qk", contexts(("sentences", TOKENS[:30]), ("sentences", TOKENS[:50])))
-    table = verdicts.selectability
-    assert table.groupby(["context", "layer"]).site.value_counts().unstack().drop_duplicates().to_dict(
-        "records"
-    ) == [{"after_norm": 1, "after_norm_exact": 1, "before_norm": 1, "head": 8, "head_exact": 4}]
-    assert table[table.site.str.startswith("head")]["head"].notna().all()
-    assert table[~table.site.str.startswith("head")]["head"].isna().all()
-    in_heads = table.site.str.startswith("head")
-    assert set(table.dimensions[~in_heads]) == {GPT.d_model}
-    assert set(table.dimensions[in_heads]) == {GPT.d_model // GPT.heads}
 
 
 def test_scaled_keys_are_all_selectable_and_eps_matters():
@@ -85,20 +48,12 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
 
 
-@pytest.mark.parametrize(
-    ("variant", "sites"),
-    [
-        ("layernorm", ("after_norm_exact",)),
-        ("scale", ("after_norm_exact",)),
-        ("projection", ()),
-        ("none", ()),
-        ("layernorm_qk", ("after_norm_exact", "head_exact")),
-        ("projected_qk", ("after_norm_exact",)),
-        ("projected_v", ("after_norm_exact",)),
-        ("layernorm_affine", ()),
-        ("own.module:Norm", ()),
-    ],
-)
+SCALED = dict.fromkeys(("layernorm", "scale", "projected_qk", "projected_v"), ("after_norm_exact",))
+SCALED |= {"layernorm_qk": ("after_norm_exact", "head_exact")}
+SCALED |= dict.fromkeys(("projection", "none", "layernorm_affine", "own.module:Norm"), ())
+
+
+@pytest.mark.parametrize(("variant", "sites"), SCALED.items())
 def test_where_keys_come_out_of_a_scaling(variant, sites):
     first = ("before_norm", "after_norm", "head")
     assert keys.sites_of(variant, variant, "gpt") == (*first, *sites)
@@ -218,16 +173,17 @@ def weights(tmp_path):
     run = run_of(prepared_text(tmp_path / "text", STREAM, STREAM, frame), variant="none", seed=7)
     hexagon = [(2, 0.1), (1, 2), (-1, 2.1), (-2.2, 0), (-1, -2), (1.3, -2)]
     collapsed = [(2, 1.5), (-2, 1), (-2.2, -1), (2.4, -1), (0.3, 0.2), (-0.2, 0.1)]
-    files = {}
-    for name, embedding in (("initial", hexagon), ("final", collapsed)):
-        files[name] = tmp_path / f"{name}.safetensors"
-        network = set_by_hand(run.build_model(), embedding)
-        checkpoint.save(network.state_dict(), files[name], {"identity": run.weights_identity(name)})
-    return run, files
+    initial, final = (set_by_hand(run.build_model(), embedding) for embedding in (hexagon, collapsed))
+    return run, save_weights(run, tmp_path, initial=initial, final=final)
 
 
-def verify_hand_set_run(folder):
-    table = store.read(folder / "keys.parquet", "key_selectability")
+def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
+    run, files = weights
+    out = {name: str(tmp_path / f"{name}.parquet") for name in ("verdicts", "tokens", "ones_share")}
+    inputs = {name: str(path) for name, path in files.items()}
+    job = snakemake(run, tmp_path / "log", input=inputs, output=out)
+    runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
+    table = store.read(out["verdicts"], "key_selectability")
     assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}
     expected = {}
     # On a line all but the two ends are unselectable; of equal keys every one is. Among the keys up to its own position
@@ -243,52 +199,18 @@ def verify_hand_set_run(folder):
         head = None if row.site != "head" else int(row.head)
         assert row.n_unselectable == expected[row.checkpoint, row.site, head, row.causal], row
         assert row.n_keys == 6
-    tokens = store.read(folder / "tokens.parquet", "sentence_tokens")
+    tokens = store.read(out["tokens"], "sentence_tokens")
     for (name, _), part in tokens.groupby(["checkpoint", "layer"]):
         assert part.token.tolist() == [f"w{i}" for i in SENTENCE]
         unselectable = part.token[part.verdict == "unselectable"].tolist()
         assert unselectable == {"initial": [], "final": ["w4", "w5"]}[name]
     assert tokens.groupby(["checkpoint", "layer"]).ngroups == 4
-    rule = store.read_provenance(folder / "keys.parquet")["seed_rule"]
+    rule = store.read_provenance(out["verdicts"])["seed_rule"]
     assert all(f"Stream.{name}" in rule for name in ("LANGUAGE_MODEL_BATCHES", "TEXT_SELECTION"))
 
 
-def test_a_run_with_weights_set_by_hand_has_known_tables(weights, tmp_path):
-    run, files = weights
-    names = {"selectability": "keys", "tokens": "tokens", "ones": "ones"}
-    out = {name: tmp_path / f"{file}.parquet" for name, file in names.items()}
-    keys.collect_run(run, files, out, 1)
-    verify_hand_set_run(tmp_path)
-
-
-def test_the_rules_script_writes_the_known_tables(weights, tmp_path):
-    run, files = weights
-    names = {"verdicts": "keys", "tokens": "tokens", "ones_share": "ones"}
-    out = {name: str(tmp_path / f"{file}.parquet") for name, file in names.items()}
-    inputs = {name: str(path) for name, path in files.items()}
-    job = snakemake(run, tmp_path / "log", input=inputs, output=out)
-    runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
-    verify_hand_set_run(tmp_path)
-
-
-def test_weights_of_another_run_are_refused(weights):
-    run, files = weights
-    other = run_of(run.text, changed(SMALL_GPT, steps=41), "none", 7)
-    said = r"final\.safetensors: a file of another run \(steps = 40, expected 41\); delete it"
-    with pytest.raises(ValueError, match=said):
-        other.restore_model(files["final"])
-    with pytest.raises(ValueError, match=r"checkpoint = 'initial', expected 'final'"):
-        run.restore_model(files["initial"])
-
-
-def test_contexts_that_do_not_fit_are_refused():
-    with pytest.raises(
-        ValueError, match="context 0 of the long texts has 65 tokens; the model reads at most 64"
-    ):
-        refuse_misfits(contexts(("long", TOKENS[:65])), 64, VOCABULARY)
-    with pytest.raises(
-        ValueError, match="context 1 of the sentences texts has token 300; the model knows 300"
-    ):
+def test_a_token_that_the_model_does_not_know_is_refused():
+    with pytest.raises(ValueError, match=r"context 1 of the sentences texts has token 300; .* knows 300"):
         refuse_misfits(contexts(("sentences", TOKENS[:9]), ("sentences", [300])), 64, VOCABULARY)
 
 

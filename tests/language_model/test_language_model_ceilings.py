@@ -1,8 +1,7 @@
-"""Ceilings of a GPT's keys, against scipy's SLSQP, and against a search over the inputs of the norm itself."""
+"""Ceilings of a GPT's keys, against a search over the inputs of the norm itself."""
 
 import runpy
 
-import ceilings_second_method as second
 import numpy as np
 import pytest
 import torch
@@ -16,15 +15,15 @@ from hand_made import (
     prepared_text,
     randomise,
     run_of,
+    save_weights,
     snakemake,
 )
 from scipy.optimize import minimize
 
-from layernorm_roles import checkpoint, norms, store
-from layernorm_roles.heads.ceilings import pairs, queries_behind_norm
+from layernorm_roles import norms, store
+from layernorm_roles.heads.ceilings import pairs
 from layernorm_roles.language_model import ceilings, model
 from layernorm_roles.schemas import AS_USED, CEILING_SHARES
-from layernorm_roles.selectability import certify
 
 N = 24
 TOKENS = np.random.default_rng(5).integers(VOCABULARY, size=N)
@@ -55,18 +54,6 @@ def queries_and_keys(network, number, head):
     at = slice(4 * head, 4 * head + 4)
     y = layer.norm(x)[0]
     return (y @ w_q[at].T / 2).numpy(), (y @ w_k[at].T).numpy()
-
-
-@pytest.mark.parametrize("variant", ["layernorm", "projection"])
-def test_ceilings_over_all_queries_are_those_of_the_largest_entropy(variant):
-    network, table = network_of(variant), table_of(variant)
-    for layer, head in ((1, 1), (2, 0)):
-        _, keys = queries_and_keys(network, layer, head)
-        rows = of_head(table, layer, head, "any")
-        np.testing.assert_allclose(rows.upper, second.by_entropy(keys), rtol=1e-5)
-        unselectable = certify(keys).verdict == "unselectable"
-        assert 0 < unselectable.sum() < N
-        np.testing.assert_array_equal(rows.upper <= 0.5, unselectable)
 
 
 def test_ceilings_behind_the_norm_are_the_best_of_all_inputs():
@@ -100,22 +87,8 @@ def test_received_is_the_attention_of_the_model():
     assert (weights[-1] <= rows.upper * (1 + 1e-9)).all()
 
 
-def test_every_query_of_the_model_lies_in_its_ellipsoid():
-    network = network_of("layernorm")
-    for layer in network.record(TOKENS.tolist()):
-        for head in (0, 1):
-            behind = queries_behind_norm(layer, head)
-            queries, _ = queries_and_keys(network, layer.layer, head)
-            inside = np.linalg.lstsq(behind.axes, (queries - behind.centre).T, rcond=None)[0]
-            np.testing.assert_allclose(inside.T @ behind.axes.T + behind.centre, queries, atol=1e-9)
-            assert behind.filled and (np.linalg.norm(inside, axis=0) <= 1).all()
-
-
 def test_without_scaling_no_query_is_out_of_reach():
     assert set(table_of("projection").queries) == {"any"}
-    table = table_of("layernorm")
-    wide = table.pivot(index=["layer", "head", "position"], columns="queries", values="upper")
-    assert (wide["norm"] <= wide["any"] * (1 + 1e-9)).all() and (wide["norm"] < 0.9 * wide["any"]).any()
 
 
 @pytest.fixture
@@ -123,11 +96,7 @@ def saved(tmp_path):
     """A run, and the files of its weights: untrained, and with random ones."""
     frame = contexts(("long", TOKENS), ("long", TOKENS[:20]), ("sentences", TOKENS[:9]))
     run = run_of(prepared_text(tmp_path / "text", range(100), range(100), frame), SIZES, seed=3)
-    networks = {"initial": run.build_model(), "final": randomise(run.build_model())}
-    files = {name: tmp_path / f"{name}.safetensors" for name in networks}
-    for name, network in networks.items():
-        checkpoint.save(network.state_dict(), files[name], {"identity": run.weights_identity(name)})
-    return run, files
+    return run, save_weights(run, tmp_path, initial=run.build_model(), final=randomise(run.build_model()))
 
 
 def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
@@ -153,7 +122,7 @@ def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
     run, files = saved
     network = run.build_model()
     torch.nn.init.constant_(network.tokens.weight, torch.inf)
-    checkpoint.save(network.state_dict(), files["final"], {"identity": run.weights_identity("final")})
+    save_weights(run, tmp_path, final=network)
     ceilings.measure_run(run, files, tmp_path / "out.parquet", 1, 1)
     table = store.read(tmp_path / "out.parquet", "language_model_ceilings")
     assert set(table.checkpoint) == {"initial"} and "the run diverged" in capsys.readouterr().out

@@ -128,22 +128,14 @@ def test_the_majority_loss_and_gradient_agree_with_the_cpu(gpu):
 
 def test_the_majority_task_is_trained_in_graphs_as_kernel_by_kernel_and_close_to_the_cpu(gpu, monkeypatch):
     """Batches of 100, and the last one of an epoch with 80: each size has its graph."""
-    sizes = {
-        "sequences": 600,
-        "sequence_length": 20,
-        "classes": 6,
-        "majority_gap": 3,
-        "labellings": 5,
-        "d_ff": 5,
-    }
+    sizes = {"sequences": 600, "sequence_length": 20, "classes": 6, "majority_gap": 3}
+    sizes |= {"labellings": 5, "d_ff": 5}
     steps = {"batch_size": 100, "steps": 40, "schedule_steps": 40, "evaluate_every": 10}
     draws = {"sampling": "uniform", "split": "rows", "test_share": 0.2}
     settings = example(MajorityTraining, **sizes, **steps, **draws)
     table = data.generate(settings, seed=0)
-    sets = {
-        name: data.Sequences(np.stack(rows.counts), rows.label.to_numpy().copy())
-        for name, rows in table.groupby("split")
-    }
+    parts = table.groupby("split")
+    sets = {name: data.Sequences(np.stack(p.counts), p.label.to_numpy().copy()) for name, p in parts}
     run = majority.MajorityRun("small", "layernorm", "layernorm", 0, 4, 0.01)
     graph = majority.train(settings, run, sets, gpu)
     assert fallbacks.taken()[recording.STEPS] == recording.GRAPH

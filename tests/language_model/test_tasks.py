@@ -1,15 +1,13 @@
 """Batches of the three tasks: from the right text, each window once an epoch, masked as BERT's paper says."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from hand_made import SMALL_BERT, SMALL_GPT, changed, tokenizer
+from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, tokenizer
 from torch import nn
 
 from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.bert import CLASS, MASK, PAD
-from layernorm_roles.text import downloads
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
@@ -23,18 +21,9 @@ def test_training_and_validation_read_the_text_of_their_part(disjoint_text, sett
 
 
 def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
-    for split, first in (("train", 0), ("validation", 100)):
-        rows = {"sentence": [f"w{first + i} w{first + i + 20}" for i in range(8)], "label": [0, 1] * 4}
-        pd.DataFrame(rows).to_parquet(tmp_path / f"{split}.parquet")
-    source = {"kind": "hub", "dataset": str(tmp_path), "column": "sentence", "label_column": "label"}
-    settings = changed(
-        SMALL_BERT,
-        task="labelled",
-        training=source | {"split": "train"},
-        validation=source | {"split": "validation"},
-    )
-    for labelled in (settings.training, settings.validation):
-        downloads.download(labelled, tmp_path / labelled.file_name)
+    spelt = {first: [f"w{first + i} w{first + i + 20}" for i in range(8)] for first in (0, 100)}
+    rows = {"train": {"sentence": spelt[0]}, "validation": {"sentence": spelt[100]}}
+    settings = labelled(tmp_path, {split: part | {"label": [0, 1] * 4} for split, part in rows.items()})
     task = tasks.build(settings, disjoint_text, tokenizer(), 0, tmp_path)
     assert task.classes == 2
     seen = []
@@ -55,9 +44,7 @@ def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
 def test_labelled_sentences_without_labels_or_too_few_are_refused():
     with pytest.raises(ValueError, match="source of training has a sentence without a label"):
         tasks.LabelledSentences([("a", -1)] * 4, [("a", 0)] * 4, tokenizer(), SMALL_BERT, 0)
-    with pytest.raises(
-        ValueError, match="source of validation has 1 sentences; expected at least batch_size = 4"
-    ):
+    with pytest.raises(ValueError, match="validation has 1 sentences; expected at least batch_size = 4"):
         tasks.LabelledSentences([("a", 0)] * 4, [("a", 1)], tokenizer(), SMALL_BERT, 0)
 
 
@@ -80,25 +67,6 @@ def test_an_epoch_reads_each_window_once_from_a_random_offset():
     assert not np.array_equal(np.argsort(starts), np.argsort(second[:, 0]))
     assert np.array_equal(next_token(seed=5).batch(steps + 1)[0], task.batch(steps + 1)[0])
     assert not np.array_equal(next_token(seed=6).batch(0)[0], task.batch(0)[0])
-
-
-def test_an_epochs_order_is_drawn_once(monkeypatch):
-    """To draw it at every step would take longer than the step of a small model on a GPU."""
-    drawn, generator = [], tasks.random_streams.generator
-
-    def counted(stream, *numbers):
-        drawn.append(numbers)
-        return generator(stream, *numbers)
-
-    rows = [(f"w{i}", i % 2) for i in range(12)]
-    sentences = tasks.LabelledSentences(rows, rows, tokenizer(), SMALL_BERT, 5)
-    monkeypatch.setattr(tasks.random_streams, "generator", counted)
-    for task, steps in ((next_token(seed=5), next_token(seed=5).windows // 3), (sentences, 3)):
-        batches = [task.batch(step) for step in range(2 * steps)]
-        assert drawn == [(5, 0), (5, 1)]
-        again = task.batch(1)  # of the first epoch
-        assert all(np.array_equal(*both) for both in zip(again, batches[1], strict=True))
-        drawn.clear()
 
 
 def test_validation_windows_lie_at_equal_distances():
@@ -142,16 +110,6 @@ def test_every_step_masks_other_tokens_and_a_repeated_step_the_equal_ones():
         assert np.array_equal(a, b)
     tokens, masks = (next(masked(validation_seed=seed).validation())[0] for seed in (11, 12))
     assert not np.array_equal(tokens, masks)
-
-
-def test_the_unigram_loss_is_that_of_smoothed_frequencies_on_the_tokens_to_predict():
-    """Training has 700 zeros, 298 ones and no two; the targets are 24 zeros, 7 ones and a two, after a two."""
-    training = np.repeat(np.array([0, 1], np.uint16), [700, 298])
-    validation = np.array([2] + 24 * [0] + 7 * [1] + [2], np.uint16)
-    settings = changed(SMALL_GPT, validation_windows=2)
-    task = tasks.NextToken(training, validation, 3, settings, seed=0)
-    expected = -(24 * np.log(701 / 1001) + 7 * np.log(299 / 1001) + np.log(1 / 1001)) / 32
-    assert task.unigram_loss() == pytest.approx(expected, abs=1e-12)
 
 
 class Frequencies(nn.Module):

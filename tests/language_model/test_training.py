@@ -1,29 +1,20 @@
 """Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
-import os
-import re
 import runpy
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from default_settings import ROOT
-from hand_made import SMALL_BERT, SMALL_GPT, changed, run_of, snakemake
+from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, run_of, snakemake
+from interrupted import killed_after
 from torch import nn
 
 from layernorm_roles import checkpoint, random_streams, store
 from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.keys import collect_run
 from layernorm_roles.language_model.train import Outputs, train_run
-from layernorm_roles.text import downloads
-from layernorm_roles.text.prepared import PreparedText
 
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
@@ -69,9 +60,8 @@ def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_
     assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
     assert metrics.tokens.tolist() == [0, 256, 512, 640]
     assert metrics.unigram_loss.tolist() == [4.5] * 4
-    assert metrics.learning_rate.tolist() == pytest.approx([0.1, 0.07, 0.03, 0.01]), (
-        "the rate of the step before the row"
-    )
+    rates = metrics.learning_rate.tolist()
+    assert rates == pytest.approx([0.1, 0.07, 0.03, 0.01]), "of the step before the row"
 
 
 def test_dropout_is_on_in_training_and_off_in_validation():
@@ -106,13 +96,6 @@ def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup
     assert result.final["w"].item() == pytest.approx(adamw(2.0, gradients, rates, clip, decay), abs=1e-5)
 
 
-def test_initial_weights_are_those_before_training():
-    model = ToyModel(lambda model, numbers: numbers.mean() * model.w)
-    result = train.train(model, ToyTask(lambda step: 1 + step), SCHEDULE, seed=0)
-    assert result.initial["w"].item() == 2.0
-    assert result.final["w"].item() < 1.9
-
-
 def outputs(folder):
     return Outputs(*(Path(folder) / name for name in ("initial", "final", "metrics", "checkpoint")))
 
@@ -123,99 +106,35 @@ def everything(out):
     return out.initial.read_bytes(), out.final.read_bytes(), metrics.to_csv()
 
 
-@pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
-def test_a_killed_run_resumes_to_the_same_bytes(text, tmp_path, settings):
+@pytest.mark.parametrize(("settings", "checkpoints"), [(SMALL_GPT, 2), (SMALL_BERT, 1)])
+def test_a_killed_run_resumes_to_the_same_bytes(text, tmp_path, settings, checkpoints):
+    whole, killed = outputs(tmp_path / "whole"), outputs(tmp_path / "killed")
     run = run_of(text, settings, seed=1)
-    train_run(run, outputs(tmp_path / "whole"), "cpu", 1)
-    program = (
-        "import pickle, sys, time\n"
-        "from layernorm_roles import checkpoint\n"
-        "from layernorm_roles.language_model.train import train_run\n"
-        "save = checkpoint.Checkpoint.save\n"
-        "def save_and_wait(*args):\n"
-        "    save(*args)\n"
-        "    print('saved', flush=True)\n"
-        "    time.sleep(0.2)\n"
-        "checkpoint.Checkpoint.save = save_and_wait\n"
-        "from pathlib import Path\n"
-        "sys.path[:0] = sys.argv[3:]\n"
-        "import hand_made\n"
-        "from test_training import outputs\n"
-        "from layernorm_roles.text.prepared import PreparedText\n"
-        "folder, name = Path(sys.argv[1]), sys.argv[2]\n"
-        "run = hand_made.run_of(PreparedText(folder / 'text'), getattr(hand_made, name), seed=1)\n"
-        "train_run(run, outputs(folder / 'killed'), 'cpu', 1)\n"
-    )
-    (tmp_path / "text").symlink_to(text.folder)
-    name = "SMALL_GPT" if settings is SMALL_GPT else "SMALL_BERT"
-    tests = [str(Path(__file__).parent), str(ROOT / "tests")]
-    arguments = [sys.executable, "-c", program, str(tmp_path), name, *tests]
-    child = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    for _ in range(2 if settings is SMALL_GPT else 1):
-        assert child.stdout.readline() == "saved\n"
-    time.sleep(0.21)  # some steps beyond the checkpoint
-    os.kill(child.pid, signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
-    killed = outputs(tmp_path / "killed")
-    assert killed.checkpoint.exists()
-    assert not killed.final.exists()
+    train_run(run, whole, "cpu", 1)
+    with killed_after(checkpoints):
+        train_run(run, killed, "cpu", 1)
+    assert killed.checkpoint.exists() and not killed.final.exists()
+    torch.manual_seed(999)
     train_run(run, killed, "cpu", 1)
-    assert everything(killed) == everything(outputs(tmp_path / "whole"))
-    assert not killed.checkpoint.exists()
+    assert everything(killed) == everything(whole) and not killed.checkpoint.exists()
 
 
-def stopped(run, out, monkeypatch):
-    """The files of a run that ended at its first checkpoint, as if killed there."""
-
-    class Stop(Exception):
-        pass
-
-    save = checkpoint.Checkpoint.save
-
-    def save_and_stop(*args):
-        save(*args)
-        raise Stop
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoint, "save", save_and_stop)
-        with pytest.raises(Stop):
-            train_run(run, out, "cpu", 1)
-
-
-def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, monkeypatch, capsys):
-    run = run_of(text, variant="projection")
-    train_run(run, outputs(tmp_path / "whole"), "cpu", 1)
-    whole = everything(outputs(tmp_path / "whole"))
-    out = outputs(tmp_path)
-
-    stopped(run_of(text, changed(SMALL_GPT, weight_decay=0.02), "projection"), out, monkeypatch)
-    train_run(run, out, "cpu", 1)
-    assert "checkpoint of another run (different: settings)" in capsys.readouterr().err
-    assert everything(out) == whole
-
-    stopped(run, out, monkeypatch)
-    train_run(run, out, "cpu", 1, code="edited")
-    assert "checkpoint of another run (different: code)" in capsys.readouterr().err
-    assert everything(out) == whole
-
-    stopped(run, out, monkeypatch)
-    out.checkpoint.write_bytes(out.checkpoint.read_bytes()[:-1])
-    train_run(run, out, "cpu", 1)
-    assert "checkpoint: damaged" in capsys.readouterr().err
-    assert everything(out) == whole
-    assert not out.checkpoint.exists()
-
-
-@pytest.mark.parametrize("name", ["contexts.parquet", "manifest.json", "training.npy", "validation.npy"])
-def test_a_damaged_file_of_the_text_is_named_before_any_setting(text, tmp_path, name):
-    copy = PreparedText(shutil.copytree(text.folder, tmp_path / "text"))
-    content = bytearray((copy.folder / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (copy.folder / name).write_bytes(content)
-    with pytest.raises(
-        ValueError, match=f"^{re.escape(str(copy.folder / name))}: damaged.*delete it and run"
+def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, capsys):
+    run, out, whole = run_of(text, variant="projection"), outputs(tmp_path), outputs(tmp_path / "whole")
+    train_run(run, whole, "cpu", 1)
+    other = run_of(text, changed(SMALL_GPT, weight_decay=0.02), "projection")
+    for killed, code, said in (
+        (other, {}, "checkpoint of another run (different: settings)"),
+        (run, {"code": "edited"}, "checkpoint of another run (different: code)"),
+        (run, {}, "checkpoint: damaged"),
     ):
-        train_run(run_of(copy), outputs(tmp_path), "cpu", 1)
+        with killed_after(1):
+            train_run(killed, out, "cpu", 1)
+        if "damaged" in said:
+            out.checkpoint.write_bytes(out.checkpoint.read_bytes()[:-1])
+        train_run(run, out, "cpu", 1, **code)
+        assert said in capsys.readouterr().err
+        assert everything(out) == everything(whole) and not out.checkpoint.exists()
 
 
 def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text, tmp_path):
@@ -223,10 +142,8 @@ def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text,
     points = [(0.01, 14), (0.02, 14), (0.01, 28)]
     made = []
     for number, (rate, steps) in enumerate(points):
-        run, out = (
-            run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=steps)),
-            outputs(tmp_path / str(number)),
-        )
+        run = run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=steps))
+        out = outputs(tmp_path / str(number))
         train_run(run, out, "cpu", 1)
         made.append((run, out, store.read(out.metrics, "language_model_metrics")))
     initial = [checkpoint.load(out.initial)[0] for _, out, _ in made]
@@ -235,12 +152,10 @@ def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text,
     assert len({str(run.identity) for run, _, _ in made}) == 3
     assert len({metrics.valid_loss.iloc[-1] for _, _, metrics in made}) == 3
     for (rate, steps), (_, _, metrics) in zip(points, made, strict=True):
-        assert set(metrics.base_learning_rate) == {rate} and set(metrics.steps) == {steps} == {
-            metrics.step.max()
-        }
-        assert metrics.learning_rate.tolist() == pytest.approx(
-            [rate * (1 - max(step - 1, 0) / steps) for step in metrics.step]
-        )
+        assert set(metrics.base_learning_rate) == {rate}
+        assert set(metrics.steps) == {steps} == {metrics.step.max()}
+        rates = [rate * (1 - max(step - 1, 0) / steps) for step in metrics.step]
+        assert metrics.learning_rate.tolist() == pytest.approx(rates)
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
@@ -270,15 +185,6 @@ def test_metrics_and_learning(text, tmp_path, settings):
         assert train.validation_loss(restored, task, "cpu") == pytest.approx(loss, rel=1e-6)
 
 
-def test_validation_text_is_not_what_training_learns(disjoint_text, tmp_path):
-    """Training and validation have no token in common: what is learnt of one, ln(100), is not known of the other."""
-    out = outputs(tmp_path)
-    train_run(run_of(disjoint_text, changed(SMALL_GPT, steps=150)), out, "cpu", 1)
-    metrics = store.read(out.metrics, "language_model_metrics")
-    assert metrics.train_loss.iloc[-1] == pytest.approx(np.log(100), abs=0.1)
-    assert metrics.valid_loss.iloc[-1] > metrics.train_loss.iloc[-1] + 0.5
-
-
 def diverging(at: int) -> ToyModel:
     """A model whose loss is infinite on batch `at`, and not a number after it."""
     return ToyModel(lambda model, numbers: 1 / (numbers.mean() - at) + 0 * model.w)
@@ -291,9 +197,8 @@ def test_a_loss_that_is_not_finite_before_training_is_refused():
 
 def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(capsys):
     result = train.train(diverging(5), ToyTask(), SCHEDULE, 0, title="title")
-    whole = train.train(
-        ToyModel(lambda model, numbers: numbers.mean() + 0 * model.w), ToyTask(), SCHEDULE, 0
-    ).metrics
+    finite = ToyModel(lambda model, numbers: numbers.mean() + 0 * model.w)
+    whole = train.train(finite, ToyTask(), SCHEDULE, 0).metrics
     metrics, losses = result.metrics, ["train_loss", "valid_loss"]
     assert metrics.step.tolist() == whole.step.tolist() and metrics.tokens.tolist() == whole.tokens.tolist()
     assert metrics.learning_rate.tolist() == whole.learning_rate.tolist()
@@ -302,16 +207,7 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
     assert np.isposinf(metrics.loc[~before, losses]).all(axis=None) and (~before).any()
     assert all(tensor.isnan().all() for tensor in result.final.values())
     assert all(tensor.isfinite().all() for tensor in result.initial.values())
-    assert (
-        "title: the loss is no longer finite at step 8; the run counts as diverged" in capsys.readouterr().out
-    )
-
-
-def test_a_model_without_attention_trains(text, tmp_path):
-    out = outputs(tmp_path)
-    train_run(run_of(text, variant="no_attention"), out, "cpu", 1)
-    metrics = store.read(out.metrics, "language_model_metrics")
-    assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - 0.5
+    assert "title: the loss is no longer finite at step 8" in capsys.readouterr().out
 
 
 def test_what_does_not_fit_shows_before_training(text, tmp_path):
@@ -326,21 +222,8 @@ def test_what_does_not_fit_shows_before_training(text, tmp_path):
 
 
 def test_sentences_with_labels_train(text, tmp_path):
-    folder = tmp_path / "sst2"
-    folder.mkdir()
-    rows = pd.DataFrame({"sentence": ["w7 w8", "w9 w1 w2 w11"] * 12, "label": [0, 1] * 12})
-    for split in ("train", "validation"):
-        rows.to_parquet(folder / f"{split}.parquet")
-    source = {"kind": "hub", "dataset": str(folder), "column": "sentence", "label_column": "label"}
-    settings = changed(
-        SMALL_BERT,
-        task="labelled",
-        steps=60,
-        training=source | {"split": "train"},
-        validation=source | {"split": "validation"},
-    )
-    for labelled in (settings.training, settings.validation):
-        downloads.download(labelled, tmp_path / labelled.file_name)
+    rows = {"sentence": ["w7 w8", "w9 w1 w2 w11"] * 12, "label": [0, 1] * 12}
+    settings = labelled(tmp_path, {"train": rows, "validation": rows}, steps=60)
     run, out = run_of(text, settings), outputs(tmp_path / "run")
     train_run(run, out, "cpu", 1, downloads=tmp_path)
     metrics = store.read(out.metrics, "language_model_metrics")

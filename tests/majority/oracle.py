@@ -1,4 +1,4 @@
-"""The released model on tokens, the oracle that the count-level model is held against."""
+"""The released model on tokens, the oracle that the count-level model is held against, and a norm with a state."""
 
 import torch
 import torch.nn.functional as F
@@ -38,3 +38,16 @@ def loss_and_correct(model, counts, label):
     target = label[:, None].expand_as(tokens)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
     return loss, (logits.argmax(-1) == target).sum()
+
+
+class Stateful(nn.Module):
+    """A norm with a buffer: what a checkpoint keeps besides parameters."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(dim))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.gain * x + 1e-4 * self.calls

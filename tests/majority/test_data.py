@@ -109,13 +109,9 @@ def test_a_seed_gives_equal_data_and_another_seed_others():
 
 
 def test_a_file_keeps_each_sequence_on_its_side(tmp_path):
-    frame = pd.DataFrame(
-        {
-            "split": ["test", "train", "train", "test", "train"],
-            "label": [2, 0, 1, 2, 0],
-            "counts": [[0, 1, 3], [4, 0, 0], [1, 3, 0], [1, 0, 3], [2, 1, 1]],
-        }
-    )
+    split, label = ["test", "train", "train", "test", "train"], [2, 0, 1, 2, 0]
+    counts = [[0, 1, 3], [4, 0, 0], [1, 3, 0], [1, 0, 3], [2, 1, 1]]
+    frame = pd.DataFrame({"split": split, "label": label, "counts": counts})
     store.write(frame, "majority_data", tmp_path / "data.parquet", {})
     sets = data.load(tmp_path / "data.parquet")
     assert sets["train"].counts.tolist() == [[4, 0, 0], [1, 3, 0], [2, 1, 1]]

@@ -1,6 +1,9 @@
 import pytest
 from random_models import random_network
 
+from layernorm_roles.pretrained import recording
+from layernorm_roles.pretrained.source import files_at
+
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
@@ -14,3 +17,9 @@ def saved(tmp_path_factory):
         return folders[architecture]
 
     return save
+
+
+@pytest.fixture(scope="session")
+def model(saved):
+    """A function from the name of an architecture to a recording model with random weights."""
+    return lambda architecture: recording.load(files_at(saved(architecture), "path"))

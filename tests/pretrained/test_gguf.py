@@ -20,19 +20,12 @@ LETTERS = [letter for letter in bytes_to_unicode().values() if letter.isascii()]
 """Bytes, as a byte-level tokenizer spells them."""
 PAIR = f"{LETTERS[3]} {LETTERS[4]}"
 """The only two tokens that are merged to one."""
-NAMES = {
-    "embed_tokens": "token_embd",
-    "norm": "output_norm",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
+PROJECTIONS = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
+NAMES = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm": "attn_norm"}
+NAMES |= {"post_attention_layernorm": "ffn_norm"} | {
+    f"self_attn.{n}": gguf for n, gguf in PROJECTIONS.items()
 }
+NAMES |= {f"mlp.{name}_proj": f"ffn_{name}" for name in ("gate", "up", "down")}
 """Names of a Llama's modules, and what GGUF calls them."""
 
 

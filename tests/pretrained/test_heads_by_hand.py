@@ -80,6 +80,9 @@ def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
     assert abs(uppers[0] - uppers[1]).max() > 1e-3
     assert found[found.normalised == "without norm"].received_max.isna().all()
     assert (found.context == 5).all() and (found.layer == 1).all()
+    summed = ceilings.summary(found).query("layer == 1 and normalised == 'as used'").set_index("queries").idle
+    for queries, rows in used.groupby("queries"):
+        assert summed[queries] == ((rows.lower >= 0.5) & (rows.received_max < 0.5)).sum()
 
 
 def test_a_bound_that_does_not_hold_stops_the_table(monkeypatch):

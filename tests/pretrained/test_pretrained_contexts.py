@@ -32,11 +32,16 @@ def test_texts_are_cut_and_keep_their_special_tokens(tokens):
     assert tokens.encode("a b", 6) == [0, 4, 5, 1]
 
 
-def test_short_texts_are_left_out(tokens):
+def test_short_texts_are_left_out(tokens, capsys):
     texts = ["a", "a b c", "c d e f", "b b b b b b"]
     assert contexts(texts, tokens, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
-    with pytest.raises(ValueError, match=r"^pretrained.m.contexts = 4: expected at most 3"):
-        contexts(texts, tokens, 5, 4, "m")
+    assert not capsys.readouterr().err
+    assert [*contexts(texts, tokens, 5, 4, "m")] == [1, 2, 3]
+    assert (
+        "pretrained.m.contexts = 4, but only 3 of the held-out texts have 5 tokens" in capsys.readouterr().err
+    )
+    with pytest.raises(ValueError, match=r"^pretrained.m.context_length = 50: expected fewer"):
+        contexts(texts, tokens, 50, 4, "m")
 
 
 def test_tokens_are_spelt_with_their_special_ones(tokens):
@@ -45,10 +50,13 @@ def test_tokens_are_spelt_with_their_special_ones(tokens):
 
 def test_of_each_document_the_first_long_context_is_read():
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    table = pd.DataFrame(
-        [("sentences", 0, 7, [4, 5]), ("long", 1, 9, [6]), ("long", 0, 9, [5, 6]), ("long", 2, 4, [7, 8, 4])],
-        columns=["texts", "context", "document", "tokens"],
-    )
+    rows = [
+        ("sentences", 0, 7, [4, 5]),
+        ("long", 1, 9, [6]),
+        ("long", 0, 9, [5, 6]),
+        ("long", 2, 4, [7, 8, 4]),
+    ]
+    table = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
     assert first_of_each_document(table, words) == ["b c", "d e a"]
 
 

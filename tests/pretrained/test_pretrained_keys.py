@@ -5,9 +5,7 @@ import pytest
 from test_recording import TOKENS
 
 from layernorm_roles.heads import keys
-from layernorm_roles.pretrained import recording
 from layernorm_roles.pretrained.measure import SITES
-from layernorm_roles.pretrained.source import files_at
 from layernorm_roles.selectability.certify import certify
 
 CUTS = (2, 4, 30)
@@ -18,19 +16,12 @@ def table_of(network, contexts):
     return keys.table(row for judged in found for row in judged.rows())
 
 
-@pytest.fixture(scope="module")
-def model(saved):
-    """A function from the name of an architecture to its recording model."""
-    return lambda architecture: recording.load(files_at(saved(architecture), "path"))
-
-
 def test_the_table_counts_what_certify_says_of_every_head(model):
     network = model("llama")
     contexts = {seed: np.random.default_rng(seed).permutation(60)[:32].tolist() for seed in (0, 7)}
     table = table_of(network, contexts)
-    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2 + 2 * 2), (
-        "the heads twice, among all keys and among those before, and cut to two and to four dimensions"
-    )
+    # The heads twice, among all keys and among those before, and cut to two and to four dimensions.
+    assert len(table) == 2 * 2 * (1 + 1 + 2 + 2 + 2 + 2 * 2)
     assert (table.n_keys == 32).all()
     where = ["context", "layer", "head"]
     heads = table[(table.site == "head") & ~table.causal].set_index(where)
@@ -77,9 +68,8 @@ def test_cut_heads_have_as_many_unselectable_keys_as_their_columns(model):
     table = table_of(network, {0: context})
     cuts = table[table.site == "head_cut"].set_index(["layer", "dimensions", "head"]).n_unselectable
     for layer in network.record(context):
-        assert set(cuts[layer.layer].index.get_level_values(0)) == {
-            d for d in CUTS if d < layer.keys.shape[2]
-        }
+        dimensions = cuts[layer.layer].index.get_level_values(0)
+        assert set(dimensions) == {d for d in CUTS if d < layer.keys.shape[2]}
         for head, matrix in enumerate(layer.keys):
             alone = keys.cut(matrix[None], 2)[0]
             assert cuts[layer.layer, 2, head] == (certify(alone).verdict == "unselectable").sum() > 0
@@ -87,9 +77,7 @@ def test_cut_heads_have_as_many_unselectable_keys_as_their_columns(model):
 
 @pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama"])
 def test_keys_without_the_norm_are_affine_in_the_stream(architecture, model):
-    tokens = (
-        np.random.default_rng(0).permutation(60)[:40].tolist()
-    )  # more than the 24 dimensions of the stream
+    tokens = np.random.default_rng(0).permutation(60)[:40].tolist()  # more than the 24 of the stream
     for layer in model(architecture).record(tokens):
         rotation = layer.key_projection.rotation
         # Turned back, since the rotary embedding differs between positions.

@@ -1,31 +1,20 @@
 """What is measured of a tiny model in a folder: from the files of a prepared text to those of the tables."""
 
-import json
 import shutil
 
-import pandas as pd
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from hand_made import contexts, prepared_text, tokenizer
 
-from layernorm_roles import files, store
+from layernorm_roles import store
 from layernorm_roles.pretrained.measure import Measured, measure, measure_files
-from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.pretrained import PretrainedModel
-from layernorm_roles.text.prepared import PreparedText
-
-
-def words() -> Tokenizer:
-    """A tokenizer that knows w0, w1, ... and gives each its number."""
-    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(60)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer
 
 
 @pytest.fixture
 def folder(saved, tmp_path):
     """A random BERT that reads 64 tokens, and its tokenizer."""
     copy = shutil.copytree(saved("bert"), tmp_path / "model")
-    words().save(str(copy / "tokenizer.json"))
+    tokenizer(60).save(str(copy / "tokenizer.json"))
     return copy
 
 
@@ -41,18 +30,16 @@ def test_a_context_may_be_as_long_as_the_model_reads(folder):
 
 
 def test_the_files_say_of_which_model_and_text_they_are(folder, tmp_path):
-    text = PreparedText(tmp_path / "text")
-    rows = [("sentences", 0, 0, range(9)), ("long", 0, 1, range(5)), ("long", 1, 2, range(20, 30))]
-    frame = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
-    store.write(frame.assign(tokens=frame.tokens.map(list)), "contexts", text.contexts, provenance({}, "cpu"))
-    with files.atomic_write(text.tokenizer) as partial:
-        words().save(str(partial))
-    files.write_text(text.manifest, json.dumps({"content_hash": "made by hand", "sha256": {}}))
+    frame = contexts(("sentences", range(9)), ("long", range(5)), ("long", range(20, 30)))
+    frame = frame.assign(document=[0, 1, 2])
+    text = prepared_text(tmp_path / "text", range(9), range(9), frame, 60)
     out = {name: tmp_path / f"{name}.parquet" for name in Measured._fields}
     measure_files("tiny", settings(folder, 8).model_dump(mode="json"), text.manifest, out)
     tables = {
         name: store.read(path, name, {"model": "tiny", "text": "made by hand"}) for name, path in out.items()
     }
     assert all(set(table.model) == {"tiny"} and set(table.context) == {1} for table in tables.values())
+    shares = tables["ones_share"].groupby("checkpoint").ones_share.mean()
+    assert shares["random"] != shares["pretrained"], "the untrained model has other weights"
     spelt = tables["token_ceilings"].groupby("position").token.agg(set)
     assert list(spelt) == [{f"w{i}"} for i in range(20, 28)]

@@ -34,8 +34,7 @@ def test_the_table_has_every_dimension_and_grows_with_it(tmp_path):
     assert len(table) == 5 * 2 * 2
     store.write(table, "gaussian_law", tmp_path / "law.parquet", {})
     found = table.pivot(index=["causal", "share"], columns="d", values="n")
-    assert (
-        found.isna().sum().sum() == 2
-    )  # half of the keys in five dimensions and in six, among the keys before
+    # Half of the keys in five dimensions and in six, among the keys before.
+    assert found.isna().sum().sum() == 2
     assert (found.diff(axis=1).iloc[:, 1:].fillna(1) > 0).all().all()
     assert (found.loc[True].fillna(1e9) >= found.loc[False]).all().all()

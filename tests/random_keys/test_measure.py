@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from default_settings import example
 
-from layernorm_roles import store
+from layernorm_roles import norms, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_keys import measure
 from layernorm_roles.random_streams import Stream, generator
@@ -47,6 +48,7 @@ def test_rows_are_what_single_matrices_give(table):
     counts = np.array([(certify(matrix).verdict == "unselectable").sum() for matrix in keys])
     assert row.any_unselectable == (counts > 0).mean()
     assert row.mean_unselectable == counts.mean()
+    assert row.std_unselectable == np.std(counts, ddof=1) != np.std(counts)
     assert row.expected_unselectable == expected_unselectable(12, 3)
 
 
@@ -83,18 +85,17 @@ def test_an_unknown_norm_is_refused():
         measure.table(SETTINGS, 0, {"batchnorm": "batchnorm"})
 
 
-def test_deviations_over_matrices_are_those_of_a_sample(table):
-    """The standard deviation with n - 1, which z-scores divide by the root of the number of matrices."""
-    row = table[(table.norm == "none") & (table.n == 12) & (table.d == 3)].iloc[0]
-    keys = generator(Stream.RANDOM_KEYS, 0, 12, 3).standard_normal((20, 12, 3))
-    counts = [(certify(matrix).verdict == "unselectable").sum() for matrix in keys]
-    assert row.std_unselectable == np.std(counts, ddof=1) != np.std(counts)
-
-
 def test_float32_keys_are_certified_as_float32(precision):
     """With float32's coarser tolerance some keys are undecided that float64 decides."""
     borderline = precision.groupby("dtype").n_borderline.sum()
     assert borderline["float32"] > borderline["float64"] == 0
+
+
+def test_the_norm_itself_runs_in_the_precision_that_is_named(precision):
+    keys = generator(Stream.RANDOM_KEYS, 0, 60, 3).standard_normal((50, 60, 3)).astype(np.float32)
+    row = precision.query("dtype == 'float32' and n == 60 and eps == 1e-5").iloc[0]
+    expected = certify_many(norms.build("layernorm", 3, 1e-5)(torch.from_numpy(keys)).numpy(), flat=True)
+    assert row.min_margin == expected.margin[expected.verdict == "selectable"].min()
 
 
 @pytest.mark.parametrize(
@@ -103,13 +104,11 @@ def test_float32_keys_are_certified_as_float32(precision):
         ("none", 20, 5, expected_unselectable(20, 5)),
         ("projection", 20, 6, expected_unselectable(20, 5)),
         ("projection", 4, 1, 4.0),
-        ("layernorm", 20, 5, 0.0),
+        *((f"layernorm{kind}", 20, 5, 0.0) for kind in ("", "_shrunk", "_affine")),
         ("layernorm", 20, 2, None),
         ("scale", 20, 2, 0.0),
         ("scale", 20, 1, None),
         ("scale_released", 20, 5, 0.0),
-        ("layernorm_shrunk", 20, 5, 0.0),
-        ("layernorm_affine", 20, 5, 0.0),
         ("examples.dynamic_tanh:DynamicTanh", 20, 5, None),
     ],
 )

@@ -1,10 +1,16 @@
-"""Other ways to say which keys lie in the convex hull of the others; none shares an idea with `certify`'s code."""
+"""Other ways to say which keys lie in the convex hull of the others, and how much attention a key can get."""
 
 from fractions import Fraction
 
+import mpmath
 import numpy as np
-from scipy.optimize import linprog, nnls
 from scipy.spatial import ConvexHull
+
+
+def assert_agree(verdicts, in_hull):
+    """Verdicts are those of another method, but for keys that are borderline."""
+    wrong = (verdicts != "borderline") & ((verdicts == "unselectable") != in_hull)
+    assert not wrong.any(), f"disagreement about keys {wrong.nonzero()[0].tolist()}"
 
 
 def qhull(keys):
@@ -12,55 +18,6 @@ def qhull(keys):
     inside = np.ones(len(keys), bool)
     inside[ConvexHull(keys).vertices] = False
     return inside
-
-
-def clarkson_nnls(keys):
-    """Clarkson's output-sensitive algorithm, each question a non-negative least squares problem."""
-    keys = (keys - keys.mean(axis=0)) / keys.std(axis=0)
-    homogeneous = np.c_[keys, np.ones(len(keys))]
-    known, inside = [int(np.argmax(keys[:, 0]))], np.zeros(len(keys), bool)
-    for i in range(len(keys)):
-        while i not in known:
-            weights, distance = nnls(homogeneous[known].T, homogeneous[i], maxiter=10_000)
-            if distance < 1e-9:
-                inside[i] = True
-                break
-            # The residual separates key i from the known vertices; the furthest key that way is a vertex.
-            query = (homogeneous[i] - weights @ homogeneous[known])[:-1]
-            known.append(int(np.argmax(keys @ query)))
-    return inside
-
-
-def highs_distances(keys, bias=None):
-    """Each key's distance to the hull of the others, max_c |k_i - sum_j w_j k_j|_c / max_j |k_jc|, by HiGHS.
-
-    With a bias, also the amount by which the weighted bias falls short. This is what `certify` encloses between
-    margin and residual. Feasibility tolerances are at HiGHS' smallest, 1e-10.
-    """
-    unit = abs(keys).max(axis=0)
-    scaled = keys / np.where(unit > 0, unit, 1)
-    n, d = scaled.shape
-    distances = np.full(n, np.inf)
-    for i in range(n if n > 1 else 0):
-        others = np.delete(scaled, i, axis=0)
-        rows = [np.c_[others.T, -np.ones(d)], np.c_[-others.T, -np.ones(d)]]
-        right = [scaled[i], -scaled[i]]
-        if bias is not None:
-            b = bias / max(abs(bias).max(), 1e-300)
-            rows.append(np.r_[-np.delete(b, i), -1][None])
-            right.append([-b[i]])
-        solved = linprog(
-            np.r_[np.zeros(n - 1), 1],
-            A_ub=np.concatenate(rows),
-            b_ub=np.concatenate(right),
-            A_eq=np.r_[np.ones(n - 1), 0][None],
-            b_eq=[1],
-            method="highs",
-            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-        )
-        assert solved.success, solved.message
-        distances[i] = solved.fun
-    return distances
 
 
 def rational(points, biased=False, causal=False):
@@ -104,3 +61,23 @@ def _feasible(others, point, biased):
         ]
         cost = [a - cost[entering] * b for a, b in zip(cost, pivot, strict=True)]
         basis[leaving] = entering
+
+
+def to_thirty_digits(keys, i, query):
+    """The ceiling over all queries of a key within the hull, by Newton's method in mpmath from a query nearby."""
+    with mpmath.workdps(40):
+        d = keys.shape[1]
+        offsets = [
+            [mpmath.mpf(float(k)) - mpmath.mpf(float(own)) for k, own in zip(row, keys[i], strict=True)]
+            for row in keys
+        ]
+
+        def powers(q):
+            return [mpmath.exp(mpmath.fdot(q, row)) for row in offsets]
+
+        def gradient(*q):
+            p = powers(q)
+            return [mpmath.fdot(p, [row[a] for row in offsets]) / sum(p) for a in range(d)]
+
+        root = mpmath.findroot(gradient, tuple(float(value) for value in query), tol=1e-60)
+        return 1 / sum(powers(list(root)))

@@ -118,10 +118,3 @@ def test_refused_queries_of_a_head(of, spoilt, message):
 def test_refused_ellipsoids(centre, axes, message):
     with pytest.raises(ValueError, match=message):
         ceilings(np.eye(3), QueryEllipsoid(centre, axes))
-
-
-def test_what_is_found_says_so_in_one_line():
-    ellipsoid = QueryEllipsoid(np.zeros(2), np.eye(2))
-    assert repr(ellipsoid) == "QueryEllipsoid(2 axes in 2 dimensions, filled)"
-    assert repr(ceilings(ONES)).startswith("Ceilings(2 keys of size 2 over all queries: 0.5 to 0.5, gap ")
-    assert "over an ellipsoid of queries" in repr(ceilings(ONES, ellipsoid))

@@ -1,13 +1,12 @@
-"""`ceilings` against two other methods, closed forms, exact hulls, and its own bounds at work."""
+"""`ceilings` against thirty digits, closed forms, exact hulls, and its own bounds at work."""
 
 import doctest
 import sys
 from dataclasses import replace
 
-import ceilings_second_method as second
 import numpy as np
 import pytest
-import second_methods
+import second_methods as second
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -56,15 +55,6 @@ def test_examples_of_the_documentation():
 # All queries
 
 
-@pytest.mark.parametrize("n,d", [(6, 1), (10, 2), (14, 3)])
-def test_entropy_by_slsqp(n, d):
-    keys = gaussian(n, d)
-    found = checked(keys)
-    expected = second.by_entropy(keys)
-    np.testing.assert_allclose(found.lower, expected, rtol=1e-5)
-    assert (found.upper < 0.5).any()
-
-
 @pytest.mark.parametrize("n,d", [(8, 1), (12, 2), (16, 3)])
 def test_bounds_enclose_thirty_digits(n, d):
     keys = gaussian(n, d)
@@ -104,16 +94,9 @@ def test_exact_hulls_of_small_integers(points):
     """Duplicates, collinear keys and keys on faces: rational arithmetic says which ceilings are 1."""
     keys = np.array(points, dtype=float)
     found = checked(keys)
-    inside = second_methods.rational(keys)
+    inside = second.rational(keys)
     assert (found.upper[inside] <= 0.5 + 1e-8).all()
     assert (found.lower[~inside] > 1 - GAP).all()
-
-
-@pytest.mark.parametrize("d", [1, 2, 5, 16])
-def test_centre_of_a_simplex(d):
-    """d + 1 vertices average to the centre with equal weights: H = log(d + 1)."""
-    keys = np.vstack([np.eye(d + 1), np.full(d + 1, 1 / (d + 1))])
-    np.testing.assert_allclose(checked(keys).upper, [1] * (d + 1) + [1 / (d + 2)], rtol=GAP)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2, 1e-3, 1e-6])
@@ -187,16 +170,6 @@ def test_float32_keys_and_a_direction_of_rounding():
 # An ellipsoid of queries
 
 
-@pytest.mark.parametrize(
-    "n,d,r,size", [(6, 1, 1, 2.0), (12, 2, 2, 0.5), (20, 3, 3, 3.0), (15, 4, 2, 5.0), (10, 3, 7, 1.0)]
-)
-def test_ellipsoid_by_slsqp(n, d, r, size):
-    keys, queries = gaussian(n, d), ellipsoid(d, size=size, r=r)
-    found = checked(keys, queries)
-    expected = second.by_search(keys, queries.centre, queries.axes)
-    np.testing.assert_allclose(found.upper, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("n,d,size", [(300, 2, 3.0), (200, 8, 1.0), (256, 32, 0.3), (100, 64, 4.0)])
 def test_no_query_of_the_ellipsoid_exceeds_the_upper_bound(n, d, size):
     keys, queries = gaussian(n, d), ellipsoid(d, size=size)
@@ -228,22 +201,6 @@ def test_radius_nothing_and_radius_without_end():
     np.testing.assert_allclose(endless.lower, unlimited.lower, rtol=GAP)
     small = [checked(keys, QueryEllipsoid(centre, s * np.eye(2))).upper for s in (0, 0.1, 1, 10, 100)]
     assert (np.diff(small, axis=0) > -1e-9).all()
-
-
-def test_scale_and_shift_with_an_ellipsoid():
-    keys, queries = gaussian(50, 5), ellipsoid(5)
-    expected = checked(keys, queries).lower
-    scaled = QueryEllipsoid(queries.centre / 4, queries.axes / 4)
-    np.testing.assert_allclose(checked(4 * keys + 7.0, scaled).lower, expected, rtol=1e-8)
-    rotation = np.linalg.qr(gaussian(5, 5, seed=2))[0]
-    np.testing.assert_allclose(
-        checked(
-            keys @ rotation.T,
-            QueryEllipsoid(rotation @ queries.centre, rotation @ queries.axes, filled=queries.filled),
-        ).lower,
-        expected,
-        rtol=1e-8,
-    )
 
 
 def test_keys_far_from_the_origin_have_the_ceilings_of_those_around_it():
@@ -288,7 +245,7 @@ def test_head_without_room_for_a_filled_ellipsoid():
     rng = np.random.default_rng(5)
     w_q, keys = rng.standard_normal((6, 6)), rng.standard_normal((40, 6))
     keys[0] = 0  # its best query is near the centre
-    queries = QueryEllipsoid.of_layernorm(w_q, None, np.ones(6), None)
+    queries = QueryEllipsoid.of_layernorm(w_q, None, None, None)  # a norm without gain and bias
     assert not queries.filled
     assert queries.axes.shape == (6, 5)
     found = ceilings(keys, queries)
@@ -330,31 +287,17 @@ def whitened(keys):
     return centred @ np.linalg.inv(np.linalg.cholesky(np.cov(centred.T, bias=True))).T
 
 
-def _spoilt(found):
-    query, proof = found.query.copy(), found.proof.copy()
-    query[3] *= 1.5
-    proof[3] *= -0.5
-    yield "query", replace(found, query=query)
-    yield "proof", replace(found, proof=proof)
-    yield (
-        "lower",
-        replace(found, lower=np.where(np.arange(len(found.lower)) == 3, found.upper + 1e-6, found.lower)),
-    )
-    yield (
-        "upper",
-        replace(found, upper=np.where(np.arange(len(found.lower)) == 3, found.lower - 1e-6, found.upper)),
-    )
-
-
 @pytest.mark.parametrize("queries", [None, ellipsoid(2)])
-def test_verification_refuses_what_does_not_hold(queries):
+@pytest.mark.parametrize("what", ["query", "proof", "lower", "upper"])
+def test_verification_refuses_what_does_not_hold(queries, what):
     keys = np.vstack([gaussian(40, 2) * 3, np.zeros((1, 2))])
     keys[3] = 0.1
     found = checked(keys, queries)
-    for what, spoilt in _spoilt(found):
-        with pytest.raises(ValueError, match="row 3: the bounds do not hold"):
-            spoilt.verify(keys)
-            pytest.fail(f"a changed {what} was verified")
+    spoilt = getattr(found, what).copy()
+    wrong = {"lower": found.upper[3] + 1e-6, "upper": found.lower[3] - 1e-6}
+    spoilt[3] = {"query": 1.5 * found.query[3], "proof": -0.5 * found.proof[3], **wrong}[what]
+    with pytest.raises(ValueError, match="row 3: the bounds do not hold"):
+        replace(found, **{what: spoilt}).verify(keys)
     with pytest.raises(ValueError, match="do not hold"):
         found.verify(keys + 0.1 * gaussian(41, 2, seed=9))
     with pytest.raises(ValueError, match="keys have 40 rows of size 2: these ceilings are those of 41 rows"):

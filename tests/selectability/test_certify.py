@@ -1,15 +1,13 @@
-"""`certify` against five other methods, on degenerate input, and on input that it has to refuse."""
+"""`certify` against other methods, on degenerate input, and on input that it has to refuse."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import second_methods as second
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from layernorm_roles.selectability import Certificates, certify, certify_many
-from layernorm_roles.selectability.certificates import summaries
+from layernorm_roles.selectability.certificates import evaluate, summaries
 
 
 def gaussian(n, d, seed=0):
@@ -40,18 +38,25 @@ def checked(keys, bias=None, flat=False) -> Certificates:
     return certificates
 
 
+def test_a_residual_is_the_largest_of_the_columns_each_in_its_own_unit():
+    keys = np.array([[[0.5, 1.7], [2.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])
+    support, weights = np.array([[[1, 2, 3]] * 4]), np.array([[[0.3, 0.4, 0.3]] + [[0.0] * 3] * 3])
+    _, residual = evaluate(keys, None, np.zeros_like(keys), support, weights, causal=False)
+    assert residual[0, 0] == pytest.approx(max(0.1 / 2, 0.1 / 4)) and np.isnan(residual[0, 1:]).all()
+
+
 @pytest.mark.parametrize("make", [gaussian, stream_like])
 @pytest.mark.parametrize(
     "n,d", [(30, 2), (1000, 2), (500, 3), (1000, 3), (300, 4), (1000, 4), (200, 5), (200, 6)]
 )
-def test_qhull(make, n, d, compare):
+def test_qhull(make, n, d):
     keys = make(n, d)
-    compare("Qhull", checked(keys).verdict, second.qhull(keys))
+    second.assert_agree(checked(keys).verdict, second.qhull(keys))
 
 
 @pytest.mark.parametrize("n", [300, 1000])
 @pytest.mark.parametrize("d", [3, 4])
-def test_qhull_just_inside_a_sphere(n, d, compare):
+def test_qhull_just_inside_a_sphere(n, d):
     """LayerNorm with torch's eps of 1e-5: hulls with many thin corners, and keys barely below them."""
     keys = gaussian(n, d)
     keys -= keys.mean(axis=1, keepdims=True)
@@ -59,106 +64,12 @@ def test_qhull_just_inside_a_sphere(n, d, compare):
     flat = keys @ np.linalg.svd(keys)[2][: d - 1].T
     verdict = checked(keys, flat=True).verdict
     assert (verdict == "borderline").sum() < 10
-    compare("Qhull", verdict, second.qhull(flat))
-
-
-@pytest.mark.parametrize("make", [gaussian, stream_like])
-@pytest.mark.parametrize("n,d", [(60, 3), (300, 8), (1024, 8), (300, 12), (400, 24), (300, 40)])
-def test_clarkson_with_nnls(make, n, d, compare):
-    keys = make(n, d)
-    compare("Clarkson + nnls", checked(keys).verdict, second.clarkson_nnls(keys))
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("n,d", [(12, 1), (40, 3), (100, 6), (150, 8), (60, 35)])
-def test_highs(n, d, with_bias, dtype, compare):
-    keys = stream_like(n, d).astype(dtype)
-    bias = 3 * gaussian(n, 1)[:, 0].astype(dtype) if with_bias else None
-    certificates = checked(keys, bias)
-    distances = second.highs_distances(keys.astype(float), bias)
-    compare("HiGHS", certificates.verdict, distances < 1e-8)
-    margin = np.where(certificates.verdict == "selectable", certificates.margin, -1)
-    assert (margin <= distances + 1e-8).all()
-
-
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("d", [1, 2, 3, 5])
-def test_rational_arithmetic(d, with_bias, compare):
-    for seed in range(10):
-        keys = gaussian(4 + 2 * d, d, seed)
-        bias = gaussian(len(keys), 1, seed)[:, 0] if with_bias else None
-        points = np.c_[keys, bias] if with_bias else keys
-        compare("rational simplex", checked(keys, bias).verdict, second.rational(points, biased=with_bias))
-
-
-@st.composite
-def awkward(draw):
-    """Keys in special position, in an order of their own: lattices, lines, spheres, duplicates, extreme scales."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    n, d = draw(st.integers(1, 11)), draw(st.integers(1, 4))
-    keys = {
-        "gaussian": lambda: rng.standard_normal((n, d)),
-        "lattice": lambda: rng.integers(0, 3, (n, d)).astype(float),
-        "line": lambda: rng.integers(-3, 4, (n, 1)) * rng.integers(-2, 3, (1, d)).astype(float),
-        "sphere": lambda: (x := rng.standard_normal((n, d))) / np.linalg.norm(x, axis=1, keepdims=True),
-        "cross": lambda: np.concatenate([np.eye(d), -np.eye(d), np.zeros((1, d))]),
-    }[draw(st.sampled_from(["gaussian", "lattice", "line", "sphere", "cross"]))]()
-    for change in draw(
-        st.lists(st.sampled_from(["duplicate", "near", "mean", "constant", "shift"]), max_size=2)
-    ):
-        if change == "duplicate":
-            keys = np.concatenate([keys, keys[: max(1, len(keys) // 2)]])
-        elif change == "near":
-            keys = np.concatenate([keys, keys[:1] * (1 + 2.0 ** -draw(st.integers(10, 50)))])
-        elif change == "mean":
-            keys = np.concatenate([keys, keys.mean(axis=0, keepdims=True)])
-        elif change == "constant":
-            keys[:, 0] = 7.0
-        else:
-            keys = keys + 2.0 ** draw(st.integers(0, 20))
-    keys = keys * 2.0 ** draw(st.integers(-900, 900)) * 2.0 ** rng.integers(-40, 40, (1, d))
-    if draw(st.booleans()):
-        with np.errstate(over="ignore", under="ignore"):
-            small = keys.astype(np.float32)
-        if np.isfinite(small).all() and (abs(small).max(axis=0) > 1e-30).all():
-            keys = small
-    return keys[rng.permutation(len(keys))]
-
-
-@settings(max_examples=300, derandomize=True)
-@given(awkward())
-@example(np.zeros((1, 1)))
-@example(np.zeros((3, 2)))
-def test_awkward_input_against_rational_arithmetic(keys):
-    certificates = checked(keys)
-    inside = second.rational(keys)
-    selectable, unselectable = certificates.verdict == "selectable", certificates.verdict == "unselectable"
-    assert not (selectable & inside).any()
-    assert not (unselectable & ~inside).any()
-    duplicate = (keys[:, None] == keys[None]).all(axis=2).sum(axis=1) > 1
-    np.testing.assert_array_equal(certificates.duplicate, duplicate)
-    assert unselectable[duplicate].all()
-
-
-@pytest.mark.parametrize("thin", [1e-7, 1e-9, 1e-11])
-@pytest.mark.parametrize("d", [2, 3])
-def test_a_thin_hull_against_rational_arithmetic(d, thin):
-    """Means of two keys of a hull that rounding moves in its thin direction, which lies along no column."""
-    decided = 0
-    for seed in range(20):
-        corners = gaussian(6, d, seed) * np.r_[np.ones(d - 1), thin] @ np.linalg.qr(gaussian(d, d, seed))[0]
-        keys = np.r_[corners, (corners[:-1] + corners[1:]) / 2, corners.mean(axis=0, keepdims=True)]
-        verdict, inside = checked(keys).verdict, second.rational(keys)
-        assert not ((verdict == "selectable") & inside).any()
-        assert not ((verdict == "unselectable") & ~inside).any()
-        decided += (verdict != "borderline").sum()
-    assert decided > 5 * 20
+    second.assert_agree(verdict, second.qhull(flat))
 
 
 @pytest.mark.parametrize("thin", [1e-7, 1e-9, 1e-11])
 def test_a_thin_prefix_against_rational_arithmetic(thin):
-    """Keys of which the first ones are such a hull, and the others are all around it."""
+    """The first keys and means of them fill a hull that is thin along no column; the others are all around it."""
     decided = 0
     for seed in range(20):
         corners = gaussian(6, 2, seed) * np.r_[1, thin] @ np.linalg.qr(gaussian(2, 2, seed))[0]
@@ -209,21 +120,6 @@ def test_queries_of_float32_keys_are_float32_where_that_loses_no_verdict():
     assert checked(gaussian(20, 3)).queries.dtype == np.float64
 
 
-def test_awkward_input_is_judged_alike(compare):
-    """The same, counted, for full-rank keys, where nothing but the borderline band excuses a difference."""
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        n, d = int(rng.integers(4, 14)), int(rng.integers(1, 4))
-        for keys in (
-            rng.integers(0, 4, (n, d)).astype(float),
-            np.r_[gaussian(n, d, seed), gaussian(n, d, seed)[:3]],
-        ):
-            if np.linalg.matrix_rank(keys - keys.mean(axis=0)) == d:
-                compare(
-                    "rational simplex, lattices and duplicates", checked(keys).verdict, second.rational(keys)
-                )
-
-
 CAUSAL = [
     pytest.param(gaussian(80, 2), id="plane"),
     pytest.param(gaussian(120, 5), id="five dimensions"),
@@ -244,9 +140,7 @@ def test_causal_verdicts_are_those_of_each_prefix(keys):
     causal.verify(keys)
     alone = [certify(keys[: i + 1]).verdict[i] for i in range(len(keys))]
     decided = (causal.verdict != "borderline") & (np.array(alone) != "borderline")
-    assert list(causal.verdict[decided]) == [
-        verdict for verdict, sure in zip(alone, decided, strict=True) if sure
-    ]
+    assert [*causal.verdict[decided]] == [*np.array(alone)[decided]]
     assert decided.mean() > 0.95
     whole = certify(keys).verdict
     assert set(whole[causal.verdict == "unselectable"]) <= {"unselectable"}
@@ -287,22 +181,6 @@ def test_causal_certificates_may_not_lean_on_later_keys():
 def test_causal_certificates_refuse_a_bias():
     with pytest.raises(ValueError, match="causal = True with a bias"):
         certify(gaussian(5, 2), bias=np.zeros(5), causal=True)
-
-
-def test_lattice_by_hand():
-    """Of a 5 x 5 x 5 lattice the corners can win; ties on edges and faces are no win."""
-    keys = np.stack(np.meshgrid(*[np.arange(5.0)] * 3), axis=-1).reshape(-1, 3)
-    corner = np.isin(keys, [0, 4]).all(axis=1)
-    verdict = checked(keys).verdict
-    assert (verdict[corner] == "selectable").all() and (verdict[~corner] == "unselectable").all()
-
-
-def test_an_exact_plane_is_judged_by_rational_arithmetic():
-    """Whole numbers that fill a plane: the third column is the sum of the others, to the last digit."""
-    flat = np.random.default_rng(0).integers(-9, 10, (60, 2)).astype(float)
-    verdict = checked(flat).verdict
-    assert set(verdict) == {"selectable", "unselectable"}
-    np.testing.assert_array_equal(checked(np.c_[flat, flat.sum(axis=1)]).verdict, verdict)
 
 
 @pytest.mark.parametrize("make,d", [(gaussian, 2), (gaussian, 5), (stream_like, 33)])
@@ -374,11 +252,6 @@ def test_few_keys_are_all_selectable(n, d):
     assert (certificates.margin > 1e-3).all()
 
 
-def test_one_dimension():
-    verdict = checked(np.array([[3.0], [1.0], [2.0], [7.0]])).verdict
-    assert verdict.tolist() == ["unselectable", "selectable", "unselectable", "selectable"]
-
-
 def test_duplicates_are_unselectable_and_counted():
     keys = gaussian(20, 3)
     both = checked(np.r_[keys, keys[:4]])
@@ -415,21 +288,6 @@ def test_a_key_whose_bias_is_hardly_too_low_is_borderline(short, expected):
     keys = np.r_[np.eye(18), -np.eye(18), np.zeros((1, 18))]
     bias = np.r_[np.tile(np.linspace(1, -1, 18), 2), 1 - short]
     assert checked(keys, bias).verdict[-1] == expected
-
-
-def test_the_last_digit_of_a_bias_can_decide():
-    """A query of 0 puts the key with the highest bias first, however little it is above the others."""
-    keys, bias = gaussian(60, 3), np.ones(60)
-    inner = int(np.argmin(np.linalg.norm(keys, axis=1)))
-    assert checked(keys, bias).verdict[inner] == "unselectable"
-    bias[inner] = np.nextafter(1.0, 2.0)
-    assert checked(keys, bias).verdict[inner] != "unselectable"
-
-
-def test_equal_keys_of_unequal_bias():
-    keys = np.repeat(gaussian(5, 3), 2, axis=0)
-    verdict = checked(keys, np.tile([0.0, 1.0], 5)).verdict
-    assert (verdict[0::2] == "unselectable").all() and (verdict[1::2] == "selectable").all()
 
 
 @pytest.mark.parametrize(

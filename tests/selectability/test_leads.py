@@ -66,9 +66,7 @@ def test_rivals_that_float32_cannot_tell_apart():
     np.testing.assert_array_equal(rival[0], best)
     scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
     np.fill_diagonal(scores, -np.inf)
-    assert (scores.argmax(axis=1) != best).mean() > 0.2, (
-        "float32 alone is right, too, so that nothing is tested"
-    )
+    assert (scores.argmax(axis=1) != best).mean() > 0.2, "float32 alone is right, too"
 
 
 def hardly_inside_a_sphere(n, d, rng):
@@ -77,13 +75,13 @@ def hardly_inside_a_sphere(n, d, rng):
     return keys / np.linalg.norm(keys, axis=1, keepdims=True) * (1 - 0.02 * rng.random((n, 1)))
 
 
-def test_a_pool_of_thousands_of_vertices_against_qhull(compare):
+def test_a_pool_of_thousands_of_vertices_against_qhull():
     keys = hardly_inside_a_sphere(6000, 4, np.random.default_rng(0))
     certificates = certify(keys)
     certificates.verify(keys)
     numbers = certificates.counts()
     assert numbers["selectable"] > LARGE and numbers["unselectable"] > 500
-    compare("Qhull", certificates.verdict, second.qhull(keys))
+    second.assert_agree(certificates.verdict, second.qhull(keys))
 
 
 @pytest.mark.parametrize("d", [12, 20])
@@ -97,9 +95,7 @@ def test_close_neighbours_beside_thousands_of_vertices(d):
     certificates = certify(keys)
     assert certificates.counts()["selectable"] == len(keys)
     own = 1 - np.einsum("ij,ij->i", keys[3000::2], keys[3001::2])
-    assert (own < 1000 * certificates.tolerance).all(), (
-        "a key's own direction is enough, so that none is searched"
-    )
+    assert (own < 1000 * certificates.tolerance).all(), "a key's own direction is enough"
 
 
 def test_a_large_causal_matrix_is_its_prefixes():

@@ -38,12 +38,6 @@ def test_certificates_are_made_and_written_without_what_experiments_need(tmp_pat
     assert out.is_file()
 
 
-@pytest.mark.parametrize("module", ["selectability", "selectability.command_line", "gaussian_keys"])
-def test_nothing_heavy_is_imported(module):
-    code = f"import sys, layernorm_roles.{module}; print([name for name in {HEAVY} if name in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
-
-
 @pytest.mark.parametrize("threads", ["0", " 0 ", "2"])
 def test_a_number_of_threads_that_numba_refuses_stops_nothing(threads):
     code = "from layernorm_roles.selectability import certify; print(certify([[0.0], [1.0]]).counts())"

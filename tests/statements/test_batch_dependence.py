@@ -6,17 +6,8 @@ from default_settings import example
 from layernorm_roles.settings.statements import BatchDependence
 from layernorm_roles.statements import batch_dependence
 
-SETTINGS = example(
-    BatchDependence,
-    **{
-        "d_model": 8,
-        "tokens": 4,
-        "batch_sizes": [1, 2, 64],
-        "padding": [0.5, 0.25],
-        "updates": 20,
-        "repeats": 20,
-    },
-)
+SIZES = {"d_model": 8, "tokens": 4, "batch_sizes": [1, 2, 64], "updates": 20, "repeats": 20}
+SETTINGS = example(BatchDependence, **SIZES, padding=[0.5, 0.25])
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +45,10 @@ def test_evaluation_uses_the_statistics_of_earlier_batches():
     rng = np.random.default_rng(0)
     earlier = [torch.from_numpy(5 + 2 * rng.standard_normal((50, 40, 3))) for _ in range(100)]
     first, second = (torch.from_numpy(rng.standard_normal((500, 40, 3))) for _ in range(2))
-    changes = {
-        name: {
-            effect: change
-            for effect, _, change in batch_dependence._effects(name, [first, second], earlier, ())
-        }
-        for name in batch_dependence.NORMS
-    }
     x = first[0, 0]
-    assert changes["batchnorm"]["mode"] == pytest.approx(batch_dependence.rms(x - (x - 5) / 2), rel=0.02)
-    assert changes["layernorm"]["mode"] == 0
+    moved = batch_dependence.rms(x - (x - 5) / 2)
+    expected = {"batchnorm": pytest.approx(moved, rel=0.02), "layernorm": 0}
+    for name in batch_dependence.NORMS:
+        effects = batch_dependence._effects(name, [first, second], earlier, ())
+        changes = {effect: change for effect, _, change in effects}
+        assert changes["mode"] == expected[name]

@@ -1,20 +1,13 @@
 import numpy as np
 import pytest
+import torch
 from default_settings import example
 from scipy.special import gammaln
 
 from layernorm_roles.settings.statements import Fusion
 from layernorm_roles.statements import fusion
 
-SETTINGS = example(
-    Fusion,
-    **{
-        "d_model": [8],
-        "head_factors": [0.5, 1, 2],
-        "expansion": 4,
-        "tokens_per_input": 8,
-    },
-)
+SETTINGS = example(Fusion, d_model=[8], head_factors=[0.5, 1, 2], expansion=4, tokens_per_input=8)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +59,12 @@ def test_error_of_the_residual_is_the_streams_share():
     assert error(b, "residual", b.heads) == pytest.approx(0.5, abs=0.02)
 
 
+def test_layer_norm_is_torchs():
+    x, gain, bias = (torch.randn(size, dtype=torch.float64) for size in ((5, 7), (7,), (7,)))
+    theirs = torch.nn.functional.layer_norm(x, (7,), gain, bias, 0.0)
+    assert np.allclose(fusion.layer_norm(x.numpy(), gain.numpy(), bias.numpy()), theirs)
+
+
 @pytest.mark.parametrize("d", [4, 32])
 def test_error_of_layernorm_on_gaussians(d):
     """LN(y) = sqrt(d) u with u uniform on S ∩ U, and y's length in U is chi with m = d - 1 degrees of freedom and
@@ -75,17 +74,6 @@ def test_error_of_layernorm_on_gaussians(d):
     m = d - 1
     chi_mean = np.sqrt(2) * np.exp(gammaln((m + 1) / 2) - gammaln(m / 2))
     assert error(b, "norm", b.heads) == pytest.approx(1 - chi_mean**2 / m, rel=0.05)
-
-
-def test_layer_norm_is_torchs():
-    import torch
-
-    rng = np.random.default_rng(3)
-    x, gain, bias = rng.standard_normal((5, 7)), rng.standard_normal(7), rng.standard_normal(7)
-    theirs = torch.nn.functional.layer_norm(
-        *map(torch.tensor, (x,)), (7,), torch.tensor(gain), torch.tensor(bias), 0.0
-    )
-    assert np.allclose(fusion.layer_norm(x, gain, bias), theirs)
 
 
 def test_parameters(table):

@@ -12,50 +12,15 @@ from layernorm_roles.norms import affine, project, scale, scale_outside
 from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
 
-SETTINGS = example(
-    Geometry,
-    **{
-        "dimensions": [2, 3, 16],
-        "dtypes": ["float16", "bfloat16", "float32", "float64"],
-        "input_norms": [1e-6, 1.0, 1e4],
-        "offsets": [0, 10],
-        "eps": [1e-5, 1e-12],
-        "samples": 8,
-        "axes_up_to": 16,
-        "cloud": 20,
-        "cloud_gain": [1.4, 0.9, 0.5],
-        "cloud_bias": [0.6, -0.3, 0.8],
-    },
-)
+INPUTS = {"input_norms": [1e-6, 1.0, 1e4], "offsets": [0, 10], "eps": [1e-5, 1e-12], "samples": 8}
+SIZES = {"dimensions": [2, 3, 16], "dtypes": ["float16", "bfloat16", "float32", "float64"], "axes_up_to": 16}
+CLOUD = {"cloud": 20, "cloud_gain": [1.4, 0.9, 0.5], "cloud_bias": [0.6, -0.3, 0.8]}
+SETTINGS = example(Geometry, **INPUTS, **SIZES, **CLOUD)
 
 
 @pytest.fixture(scope="module")
 def table():
     return geometry.measure(SETTINGS, seed=0)
-
-
-@pytest.mark.parametrize("n", [2, 3, 17])
-def test_f_is_the_orthogonal_projection_on_the_complement_of_ones(n):
-    f = project(torch.eye(n, dtype=torch.float64))
-    assert torch.allclose(f, f.T, atol=1e-15)  # symmetric
-    assert torch.allclose(f @ f, f, atol=1e-15)  # idempotent
-    assert torch.allclose(f @ torch.ones(n, dtype=f.dtype), torch.zeros(n, dtype=f.dtype), atol=1e-15)
-    assert torch.linalg.matrix_rank(f) == n - 1
-
-
-@given(st.integers(2, 40), st.floats(1e-3, 1e6), st.floats(-10, 10), st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
-def test_g_of_f_has_norm_sqrt_n_and_sum_0(n, length, offset, seed):
-    x = geometry.inputs(np.random.default_rng(seed), 5, n, length, offset)
-    y = scale(project(x))
-    assert torch.allclose(y.norm(dim=-1), torch.full((5,), n**0.5, dtype=y.dtype), rtol=1e-9)
-    assert y.sum(dim=-1).abs().max() < 1e-7 * n
-
-
-def test_in_two_dimensions_layernorm_has_two_outputs():
-    y = scale(project(torch.randn(50, 2, dtype=torch.float64)))
-    assert torch.allclose(y.abs(), torch.ones_like(y), atol=1e-6)
-    assert torch.allclose(y[:, 0], -y[:, 1])
 
 
 def test_axes_solve_the_secular_equation():

@@ -11,74 +11,82 @@ from layernorm_roles.statements import position
 from layernorm_roles.statements import transformer as T
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
+REDUCED = P.reduce_vocabulary(TOKENS, 20)
 SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
 SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
 
 
-def reference_loss(shape, matrices, windows):
-    """The same network for one run, from torch's own modules."""
-    weights = iter(m.detach() for m in matrices)
+SIZES = {"depths": [1, 3], "untrained_depths": [2, 3], "d_model": 8, "heads": 2, "context_length": 5}
+SMALL = SIZES | {"batch_size": 2, "vocabulary": 20, "steps": 4, "gradients_every": 2}
+SMALL |= {"learning_rates": [1e-2], "warmup": [0]}
+
+
+def by_hand(shape, matrices, windows):
+    """What every part of one run receives, the stream before it, and the loss, from the formulas."""
+    weights = iter(matrices)
     d, heads = shape.d_model, shape.heads
-    token, position = next(weights), next(weights)
-    x = token[windows[:, :-1]] + position
-    mask = nn.Transformer.generate_square_subsequent_mask(shape.context_length)
+    x = next(weights)[windows[:, :-1]] + next(weights)
+    hidden = torch.ones(shape.context_length, shape.context_length, dtype=torch.bool).triu(1)
+    received, streams = [], []
+
+    def norm(y, gain, bias):
+        return nn.functional.layer_norm(y, (d,), gain[0], bias[0])
+
     for _ in range(shape.depth):
-        g1, b1, qkv, out, g2, b2, up, down = (next(weights) for _ in range(8))
-        layer = nn.TransformerEncoderLayer(
-            d, heads, 4 * d, 0.0, batch_first=True, norm_first=shape.placement == "pre"
-        ).eval()
-        state = {
-            "self_attn.in_proj_weight": qkv.T,
-            "self_attn.out_proj.weight": out.T,
-            "linear1.weight": up.T,
-            "linear2.weight": down.T,
-            "norm1.weight": g1[0],
-            "norm1.bias": b1[0],
-            "norm2.weight": g2[0],
-            "norm2.bias": b2[0],
-        }
-        zeros = {name: torch.zeros_like(value) for name, value in layer.state_dict().items()}
-        layer.load_state_dict(zeros | state)
-        x = layer(x, src_mask=mask)
+        for part in P.PARTS:
+            gain, bias, first, second = (next(weights) for _ in range(4))
+            y = norm(x, gain, bias) if shape.placement == "pre" else x
+            received.append(y)
+            streams.append(x)
+            if part == "attention":
+                q, k, v = (z.unflatten(-1, (heads, -1)).transpose(1, 2) for z in (y @ first).chunk(3, -1))
+                scores = (q @ k.transpose(-1, -2) / (d / heads) ** 0.5).masked_fill(hidden, -torch.inf)
+                y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2) @ second
+            else:
+                y = (y @ first).clamp(min=0) @ second
+            x = x + y if shape.residual else y
+            x = norm(x, gain, bias) if shape.placement == "post" else x
     if shape.placement == "pre":
-        x = nn.functional.layer_norm(x, (d,), next(weights)[0], next(weights)[0])
+        x = norm(x, next(weights), next(weights))
     logits = x @ next(weights)
-    return nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+    return received, streams, nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
 
 
-@pytest.mark.parametrize("placement", T.PLACEMENTS)
-def test_loss_is_that_of_torchs_encoder_layers(placement):
-    shape = SHAPE._replace(placement=placement)
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("placement", T.UNTRAINED)
+def test_losses_and_part_scales_are_those_of_the_formulas(placement, residual):
+    shape = SHAPE._replace(placement=placement, residual=residual)
     rows = T.initial(shape, [3, 4])
     rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))  # gains and biases too
     windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(2, 3, 6)))
-    ours = T.losses(shape, shape.matrices(rows), windows)
-    for i in range(2):
-        theirs = reference_loss(shape, [m[i] for m in shape.matrices(rows)], windows[i])
-        assert ours[i].item() == pytest.approx(theirs.item(), abs=2e-5)
+    losses = T.losses(shape, shape.matrices(rows), windows)
+    scales = P.part_scales(shape, shape.matrices(rows), windows)
+    for run in range(2):
+        *streams, loss = by_hand(shape, [m[run] for m in shape.matrices(rows)], windows[run])
+        assert losses[run].item() == pytest.approx(loss.item(), abs=2e-5)
+        for found, expected in zip(scales, streams, strict=True):
+            assert np.allclose(found[run], [y.square().mean().sqrt() for y in expected], rtol=1e-4)
 
 
 def test_runs_do_not_mix():
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     runs = [(1e-2, 0, 0), (1e-3, 3, 0), (1e-2, 0, 1)]
-    together = P.train(SHAPE, tokens, runs, SETTINGS)
+    together = P.train(SHAPE, REDUCED, runs, SETTINGS)
     for i, run in enumerate(runs):
-        alone = P.train(SHAPE, tokens, [run], SETTINGS)
+        alone = P.train(SHAPE, REDUCED, [run], SETTINGS)
         assert np.allclose(together.loss[:, i], alone.loss[:, 0], rtol=1e-4)
         assert np.allclose(together.gradient_norm[:, i], alone.gradient_norm[:, 0], rtol=1e-3)
 
 
 def test_optimiser_is_adam_with_linear_warmup():
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     rate, warmup, seed = 1e-2, 4, 7
-    ours = P.train(SHAPE, tokens, [(rate, warmup, seed)], SETTINGS).loss[:, 0]
+    ours = P.train(SHAPE, REDUCED, [(rate, warmup, seed)], SETTINGS).loss[:, 0]
     matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(T.initial(SHAPE, [seed]))]
     adam = torch.optim.Adam(matrices, lr=rate, betas=P.BETAS, eps=P.EPS)
     warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: min(1.0, (step + 1) / warmup))
     rng = generator(Stream.PLACEMENT_BATCHES, seed)
     theirs = []
     for _ in range(SETTINGS.steps):
-        windows = torch.from_numpy(P._batch(rng, tokens, SETTINGS.batch_size, SHAPE.context_length))[None]
+        windows = torch.from_numpy(P._batch(rng, REDUCED, SETTINGS.batch_size, SHAPE.context_length))[None]
         loss = T.losses(SHAPE, matrices, windows).sum()
         theirs.append(loss.item())
         adam.zero_grad()
@@ -88,20 +96,31 @@ def test_optimiser_is_adam_with_linear_warmup():
     assert np.allclose(ours, theirs, rtol=1e-4)
 
 
-def test_gradient_norm_is_that_of_the_layers_own_parameters():
-    shape = SHAPE
-    rows = T.initial(shape, [0])
-    matrices = [m.clone().requires_grad_() for m in shape.matrices(rows)]
-    tokens = P.reduce_vocabulary(TOKENS, 20)
-    windows = torch.from_numpy(
-        P._batch(generator(Stream.PLACEMENT_BATCHES, 0), tokens, 2, shape.context_length)
-    )[None]
+def gradients_of_layers(shape, seed):
+    """The norm of each layer's gradient on the first batch, before training."""
+    rng = generator(Stream.PLACEMENT_BATCHES, seed)
+    windows = torch.from_numpy(P._batch(rng, REDUCED, 2, shape.context_length))[None]
+    matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [seed]))]
     T.losses(shape, matrices, windows).sum().backward()
-    curve = P.train(shape, tokens, [(1e-3, 0, 0)], SETTINGS)
-    for layer in range(shape.depth):
-        own = matrices[2 + 8 * layer : 2 + 8 * (layer + 1)]
-        norm = torch.stack([m.grad.norm() for m in own]).norm()
-        assert curve.gradient_norm[0, 0, layer] == pytest.approx(norm.item(), rel=1e-4)
+    layers = [matrices[2 + 8 * layer : 2 + 8 * (layer + 1)] for layer in range(shape.depth)]
+    return [torch.stack([m.grad.norm() for m in own if m.grad is not None]).norm().item() for own in layers]
+
+
+def test_gradient_norm_is_that_of_the_layers_own_parameters():
+    curve = P.train(SHAPE, REDUCED, [(1e-3, 0, 0)], SETTINGS)
+    assert [*curve.gradient_norm[0, 0]] == pytest.approx(gradients_of_layers(SHAPE, 0), rel=1e-4)
+
+
+def test_untrained_gradients_are_autograds():
+    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5]).untrained_gradients
+    assert set(found.seed) == {5}
+    assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
+    for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
+        known = gradients_of_layers(
+            SHAPE._replace(placement=placement, residual=bool(residual), depth=depth), 5
+        )
+        expected = [known[layer - 1] for layer in rows.layer]
+        assert rows.gradient_norm.tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_placements_share_initialisation_and_batches():
@@ -135,49 +154,6 @@ def test_status():
     assert P.status(broken, flat, 20) == "diverged"
 
 
-def by_hand(shape, matrices, windows):
-    """What every part of one run receives, and the stream before it, token by token with explicit attention."""
-    weights = iter(matrices)
-    d, heads = shape.d_model, shape.heads
-    x = next(weights)[windows[:, :-1]] + next(weights)
-    hidden = torch.ones(shape.context_length, shape.context_length, dtype=torch.bool).triu(1)
-    received, streams = [], []
-    for _ in range(shape.depth):
-        for part in P.PARTS:
-            gain, bias, first, second = (next(weights) for _ in range(4))
-
-            def norm(y, gain=gain, bias=bias):
-                return (y - y.mean(-1, keepdim=True)) / (
-                    y.var(-1, correction=0, keepdim=True) + 1e-5
-                ).sqrt() * gain + bias
-
-            y = norm(x) if shape.placement == "pre" else x
-            received.append(y)
-            streams.append(x)
-            if part == "attention":
-                q, k, v = (z.unflatten(-1, (heads, -1)).transpose(1, 2) for z in (y @ first).chunk(3, -1))
-                scores = (q @ k.transpose(-1, -2) / (d / heads) ** 0.5).masked_fill(hidden, -torch.inf)
-                y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2) @ second
-            else:
-                y = (y @ first).clamp(min=0) @ second
-            x = x + y if shape.residual else y
-            x = norm(x) if shape.placement == "post" else x
-    return received, streams
-
-
-@pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("placement", T.UNTRAINED)
-def test_part_scales_are_those_of_what_the_parts_receive(placement, residual):
-    shape = SHAPE._replace(placement=placement, residual=residual)
-    rows = T.initial(shape, [3])
-    rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
-    windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(1, 3, 6)))
-    ours = P.part_scales(shape, shape.matrices(rows), windows)
-    theirs = by_hand(shape, [m[0] for m in shape.matrices(rows)], windows[0])
-    for found, expected in zip(ours, theirs, strict=True):
-        assert np.allclose(found[0], [y.square().mean().sqrt() for y in expected], rtol=1e-4)
-
-
 def test_scales_are_measured_before_and_after_training():
     tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [5, 6], [5])
     scales = tables.placement_scales
@@ -188,51 +164,10 @@ def test_scales_are_measured_before_and_after_training():
     assert (scales.groupby([*runs, "step"]).size() == 2 * scales.groupby([*runs, "step"]).depth.first()).all()
     assert not np.allclose(scales[scales.step > 0].input_rms, 1, atol=1e-4)
     assert set(scales.seed) == {5, 6}
-
-
-SMALL = {
-    "depths": [1, 3],
-    "untrained_depths": [2, 3],
-    "d_model": 8,
-    "heads": 2,
-    "context_length": 5,
-    "batch_size": 2,
-    "vocabulary": 20,
-    "steps": 4,
-    "learning_rates": [1e-2],
-    "warmup": [0],
-    "gradients_every": 2,
-}
-
-
-def test_untrained_gradients_are_autograds():
-    tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5])
-    found = tables.untrained_gradients
-    assert set(found.seed) == {5}
-    assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
-    tokens = P.reduce_vocabulary(TOKENS, 20)
-    rng = generator(Stream.PLACEMENT_BATCHES, 5)
-    windows = torch.from_numpy(P._batch(rng, tokens, 2, SHAPE.context_length))[None]
-    for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
-        shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
-        matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [5]))]
-        T.losses(shape, matrices, windows).sum().backward()
-        for row in rows.itertuples():
-            own = [
-                m.grad for m in matrices[2 + 8 * (row.layer - 1) : 2 + 8 * row.layer] if m.grad is not None
-            ]
-            norm = torch.stack([gradient.norm() for gradient in own]).norm()
-            assert row.gradient_norm == pytest.approx(norm.item(), rel=1e-4)
-
-
-def test_without_residuals_a_network_does_not_see_its_stream():
-    """Where an attention part passes nothing on, the network without residuals forgets the input."""
-    shape = SHAPE._replace(placement="none", residual=False, depth=1)
-    rows = T.initial(shape, [0])
-    matrices = shape.matrices(rows)
-    matrices[5].zero_()  # W_O
-    windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(1, 3, 6)))
-    assert T.losses(shape, matrices, windows).item() == pytest.approx(np.log(20), rel=1e-6)
+    streams = initial.groupby(
+        ["depth", "layer", "part"]
+    ).stream_rms.mean()  # attention comes first, by name too
+    assert all(s.is_monotonic_increasing for _, s in streams.groupby("depth")), "each part adds to the stream"
 
 
 def test_each_run_is_probed_with_its_own_network():
@@ -242,12 +177,11 @@ def test_each_run_is_probed_with_its_own_network():
     )
     found = P.measure(TOKENS, "pre", settings, [7, 8], [5]).position_probe
     assert found.groupby("depth").size().to_dict() == {1: 2 * 2 * 2 * 2 * 2}, "depth 3 is not probed"
-    tokens = P.reduce_vocabulary(TOKENS, 20)
     for residual in (True, False):
         shape = SHAPE._replace(depth=1, residual=residual)
         for run in [(1e-2, 3, 8), (0.5, 0, 7)]:
-            trained = P.train(shape, tokens, [run], settings)
-            windows = position.probe_windows(tokens, shape.context_length, 7)
+            trained = P.train(shape, REDUCED, [run], settings)
+            windows = position.probe_windows(REDUCED, shape.context_length, 7)
             (known,) = position.position_accuracy(shape, shape.matrices(trained.parameters), windows)
             rate, warmup, seed = run
             row = found.query(f"residual == {residual} and learning_rate == {rate} and warmup == {warmup}")

@@ -35,6 +35,15 @@ def test_a_stream_with_positions_tells_them_and_one_without_does_not():
     assert (found[1:, 0] > 0.95).all()
 
 
+def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
+    """Where it is fitted the token is the position; where it is judged the tokens come in the opposite order."""
+    matrices = SHAPE.matrices(initial(SHAPE, [3]))
+    matrices[[name for name, _ in SHAPE.parameters()].index("position")][0] = 0
+    fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
+    assert position.position_accuracy(SHAPE, matrices, (fitted, fitted))[0, 0] == 1
+    assert position.position_accuracy(SHAPE, matrices, (fitted, judged))[0, 0] == 0
+
+
 def test_without_a_residual_connection_the_stream_holds_what_a_part_puts_out():
     """With all outputs 0, the stream is the embedding or nothing."""
     with_residual = accuracy(out=slice(None), down=slice(None))

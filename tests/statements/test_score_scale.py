@@ -7,10 +7,7 @@ from default_settings import example
 from layernorm_roles.settings.statements import ScoreScale
 from layernorm_roles.statements import score_scale, trained
 
-SETTINGS = example(
-    ScoreScale,
-    **{"d_k": [4, 64, 256], "keys": 200, "contexts": 1},
-)
+SETTINGS = example(ScoreScale, d_k=[4, 64, 256], keys=200, contexts=1)
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +69,9 @@ def test_causal_heads_ignore_later_keys():
 
 def test_majority_heads_are_those_of_trained_models_with_undivided_queries():
     keys = np.eye(4)[:3]
+    run = {"experiment": "d8", "variant": "layernorm", "seed": 1000, "d_model": 4, "base_learning_rate": 1e-3}
     rows = [
-        {
-            "experiment": "d8",
-            "variant": "layernorm",
-            "seed": 1000,
-            "d_model": 4,
-            "base_learning_rate": 1e-3,
-            "checkpoint": checkpoint,
-            "token": token,
-            "kind": kind,
-            "vector": vector,
-        }
+        run | {"checkpoint": checkpoint, "token": token, "kind": kind, "vector": vector}
         for checkpoint, query in (("initial", 7.0), ("final", 0.5))
         for kind, vectors in (("key", keys), ("query", np.full((3, 4), query)))
         for token, vector in enumerate(vectors)

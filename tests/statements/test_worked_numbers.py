@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from layernorm_roles.statements import worked_numbers as w
 
+KEYS = torch.tensor([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
+VALUES = torch.cat([KEYS[:1], torch.tensor([[0, 1, 0.5]]), KEYS[2:]])
+
 
 @pytest.fixture(scope="module")
 def table():
@@ -90,10 +93,7 @@ def test_attention_examples_are_torchs(table):
     theirs = attention(q[None], q[None], q[None], scale=1.0)[0, 0]
     assert np.allclose(recomputed(table, '"The cat sat", 4 dimensions', "weighted sum of the values"), theirs)
 
-    keys = torch.tensor([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
-    values = keys.clone()
-    values[1] = torch.tensor([0, 1, 0.5])
-    theirs = attention(torch.tensor([[[1.0, 0.0, 1.0]]]), keys[None], values[None], scale=1.0)[0, 0]
+    theirs = attention(torch.tensor([[[1.0, 0.0, 1.0]]]), KEYS[None], VALUES[None], scale=1.0)[0, 0]
     ours = [
         recomputed(table, 'attention of "cat", 3 dimensions', f"weighted sum, dimension {i}")[0]
         for i in (1, 2, 3)
@@ -117,9 +117,6 @@ def test_known_verdicts(table):
 def test_twice_the_tokens_have_not_twice_the_output(table):
     """The output of attention for the notes' tokens, and for twice them: weights by torch."""
     query = torch.tensor([1.0, 0.0, 1.0])
-    keys = torch.tensor([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
-    values = keys.clone()
-    values[1] = torch.tensor([0, 1, 0.5])
-    once, twice = (torch.softmax((n * keys) @ (n * query), 0) @ (n * values) for n in (1, 2))
+    once, twice = (torch.softmax((n * KEYS) @ (n * query), 0) @ (n * VALUES) for n in (1, 2))
     found = table[table.quantity.str.startswith("output for twice")]
     assert np.allclose(found.recomputed, twice / once, rtol=1e-6) and (found.verdict == "wrong").all()

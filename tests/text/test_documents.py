@@ -39,11 +39,9 @@ def test_only_articles_of_a_wikipedia_dump_are_read(tmp_path, monkeypatch):
     def page(namespace, text, redirect=""):
         return f"<page><title>t</title><ns>{namespace}</ns>{redirect}<revision><text>{text}</text></revision></page>"
 
-    pages = [
-        page(0, "First article."),
-        page(1, "Talk about the first article."),
+    pages = [page(0, "First article."), page(1, "Talk about the first article."), page(14, "A category.")]
+    pages += [
         page(0, "#REDIRECT [[First]]", '<redirect title="First" />'),
-        page(14, "A category."),
         page(0, ""),
         page(0, "Second article."),
     ]
@@ -75,8 +73,9 @@ def test_text_files_and_parquet(tmp_path):
     (tmp_path / "b.txt").write_text("second")
     (tmp_path / "a.txt").write_text("first é")
     assert read(kind="files", paths=[str(tmp_path / "*.txt")]) == ["first é", "second"]
-    pd.DataFrame({"body": ["one", None, " ", "two"]}).to_parquet(tmp_path / "x.parquet")
-    assert read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="body") == ["one", "two"]
+    pd.DataFrame({"body": ["one", None, " ", "two", "three"]}).to_parquet(tmp_path / "x.parquet")
+    table = {"kind": "parquet", "paths": [str(tmp_path / "x.parquet")], "column": "body"}
+    assert read(**table) == ["one", "two", "three"] and read(**table, limit=2) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -108,33 +107,19 @@ def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
 
 # The layouts of the datasets on the hub: Parquet in a folder, its configurations in the README.
 LAYOUTS = {
-    "wikipedia": (
-        "20220301.en",
-        "train",
-        {"id": ["1"], "url": ["u"], "title": ["t"], "text": ["An article."]},
-        "text",
-    ),
-    "squad": (
-        "plain_text",
-        "validation",
-        {"id": ["1"], "title": ["t"], "context": ["A passage."]},
-        "context",
-    ),
-    "glue": (
-        "sst2",
-        "train",
-        {"sentence": ["good", "bad"], "label": [1, 0], "idx": [0, 1]},
-        "sentence",
-    ),
+    "wikipedia": ("20220301.en", "train", {"title": ["t"], "text": ["An article."]}, "text"),
+    "squad": ("plain_text", "validation", {"title": ["t"], "context": ["A passage."]}, "context"),
+    "glue": ("sst2", "train", {"sentence": ["good", "bad"], "label": [1, 0]}, "sentence"),
 }
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
+    """A function from the name of a layout to the keys of a source that reads it."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
 
     def make(name):
-        config, split, columns, _ = LAYOUTS[name]
+        config, split, columns, column = LAYOUTS[name]
         folder = tmp_path / name
         (folder / config).mkdir(parents=True)
         pd.DataFrame(columns).to_parquet(folder / config / f"{split}-00000-of-00001.parquet")
@@ -142,20 +127,19 @@ def hub(tmp_path, monkeypatch):
             f"---\nconfigs:\n- config_name: {config}\n  data_files:\n"
             f"  - split: {split}\n    path: {config}/{split}-*\n---\n"
         )
-        return str(folder)
+        return {"dataset": str(folder), "config": config, "split": split, "column": column}
 
     return make
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_hub_layouts(hub, name, tmp_path):
-    config, split, columns, column = LAYOUTS[name]
-    keys = {"dataset": hub(name), "config": config, "split": split, "column": column}
-    assert read_downloaded(tmp_path, **keys) == columns[column]
+    _, _, columns, column = LAYOUTS[name]
+    assert read_downloaded(tmp_path, **hub(name)) == columns[column]
 
 
 def test_labelled_sentences(hub, tmp_path):
-    keys = {"kind": "hub", "dataset": hub("glue"), "config": "sst2", "split": "train", "column": "sentence"}
+    keys = {"kind": "hub", **hub("glue")}
     source = Source(**keys, label_column="label")
     first = source.model_copy(update={"limit": 1})
     for wanted in (source, first):
@@ -170,7 +154,7 @@ def test_labelled_sentences(hub, tmp_path):
 def test_what_is_downloaded_has_neither_empty_texts_nor_more_than_the_limit(hub, tmp_path, monkeypatch):
     texts = ["one", None, " ", "two", "three"]
     monkeypatch.setitem(LAYOUTS, "wikipedia", ("20220301.en", "train", {"text": texts}, "text"))
-    keys = {"dataset": hub("wikipedia"), "config": "20220301.en", "split": "train", "column": "text"}
+    keys = hub("wikipedia")
     assert read_downloaded(tmp_path, **keys) == ["one", "two", "three"]
     assert read_downloaded(tmp_path, **keys, limit=2) == ["one", "two"]
     limited = Source(kind="hub", **keys, limit=2)
@@ -186,7 +170,7 @@ def test_paragraphs_of_an_article_are_joined_each_once(hub, tmp_path, monkeypatc
     """A dataset of questions has a row for every question, and so a paragraph several times in a row."""
     rows = {"title": list("aaabbc"), "context": ["p", "p", "q", "r", "p", " "], "question": list("123456")}
     monkeypatch.setitem(LAYOUTS, "squad", ("plain_text", "validation", rows, "context"))
-    keys = {"dataset": hub("squad"), "config": "plain_text", "split": "validation", "column": "context"}
+    keys = hub("squad")
     assert read_downloaded(tmp_path, **keys, joined_by="title") == ["p\nq", "r\np"]
     assert read_downloaded(tmp_path, **keys, joined_by="title", limit=1) == ["p\nq"]
     pd.DataFrame(rows).to_parquet(tmp_path / "x.parquet")

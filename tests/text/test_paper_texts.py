@@ -38,11 +38,11 @@ def text(plan, folder, tmp_path_factory):
 def test_every_dataset_is_downloaded_once_and_jobs_name_what_they_read(plan):
     names = [source.file_name for source in plan.hub_sources()]
     assert len(names) == len(set(names)) == 5
-    assert len(plan.labelled_sources("bert")) == 2
+    assert [source.split for source in plan.labelled_sources("bert")] == ["train", "validation"]
+    assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
     assert plan.labelled_sources("gpt") == []
-    assert [source.dataset for source in plan.text_sources("words")] == [
-        source.dataset for source in plan.hub_sources()[:3]
-    ]
+    read = [source.dataset for source in plan.text_sources("words")]
+    assert read == [source.dataset for source in plan.hub_sources()[:3]]
 
 
 def test_contexts_are_different_texts_of_the_papers_lengths(text):

@@ -6,6 +6,7 @@ that a leak between the parts shows as a foreign letter.
 
 import hashlib
 import runpy
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ import pytest
 from default_settings import ROOT, example
 from snakemake.iocontainers import OutputFiles, Params
 
-from layernorm_roles import random_streams, store
+from layernorm_roles import files, random_streams, store
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.text import Text
 from layernorm_roles.text import tokenizer
@@ -129,28 +130,9 @@ def test_the_manifest_describes_the_text(world, prepared):
     for part in ("training", "validation"):
         assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
     frame = store.read(prepared.contexts, "contexts")
-    assert manifest["contexts"]["long"] == {
-        "number": 25,
-        "tokens": int(frame[frame.texts == "long"].tokens.map(len).sum()),
-    }
+    tokens = int(frame[frame.texts == "long"].tokens.map(len).sum())
+    assert manifest["contexts"]["long"] == {"number": 25, "tokens": tokens}
     assert manifest["tokenizer"] == {"kind": "trained", "vocabulary": 300}
-
-
-def test_every_file_has_its_checksum_and_its_streams_are_plain_npy_files(prepared, tmp_path):
-    for path in (prepared.tokenizer, prepared.contexts, prepared.manifest, prepared.tokens("training")):
-        digest, name = (path.parent / ".sha256" / path.name).read_text().split()
-        assert (digest, name) == (hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
-    np.save(tmp_path / "again.npy", np.load(prepared.tokens("training")))
-    assert (tmp_path / "again.npy").read_bytes() == prepared.tokens("training").read_bytes()
-
-
-def test_preparing_twice_gives_equal_bytes_and_equal_identity(world, prepared, tmp_path):
-    prepare(world[1], tmp_path, seed=SEED)
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in prepared.folder.iterdir()}
-    for path in tmp_path.glob("*.*"):
-        if path.is_file():
-            assert path.read_bytes() == (prepared.folder / path.name).read_bytes(), path.name
-    assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
 
 
 def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp_path):
@@ -166,47 +148,32 @@ def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp
     assert other.content_hash() != prepared.content_hash()
 
 
-def test_with_the_fewest_entries_every_byte_is_a_token(tmp_path):
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    texts = {part: [document(part, np.random.default_rng(seed)) for seed in range(2)] for part in LETTERS}
-    for part, documents in texts.items():
-        for i, text in enumerate(documents):
-            (corpus / f"{part}_{i}.txt").write_text(text)
-    contexts = {"source": None, "shortest": 8, "longest": 8, "contexts": 3}
-    settings = example(
-        Text,
-        corpus={"kind": "files", "paths": [str(corpus / "*.txt")]},
-        split=SPLIT,
-        vocabulary=256,
-        long=contexts,
-        sentences=contexts | {"longest": 60},
-    )
-    prepare(settings, tmp_path / "text")
-    text = PreparedText(tmp_path / "text")
-    assert tokenizer.load(text.tokenizer).get_vocab_size() == 256
-    for part in ("training", "validation"):
-        stream = read_stream(text.tokens(part), 256, 8)
-        assert len(stream) == sum(len(text.encode()) for text in texts[part])
+def test_with_the_fewest_entries_every_byte_is_a_token(world, tmp_path):
+    texts, settings = world
+    prepare(changed(settings, vocabulary=256), tmp_path)
+    text = PreparedText(tmp_path)
     bpe = tokenizer.load(text.tokenizer)
+    assert bpe.get_vocab_size() == 256
+    for part in ("training", "validation"):
+        assert len(read_stream(text.tokens(part), 256, 8)) == sum(len(text.encode()) for text in texts[part])
     for spelt in ("é–日本", "".join(texts["held_out"])):
         ids = bpe.encode(spelt).ids
-        assert len(ids) == len(spelt.encode())
-        assert len(set(ids)) == len(set(spelt.encode()))
+        assert len(ids) == len(spelt.encode()) and len(set(ids)) == len(set(spelt.encode()))
         assert bpe.decode(ids) == spelt
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "same"),
     [
-        {"vocabulary": 301},
-        {"split": {"training": 0.5, "validation": 0.3, "held_out": 0.2}},
-        {"split": {"training": 0.6, "validation": 0.15, "held_out": 0.25}},
+        ({"vocabulary": 301}, False),
+        ({"split": {"training": 0.5, "validation": 0.3, "held_out": 0.2}}, False),
+        ({"split": {"training": 0.6, "validation": 0.15, "held_out": 0.25}}, False),
+        ({"sentences": {"source": None, "shortest": 4, "longest": 60, "contexts": 3}}, True),
     ],
 )
-def test_another_tokenizer_or_stream_is_another_identity(world, prepared, tmp_path, change):
+def test_the_identity_of_a_text_is_that_of_its_tokenizer_and_streams(world, prepared, tmp_path, change, same):
     prepare(changed(world[1], **change), tmp_path, seed=SEED)
-    assert PreparedText(tmp_path).content_hash() != prepared.content_hash()
+    assert (PreparedText(tmp_path).content_hash() == prepared.content_hash()) == same
 
 
 def test_a_tokenizer_that_gives_equal_streams_is_another_identity(world, prepared, tmp_path, monkeypatch):
@@ -226,10 +193,15 @@ def test_a_tokenizer_that_gives_equal_streams_is_another_identity(world, prepare
     assert other.content_hash() != prepared.content_hash()
 
 
-def test_other_contexts_leave_the_identity_of_the_training_text(world, prepared, tmp_path):
-    sentences = world[1].sentences.model_dump() | {"contexts": 3}
-    prepare(changed(world[1], sentences=sentences), tmp_path, seed=SEED)
-    assert PreparedText(tmp_path).content_hash() == prepared.content_hash()
+def test_no_file_of_another_text_is_read_beside_a_manifest(world, prepared, tmp_path):
+    split = {"training": 0.5, "validation": 0.3, "held_out": 0.2}
+    prepare(changed(world[1], vocabulary=301, split=split), tmp_path / "other", seed=SEED + 1)
+    for name in ("tokenizer.json", "training.npy", "validation.npy", "contexts.parquet"):
+        folder = shutil.copytree(prepared.folder, tmp_path / name)
+        for file in (tmp_path / "other" / name, files.checksum_file(tmp_path / "other" / name)):
+            shutil.copy(file, folder / file.relative_to(tmp_path / "other"))
+        with pytest.raises(ValueError, match=f"{name}: a file of another text .*delete it and run again"):
+            PreparedText(folder).content_hash()
 
 
 @pytest.mark.parametrize(
@@ -280,7 +252,7 @@ def test_contexts_from_other_sources(world, tmp_path):
     assert found == [passage.split(". ")[i] for i, passage in enumerate(passages)]
 
 
-def test_the_rules_script_writes_the_same_text(world, prepared, tmp_path):
+def test_the_rules_script_writes_the_same_bytes_with_the_same_identity(world, prepared, tmp_path):
     job = SimpleNamespace(
         rule="text",
         wildcards={},
@@ -290,7 +262,10 @@ def test_the_rules_script_writes_the_same_text(world, prepared, tmp_path):
         output=OutputFiles(fromdict={"manifest": str(tmp_path / "text" / "manifest.json")}),
     )
     runpy.run_path(str(ROOT / "workflow/scripts/prepare_text.py"), {"snakemake": job})
+    again = PreparedText(tmp_path / "text")
+    assert {path.name for path in again.folder.iterdir()} == {path.name for path in prepared.folder.iterdir()}
     for path in prepared.folder.glob("*.*"):
         if path.is_file():
-            assert (tmp_path / "text" / path.name).read_bytes() == path.read_bytes(), path.name
+            assert (again.folder / path.name).read_bytes() == path.read_bytes(), path.name
+    assert again.content_hash() == prepared.content_hash()
     assert Path(tmp_path / "logs/log").read_text().rstrip().endswith("done")

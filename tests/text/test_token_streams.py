@@ -42,27 +42,28 @@ def test_streams_that_do_not_fit_are_refused(tmp_path):
         read_stream(path, 100, 10)
 
 
-def test_a_file_that_changed_since_it_was_written_is_never_read(tmp_path):
-    """Whatever bit is flipped: a token, a merge or a number would still load."""
-    stream, bpe, manifest = (tmp_path / name for name in ("training.npy", "tokenizer.json", "manifest.json"))
-    with files.atomic_write(stream) as partial:
-        np.save(partial, np.arange(100, dtype=np.uint16))
-    with files.atomic_write(bpe) as partial:
-        words(300).save(str(partial))
-    files.write_text(manifest, '{"content_hash": "abc"}')
-    readers = {stream: lambda path: read_stream(path, 300, 10), bpe: tokenizer.load, manifest: read_manifest}
-    rng = np.random.default_rng(0)
-    for path, read in readers.items():
-        content = path.read_bytes()
+STREAM = np.arange(100, dtype=np.uint16)
+WRITTEN = {
+    "training.npy": (lambda path: np.save(path, STREAM), lambda path: read_stream(path, 300, 10)),
+    "tokenizer.json": (lambda path: words(300).save(str(path)), tokenizer.load),
+    "manifest.json": (lambda path: path.write_text('{"content_hash": "abc"}'), read_manifest),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_that_changed_since_it_was_written_is_never_read(tmp_path, name):
+    """A token, a merge or a number with another bit would still load."""
+    (write, read), path = WRITTEN[name], tmp_path / name
+    with files.atomic_write(path) as partial:
+        write(partial)
+    read(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    with pytest.raises(ValueError, match=rf"{name}: damaged.*delete it and run again"):
         read(path)
-        for position in rng.integers(len(content), size=20):
-            flipped = bytes([content[position] ^ 1 << rng.integers(7)])
-            path.write_bytes(content[:position] + flipped + content[position + 1 :])
-            with pytest.raises(ValueError, match=rf"{path.name}: damaged.*delete it and run again"):
-                read(path)
-        path.unlink()
-        with pytest.raises(ValueError, match=rf"{path.name}: no such file"):
-            read(path)
+    path.unlink()
+    with pytest.raises(ValueError, match=rf"{name}: no such file"):
+        read(path)
 
 
 def test_gpt2_vocabulary():

@@ -13,11 +13,6 @@ from checkouts import ROOT, SMOKE, Checkout, command, environment
 STARTED = pytest.StashKey[tuple[Checkout, subprocess.Popen]]()
 
 
-@pytest.fixture(scope="session")
-def checkout(tmp_path_factory):
-    return lambda settings: Checkout(tmp_path_factory.mktemp("checkout"), settings)
-
-
 def pytest_collection_finish(session):
     """Start the reproduction if a test is going to look at it."""
     if session.config.option.collectonly or not any(
@@ -26,14 +21,8 @@ def pytest_collection_finish(session):
         return
     made = Checkout(Path(tempfile.mkdtemp(prefix="smoke_")), SMOKE)
     with (made.folder / "printed.txt").open("w") as output:
-        process = subprocess.Popen(
-            command("--cores", "2"),
-            cwd=made.folder,
-            env=environment(made.folder),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        own = {"cwd": made.folder, "env": environment(made.folder), "start_new_session": True}
+        process = subprocess.Popen(command("--cores", "2"), stdout=output, stderr=subprocess.STDOUT, **own)
     session.config.stash[STARTED] = made, process
 
 

@@ -3,10 +3,8 @@
 Whatever happened, the run must end with the results of an undisturbed one: equal data in every Parquet file (but for
 the wall time in column `seconds`), equal bytes in every file of weights, tokens, tables and figures. A damaged file
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
-`python tests/attacks --faults 300 --only fault` does many.
 """
 
-import json
 import os
 import random
 import re
@@ -24,7 +22,7 @@ import pyarrow.parquet as pq
 import yaml
 from checkouts import command
 
-from layernorm_roles import checkpoint, files
+from layernorm_roles import files
 
 ROOT = Path(__file__).parents[2]
 DAMAGED = {
@@ -246,11 +244,6 @@ FAULTS = [
 ]
 
 
-def chosen(number: int, rng: random.Random) -> list[Fault]:
-    """So many faults; at first one of each kind."""
-    return (rng.sample(FAULTS, len(FAULTS)) + rng.choices(FAULTS, k=max(0, number - len(FAULTS))))[:number]
-
-
 class Outcome(NamedTuple):
     """`did`: what it took to finish; `different`: files and how they differ, empty if all is well."""
 
@@ -337,14 +330,7 @@ def differences(one: Path, other: Path) -> dict[Path, str]:
 
 
 def content(file: Path) -> bytes:
-    """A file's bytes; of weights the tensors, of a Parquet file the columns but for `seconds`; none if damaged."""
-    if file.suffix == ".safetensors":
-        try:
-            tensors, facts = checkpoint.load(file)
-        except ValueError:
-            return b""
-        listed = {name: (str(tensor.dtype), tensor.tolist()) for name, tensor in tensors.items()}
-        return json.dumps([listed, facts], sort_keys=True).encode()
+    """A file's bytes; of a Parquet file those of the columns but for `seconds`, or none if it is damaged."""
     if file.suffix != ".parquet":
         return file.read_bytes()
     try:
@@ -392,13 +378,7 @@ TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"
 def tiny_configuration() -> dict:
     """One majority experiment with two short runs that often write their checkpoints: some seconds a fault."""
     default = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["majority"]["d8"]
-    d8 = {
-        "sequences": 300,
-        "batch_size": 100,
-        "schedule_steps": 6000,
-        "steps": 3000,
-        "evaluate_every": 500,
-        "checkpoint_every": 25,
-        "seeds": dict.fromkeys(default["seeds"], 0) | {"layernorm": 2},
-    }
+    steps = {"steps": 3000, "schedule_steps": 6000, "evaluate_every": 500, "checkpoint_every": 25}
+    seeds = dict.fromkeys(default["seeds"], 0) | {"layernorm": 2}
+    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": seeds}
     return {"name": "tiny", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}

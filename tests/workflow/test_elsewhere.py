@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkouts import Checkout, environment
+from checkouts import Checkout, command, environment
 
 ROOT = Path(__file__).parents[2]
 TINY = """
@@ -33,15 +33,9 @@ TABLE = "results/tiny/parquet/majority_metrics.parquet"
 
 
 def snakemake(folder, *arguments):
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(ROOT),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    plain = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(plain, cwd=folder, env=environment(ROOT), text=True, **pipes)
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout
 
@@ -68,26 +62,13 @@ def test_as_a_module(elsewhere):
 
 def test_a_clone_does_not_run_the_code_of_another_one(tmp_path):
     made = Checkout(tmp_path, {"name": "tiny", "device": "cpu"})
-    command = [
-        sys.executable,
-        "-m",
-        "snakemake",
-        "--cores",
-        "1",
-        "--dry-run",
-        "random_keys",
-        "--configfile",
-        "tiny.yaml",
-    ]
+    plan = command("--cores", "1", "--dry-run", "random_keys")
 
     def with_the_package_of_this_repository():
-        return subprocess.run(command, cwd=tmp_path, env=environment(ROOT), text=True, capture_output=True)
+        return subprocess.run(plan, cwd=tmp_path, env=environment(ROOT), text=True, capture_output=True)
 
     assert with_the_package_of_this_repository().returncode == 0, "equal code may run from anywhere"
     (made.folder / "src/layernorm_roles/memory.py").write_text("EDITED = True\n")
     done = with_the_package_of_this_repository()
     assert done.returncode != 0 and "Traceback" not in done.stderr
-    assert (
-        f"error: the code in {tmp_path}/src/layernorm_roles would not run, but that in {ROOT}/src"
-        in done.stderr
-    )
+    assert f"the code in {tmp_path}/src/layernorm_roles would not run, but that in {ROOT}/src" in done.stderr

@@ -3,11 +3,16 @@
 import ast
 import inspect
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+
+import layernorm_roles
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/layernorm_roles"
@@ -24,11 +29,6 @@ def test_lint_has_only_its_wish_for_an_environment_per_rule():
     done = snakemake("--lint")
     titles = re.findall(r"^    \* (.+):$", done.stderr, flags=re.MULTILINE)
     assert set(titles) <= {"Specify a conda environment or container for each rule."}, done.stderr
-
-
-def test_the_default_reproduction_can_be_planned():
-    done = snakemake("--cores", "all", "--dry-run", "--forceall", "--quiet", "rules")
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_every_target_says_what_it_is_and_help_lists_them():
@@ -58,3 +58,34 @@ def test_everything_public_has_a_docstring(file):
         parts += [(part, part.name) for part in (node, *members) if isinstance(part, DEFINITIONS)]
     bare = [name for node, name in parts if not name.startswith("_") and ast.get_docstring(node) is None]
     assert not bare, bare
+
+
+@pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)
+def test_no_profile_has_configuration(profile):
+    """A value given with --config would replace all of it, silently: the device is in config.yaml or a preset."""
+    assert "config" not in yaml.safe_load(profile.read_text(encoding="utf-8"))
+
+
+def test_every_module_imports_only_from_the_floors_below_it():
+    """In a process of its own, because import-linter switches off the loggers of the one it runs in."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def test_package_citation_and_changelog_have_the_version_of_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert layernorm_roles.__version__ == citation["version"] == newest[1] == project["version"]
+
+
+def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
+    shutil.copytree(ROOT / "src/layernorm_roles", tmp_path / "layernorm_roles")
+    code = (
+        f"import sys; sys.path = ['{tmp_path}', *(path for path in sys.path if 'site-packages' not in path)]"
+    )
+    command = [sys.executable, "-I", "-S", "-c", f"{code}; import layernorm_roles as l; print(l.__version__)"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "unknown\n", done.stderr

@@ -33,19 +33,10 @@ def settings():
     return planning.configured(ROOT / "config.yaml", overlay, [SMOKE]).model_dump(mode="json")
 
 
-DATA = (
-    "sequence_length",
-    "classes",
-    "majority_gap",
-    "sequences",
-    "labellings",
-    "sampling",
-    "split",
-    "test_share",
-)
+DATA = "sequence_length classes majority_gap sequences labellings sampling split test_share".split()
 OF_TRAINING = (*DATA, "d_ff", "batch_size", "steps", "schedule_steps", "evaluate_every", "checkpoint_every")
 """What a run of the majority task depends on, beside its name."""
-WHOLE = {"page", "settings", "durations", "claims", "tables"}
+WHOLE = {"page", "settings", "durations", "claims", "tables", "fusion", "score_scale"}
 
 
 def seeds(number):
@@ -67,11 +58,8 @@ def expected(job, settings):
         experiment = settings["majority"][named["experiment"]]
         if rule == "majority_data":
             return {"settings": {key: experiment[key] for key in DATA}}
-        own = {
-            "settings": {key: experiment[key] for key in OF_TRAINING},
-            "device": "cpu",
-            "device_check": "warn",
-        }
+        own = {"settings": {key: experiment[key] for key in OF_TRAINING}}
+        own |= {"device": "cpu", "device_check": "warn"}
         first, last = map(int, named["seeds"].split("_to_"))
         assert last - first < experiment["seeds_per_job"]
         return own | norm | {"seeds": list(range(first, last + 1))}
@@ -122,10 +110,7 @@ def test_every_parameter_is_the_setting_that_its_name_means(jobs, settings):
     for job in jobs:
         wanted = expected(job, settings)
         given = {name: value for name, value in job["params"].items() if name != "code"}
-        if job["rule"] in WHOLE | {
-            "fusion",
-            "score_scale",
-        }:  # lists of files and identities have tests of their own
+        if job["rule"] in WHOLE:  # lists of files and identities have tests of their own
             given = {name: given[name] for name in wanted}
         assert given == wanted, (job["rule"], job["wildcards"])
 
@@ -154,11 +139,8 @@ def test_a_retry_asks_for_twice_what_the_first_attempt_asked_for(jobs):
 
 
 def test_trainings_ask_for_minutes_by_their_steps():
-    overlay = {
-        "device": "cpu",
-        "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}},
-        "language_model": {"gpt": {"batch_size": 16}},
-    }
+    overlay = {"device": "cpu", "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}}}
+    overlay["language_model"] = {"gpt": {"batch_size": 16}}
     plan = planning.Plan(planning.configured(ROOT / "config.yaml", overlay))
     assert plan.minutes("majority", "d8") == 5 + 4 * 9000 / 100 / 60
     # Twice the time of 16 x 1,024 tokens: four layers of 32 hidden units, and 8,192 entries of size 8.
@@ -194,11 +176,8 @@ def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, dev
     submitted = {job["unit"] for job in plan["jobs"] if job["rule"] not in ("settings", "download")}
     assert len(submitted) <= most_units
     assert sum(plan["minutes"][unit] for unit in submitted) / 60 <= most_hours
-    alone = [
-        job["unit"]
-        for job in plan["jobs"]
-        if job["resources"][0][1] and job["resources"][0][1] > planning.SHORT
-    ]
+    long = [job for job in plan["jobs"] if (job["resources"][0][1] or 0) > planning.SHORT]
+    alone = [job["unit"] for job in long]
     assert len(alone) == len({*alone}), "a long job has a submission of its own"
 
 
@@ -282,9 +261,8 @@ def test_every_figure_and_readable_table_is_drawn_in_one_room():
     rooms = planning.rooms(plan.figures(), inputs)
     assert sorted(name for room in rooms for name in room.figures) == sorted(plan.figures())
     assert sorted(name for room in rooms for name in room.tables) == sorted(planning.tables.TABLES)
-    assert len({file for room in rooms for file in room.files("x")}) == sum(
-        len(room.files("x")) for room in rooms
-    )
+    files = [file for room in rooms for file in room.files("x")]
+    assert len({*files}) == len(files)
     for room in rooms:
         for module in room.modules:
             assert (ROOT / "src/layernorm_roles" / module).is_file()

@@ -9,24 +9,10 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "workflow/scripts"
 
-SLOW = {
-    "torch",
-    "torch._dynamo",
-    "sympy",
-    "transformers",
-    "numba",
-    "pandas",
-    "pyarrow",
-    "numpy",
-    "pydantic",
-    "tokenizers",
-    "matplotlib",
-    "seaborn",
-    "scipy.special",
-    "scipy.sparse",
-    "scipy.optimize",
-    "scipy.stats",
-}
+SLOW = set(
+    "torch torch._dynamo sympy transformers numba pandas pyarrow numpy pydantic tokenizers matplotlib seaborn "
+    "scipy.special scipy.sparse scipy.optimize scipy.stats".split()
+)
 """Modules whose import takes longer than 20 ms."""
 
 TABLES = {"numpy", "pandas", "pyarrow"}
@@ -38,34 +24,25 @@ MODEL = STATEMENT | {"numba", "tokenizers"}
 CERTIFIED = {"numba", "scipy.special", "scipy.sparse"}
 
 NEEDED = {
-    "check_files": set(),
-    "print_targets": set(),
-    "write_settings": set(),
-    "download_text": {"numpy", "pyarrow", "pydantic"},
-    "prepare_text": TABLES | {"pydantic", "tokenizers"},
-    "generate_majority_data": TABLES | {"pydantic"},
-    "train_majority": STATEMENT | {"numba"},
-    "train_language_model": MODEL,
-    "record_activations": MODEL,
-    "collect_keys": MODEL | CERTIFIED,
-    "measure_ceilings": MODEL | CERTIFIED,
-    "measure_pretrained": MODEL | CERTIFIED,
-    "measure_random_keys": STATEMENT | CERTIFIED,
-    "measure_gaussian_law": TABLES | {"pydantic", "scipy.special", "scipy.sparse", "scipy.optimize"},
-    "measure_worked_numbers": TABLES,
-    "measure_geometry": STATEMENT,
-    "measure_batch_dependence": STATEMENT,
-    "train_placement": STATEMENT | {"tokenizers"},
-    "measure_fusion": STATEMENT | {"scipy.special"},
-    "measure_score_scale": STATEMENT | {"scipy.special"},
-    "collect_tables": TABLES,
-    "judge_claims": EVIDENCE,
-    "update_readme": EVIDENCE,
-    "draw": EVIDENCE | DRAWING,
-    "write_durations": EVIDENCE,
-    "write_page": EVIDENCE | DRAWING,
-    "publish": EVIDENCE | DRAWING,
-    "compare": EVIDENCE | DRAWING,
+    script: needed
+    for scripts, needed in (
+        ("check_files print_targets write_settings", set()),
+        ("download_text", {"numpy", "pyarrow", "pydantic"}),
+        ("prepare_text", TABLES | {"pydantic", "tokenizers"}),
+        ("generate_majority_data", TABLES | {"pydantic"}),
+        ("train_majority", STATEMENT | {"numba"}),
+        ("train_language_model record_activations", MODEL),
+        ("collect_keys measure_ceilings measure_pretrained", MODEL | CERTIFIED),
+        ("measure_random_keys", STATEMENT | CERTIFIED),
+        ("measure_gaussian_law", TABLES | {"pydantic", "scipy.special", "scipy.sparse", "scipy.optimize"}),
+        ("measure_geometry measure_batch_dependence", STATEMENT),
+        ("train_placement", STATEMENT | {"tokenizers"}),
+        ("measure_fusion measure_score_scale", STATEMENT | {"scipy.special"}),
+        ("measure_worked_numbers collect_tables", TABLES),
+        ("judge_claims update_readme write_durations", EVIDENCE),
+        ("draw write_page publish compare", EVIDENCE | DRAWING),
+    )
+    for script in scripts.split()
 }
 """The slow modules that each script may import before its call."""
 
@@ -93,43 +70,3 @@ def test_a_script_imports_what_it_needs_alone(script):
     tree = ast.parse((SCRIPTS / f"{script}.py").read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert loaded("\n".join(map(ast.unparse, imports))) <= NEEDED[script]
-
-
-MAJORITY = """
-import torch
-from layernorm_roles.majority import gradients
-from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.optimiser import AdamW
-model = MajorityTransformer(4, 3, 3, "projected_qk")
-flat = gradients.flatten(model)
-start, optimiser = flat.detach().clone(), AdamW([flat], lr=0.1)
-gradients.compiled_gradient(model, flat)(torch.ones(2, 4, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
-optimiser.step()
-assert not torch.equal(flat, start)
-"""
-LANGUAGE_MODEL = """
-import numpy as np
-from types import SimpleNamespace
-from torch import nn
-from layernorm_roles.language_model.train import train
-class Model(nn.Linear):
-    def loss(self, x):
-        return self(x).square().mean()
-batch = (np.ones((4, 2), np.float32),)
-task = SimpleNamespace(
-    batch=lambda step: batch, validation=lambda: iter([batch]), tokens_per_step=1, unigram_loss=lambda: 1.0
-)
-settings = SimpleNamespace(
-    steps=3, evaluate_every=1, checkpoint_every=9, learning_rate=0.1, warmup=0, weight_decay=0.1, gradient_clip=1.0
-)
-model = Model(2, 2)
-nn.init.ones_(model.weight)
-nn.init.zeros_(model.bias)
-assert train(model, task, settings, seed=0).metrics.train_loss.is_monotonic_decreasing
-"""
-
-
-@pytest.mark.parametrize("program", [MAJORITY, LANGUAGE_MODEL], ids=["majority", "language_model"])
-def test_training_imports_no_compiler_of_torch(program):
-    """torch imports its compiler, or sympy, when some of its functions are called for the first time."""
-    assert not loaded(program) & {"torch._dynamo", "sympy"}

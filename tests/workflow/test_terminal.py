@@ -12,25 +12,20 @@ from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLog
 
 from layernorm_roles import ending
 from layernorm_roles.gpu import driver
-from snakemake_logger_plugin_layernorm_roles import LINE_CHARACTERS, LogHandler, LogHandlerSettings
+from snakemake_logger_plugin_layernorm_roles import (
+    LINE_CHARACTERS,
+    LogHandler,
+    LogHandlerSettings,
+    _of_configfile,
+)
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 ROOT = Path(__file__).parents[2]
-NUMBERS = "results/smoke/parquet/worked_numbers.parquet"
-SETTINGS = "results/smoke/settings.json"
 
 
 @pytest.fixture(scope="module")
 def made(checkout):
     return checkout(SMOKE)
-
-
-def test_a_run_prints_a_few_short_lines_and_ends_with_the_place_of_its_results(made):
-    lines = made.run(NUMBERS, SETTINGS).splitlines()
-    assert len(lines) < 10 and max(map(len, lines)) < 200, lines
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  2 jobs, 2 at a time", lines[1]), lines
-    assert re.fullmatch(r"\d\d:\d\d:\d\d  all 2 jobs done in \d+ s", lines[-3]), lines
-    assert lines[-2:] == ["Made: results/smoke/", "Made: results/smoke/parquet/"]
 
 
 def test_failed_jobs_are_named_with_their_logs(made):
@@ -53,14 +48,6 @@ def test_failed_jobs_are_named_with_their_logs(made):
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
 
 
-def test_who_asks_snakemake_for_another_printout_gets_it(made):
-    again = (SETTINGS, "--force")
-    assert "rule settings:" in made.run(*again, "--verbose")
-    progress = made.run(*again, "--quiet", "rules", "host")
-    assert "1 of 1 steps (100%) done" in progress and "rule settings:" not in progress
-    assert made.run(*again, "--quiet", "all").splitlines()[1:] == []
-
-
 def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
     plan = made.run("all", "--dry-run")
     lines = plan.splitlines()
@@ -71,6 +58,33 @@ def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
     assert len(rows) == len(dict(rows)) > 20
     assert f"{trainings} trainings and {others} other jobs; on one core about " in plan
     assert len(made.run("all", "--dry-run", "--verbose").splitlines()) > 10 * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "says"),
+    [
+        (
+            "in _load_configfile\nIsADirectoryError",
+            ["--configfile", "{}"],
+            "{}: no YAML: [Errno 21] Is a directory",
+        ),
+        (
+            "Config file must be given as",
+            ["--configfile={}/empty.yaml"],
+            "{}/empty.yaml: expected keys with values",
+        ),
+        (
+            "config=parse_config(args.config)",
+            ["--config", "name=x", "majority"],
+            "--config: expected KEY=VALUE",
+        ),
+        ("another error", ["--configfile", "{}"], "None"),
+    ],
+)
+def test_a_configuration_that_snakemake_cannot_read_is_named(error, words, says, tmp_path):
+    (tmp_path / "empty.yaml").touch()
+    said = str(_of_configfile(error, ["snakemake", *(word.format(tmp_path) for word in words)]))
+    assert said.startswith(says.format(tmp_path)) and "\n" not in said
 
 
 def gpu_is_usable():
@@ -182,23 +196,6 @@ class TestPlugin(TestLogHandlerBase):
         yield
         self.handler.close()
         assert "Traceback" not in capsys.readouterr().err
-
-    def test_a_long_job_has_a_line_for_its_start_and_one_for_its_end(self, capsys, monkeypatch):
-        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_SECONDS", 0.0)
-        monkeypatch.setattr("snakemake_logger_plugin_layernorm_roles.LONG_TIMES", 0.0)
-        handler = self._create_handler()
-        job = {"jobid": 1, "rule_name": "train", "log": ["results/smoke/logs/train/seed_1.log"]}
-        handler.handle(self._create_event_record(LogEvent.RUN_INFO, stats={"train": 2, "total": 2}))
-        handler.handle(self._create_event_record(LogEvent.JOB_INFO, **job))
-        handler._watch_once()
-        handler.handle(self._create_event_record(LogEvent.JOB_FINISHED, job_id=1))
-        handler.handle(
-            self._create_event_record(LogEvent.JOB_ERROR, level=logging.ERROR, **job | {"jobid": 2})
-        )
-        said = [line[10:] for line in capsys.readouterr().err.splitlines()]
-        assert said[0] == "2 jobs" and said[1].startswith("running   train/seed_1, since ")
-        assert said[2].startswith("finished  train/seed_1, 0 s (1 of 2 jobs in 0 s")
-        assert said[3:] == ["FAILED    train/seed_1", "its log: results/smoke/logs/train/seed_1.log"]
 
 
 def listening(monkeypatch):

@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,7 +12,6 @@ from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.tables import registry as tables
 
-ROOT = Path(__file__).parents[2]
 RUN = "d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1001"
 
 
@@ -78,52 +76,12 @@ def test_a_check_names_the_files_to_delete(smoke):
     damaged.write_bytes(content[:-1])
     done = smoke.snakemake("check")
     damaged.write_bytes(content)
-    assert (
-        done.returncode != 0
-        and "figures/figure_2a.pdf: damaged" in done.stdout
-        and "Traceback" not in done.stdout
-    )
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    assert "figures/figure_2a.pdf: damaged" in done.stdout
 
 
 def test_a_second_run_does_nothing(smoke):
     assert "Nothing to be done" in smoke.run()
-
-
-EDITS = {
-    # No script imports these modules itself, and nothing imports the data file paper.yaml.
-    "src/layernorm_roles/evidence/analysis/estimate.py": (
-        {"claims", "draw_majority"},
-        {"majority_train", "geometry"},
-    ),
-    "src/layernorm_roles/evidence/analysis/paper.yaml": (
-        {"claims", "draw_majority"},
-        {"majority_train", "tables"},
-    ),
-    "src/layernorm_roles/selectability/search.py": (
-        {"random_keys_table", "language_model_keys"},
-        {"majority_train", "geometry"},
-    ),
-    "src/layernorm_roles/evidence/figures/vectors.py": (
-        {"draw_majority"},
-        {"claims", "majority_train", "random_keys_table"},
-    ),
-    "examples/dynamic_tanh.py": ({"majority_train", "tables", "claims"}, {"majority_data", "geometry"}),
-}
-"""By edited file: rules that must run again, and rules that must not."""
-
-
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edit_marks_what_depends_on_it_and_nothing_else(smoke, name):
-    file = smoke.folder / name
-    before = file.read_bytes()
-    file.write_bytes(before + (b"\nEDITED = 1\n" if name.endswith(".py") else b"\n# edited\n"))
-    try:
-        plan = jobs_of(smoke.run("--dry-run"))
-    finally:
-        file.write_bytes(before)
-    again, never = EDITS[name]
-    assert again <= plan.keys() and not never & plan.keys(), plan
-    assert name.startswith("src") or plan["majority_train"] == 1, "the norm of one run"
 
 
 def test_a_comment_and_one_more_seed_or_width_keep_what_is_there(smoke):
@@ -163,31 +121,8 @@ def test_what_was_lost_is_made_again_with_the_same_bytes(smoke):
 def test_snakemake_makes_its_own_report_with_captions(smoke):
     smoke.run("--report", "snakemake.html", "majority")
     page = (smoke.folder / "snakemake.html").read_text()
-    caption = (
-        planning.Plan(planning.configured(smoke.folder / "config.yaml", SMOKE)).figures()["figure_2a"].caption
-    )
-    assert " ".join(caption.split()[:6]) in page
-
-
-def test_a_loss_that_is_not_finite_is_reported_in_one_line(checkout):
-    settings = copy.deepcopy(SMOKE)
-    settings["norms"] = {"infinite": "infinite:Infinite"}
-    settings["majority"]["d8"]["seeds"] = {"infinite": 1}
-    made = checkout(settings)
-    (made.folder / "infinite.py").write_text(
-        "from torch import nn\n"
-        "class Infinite(nn.Module):\n"
-        "    def __init__(self, dim): super().__init__()\n"
-        "    def forward(self, x): return x * 1e20\n"
-    )
-    run = "results/smoke/runs/majority/" + RUN.replace("layernorm", "infinite").replace(
-        "_to_1001", "_to_1000"
-    )
-    done = made.snakemake(f"{run}/metrics.parquet")
-    fault = "the loss is not finite at step 0; expected a finite number"
-    assert done.returncode and "Traceback" not in done.stdout
-    assert f"majority d8 infinite d_model 8 learning rate 0.001 seed 1000: {fault}" in done.stdout
-    assert not list((made.folder / "results/smoke/runs").rglob("*.parquet"))
+    plan = planning.Plan(planning.configured(smoke.folder / "config.yaml", SMOKE))
+    assert " ".join(plan.figures()["figure_2a"].caption.split()[:6]) in page
 
 
 def test_the_kept_reproduction_is_drawn_again_without_training(smoke):
@@ -199,8 +134,8 @@ def test_the_kept_reproduction_is_drawn_again_without_training(smoke):
     contents = []
     for _ in range(2):
         smoke.run("--forceall", *targets)
-        found = [
-            file for file in sorted(kept.rglob("*")) if file.is_file() and file.suffix not in (".log", ".tsv")
-        ]
+        found = [f for f in sorted(kept.rglob("*")) if f.is_file() and f.suffix not in (".log", ".tsv")]
         contents.append({file: file.read_bytes() for file in found})
     assert contents[0] == contents[1]
+    judged = pd.read_parquet(kept / "parquet/claims.parquet")
+    assert "before" in set(judged.rule_fixed), "its rules are compared with its own settings"

@@ -38,6 +38,7 @@ rule evidence:
 rule published_figures:
     """The figures and tables of the kept reproduction, drawn again from its Parquet files without training."""
     input:
+        f"{KEPT.folder}/settings.json",  # without it there is no kept reproduction
         [file for room in KEPT_ROOMS for file in room.files(KEPT.folder)],
 
 
@@ -84,6 +85,7 @@ rule readme:
     """Put what results/published/ found into README.md."""
     input:
         f"{KEPT.folder}/parquet/claims.parquet",
+        f"{KEPT.folder}/settings.json",
     log:
         f"{KEPT.folder}/logs/readme.log",
     params:

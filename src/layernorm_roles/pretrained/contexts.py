@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 from tokenizers import Tokenizer
 
+from layernorm_roles.memory import warn
 from layernorm_roles.pretrained.source import ModelFiles, refusal
 
 
@@ -34,13 +35,18 @@ def contexts(
     """The first `number` texts that give `context_length` tokens, cut to them: token ids by a text's place in `texts`.
 
     The special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number
-    of keys. Raises ValueError if there are fewer such texts; `name` is the model's in config.yaml, for that error.
+    of keys. Where there are fewer, which depends on the seed that chose the texts, they are taken, with a warning.
+    Raises ValueError if there are none. `name` is the model's in config.yaml, for what is said.
     """
     found = dict(islice(_full(texts, tokens, context_length), number))
-    if len(found) < number:
+    if not found:
         raise ValueError(
-            f"pretrained.{name}.contexts = {number}: expected at most {len(found)}, because so many of the held-out "
-            f"texts have {context_length} tokens; or a smaller pretrained.{name}.context_length"
+            f"pretrained.{name}.context_length = {context_length}: expected fewer, since no held-out text has so many"
+        )
+    if len(found) < number:
+        warn(
+            f"pretrained.{name}.contexts = {number}, but only {len(found)} of the held-out texts have {context_length} "
+            "tokens: these are read"
         )
     return found
 

@@ -63,6 +63,10 @@ class RecordingModel:
             raise ValueError(
                 f"a context of {len(tokens)} tokens: expected at most {self.longest}, which the model reads"
             )
+        if (last := max(tokens)) >= (entries := self.network.get_input_embeddings().num_embeddings):
+            raise ValueError(
+                f"token {last} of {entries}, from 0: the tokenizer is that of another model than the weights"
+            )
         calls = _Calls()
         # transformers looks the function up by its name whenever attention is computed.
         _register(partial(_attend, calls))
@@ -123,6 +127,8 @@ def load(files: ModelFiles) -> RecordingModel:
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ValueError(f"{files.folder}: {len(missing)} weights are missing, the first {missing[0]}")
+    if bad := [name for name, weights in network.named_parameters() if not weights.isfinite().all()]:
+        raise ValueError(f"{files.folder}: {bad[0]} has weights that are not finite")
     kind = type(network).__name__
     if getattr(network.config, "is_encoder_decoder", False):
         raise ValueError(f"{files.folder}: {kind} has an encoder and a decoder: expected one of them alone")

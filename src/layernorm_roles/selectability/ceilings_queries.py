@@ -32,7 +32,7 @@ class QueryEllipsoid:
         cls,
         w_q: ArrayLike,
         b_q: ArrayLike | None,
-        gain: ArrayLike,
+        gain: ArrayLike | None,
         bias: ArrayLike | None,
         scale: float | None = None,
     ) -> "QueryEllipsoid":
@@ -40,13 +40,13 @@ class QueryEllipsoid:
 
         v is any unit vector with entries of sum 0; an eps in the norm makes it shorter, which stays in the filled
         ellipsoid. w_q (d_head, d_model) and b_q (d_head,) make the query, gain and bias (d_model,) belong to the
-        norm; None stands for no bias. scale multiplies the scores, 1 / sqrt(d_head) unless given.
+        norm; None stands for no bias, or for a gain of 1. scale multiplies the scores, 1 / sqrt(d_head) unless given.
         """
         return cls._of_norm(w_q, b_q, gain, bias, scale, projected=True)
 
     @classmethod
     def of_rmsnorm(
-        cls, w_q: ArrayLike, b_q: ArrayLike | None, gain: ArrayLike, scale: float | None = None
+        cls, w_q: ArrayLike, b_q: ArrayLike | None, gain: ArrayLike | None, scale: float | None = None
     ) -> "QueryEllipsoid":
         """The queries of a head whose input is RMSNorm's output x = gain sqrt(d_model) v, with any unit vector v.
 
@@ -59,7 +59,8 @@ class QueryEllipsoid:
         """The image under W_Q of a sphere of radius sqrt(d_model), `projected` or not, and stretched by the gain."""
         w_q = checked(w_q, "w_q", dimensions=2).astype(np.float64)
         d_head, d_model = w_q.shape
-        gain, bias = _vector(gain, "gain", d_model), _vector(bias, "bias", d_model)
+        gain = _vector(np.ones(d_model) if gain is None else gain, "gain", d_model)
+        bias = _vector(bias, "bias", d_model)
         scale = 1 / np.sqrt(d_head) if scale is None else scale
         stretched = w_q * gain
         if projected:

@@ -70,9 +70,10 @@ def _run(options: argparse.Namespace) -> None:
         certificates = _certified(keys, bias, options.causal, options.flat)
     except ValueError as error:
         raise ValueError(f"{options.file}: {error}") from None
+    if options.out:  # before anything is printed, which fails where nobody reads it
+        _write(options, certificates, first)
     print(summary(options.file, keys, certificates, taken, first))
     if options.out:
-        _write(options, certificates, first)
         left_out = "; its proofs need a .parquet file" if options.out.suffix == ".csv" else ""
         print(f"written: {_printable(str(options.out))}{left_out}")
 
@@ -176,14 +177,22 @@ def _check_output(out: Path, inputs: list[Path]) -> None:
         raise ValueError(f"{out}: --out has the ending {out.suffix!r}: expected one of {', '.join(_OUTPUTS)}")
     if out.is_dir():
         raise ValueError(f"{out}: --out is a folder: expected a file")
-    nearest = next(folder for folder in out.absolute().parents if folder.exists())
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
-        raise ValueError(
-            f"{out}: --out: expected a place in a folder that can be written to, not in {nearest}"
-        )
     for path in inputs:
         if out.resolve() == path.resolve() or (out.exists() and path.exists() and out.samefile(path)):
             raise ValueError(f"{out}: --out would overwrite what is read; choose another file")
+    try:  # the whole way that the verdicts will take, whose search may take an hour
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _partial(out).touch()
+        _partial(out).unlink()
+    except OSError as error:
+        raise ValueError(
+            f"{out}: --out: expected a place in a folder that can be written to ({error.strerror})"
+        ) from None
+
+
+def _partial(out: Path) -> Path:
+    """The file that becomes `out` when it is whole."""
+    return out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
 
 
 def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray, int]:
@@ -235,8 +244,7 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
     The file appears whole or not at all.
     """
     out = options.out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial_file = out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
+    partial_file = _partial(out)
     n, d = certificates.queries.shape
     blocks = (_columns(certificates, rows, first) for rows in row_blocks(n, d))
     try:

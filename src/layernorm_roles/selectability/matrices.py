@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from safetensors import safe_open
 
 from layernorm_roles import files
-from layernorm_roles.selectability.arrays import refuse_large_integers
+from layernorm_roles.selectability.arrays import checked
 
 INDEX = ".safetensors.index.json"
 """How the name of an index of shards ends: which file beside it holds each tensor of a large model."""
@@ -48,7 +48,9 @@ def load(path: Path, name: str | None = None, header: bool | None = None) -> Mat
     or differs from the checksum that this project keeps beside its own files. Pickled objects are refused.
     """
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise ValueError(
+            f"{path}: {'no such file' if not path.exists() else 'a folder, pipe or device: expected a file'}"
+        )
     ending = INDEX if path.name.endswith(INDEX) else path.suffix
     if ending in _PICKLES:
         raise ValueError(
@@ -153,7 +155,12 @@ def _is_number(text: str) -> bool:
 def _from_parquet(path: Path, name: str | None) -> Matrix:
     with _reading(path, "no Parquet table"):
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    # pandas keeps the numbers of rows that were chosen as a column of its own, which is no dimension of the keys.
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    table = table.drop_columns([name for name in index if isinstance(name, str)])
     kinds = {field.name: field.type for field in table.schema}
+    if len(kinds) < table.num_columns:
+        raise ValueError(f"{path}: two columns have one name: expected different names")
     lists = [column for column, kind in kinds.items() if _is_list(kind)]
     if name is not None and name not in kinds:
         raise ValueError(f"{path}: no column {name!r}: it has {_listed([*kinds])}")
@@ -193,8 +200,8 @@ def _is_numeric(kind: pa.DataType) -> bool:
 def _from_columns(path: Path, table: pa.Table) -> np.ndarray:
     columns = [column.to_numpy() for column in table.columns]
     for name, column in zip(table.column_names, columns, strict=True):
-        # Beside a column of floats, integers become floats before `certify` sees them.
-        refuse_large_integers(column, f"{path}: column {name!r}")
+        # Beside a column of floats, integers and truth values become floats before `certify` sees them.
+        checked(column, f"{path}: column {name!r}", dimensions=1)
     return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
 
 

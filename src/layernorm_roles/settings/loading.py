@@ -57,7 +57,7 @@ def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
     entries = {name: entry for name, entry in written.items() if name != "only" and entry is not None}
     keep = [*entries] if only is None else only if isinstance(only, list) else [only]
     if only is not None and not (keep and all(isinstance(name, str) and name in entries for name in keep)):
-        kinds, known = f"{NAMED[section]}s", ", ".join(entries)
+        kinds, known = f"{NAMED[section]}s", ", ".join(map(str, entries))
         raise _unusable([f"{section}.only = {only!r}: expected a list of {kinds}, some of {known}"])
     return {name: _complete(section, name, entries) for name in keep}
 
@@ -71,7 +71,7 @@ def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[s
     if base is None:
         return _without_null_seeds(entry)
     if not isinstance(base, str) or base not in entries or base in (*seen, name):
-        others = ", ".join(other for other in entries if other != name) or "none is there"
+        others = ", ".join(str(other) for other in entries if other != name) or "none is there"
         expected = f"another {NAMED[section]} that is not left out: {others}"
         raise _unusable([f"{section}.{name}.like = {base!r}: expected {expected}"])
     inherited = _complete(section, base, entries, (*seen, name))
@@ -102,7 +102,7 @@ def _explain(fault: Mapping[str, Any]) -> str:
         case "combination":
             inner = fault["ctx"]
             return f"{'.'.join([*names, inner['key']])} = {inner['value']}: expected {inner['expected']}"
-        case "extra_forbidden":
+        case "extra_forbidden" | "invalid_key":
             known = ", ".join(_schema_at(place[:-1]).get("properties", {}))
             return f"{'.'.join(names[:-1]) or '(top level)'}: unknown key {place[-1]!r}; known are {known}"
         case "missing":

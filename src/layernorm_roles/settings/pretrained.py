@@ -34,7 +34,7 @@ class PretrainedModel(Section):
     text: Identifier
     """Name of the text, in the section `text`, whose held-out documents are read."""
     contexts: Number
-    """Number of texts whose keys are tested."""
+    """Number of texts whose keys are tested, if so many are long enough."""
     context_length: Annotated[Integer, Field(ge=2, le=65_536)]
     """Tokens of a text that the model reads, by the model's tokenizer and with its special tokens."""
     cuts: Distinct[Annotated[Integer, Field(ge=1, le=65_536)]] = (2, 4, 6, 8, 10, 12, 16, 24)

@@ -1,6 +1,7 @@
 """Settings of a whole reproduction: the sections of config.yaml, and the rules between sections."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints, model_validator
@@ -89,6 +90,19 @@ class Settings(Section):
         for key, user in {**users, "statements.placement": self.statements.placement}.items():
             if user.text not in self.text:
                 raise refuse(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
+        return self
+
+    @model_validator(mode="after")
+    def _sources_are_read_from_the_place_they_name(self):
+        """Such as paths that are laid over the Wikipedia sample of config.yaml without another kind."""
+        kinds = {"paths": ("files", "parquet"), "dataset": ("hub",)}
+        for name, text in self.text.items():
+            sources = {"corpus": text.corpus, "long.source": text.long.source}
+            sources |= {"sentences.source": text.sentences.source}
+            for (key, source), place in product(sources.items(), kinds):
+                if source and getattr(source, place) and source.kind not in kinds[place]:
+                    expected = f"null beside kind: {source.kind}, or kind: {' or '.join(kinds[place])}"
+                    raise refuse(f"text.{name}.{key}.{place}", getattr(source, place), expected)
         return self
 
     @model_validator(mode="after")

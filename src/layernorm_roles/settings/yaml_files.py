@@ -9,32 +9,31 @@ import yaml
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's safe loader: the compiled one, ten times as fast, where it was built."""
-_SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
-"""A plain value such as 1:30, which YAML 1.1 reads as a number to the base 60."""
+_OTHER_BASE = re.compile(r"[-+]?([0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|0[0-7_]+)")
+"""A plain value such as 1:30 or 0100, which YAML 1.1 reads as a number to the base 60 or 8."""
 DEEPEST = 30
 """Levels of nesting; the settings have 6."""
 LARGEST = 100_000
 """Values of a file, aliases written out; the settings have a few hundred."""
 
 
-def read(path: str | Path) -> Any:
-    """The content of a YAML file. Raises ValueError, in one line, for what `check` refuses."""
-    check(path)
-    return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=LOADER)
+def read(path: str | Path) -> dict[Any, Any]:
+    """The keys and values of a YAML file.
 
-
-def check(path: str | Path) -> None:
-    """Raise ValueError with the line of the first fault, if the file at `path` has one that its reader would not see.
-
-    Faults are a key that is there twice, of which YAML keeps the last; a number to the base 60; a tag; and nesting or
-    aliases that would fill the memory. So is whatever is no YAML in UTF-8. The file is read event by event:
-    nothing that it describes is built.
+    Raises ValueError with the line of the first fault, if the file at `path` has one that its reader would not see: a
+    key that is there twice, of which YAML keeps the last; a number to the base 8 or 60; a tag; and nesting or aliases
+    that would fill the memory. So is whatever is no YAML in UTF-8, and no keys with values. The file is read event by
+    event before: of what it describes nothing is built that is refused.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
         _Walk(path).through(yaml.parse(text, Loader=LOADER))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = yaml.load(text, Loader=LOADER)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected keys with values, as in config.yaml")
+    return content
 
 
 class _Walk:
@@ -68,10 +67,10 @@ class _Walk:
             raise ValueError(
                 f"{self.path}, line {line}: the tag {event.tag}; expected a plain value, or a text in quotes"
             )
-        if scalar is not None and event.implicit[0] and _SEXAGESIMAL.fullmatch(scalar):
+        if scalar is not None and event.implicit[0] and _OTHER_BASE.fullmatch(scalar):
             raise ValueError(
-                f"{self.path}, line {line}: {scalar} is a number to the base 60 in YAML; expected a number, "
-                "or a text in quotes"
+                f"{self.path}, line {line}: {scalar} is a number to the base {60 if ':' in scalar else 8} in YAML; "
+                "expected a number, or a text in quotes"
             )
         self.size += self.anchors.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
         if isinstance(event, yaml.CollectionStartEvent):

@@ -40,7 +40,8 @@ def test_a_file_that_is_gone_or_damaged_stops_nothing_and_leaves_its_rule_withou
     assert table.rule.to_list() == ["page", "train"] and table.jobs.to_list() == [1, 2]
     assert table.wall_minutes[0] == 0.1 and math.isnan(table.wall_minutes[1])
     printed = tables.make(tables.DURATIONS, {"durations": table}).parts
-    assert [row[2] for row in printed[0].rows] == ["6.0 s", "–", "6.0 s"] and "is gone" in printed[1]
+    rows = [["page", "1", "6.0 s", "9.00"], ["train", "2", "–", "500"], ["all", "3", "6.0 s", "–"]]
+    assert printed[0].rows == rows and "is gone" in printed[1]
 
 
 def test_no_files_and_files_elsewhere_are_refused(tmp_path):

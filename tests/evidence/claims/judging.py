@@ -1,16 +1,43 @@
-"""The verdict on one claim, and the words of verdicts, for the tests of this folder."""
+"""The verdict on one claim, and the words of verdicts, for the tests of this folder.
+
+The number of a claim is computed a second time, by functions of the modules `recomputed_...` that take the tables by
+name and share no code with the first.
+"""
 
 import pandas as pd
+import pytest
+import recomputed_documents
+import recomputed_language_model
+import recomputed_pretrained
+import recomputed_projection
 
 from layernorm_roles.evidence import claims
 
 REPRODUCED, PARTIAL, REVERSED, CONFOUNDED, NOT_REPRODUCED, HOLDS, DOES_NOT_HOLD, NOT_TESTED = map(
     str, claims.Verdict
 )
+OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+"""What the verdicts on claims of the paper are called in a setting that is not the paper's."""
+
+PROVENANCE = dict.fromkeys("config version git_commit seed_rule torch python device".split(), "x")
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
 
 
+MODULES = (
+    recomputed_projection,
+    recomputed_language_model,
+    recomputed_pretrained,
+    recomputed_documents,
+)
+RECOMPUTED = {name: function for module in MODULES for name, function in module.RECOMPUTED.items()}
+
+
 def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
-    """The verdict on the claim `name`, and the claim's row of table `claims`."""
+    """The verdict on the claim `name`, and the claim's row of table `claims`, whose number is the recomputed one.
+
+    Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
+    """
     row = pd.Series(claims.row(CLAIMS[name], tables))
+    if pd.notna(row.measured):
+        assert RECOMPUTED[name](tables) == pytest.approx(row.measured, rel=1e-9, abs=1e-12)
     return row.verdict, row

@@ -17,10 +17,14 @@ def mean(values) -> float:
     return float(np.sign(found) * np.inf if abs(found) > HUGE / 1e3 else found)
 
 
-def slopes(table: pd.DataFrame, x: str, y: str) -> pd.Series:
-    """For each seed the slope of log y over log x."""
-    fits = {s: np.polyfit(np.log(part[x]), np.log(part[y]), 1)[0] for s, part in table.groupby("seed")}
-    return pd.Series(fits)
+def slopes(name: str, query: str, x: str, y: str):
+    """Mean over the seeds of the slope of log y over log x."""
+
+    def compute(t) -> float:
+        seeds = t[name].query(query).groupby("seed")
+        return np.mean([np.polyfit(np.log(part[x]), np.log(part[y]), 1)[0] for _, part in seeds])
+
+    return compute
 
 
 # Geometry
@@ -46,16 +50,12 @@ def radii(t) -> pd.DataFrame:
 # One matrix for W_O and W_1
 
 
-def square(t) -> pd.DataFrame:
-    """Random weights, heads together as wide as the stream, a single map of the heads."""
-    return t["fusion"].query("source == 'random' and d == d_heads and inputs == 'heads'")
-
-
-def missed(t, arrangement: str, d: int | None = None) -> pd.Series:
-    """Per cent of the variance that a single map misses, by seed, at a width of the stream or the largest."""
-    f = square(t)
-    f = f[(f.d == (f.d.max() if d is None else d)) & (f.arrangement == arrangement)]
-    return 100 * f.error.groupby(f.seed).mean()
+def missed(t) -> float:
+    """Per cent of the variance that a single map of the heads misses, of the widest random weights with a residual."""
+    f = t["fusion"].query(
+        "source == 'random' and d == d_heads and inputs == 'heads' and arrangement == 'residual'"
+    )
+    return 100 * f[f.d == f.d.max()].groupby("seed").error.mean().mean()
 
 
 # Pre-norm and post-norm
@@ -82,18 +82,16 @@ def difference(runs: pd.DataFrame, by: str, worse, better) -> pd.Series:
     return (loss[worse] - loss[better]).dropna()
 
 
-def gaps(t) -> list[pd.Series]:
-    """Post-norm minus pre-norm at each learning rate, deepest networks."""
-    return [
-        difference(runs, "placement", "post", "pre") for _, runs in deepest(ends(t)).groupby("learning_rate")
+def gaps(t) -> pd.Series:
+    """Post-norm minus pre-norm in the deepest networks, mean over learning rates."""
+    by_rate = [
+        difference(e, "placement", "post", "pre") for _, e in deepest(ends(t)).groupby("learning_rate")
     ]
+    return sum(by_rate) / len(by_rate)
 
 
-def tuned(t) -> pd.Series | None:
-    """Post-norm minus pre-norm in the deepest networks, each at its best setting for the other half of the seeds.
-
-    None if the rate is the first or the last for one of them.
-    """
+def tuned(t) -> pd.Series:
+    """Post-norm minus pre-norm in the deepest networks, each at its best setting for the other half of the seeds."""
     e = ends(t)
     e, chosen = e[e.depth == e.depth.max()], []
     seeds = sorted(e.seed.unique())
@@ -101,121 +99,62 @@ def tuned(t) -> pd.Series | None:
         half = [other for other in seeds if (seeds.index(other) - seeds.index(seed)) % 2]
         others = e[(e.placement == placement) & e.seed.isin(half)]
         rate, warmup = best(others.pivot(index="seed", columns=["learning_rate", "warmup"], values="loss"))
-        if rate in (e.learning_rate.min(), e.learning_rate.max()):
-            return None
         chosen.append(runs[(runs.learning_rate == rate) & (runs.warmup == warmup)])
     return difference(pd.concat(chosen), "placement", "post", "pre")
 
 
-def gain(runs: pd.DataFrame) -> pd.Series:
-    """By how much the longest warm-up lowers the loss."""
-    return difference(runs, "warmup", runs.warmup.min(), runs.warmup.max())
-
-
-def post_norm(t) -> pd.DataFrame:
-    return ends(t).query("placement == 'post'")
-
-
 def slow_gain(t) -> pd.Series:
-    e = post_norm(t)
-    return gain(e[(e.depth == e.depth.max()) & (e.learning_rate == e.learning_rate.min())])
+    """By how much the longest warm-up lowers post-norm's loss in the deepest networks at the lowest rate."""
+    e = ends(t).query("placement == 'post'")
+    e = e[(e.depth == e.depth.max()) & (e.learning_rate == e.learning_rate.min())]
+    return difference(e, "warmup", e.warmup.min(), e.warmup.max())
 
 
-def steepness(gradients: pd.DataFrame) -> pd.DataFrame:
-    """By how many decades the gradient norm grows from layer to layer, for each run and step."""
-    found = []
-    names = ["placement", "learning_rate", "seed"]
-    for (*run, _), network in gradients.groupby([*names, "step"]):
-        with np.errstate(divide="ignore"):
-            decades = np.log10(network.gradient_norm)
-        if np.isfinite(decades).all():
-            found.append((*run, np.polyfit(network.layer, decades, 1)[0]))
-    return pd.DataFrame(found, columns=[*names, "slope"])
+def growth(t) -> float:
+    """By how many decades post-norm's gradient norm grows from layer to layer in training, mean over all of it."""
+    gradients = deepest(t["placement_gradients"]).query("step > 0 and placement == 'post'")
+    found = {}
+    for (seed, *_), network in gradients.groupby(["seed", "learning_rate", "step"]):
+        if network.gradient_norm.between(0, np.inf, inclusive="neither").all():
+            slope = np.polyfit(network.layer, np.log10(network.gradient_norm), 1)[0]
+            found.setdefault(seed, []).append(slope)
+    return np.mean([np.mean(slopes) for slopes in found.values()])
 
 
-def untrained(t) -> pd.DataFrame:
-    g = t["untrained_gradients"].query("residual")
-    return g[g.depth == g.depth.max()].assign(learning_rate=0.0, step=0)
+def spread(t) -> pd.Series:
+    """Of each seed the logarithm of the largest over the smallest input in pre-norm networks, at the worst rate."""
+    s = deepest(t["placement_scales"]).query("placement == 'pre' and step > 0")
+    sizes = s.groupby(["learning_rate", "step", "seed"]).input_rms
+    return np.log((sizes.max() / sizes.min()).fillna(np.inf).groupby("seed").max())
 
 
-def training(t) -> pd.DataFrame:
-    return deepest(t["placement_gradients"]).query("step > 0")
-
-
-def growth(gradients: pd.DataFrame, placement: str = "post") -> pd.Series:
-    """Of each seed the mean steepness over steps and rates."""
-    s = steepness(gradients).query("placement == @placement")
-    return s.slope.groupby(s.seed).mean()
-
-
-def spread(t, column: str, placement: str, trained: bool) -> pd.Series:
-    """Of each seed the logarithm of the largest over the smallest size in a network, at the worst rate."""
-    s = deepest(t["placement_scales"])
-    s = s[(s.placement == placement) & ((s.step > 0) == trained)]
-    sizes = s.pivot_table(index=["learning_rate", "step", "seed"], values=column, aggfunc=["max", "min"])
-    ratio = (sizes["max"] / sizes["min"])[column]
-    return np.log(ratio.fillna(np.inf).groupby("seed").max())
-
-
-def first_layer(t, placement: str, residual: bool) -> pd.Series:
-    """Decades by which the first layer's gradient changes from the shallowest to the deepest networks."""
-    g = t["untrained_gradients"].query("layer == 1 and placement == @placement and residual == @residual")
-    norm = g.set_index(["seed", "depth"]).gradient_norm.unstack()
+def first_layer(t) -> pd.Series:
+    """Decades by which the first layer's gradient changes from shallow to deep, in the first kind of networks."""
+    g = t["untrained_gradients"].query("layer == 1 and residual")
+    placement = next(name for name in ("pre", "post", "none") if name in set(g.placement))
+    norm = g[g.placement == placement].set_index(["seed", "depth"]).gradient_norm.unstack()
     with np.errstate(divide="ignore"):
         return np.log10(norm[norm.columns.max()] / norm[norm.columns.min()])
 
 
-def places(t) -> list[str]:
-    return [name for name in ("pre", "post", "none") if name in set(t["untrained_gradients"].placement)]
+# The batch, scores and worked numbers
 
 
-# The batch
+def entropy(t) -> float:
+    """Per cent of the largest entropy that attention keeps without the division, at the largest d_k."""
+    s = t["score_scale"].query("source == 'normal' and not divided")
+    return 100 * s[s.d_k == s.d_k.max()].groupby("seed").entropy_share.mean().mean()
 
 
-def batch_exponents(t) -> pd.Series:
-    others = t["batch_dependence"].query("norm == 'batchnorm' and effect == 'others'")
-    return slopes(others, "batch_size", "change")
+def right_examples(t) -> float:
+    """Per cent of the examples all of whose numbers are right, or follow from others."""
+    numbers = t["worked_numbers"].query("example != 'self-attention as a linear operation'")
+    return 100 * numbers.verdict.isin(["right", "carried"]).groupby(numbers.example).all().mean()
 
 
-# Scores
-
-
-def score_exponents(t, source: str, column: str, divided: bool = False) -> pd.Series:
-    s = t["score_scale"].query("source == @source and divided == @divided")
-    return slopes(s, "d_k", column)
-
-
-def at_widest(t, column: str) -> pd.DataFrame:
-    """One row a seed, one column without the division and one with it."""
-    s = t["score_scale"].query("source == 'normal'")
-    return s[s.d_k == s.d_k.max()].groupby(["seed", "divided"])[column].mean().unstack()
-
-
-def trained_scores(t) -> pd.DataFrame:
-    return t["score_scale"].query("source == 'language_model' and divided and variant == 'layernorm'")
-
-
-# Worked numbers
-
-
-def examples(t) -> list[set[str]]:
-    """The verdicts on the numbers of each example."""
-    words = "self-attention as a linear operation"
-    return [set(part.verdict) for name, part in t["worked_numbers"].groupby("example") if name != words]
-
-
-def doubled(t) -> pd.Series:
-    """The output of attention for twice the tokens, over the output."""
-    return t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed
-
-
-def right(verdicts: set[str]) -> bool:
-    return not verdicts & {"wrong", "hedged", "rounding"}
-
-
-def position_gaps(t, trained: bool) -> pd.Series:
+def position_gaps(t) -> pd.Series:
     """By how many percentage points a probe names more positions before the last layer with residual connections."""
-    p = t["position_probe"].query("placement == 'pre' and (step > 0) == @trained").dropna()
+    p = t["position_probe"].query("placement == 'pre' and step > 0").dropna()
     p = p[(p.depth == p.depth.max()) & (p.layer == p.depth)]
     by_run = p.groupby(["seed", "residual"]).position_accuracy.mean().unstack()
     return 100 * (by_run[True] - by_run[False])
@@ -224,20 +163,30 @@ def position_gaps(t, trained: bool) -> pd.Series:
 RECOMPUTED = {
     "geometry": from_torch,
     "geometry_radius": lambda t: (radii(t).outside - radii(t).inside).abs().max(),
-    "fusion_residual": lambda t: missed(t, "residual").mean(),
-    "fusion_norm": lambda t: missed(t, "residual").mean(),
-    "placement": lambda t: mean(sum(gaps(t)) / len(gaps(t))),
+    "fusion_residual": missed,
+    "fusion_norm": missed,
+    "placement": lambda t: mean(gaps(t)),
     "placement_tuned": lambda t: mean(tuned(t)),
-    "placement_gradients": lambda t: growth(training(t)).mean(),
+    "placement_gradients": growth,
     "placement_warm_up": lambda t: mean(slow_gain(t)),
-    "placement_scales": lambda t: np.exp(mean(spread(t, "input_rms", "pre", trained=True))),
-    "residual_connections": lambda t: mean(first_layer(t, places(t)[0], True)),
-    "residual_position": lambda t: position_gaps(t, True).mean(),
-    "batch_dependence": lambda t: batch_exponents(t).mean(),
-    "score_saturation": lambda t: 100 * at_widest(t, "entropy_share")[False].mean(),
-    "score_mean": lambda t: score_exponents(t, "normal_mean_1", "score_mean").mean(),
-    "scores_language_model": lambda t: trained_scores(t).groupby("seed").score_std.mean().mean(),
-    "attention_linear": lambda t: doubled(t).iloc[0],
-    "worked_numbers": lambda t: 100 * np.mean([right(verdicts) for verdicts in examples(t)]),
+    "placement_scales": lambda t: np.exp(mean(spread(t))),
+    "residual_connections": lambda t: mean(first_layer(t)),
+    "residual_position": lambda t: position_gaps(t).mean(),
+    "batch_dependence": slopes(
+        "batch_dependence", "norm == 'batchnorm' and effect == 'others'", "batch_size", "change"
+    ),
+    "score_saturation": entropy,
+    "score_mean": slopes("score_scale", "source == 'normal_mean_1' and not divided", "d_k", "score_mean"),
+    "scores_language_model": lambda t: (
+        t["score_scale"]
+        .query("source == 'language_model' and divided and variant == 'layernorm'")
+        .groupby("seed")
+        .score_std.mean()
+        .mean()
+    ),
+    "attention_linear": lambda t: (
+        t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed.iloc[0]
+    ),
+    "worked_numbers": right_examples,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""

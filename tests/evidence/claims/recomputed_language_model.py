@@ -5,8 +5,9 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import best, gaussian
-from scipy.special import betaincinv
+from plain import arrival, best
+
+from layernorm_roles.gaussian_keys import expected_unselectable
 
 # Losses
 
@@ -78,7 +79,6 @@ def value(t, model: str, variant: str = "layernorm") -> pd.Series:
 
 
 def bare(t, model: str) -> float:
-    """The mean loss without attention."""
     own = final(t, model)
     return (own if "no_attention" in own else final(t, BASES.get(model, model))).no_attention.mean()
 
@@ -115,98 +115,63 @@ def stable_rates(t, model) -> pd.Series:
     return np.log(largest.layernorm / largest.projection).dropna()
 
 
-def arrival(run: pd.DataFrame, loss: float) -> float:
-    """The step at which a run first has a loss, on a straight line over log(1 + step); infinite if never."""
-    run = run.sort_values("step").reset_index(drop=True)
-    low = run.index[run.valid_loss <= loss]
-    if not len(low):
-        return np.inf
-    before, after = run.loc[low[0] - 1], run.loc[low[0]]
-    share = (before.valid_loss - loss) / (before.valid_loss - after.valid_loss)
-    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
-
-
-def soonest(t, model: str = "bytes_rates") -> tuple[list[np.ndarray], bool]:
-    """Logarithms of the steps to half of attention without scaling and with it; and whether a rate ends the grid."""
-    m, found, ends = t["language_model_metrics"].query("model == @model"), [], False
+def learnt(t, model: str = "bytes_rates") -> float:
+    """The ratio of the steps to half of attention without scaling and with it, each seed at its soonest rate."""
+    m, found = t["language_model_metrics"].query("model == @model"), []
     for variant in SCALING:
         runs = m[m.variant == variant].groupby(["seed", "base_learning_rate"])
-        steps = pd.Series({key: arrival(run, half(t, model)) for key, run in runs}).unstack()
+        steps = pd.Series({key: arrival(run, "valid_loss", half(t, model)) for key, run in runs}).unstack()
         rates = [best(steps.iloc[(i + 1) % 2 :: 2]) for i in range(len(steps))]
-        ends |= bool({*rates} & {steps.columns[0], steps.columns[-1]})
         found.append(np.log([steps.iloc[i][rate] for i, rate in enumerate(rates)]))
-    return found, ends
-
-
-def learnt(t) -> float:
-    (without, with_scaling), _ = soonest(t)
-    return float(np.exp(np.median([x - y for x in without for y in with_scaling])))
+    return float(np.exp(np.median(np.subtract.outer(*found))))
 
 
 # Keys
 
 
-def keys(tables, column="n_unselectable", **where) -> pd.DataFrame:
-    """Per cent of keys, one row a seed and one column a layer: mean over contexts and heads."""
-    k = tables["key_selectability"].query("not causal")
-    for name, value in where.items():
-        k = k[k[name] == value]
-    percent = pd.Series(100 * k[column] / k.n_keys, index=k.index)
-    return percent.groupby([k.seed, k.layer]).mean().unstack()
+def trained_keys(t, model: str, variant: str, site: str, texts: str = "long") -> pd.DataFrame:
+    """The rows on the keys of trained models among all keys of their contexts."""
+    k = t["key_selectability"].query("not causal and checkpoint == 'final'")
+    return k[(k.model == model) & (k.variant == variant) & (k.site == site) & (k.texts == texts)]
 
 
-def by_layer(model, variant, site, checkpoint="final"):
-    where = {"texts": "long", "checkpoint": checkpoint}
-    return lambda t: keys(t, model=model, variant=variant, site=site, **where).mean(axis=1).mean()
+def percent(k: pd.DataFrame, *by: str) -> pd.Series:
+    """Per cent of unselectable keys, mean over the rows with equal values of `by`."""
+    return (100 * k.n_unselectable / k.n_keys).groupby([k[name] for name in by]).mean()
+
+
+def by_layer(model, variant, site):
+    """Mean over seeds of the mean over layers of the mean over contexts and heads."""
+    return lambda t: (
+        percent(trained_keys(t, model, variant, site), "seed", "layer").unstack().mean(axis=1).mean()
+    )
 
 
 def hit(t, model, variant) -> pd.Series:
     """Per cent of sentences with an unselectable key, by seed."""
-    k = t["key_selectability"].query(
-        "not causal and model == @model and variant == @variant and texts == 'sentences'"
-        " and checkpoint == 'final' and site == 'after_norm'"
-    )
+    k = trained_keys(t, model, variant, "after_norm", "sentences")
     worst = k.pivot_table(index=["seed", "context"], values="n_unselectable", aggfunc="max").n_unselectable
     return worst.gt(0).groupby("seed").mean() * 100
 
 
-LADDER = ("bytes_heads_8", "bytes_heads_16", "bytes_heads_32")
-
-
-def beyond_gaussian(t) -> dict[str, pd.DataFrame]:
-    """For each model of the ladder: per cent, with undecided keys, and Gaussian per cent, a row a seed."""
-    found, rows = (
-        {},
-        t["key_selectability"].query("texts == 'long' and site == 'head' and variant == 'layernorm'"),
-    )
-    rows = rows[(rows.checkpoint == "final") & ~rows.causal]
-    for model in LADDER:
-        r = rows[rows.model == model]
-        law = np.mean([gaussian(n, d) for n, d in zip(r.n_keys, r.dimensions, strict=True)])
-        shares = {
-            "certified": 100 * r.n_unselectable / r.n_keys,
-            "open": 100 * r.n_borderline / r.n_keys,
-        }
-        found[model] = pd.DataFrame(shares).groupby(r.seed).mean().assign(law=law)
-    return found
-
-
 def head_widths(t) -> float:
-    points = [f.certified - f.law for f in beyond_gaussian(t).values()]
+    """By how many points more keys are unselectable than of Gaussian keys, mean over the models of other widths."""
+    points = []
+    for model in sorted({name for name in t["key_selectability"].model if "heads_" in name}):
+        k = trained_keys(t, model, "layernorm", "head")
+        law = np.mean(
+            [100 * expected_unselectable(n, d) / n for n, d in zip(k.n_keys, k.dimensions, strict=True)]
+        )
+        points.append(percent(k, "seed") - law)
     return pd.concat(points, axis=1, join="inner").mean(axis=1).mean()
 
 
 # Random keys
 
 
-def matrices(t, query: str, undecided: bool = False) -> tuple[float, float, float]:
-    """Per cent of matrices with an unselectable key; Clopper and Pearson's interval from the beta distribution."""
+def matrices(t, query: str) -> float:
     cells = t["random_keys"].query(query)
-    n = cells.matrices.sum()
-    x = (cells.any_unselectable * cells.matrices).round().sum() + undecided * cells.n_borderline.sum()
-    low = betaincinv(x, n - x + 1, 0.025) if x else 0.0
-    high = betaincinv(x + 1, n - x, 0.975) if x < n else 1.0
-    return 100 * x / n, 100 * low, 100 * high
+    return 100 * (cells.any_unselectable * cells.matrices).sum() / cells.matrices.sum()
 
 
 def small_corner(t) -> str:
@@ -219,8 +184,8 @@ MODELS = {"": ("gpt", "gpt_rates", "gpt_lengths"), "_bytes": ("gpt_bytes", "byte
 
 RECOMPUTED = {
     "attention_learnt": learnt,
-    "random_keys": lambda t: matrices(t, small_corner(t))[0],
-    "random_keys_layernorm": lambda t: matrices(t, "norm == 'layernorm'")[0],
+    "random_keys": lambda t: matrices(t, small_corner(t)),
+    "random_keys_layernorm": lambda t: matrices(t, "norm == 'layernorm'"),
     "table_1": by_layer("gpt", "projection", "after_norm"),
     "table_1_bytes": by_layer("gpt_bytes", "projection", "after_norm"),
     "table_2": by_layer("gpt", "layernorm", "before_norm"),

@@ -1,6 +1,6 @@
 """The measured numbers of the claims about pretrained models, computed again with other, plain code.
 
-Nothing here comes from layernorm_roles: a mistake there must not be repeated by import.
+Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import.
 """
 
 from collections import defaultdict

@@ -6,6 +6,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 import numpy as np
 import pandas as pd
 import plain
+from plain import arrival
 
 
 def wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -26,21 +27,12 @@ def at(tables, experiment, step=None):
     return m[m.step == (m.step.max() if step is None else step)]
 
 
-def arrival(run: pd.DataFrame) -> float:
-    """Step at which the test loss of one run is 0.5, on a straight line over log(1 + step); the last step if never."""
-    run = run.sort_values("step").reset_index(drop=True)
-    low = run.index[run.test_loss <= 0.5]
-    if not len(low):
-        return float(run.step.max())
-    before, after = run.loc[low[0] - 1], run.loc[low[0]]
-    share = (before.test_loss - 0.5) / (before.test_loss - after.test_loss)
-    return (1 + before.step) ** (1 - share) * (1 + after.step) ** share - 1
-
-
 def arrivals(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The step of arrival of every run: one row a seed, one column a variant."""
-    runs = {key: arrival(run) for key, run in metrics.groupby(["seed", "variant"])}
-    return pd.Series(runs).unstack()
+    """The step at which every run has a test loss of 0.5, or its last: one row a seed, one column a variant."""
+    runs = metrics.groupby(["seed", "variant"])
+    return pd.Series(
+        {key: min(arrival(run, "test_loss", 0.5), run.step.max()) for key, run in runs}
+    ).unstack()
 
 
 def ratio(frame: pd.DataFrame, over: str, under: str) -> float:
@@ -74,9 +66,8 @@ def best(tables, by) -> pd.DataFrame:
 
 
 def slow(v: pd.DataFrame) -> pd.DataFrame:
-    runs = {key: np.log(arrival(run)) for key, run in v.groupby(["seed", "base_learning_rate"])}
-    late = v[v.test_loss <= 0.5].groupby(["seed", "base_learning_rate"]).size()
-    return pd.Series(runs).where(pd.Series(runs).index.isin(late.index), np.inf).unstack()
+    runs = v.groupby(["seed", "base_learning_rate"])
+    return pd.Series({key: np.log(arrival(run, "test_loss", 0.5)) for key, run in runs}).unstack()
 
 
 def wrong(v: pd.DataFrame) -> pd.DataFrame:
@@ -88,22 +79,13 @@ def faster_best_rate(t):
     return ratio(arrivals(best(t, slow)), "scale_released", "layernorm")
 
 
-def accurate(experiment, step):
-    return lambda t: (
-        100 * difference(wide(at(t, experiment, step), "test_accuracy"), "layernorm", "scale_released")
-    )
+def accuracy(experiment, one, other, step=None, **where):
+    return lambda t: 100 * difference(wide(of(at(t, experiment, step), **where), "test_accuracy"), one, other)
 
 
 def accurate_best_rate(t):
     b = best(t, wrong)
     return 100 * difference(wide(b[b.step == b.step.max()], "test_accuracy"), "layernorm", "scale_released")
-
-
-def final(experiment, one, other, **where):
-    def compute(t):
-        return 100 * difference(wide(of(at(t, experiment), **where), "test_accuracy"), one, other)
-
-    return compute
 
 
 def parallel(experiment):
@@ -149,11 +131,8 @@ def equal_attention_time(t):
     for key, run in of(t["majority_metrics"], experiment="d8").groupby(["seed", "variant"]):
         run = run.sort_values("step").reset_index(drop=True)
         last_below = run.index[run.attention_share < 0.99].max()
-        if np.isnan(last_below):
-            times[key] = 1.0
-            continue
-        if last_below == len(run) - 1:
-            times[key] = float(run.step.max())
+        if np.isnan(last_below) or last_below == len(run) - 1:
+            times[key] = 1.0 if np.isnan(last_below) else float(run.step.max())
             continue
         a, b = run.loc[last_below], run.loc[last_below + 1]
         share = (0.99 - a.attention_share) / (b.attention_share - a.attention_share)
@@ -165,15 +144,15 @@ RECOMPUTED = {
     "faster": faster("d8"),
     "faster_uniform": faster("d8_uniform"),
     "faster_best_rate": faster_best_rate,
-    "accurate": accurate("d8", 5000),
+    "accurate": accuracy("d8", "layernorm", "scale_released", 5000),
     "accurate_best_rate": accurate_best_rate,
     "parallel": parallel("d8"),
     "plane": plane("d3", "layernorm", centre=False),
     "plane_affine": plane("d3", "layernorm_affine", centre=True),
     "size_or_projection": size,
-    "final_accuracy": final("d8", "layernorm", "scale"),
-    "project_values": final("d3", "scale", "projected_v"),
-    "widths": lambda t: final("widths", "scale", "layernorm", d_model=at(t, "widths").d_model.min())(t),
+    "final_accuracy": accuracy("d8", "layernorm", "scale"),
+    "project_values": accuracy("d3", "scale", "projected_v"),
+    "widths": lambda t: accuracy("widths", "scale", "layernorm", d_model=at(t, "widths").d_model.min())(t),
     "equal_attention": equal_attention("d8"),
     "equal_attention_time": equal_attention_time,
 }

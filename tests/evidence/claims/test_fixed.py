@@ -1,16 +1,15 @@
 """Whether a claim's rule is the one of the run's start."""
 
 import json
-import types
 
 import pytest
 import worlds
-from judging import CLAIMS
+from judging import CLAIMS, PROVENANCE
 
 from layernorm_roles import store
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
-from layernorm_roles.evidence.claims import fixed, projection, rules
+from layernorm_roles.evidence.claims import fixed, rules
 
 SETTINGS = {
     "first_seed": 7,
@@ -35,33 +34,20 @@ def test_a_threshold_changes_the_rules_that_reach_it(monkeypatch):
     assert changed(before, hashes()) == {"plane", "plane_affine"}
     monkeypatch.undo()
     monkeypatch.setattr(rules, "TEST_LOSS", 0.4)
-    assert (
-        {"faster", "size_or_projection"}
-        <= changed(before, hashes())
-        <= {name for name, claim in CLAIMS.items() if "majority_metrics" in claim.tables}
-    )
-
-
-def edited(function, old, new):
-    """The function as it would be with another text."""
-    text = fixed.inspect.getsource(function)
-    assert old in text
-    return text.replace(old, new)
+    of_runs = {name for name, claim in CLAIMS.items() if "majority_metrics" in claim.tables}
+    assert {"faster", "size_or_projection"} <= changed(before, hashes()) <= of_runs
 
 
 @pytest.mark.parametrize(
     ("old", "new", "counts"),
-    [
-        ("Mean and interval of", "What one gets for", False),
-        ("clip(lower=1)", "clip(lower=2)", True),
-    ],
+    [("Mean and interval of", "What one gets for", False), ("clip(lower=1)", "clip(lower=2)", True)],
 )
 def test_code_that_is_reached_counts_and_its_docstrings_do_not(monkeypatch, old, new, counts):
-    function = majority.log_ratio_of_steps
-    before, other = hashes(), edited(function, old, new)
-    source = fixed.inspect.getsource
+    before, source, function = hashes(), fixed.inspect.getsource, majority.log_ratio_of_steps
+    assert old in source(function)
+    edited = source(function).replace(old, new)
     monkeypatch.setattr(
-        fixed.inspect, "getsource", lambda thing: other if thing is function else source(thing)
+        fixed.inspect, "getsource", lambda thing: edited if thing is function else source(thing)
     )
     fixed._bare.cache_clear()
     found = changed(before, hashes())
@@ -103,10 +89,7 @@ def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path,
     claims.record(record, SETTINGS)
     assert record.read_bytes() == first
     path = tmp_path / "random_keys.parquet"
-    origin = {
-        key: "x" for key in ("config", "version", "git_commit", "seed_rule", "torch", "python", "device")
-    }
-    store.write(worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", path, origin)
+    store.write(worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", path, PROVENANCE)
     for recorded, others in ((record, "before"), (None, "after"), (tmp_path / "none.json", "after")):
         claims.judge_files([path], tmp_path / "claims.parquet", recorded, SETTINGS)
         found = store.read(tmp_path / "claims.parquet", "claims").set_index("claim").rule_fixed
@@ -114,10 +97,3 @@ def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path,
     record.write_text("[]")
     with pytest.raises(ValueError, match=r"rules\.json"):
         fixed.recorded(record)
-
-
-def test_a_rule_reaches_no_room_but_its_own():
-    texts = fixed._reached(CLAIMS["faster"].test)
-    assert any("def crossing" in text for text in texts) and any("def effect" in text for text in texts)
-    assert not any("def read" in text for text in texts)
-    assert isinstance(projection, types.ModuleType)

@@ -5,33 +5,40 @@ import pandas as pd
 import pytest
 import worlds
 from judging import (
-    CLAIMS,
     CONFOUNDED,
     DOES_NOT_HOLD,
     HOLDS,
     NOT_REPRODUCED,
     NOT_TESTED,
+    OURS,
     PARTIAL,
     REPRODUCED,
     REVERSED,
     verdict_on,
 )
+from pytest import approx
 
 SIZE = {"layernorm": 1.0, "scale_released": 3.0, "scale": 0.95, "layernorm_small": 2.9}
 PROJECTION = {"layernorm": 1.0, "scale_released": 3.0, "scale": 3.1, "layernorm_small": 1.02}
 NOBODY = {"layernorm": 1.0, "scale_released": 1.0, "scale": 1.0}
 
-OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+
+def on(name, *arguments, **world):
+    """The verdict on a claim on the runs of worlds.metrics, and its row."""
+    return verdict_on(name, majority_metrics=worlds.metrics(*arguments, **world))
+
+
+def three(layernorm, scale_released, scale, **others):
+    """What the variants of the paper's comparison and of the isolating one have, and others."""
+    return {"layernorm": layernorm, "scale_released": scale_released, "scale": scale} | others
+
 
 FASTER = [
-    # the truth, and what must be said about it
     (PROJECTION, REPRODUCED),
     (SIZE, CONFOUNDED),
     (SIZE | {"scale": 1.3}, PARTIAL),
     (PROJECTION | {"scale_released": 1.3}, PARTIAL),
     (SIZE | {"scale_released": 0.6}, REVERSED),
-    ({"layernorm": 1.0, "scale_released": 3.0}, NOT_TESTED),
-    ({"scale_released": 3.0, "scale": 1.0}, NOT_TESTED),
 ]
 
 
@@ -39,16 +46,61 @@ FASTER = [
 @pytest.mark.parametrize(("experiment", "name"), [("d8", "faster"), ("d8_uniform", "faster_uniform")])
 def test_steps(ratios, expected, experiment, name):
     """On other data the claim is our question, and has our words."""
-    table = worlds.metrics(ratios, experiment=experiment)
-    if name == "faster_uniform":
-        expected = OURS.get(expected, expected)
-    verdict, row = verdict_on(name, majority_metrics=table)
-    assert verdict == expected
-    if expected != NOT_TESTED:
-        assert row.measured == pytest.approx(ratios["scale_released"], rel=0.05)
-        assert row.control_measured == pytest.approx(ratios["scale"], rel=0.05)
-        assert row.control_low <= row.control_measured <= row.control_high
-        assert row.reported == pytest.approx(3.0) and row.n_seeds == 10
+    verdict, row = on(name, ratios, experiment=experiment)
+    assert verdict == (OURS[expected] if name == "faster_uniform" and expected in OURS else expected)
+    assert row.control_measured == approx(ratios["scale"], rel=0.05)
+    assert row.control_low <= row.control_measured <= row.control_high
+    assert row.reported == approx(3.0) and row.n_seeds == 10
+
+
+def of_values(layernorm, projected_v, projected_qk):
+    accuracies = {"layernorm": layernorm, "projected_v": projected_v, "projected_qk": projected_qk}
+    return {"experiment": "d3", "seeds": 5, "accuracies": accuracies | {"scale": 0.91}}
+
+
+BOTH_MATTER = {"layernorm": 1.0, "scale": 3.0, "layernorm_small": 3.0, "scale_released": 9.0}
+LITTLE = {"layernorm": 1.0, "scale": 1.0, "layernorm_small": 1.3, "scale_released": 1.3}
+FAR, NEAR = (0.46, 0.1), (0.46, 0.02)
+KNOWN = [
+    # the claim, the truth, the verdict, and the number of the control
+    ("accurate", {"accuracies": three(0.93, 0.85, 0.86)}, REPRODUCED, approx(7, abs=0.5)),
+    ("accurate", {"accuracies": three(0.93, 0.85, 0.94)}, CONFOUNDED, approx(-1, abs=0.5)),
+    ("accurate", {"accuracies": three(0.93, 0.85, 0.91)}, PARTIAL, approx(2, abs=0.5)),
+    ("accurate", {"accuracies": three(0.68, 0.85, 0.88)}, REVERSED, approx(-20, abs=0.5)),
+    ("final_accuracy", {"accuracies": three(0.95, 0.93, 0.94)}, HOLDS, approx(2, abs=0.8)),
+    ("final_accuracy", {"accuracies": three(0.94, 0.93, 0.952)}, DOES_NOT_HOLD, approx(1, abs=0.8)),
+    ("final_accuracy", {"accuracies": three(0.94, 0.93, 0.94), "seeds": 2}, NOT_TESTED, approx(1, abs=0.8)),
+    ("project_values", of_values(0.66, 0.67, 0.90), HOLDS, approx(1, abs=0.7)),
+    ("project_values", of_values(0.66, 0.90, 0.67), DOES_NOT_HOLD, approx(24, abs=0.7)),
+    ("project_values", of_values(0.66, 0.67, 0.80), PARTIAL, approx(11, abs=0.7)),
+    ("project_values", of_values(0.91, 0.91, 0.91), PARTIAL, approx(0, abs=0.7)),
+    ("size_or_projection", {"ratios": SIZE, "last": 20_000}, HOLDS, approx(0.991, rel=0.05)),
+    ("size_or_projection", {"ratios": PROJECTION, "last": 20_000}, DOES_NOT_HOLD, approx(3.02, rel=0.05)),
+    ("size_or_projection", {"ratios": BOTH_MATTER, "last": 20_000}, PARTIAL, approx(3, rel=0.05)),
+    ("size_or_projection", {"ratios": LITTLE, "last": 20_000}, PARTIAL, approx(1, rel=0.05)),
+    ("equal_attention_time", {"scores": {"layernorm": (0.05, 0.02), "scale": FAR}}, HOLDS, None),
+    (
+        "equal_attention_time",
+        {"scores": {"layernorm": NEAR, "scale": FAR}},
+        DOES_NOT_HOLD,
+        None,
+    ),  # not at once
+    ("equal_attention_time", {"scores": {"layernorm": FAR, "scale": NEAR}}, DOES_NOT_HOLD, None),
+    ("equal_attention_time", {"scores": {"layernorm": NEAR, "scale": (0.46, 0.3)}}, DOES_NOT_HOLD, None),
+    (
+        "equal_attention_time",
+        {"scores": dict.fromkeys(("layernorm", "scale"), (0.46, 0.3))},
+        NOT_TESTED,
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "world", "expected", "control"), KNOWN)
+def test_known_worlds(name, world, expected, control):
+    verdict, row = on(name, **world)
+    assert verdict == expected, row.reason
+    assert control is None or row.control_measured == control
 
 
 def test_equal_speed_is_not_reproduced():
@@ -61,16 +113,9 @@ def test_equal_speed_is_not_reproduced():
 
 
 def test_the_size_is_named_as_the_cause_only_if_its_control_shows_it():
-    _, confounded = verdict_on("faster", majority_metrics=worlds.metrics(SIZE))
-    _, open_cause = verdict_on("faster", majority_metrics=worlds.metrics(SIZE | {"layernorm_small": 1.0}))
+    (_, confounded), (_, open_cause) = on("faster", SIZE), on("faster", SIZE | {"layernorm_small": 1.0})
     assert "size of the attention input" in confounded.reason
     assert "size of the attention input" not in open_cause.reason
-
-
-def test_one_seed_has_no_interval():
-    verdict, row = verdict_on("faster", majority_metrics=worlds.metrics(PROJECTION, seeds=1))
-    assert verdict == NOT_TESTED and "only 1 seed" in row.reason
-    assert np.isnan(row.measured)
 
 
 def test_scattered_seeds_cannot_tell():
@@ -84,19 +129,16 @@ def test_scattered_seeds_cannot_tell():
 
 def test_runs_that_never_get_there_bound_the_ratio_from_below():
     """scale_released never reaches the loss: the ratio is at least what the last step says, with no upper end."""
-    table = worlds.metrics(PROJECTION | {"scale_released": 50.0}, last=6000)
-    verdict, row = verdict_on("faster", majority_metrics=table)
+    verdict, row = on("faster", PROJECTION | {"scale_released": 50.0}, last=6000)
     assert verdict == REPRODUCED
     assert row.ci_high == np.inf and "at least" in row.reason
-    assert row.measured == pytest.approx(6000 / 1200, rel=0.05)
 
 
 def test_a_layernorm_that_never_gets_there_reverses_the_claim():
-    table = worlds.metrics(NOBODY | {"scale_released": 2.0}, floors={"layernorm": 0.7})
-    verdict, row = verdict_on("faster", majority_metrics=table)
+    verdict, row = on("faster", NOBODY | {"scale_released": 2.0}, floors={"layernorm": 0.7})
     assert verdict == REVERSED
-    assert row.ci_low == 0 and row.ci_high < 1 and "10 of 10 runs of LayerNorm" in row.reason
-    assert row.measured == pytest.approx(2400 / 14_000, rel=0.05) and "at most" in row.reason
+    assert row.ci_low == 0 and row.ci_high < 1
+    assert "10 of 10 runs of LayerNorm" in row.reason and "at most" in row.reason
 
 
 def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdict():
@@ -110,9 +152,26 @@ def test_a_pair_neither_of_which_gets_there_hides_no_reversal_and_makes_no_verdi
     assert verdict_on("faster", majority_metrics=table)[0] == NOT_TESTED
 
 
-def test_a_run_that_ends_too_early_is_not_tested():
-    verdict, row = verdict_on("faster", majority_metrics=worlds.metrics(PROJECTION, last=300))
-    assert verdict == NOT_TESTED and "10 of 10 of layernorm do not get there" in row.reason
+NO_RATIO = {"ratios": {"layernorm": 1.0, "scale_released": 3.0}}
+NO_SMALL = {"ratios": {"layernorm": 1.0, "scale": 1.0, "scale_released": 3.0}}
+STUCK = {"ratios": SIZE, "floors": {"layernorm_small": 0.6}}
+NO_VALUES = {"experiment": "d3", "accuracies": {"layernorm": 0.66, "projected_qk": 0.90, "scale": 0.91}}
+LACKING = [
+    ("faster", {"ratios": PROJECTION, "seeds": 1}, "only 1 seed"),
+    ("faster", {"ratios": PROJECTION, "last": 300}, "10 of 10 of layernorm do not get there"),
+    ("faster", NO_RATIO, "The run has no scale in the experiment d8."),
+    ("faster", {"ratios": {"scale_released": 3.0, "scale": 1.0}}, "no layernorm"),
+    ("faster_uniform", {"ratios": PROJECTION}, "The run has no experiment d8_uniform."),
+    ("size_or_projection", NO_SMALL, "no layernorm_small"),
+    ("size_or_projection", STUCK, "10 of 10 runs of LayerNorm ÷ d do not get there"),
+    ("project_values", NO_VALUES, "no projected_v"),
+]
+
+
+@pytest.mark.parametrize(("name", "world", "words"), LACKING)
+def test_runs_that_lack_something_say_so(name, world, words):
+    verdict, row = on(name, **world)
+    assert verdict == NOT_TESTED and words in row.reason and np.isnan(row.measured)
 
 
 def test_an_experiment_of_several_rates_is_no_setting():
@@ -128,36 +187,25 @@ RATES = (0.001, 0.01, 0.1, 0.3)
 
 def sweep(at: dict[str, tuple[float, ...]], accuracies: dict[str, tuple[float, ...]] | None = None, **sizes):
     """Runs of variants at the four RATES, each with its ratio of steps, and its accuracy, at each of them."""
-    return pd.concat(
-        [
-            worlds.metrics(
-                {variant: ratios[i] for variant, ratios in at.items()},
-                accuracies={variant: values[i] for variant, values in (accuracies or {}).items()},
-                experiment="rates",
-                last=4000,
-                rate=rate,
-                **sizes,
-            )
-            for i, rate in enumerate(RATES)
-        ]
-    )
+    tables = []
+    for i, rate in enumerate(RATES):
+        ratios, right = (
+            {name: values[i] for name, values in each.items()} for each in (at, accuracies or {})
+        )
+        table = worlds.metrics(ratios, accuracies=right, experiment="rates", last=4000, rate=rate, **sizes)
+        tables.append(table)
+    return pd.concat(tables)
 
 
 LAYERNORM = (1.0, 0.4, 0.6, 0.8)
 SLOW = (3.0, 1.9, 1.2, 1.4)
 BEST = [
-    ({"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (3.0, 1.3, 1.5, 2.0)}, HOLDS),
-    ({"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (1.0, 0.36, 0.6, 1.0)}, PARTIAL),
-    (
-        {"layernorm": LAYERNORM, "scale_released": (3.0, 0.9, 0.3, 0.5), "scale": (1.0, 0.3, 0.6, 1.0)},
-        DOES_NOT_HOLD,
-    ),
+    (three(LAYERNORM, SLOW, (3.0, 1.3, 1.5, 2.0)), HOLDS),
+    (three(LAYERNORM, SLOW, (1.0, 0.36, 0.6, 1.0)), PARTIAL),
+    (three(LAYERNORM, (3.0, 0.9, 0.3, 0.5), (1.0, 0.3, 0.6, 1.0)), DOES_NOT_HOLD),
     # the best rate of one is the last, or the first: a better one may lie beyond
-    (
-        {"layernorm": LAYERNORM, "scale_released": (3.0, 1.9, 1.2, 1.1), "scale": (3.0, 1.3, 1.5, 2.0)},
-        NOT_TESTED,
-    ),
-    ({"layernorm": (0.4, 0.5, 0.6, 0.8), "scale_released": LAYERNORM, "scale": LAYERNORM}, NOT_TESTED),
+    (three(LAYERNORM, (3.0, 1.9, 1.2, 1.1), (3.0, 1.3, 1.5, 2.0)), NOT_TESTED),
+    (three((0.4, 0.5, 0.6, 0.8), LAYERNORM, LAYERNORM), NOT_TESTED),
 ]
 
 
@@ -170,9 +218,7 @@ def test_steps_at_the_rates_where_they_are_fewest(at, expected):
     if expected == NOT_TESTED:
         assert "first or last that was tried" in row.reason
     else:
-        best = {variant: min(ratios) for variant, ratios in at.items()}
-        assert row.measured == pytest.approx(best["scale_released"] / best["layernorm"], rel=0.05)
-        assert row.control_measured == pytest.approx(best["scale"] / best["layernorm"], rel=0.05)
+        assert row.control_measured == approx(min(at["scale"]) / min(at["layernorm"]), rel=0.05)
         assert "LayerNorm 0.01" in row.reason and "as released (÷ d) 0.1" in row.reason
 
 
@@ -183,7 +229,7 @@ def test_the_half_of_the_seeds_that_is_judged_has_no_part_in_the_choice_of_its_r
     lucky = (table.variant == "scale") & (table.base_learning_rate == 0.1) & table.seed.isin([0, 2])
     table.loc[lucky, "test_loss"] = 3 * (table.test_loss[lucky] / 3) ** 8
     _, row = verdict_on("faster_best_rate", majority_metrics=table)
-    assert row.control_measured == pytest.approx(np.sqrt(1.0 * 2.0), rel=1e-2)
+    assert row.control_measured == approx(np.sqrt(1.0 * 2.0), rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -191,12 +237,10 @@ def test_the_half_of_the_seeds_that_is_judged_has_no_part_in_the_choice_of_its_r
     [(0.86, 0.86, HOLDS), (0.95, 0.86, PARTIAL), (0.96, 0.96, DOES_NOT_HOLD), (0.92, 0.86, PARTIAL)],
 )
 def test_accuracy_at_the_rates_where_it_is_highest(scale, released, expected):
-    at = {"layernorm": SLOW, "scale_released": LAYERNORM, "scale": (3.0, 1.3, 1.5, 1.2)}
-    accuracies = {"layernorm": (0.9, 0.94, 0.8, 0.8), "scale_released": (0.5, 0.6, released, 0.5)}
-    accuracies["scale"] = (0.5, scale, 0.5, 0.5)
+    at = three(SLOW, LAYERNORM, (3.0, 1.3, 1.5, 1.2))
+    accuracies = three((0.9, 0.94, 0.8, 0.8), (0.5, 0.6, released, 0.5), (0.5, scale, 0.5, 0.5))
     verdict, row = verdict_on("accurate_best_rate", majority_metrics=sweep(at, accuracies, seeds=10))
-    assert verdict == expected
-    assert row.measured == pytest.approx(94 - 100 * released, abs=0.5) and row.reported == pytest.approx(8)
+    assert verdict == expected and row.reported == approx(8)
 
 
 def test_a_single_seed_cannot_choose_its_own_rate():
@@ -207,64 +251,13 @@ def test_a_single_seed_cannot_choose_its_own_rate():
 
 # Accuracy
 
-ACCURACIES = [
-    ({"layernorm": 0.93, "scale_released": 0.85, "scale": 0.86}, REPRODUCED),
-    ({"layernorm": 0.93, "scale_released": 0.85, "scale": 0.94}, CONFOUNDED),
-    ({"layernorm": 0.93, "scale_released": 0.85, "scale": 0.91}, PARTIAL),
-    ({"layernorm": 0.68, "scale_released": 0.85, "scale": 0.88}, REVERSED),
-]
-
-
-@pytest.mark.parametrize(("accuracies", "expected"), ACCURACIES)
-def test_accuracy(accuracies, expected):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies)
-    verdict, row = verdict_on("accurate", majority_metrics=table)
-    assert verdict == expected
-    assert row.control_measured == pytest.approx(
-        100 * (accuracies["layernorm"] - accuracies["scale"]), abs=0.5
-    )
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "seeds", "expected"),
-    [
-        ({"layernorm": 0.95, "scale": 0.94, "scale_released": 0.93}, 10, HOLDS),
-        ({"layernorm": 0.94, "scale": 0.952, "scale_released": 0.93}, 10, DOES_NOT_HOLD),
-        ({"layernorm": 0.94, "scale": 0.941, "scale_released": 0.93}, 2, NOT_TESTED),
-    ],
-)
-def test_final_accuracy(accuracies, seeds, expected):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, seeds=seeds)
-    verdict, row = verdict_on("final_accuracy", majority_metrics=table)
-    assert verdict == expected
-    assert row.control_measured == pytest.approx(100 * (accuracies["layernorm"] - 0.93), abs=0.8)
-
 
 def test_final_accuracy_is_that_of_the_last_step():
-    table = worlds.metrics(dict.fromkeys(NOBODY, 1.0), accuracies=dict.fromkeys(NOBODY, 0.9))
+    table = worlds.metrics(accuracies=dict.fromkeys(NOBODY, 0.9))
     late = (table.variant == "layernorm") & (table.step == table.step.max())
     table.loc[late, "test_accuracy"] = 0.7
     verdict, row = verdict_on("final_accuracy", majority_metrics=table)
-    assert verdict == DOES_NOT_HOLD and row.measured == pytest.approx(-20, abs=0.5)
-
-
-VALUES = [
-    ({"layernorm": 0.66, "projected_v": 0.67, "projected_qk": 0.90, "scale": 0.91}, HOLDS),
-    ({"layernorm": 0.66, "projected_v": 0.90, "projected_qk": 0.67, "scale": 0.91}, DOES_NOT_HOLD),
-    ({"layernorm": 0.66, "projected_v": 0.67, "projected_qk": 0.80, "scale": 0.91}, PARTIAL),
-    ({"layernorm": 0.91, "projected_v": 0.91, "projected_qk": 0.91, "scale": 0.91}, PARTIAL),
-    ({"layernorm": 0.66, "projected_qk": 0.90, "scale": 0.91}, NOT_TESTED),
-]
-
-
-@pytest.mark.parametrize(("accuracies", "expected"), VALUES)
-def test_project_values(accuracies, expected):
-    table = worlds.metrics(dict.fromkeys(accuracies, 1.0), accuracies=accuracies, experiment="d3", seeds=5)
-    verdict, row = verdict_on("project_values", majority_metrics=table)
-    assert verdict == expected
-    if expected != NOT_TESTED:
-        assert row.measured == pytest.approx(91 - 100 * accuracies["projected_v"], abs=0.7)
-        assert row.control_measured == pytest.approx(91 - 100 * accuracies["projected_qk"], abs=0.7)
+    assert verdict == DOES_NOT_HOLD and row.measured < -19
 
 
 WIDTHS = [
@@ -278,134 +271,83 @@ WIDTHS = [
 
 @pytest.mark.parametrize(("everywhere", "keys", "expected"), WIDTHS)
 def test_widths(everywhere, keys, expected):
-    table = pd.concat(
-        [
-            worlds.metrics(
-                {"layernorm": 1.0, "scale": 1.0, "projected_qk": 1.0},
-                accuracies={"layernorm": everywhere[i], "scale": 0.9, "projected_qk": keys[i]},
-                experiment="widths",
-                d_model=d,
-                seeds=3,
-                spread=0.01,
-            )
-            for i, d in enumerate((3, 6, 16))
-        ]
+    runs = {"experiment": "widths", "seeds": 3, "spread": 0.01}
+    accuracies = (
+        {"layernorm": v, "scale": 0.9, "projected_qk": qk} for v, qk in zip(everywhere, keys, strict=True)
     )
+    tables = [
+        worlds.metrics(accuracies=a, d_model=d, **runs) for a, d in zip(accuracies, (3, 6, 16), strict=True)
+    ]
+    table = pd.concat(tables)
     verdict, row = verdict_on("widths", majority_metrics=table)
     assert verdict == expected
-    assert row.measured == pytest.approx(90 - 100 * everywhere[0], abs=0.5)
-    assert row.control_measured == pytest.approx(90 - 100 * keys[0], abs=0.5)
-    one = table[table.d_model == 3]
-    assert verdict_on("widths", majority_metrics=one)[0] == NOT_TESTED
+    assert row.control_measured == approx(90 - 100 * keys[0], abs=0.5)
+    assert verdict_on("widths", majority_metrics=table[table.d_model == 3])[0] == NOT_TESTED
 
 
-# Size and projection
-
-
-@pytest.mark.parametrize(
-    ("ratios", "expected"),
-    [
-        (SIZE, HOLDS),
-        (PROJECTION, DOES_NOT_HOLD),
-        ({"layernorm": 1.0, "scale": 3.0, "layernorm_small": 3.0, "scale_released": 9.0}, PARTIAL),
-        ({"layernorm": 1.0, "scale": 1.0, "layernorm_small": 1.3, "scale_released": 1.3}, PARTIAL),
-        ({"layernorm": 1.0, "scale": 1.0, "scale_released": 3.0}, NOT_TESTED),
-    ],
-)
-def test_size_or_projection(ratios, expected):
-    table = worlds.metrics(ratios, last=20_000)
-    verdict, row = verdict_on("size_or_projection", majority_metrics=table)
-    assert verdict == expected
-    if expected != NOT_TESTED:
-        r = ratios
-        size = np.sqrt(r["layernorm_small"] * r["scale_released"] / r["layernorm"] / r["scale"])
-        projection = np.sqrt(r["scale"] * r["scale_released"] / r["layernorm"] / r["layernorm_small"])
-        assert row.measured == pytest.approx(size, rel=0.05)
-        assert row.control_measured == pytest.approx(projection, rel=0.05)
-
-
-def test_size_and_projection_are_compared_on_the_seeds_that_all_four_have():
+def test_only_the_seeds_of_all_that_is_compared_count():
     table = worlds.metrics(SIZE)
-    few = table[(table.variant != "layernorm_small") | (table.seed < 3)]
-    assert verdict_on("size_or_projection", majority_metrics=few)[1].n_seeds == 3
-
-
-def test_effects_on_the_steps_need_all_runs():
-    table = worlds.metrics(SIZE, floors={"layernorm_small": 0.6})
-    verdict, row = verdict_on("size_or_projection", majority_metrics=table)
-    assert verdict == NOT_TESTED and "10 of 10 runs of LayerNorm ÷ d do not get there" in row.reason
+    lacking = {"size_or_projection": ("layernorm_small", 3), "accurate": ("scale_released", 7)}
+    for name, (variant, number) in lacking.items():
+        few = table[(table.variant != variant) | (table.seed < number)]
+        assert verdict_on(name, majority_metrics=few)[1].n_seeds == number
 
 
 # Planes and angles
 
-ALL_TURNED, ONLY_LAYERNORM = (
-    dict.fromkeys(("layernorm", "scale"), True),
-    {"layernorm": True, "scale": False},
-)
-
-ANGLES = [
-    ({"layernorm": 17, "scale_released": 80, "scale": 75}, REPRODUCED),
-    ({"layernorm": 17, "scale_released": 80, "scale": 16}, CONFOUNDED),
-    ({"layernorm": 17, "scale_released": 80, "scale": 40}, PARTIAL),
-    ({"layernorm": 65, "scale_released": 80, "scale": 75}, PARTIAL),
-    ({"layernorm": 80, "scale_released": 30, "scale": 75}, REVERSED),
-    ({"layernorm": 17, "scale_released": 15, "scale": 75}, NOT_REPRODUCED),
-]
+BOTH, ONLY_LAYERNORM = {"layernorm": True, "scale": True}, {"layernorm": True, "scale": False}
 
 
 def queries(along: tuple[float, float], visible: tuple[float, float], seeds: int = 10) -> pd.DataFrame:
     """Queries of LayerNorm: the length along the ones vector, and of the rest, before training and after."""
     rows, ones = [], np.ones(8) / np.sqrt(8)
+    setting = {"experiment": "d8", "variant": "layernorm", "d_model": 8, "base_learning_rate": 0.001}
     for i, checkpoint in enumerate(("initial", "final")):
         for seed, token in np.ndindex(seeds, 5):
-            rng = worlds.noise(5, i, seed, token)
-            rest = rng.standard_normal(8)
+            rest = worlds.noise(5, i, seed, token).standard_normal(8)
             rest -= rest @ ones * ones
             vector = along[i] * (1 + 0.02 * seed) * ones + visible[i] * rest / np.linalg.norm(rest)
             row = {"checkpoint": checkpoint, "seed": seed, "token": token, "kind": "query", "vector": vector}
-            rows.append(
-                row | {"experiment": "d8", "variant": "layernorm", "d_model": 8, "base_learning_rate": 0.001}
-            )
+            rows.append(setting | row)
     return pd.DataFrame(rows)
 
 
 TURNING, SHRINKING = queries((0.1, 0.5), (0.4, 0.3)), queries((0.14, 0.1), (0.5, 0.05))
 
 
-@pytest.mark.parametrize(("angles", "expected"), ANGLES)
-def test_angles(angles, expected):
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
-    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
-    assert verdict == expected
-    assert row.measured == pytest.approx(angles["scale_released"] - angles["layernorm"], abs=1)
-    assert row.control_measured == pytest.approx(angles["scale"] - angles["layernorm"], abs=1)
-    assert row.reported == 75 - 15.5 and row.also_passed_by is None
+AS_PAPER = three(17, 80, 75)
+ANGLES = [
+    (AS_PAPER, TURNING, REPRODUCED),
+    (three(17, 80, 16), TURNING, CONFOUNDED),
+    (three(17, 80, 40), TURNING, PARTIAL),
+    (three(65, 80, 75), TURNING, PARTIAL),
+    (three(80, 30, 75), TURNING, REVERSED),
+    (three(17, 15, 75), TURNING, NOT_REPRODUCED),
+    # queries turn only if their part along the ones vector grows, and if they do at a small size too
+    (AS_PAPER | {"layernorm_small": 18}, TURNING, REPRODUCED),
+    (AS_PAPER | {"layernorm_small": 18}, SHRINKING, PARTIAL),
+    (AS_PAPER | {"layernorm_small": 80}, TURNING, PARTIAL),
+    (AS_PAPER | {"layernorm_small": 80}, SHRINKING, PARTIAL),
+]
 
 
-@pytest.mark.parametrize(
-    ("vectors", "small", "expected"),
-    [(TURNING, 18, REPRODUCED), (SHRINKING, 18, PARTIAL), (TURNING, 80, PARTIAL), (SHRINKING, 80, PARTIAL)],
-)
-def test_queries_turn_only_if_their_part_along_the_ones_vector_grows_and_at_a_small_size_too(
-    vectors, small, expected
-):
-    angles = ANGLES[0][0] | {"layernorm_small": small}
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+@pytest.mark.parametrize(("angles", "vectors", "expected"), ANGLES)
+def test_angles(angles, vectors, expected):
+    table = worlds.metrics(angles=angles)
     verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=vectors)
-    assert verdict == expected
+    assert verdict == expected and row.also_passed_by is None
+    assert row.control_measured == approx(angles["scale"] - angles["layernorm"], abs=1)
+    assert row.reported == 75 - 15.5
     assert ("the part that scores see shrinks" in row.reason) == (vectors is SHRINKING)
     start, end = ("0.109", "0.545") if vectors is TURNING else ("0.153", "0.109")  # 1.09: the seeds' mean
     assert f"goes from {start} to {end} (" in row.reason
-    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=vectors.query(FIRST))
+    first = vectors[vectors.checkpoint == "initial"]
+    verdict, row = verdict_on("parallel", majority_metrics=table, majority_vectors=first)
     assert verdict == NOT_TESTED and "before and after training" in row.reason
 
 
-FIRST = "checkpoint == 'initial'"
-
-
 def test_angles_are_compared_at_the_papers_last_step_of_the_run():
-    angles = ANGLES[0][0]
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles, last=5000)
+    table = worlds.metrics(angles=AS_PAPER, last=5000)
     _, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
     assert row.reported == 74 - 32 and "At step 4,000" in row.reason
     early = table[table.step < 4000]
@@ -414,19 +356,18 @@ def test_angles_are_compared_at_the_papers_last_step_of_the_run():
 
 
 def test_angles_that_are_there_before_training_pass_untrained():
-    angles = ANGLES[0][0]
-    table = worlds.metrics(dict.fromkeys(angles, 1.0), angles=angles)
+    table = worlds.metrics(angles=AS_PAPER)
     start = table.step == 0
-    table.loc[start, "query_angle_mean"] = table.variant[start].map(angles) + table.seed[start] / 10
+    table.loc[start, "query_angle_mean"] = table.variant[start].map(AS_PAPER) + table.seed[start] / 10
     _, row = verdict_on("parallel", majority_metrics=table, majority_vectors=TURNING)
     assert row.also_passed_by == "untrained models"
 
 
 PLANES = [
-    ({"layernorm": True, "scale": False}, ONLY_LAYERNORM, REPRODUCED),
-    ({"layernorm": True, "scale": False}, {"layernorm": False, "scale": False}, NOT_REPRODUCED),
+    (ONLY_LAYERNORM, ONLY_LAYERNORM, REPRODUCED),
+    (ONLY_LAYERNORM, {"layernorm": False, "scale": False}, NOT_REPRODUCED),
     ({"layernorm": False, "scale": False}, ONLY_LAYERNORM, NOT_REPRODUCED),
-    ({"layernorm": True, "scale": True}, ALL_TURNED, CONFOUNDED),
+    (BOTH, BOTH, CONFOUNDED),
 ]
 
 
@@ -435,20 +376,18 @@ def test_plane(flat, turned, expected):
     keys = worlds.vectors(flat, turned, seeds=20)
     verdict, row = verdict_on("plane", majority_vectors=keys)
     assert verdict == expected and row.also_passed_by is None
-    assert row.reported == pytest.approx(np.degrees(1))  # of a random direction in three dimensions
+    assert row.reported == approx(np.degrees(1))  # of a random direction in three dimensions
 
 
 @pytest.mark.parametrize("diverged", [{"layernorm"}, {"scale"}, {"layernorm", "scale"}])
-def test_a_plane_of_runs_that_have_all_diverged_is_not_tested(diverged):
-    keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
+def test_a_plane_that_is_there_before_training_passes_untrained_and_is_not_tested_if_all_runs_diverge(
+    diverged,
+):
+    keys = worlds.vectors(ONLY_LAYERNORM, ONLY_LAYERNORM, turned_at_first=ONLY_LAYERNORM)
+    assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"
     keys = keys[(keys.checkpoint == "initial") | ~keys.variant.isin(diverged)]
     verdict, row = verdict_on("plane", majority_vectors=keys)
     assert verdict == NOT_TESTED and "diverged" in row.reason
-
-
-def test_a_plane_that_is_there_before_training_passes_untrained():
-    keys = worlds.vectors(*PLANES[0][:2], turned_at_first=ONLY_LAYERNORM)
-    assert verdict_on("plane", majority_vectors=keys)[1].also_passed_by == "untrained models"
 
 
 @pytest.mark.parametrize(
@@ -456,12 +395,8 @@ def test_a_plane_that_is_there_before_training_passes_untrained():
     [(True, True, HOLDS), (False, True, DOES_NOT_HOLD), (True, False, DOES_NOT_HOLD)],
 )
 def test_plane_with_gain_and_bias_need_not_contain_the_origin(flat, turned, expected):
-    keys = worlds.vectors(
-        {"layernorm_affine": flat, "scale": False},
-        {"layernorm_affine": turned, "scale": False},
-        offset=2.0,
-        seeds=20,
-    )
+    flat, turned = ({"layernorm_affine": value, "scale": False} for value in (flat, turned))
+    keys = worlds.vectors(flat, turned, offset=2.0, seeds=20)
     assert verdict_on("plane_affine", majority_vectors=keys)[0] == expected
     moved = keys.assign(variant=keys.variant.replace("layernorm_affine", "layernorm"))
     assert verdict_on("plane", majority_vectors=moved)[0] == NOT_REPRODUCED
@@ -469,43 +404,25 @@ def test_plane_with_gain_and_bias_need_not_contain_the_origin(flat, turned, expe
 
 # Equal attention
 
-FAR, NEAR = (0.46, 0.1), (0.46, 0.02)
 EQUAL = [
-    ({"layernorm": NEAR, "scale": FAR, "scale_released": FAR}, REPRODUCED, None),
-    ({"layernorm": NEAR, "scale": (0.46, 0.019), "scale_released": FAR}, CONFOUNDED, None),
-    ({"layernorm": NEAR, "scale": (0.46, 0.025), "scale_released": FAR}, PARTIAL, None),
-    ({"layernorm": FAR, "scale": FAR, "scale_released": NEAR}, NOT_REPRODUCED, None),
-    # all that is seen after training is there before
-    ({"layernorm": (0.1, 0.02), "scale": (0.5, 0.1), "scale_released": FAR}, REPRODUCED, "untrained models"),
-    # training makes attention less equal
-    ({"layernorm": (0.01, 0.02), "scale": FAR, "scale_released": FAR}, NOT_REPRODUCED, "untrained models"),
+    (three(NEAR, FAR, FAR), REPRODUCED, None),
+    (three(NEAR, FAR, (0.46, 0.019)), CONFOUNDED, None),
+    (three(NEAR, FAR, (0.46, 0.025)), PARTIAL, None),
+    (three(FAR, NEAR, FAR), NOT_REPRODUCED, None),
+    (
+        three((0.1, 0.02), FAR, (0.5, 0.1)),
+        REPRODUCED,
+        "untrained models",
+    ),  # all of it is there before training
+    (three((0.01, 0.02), FAR, FAR), NOT_REPRODUCED, "untrained models"),  # training makes it less equal
 ]
 
 
 @pytest.mark.parametrize(("scores", "expected", "passed"), EQUAL)
 def test_equal_attention(scores, expected, passed):
-    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
-    verdict, row = verdict_on("equal_attention", majority_metrics=table)
+    verdict, row = on("equal_attention", scores=scores)
     assert verdict == expected and row.also_passed_by == passed
-    assert row.measured == pytest.approx(scores["scale_released"][1] / scores["layernorm"][1], rel=0.05)
-    assert row.control_measured == pytest.approx(scores["scale"][1] / scores["layernorm"][1], rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ({"layernorm": (0.05, 0.02), "scale": FAR}, HOLDS),
-        ({"layernorm": NEAR, "scale": FAR}, DOES_NOT_HOLD),  # sooner, but not at once
-        ({"layernorm": FAR, "scale": NEAR}, DOES_NOT_HOLD),
-        ({"layernorm": NEAR, "scale": (0.46, 0.3)}, DOES_NOT_HOLD),
-        ({"layernorm": (0.46, 0.3), "scale": (0.46, 0.3)}, NOT_TESTED),
-    ],
-)
-def test_time_to_equal_attention(scores, expected):
-    table = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
-    verdict, row = verdict_on("equal_attention_time", majority_metrics=table)
-    assert verdict == expected
-    assert scores["scale"][1] != 0.3 or expected == NOT_TESTED or row.ci_high == np.inf
+    assert row.control_measured == approx(scores["scale"][1] / scores["layernorm"][1], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -520,8 +437,8 @@ def test_time_to_equal_attention(scores, expected):
 def test_one_control_that_shows_no_more_equal_attention_makes_the_claim_confounded(
     variant, experiment, rates, expected
 ):
-    scores = {"layernorm": NEAR, "scale": FAR, "scale_released": FAR}
-    own = worlds.metrics(dict.fromkeys(scores, 1.0), scores=scores)
+    scores = three(NEAR, FAR, FAR)
+    own = worlds.metrics(scores=scores)
     other = scores | {variant: FAR if variant == "layernorm_small" else NEAR}
     tables = [own[own.variant != variant]] if experiment == "d8" else [own]
     for i, rate in enumerate(rates):
@@ -531,26 +448,3 @@ def test_one_control_that_shows_no_more_equal_attention_makes_the_claim_confound
         tables.append(table[table.variant == variant] if experiment == "d8" else table)
     verdict, row = verdict_on("equal_attention", majority_metrics=pd.concat(tables))
     assert verdict == expected, row.reason
-
-
-# Texts
-
-
-def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper():
-    _, row = verdict_on("faster", majority_metrics=worlds.metrics(SIZE, last=9_000, seeds=4))
-    assert (
-        "d = 8, learning rate 0.001; 9,000 steps, 4 runs of each variant (the paper: 10 runs)" in row.setting
-    )
-    _, row = verdict_on("faster_best_rate", majority_metrics=sweep({v: LAYERNORM for v in NOBODY}))
-    assert "learning rate 0.001 to 0.3" in row.setting
-
-
-def test_claims_again_say_what_is_other():
-    assert CLAIMS["faster_uniform"].statement.startswith(CLAIMS["faster"].statement + " Again, ")
-    assert CLAIMS["faster_uniform"].source == CLAIMS["faster"].source + "; on other data"
-
-
-def test_a_seed_without_a_partner_is_no_pair():
-    table = worlds.metrics(dict.fromkeys(("layernorm", "scale", "scale_released"), 1.0))
-    alone = table[(table.variant != "scale_released") | (table.seed < 7)]
-    assert verdict_on("accurate", majority_metrics=alone)[1].n_seeds == 7

@@ -3,7 +3,6 @@
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,87 +37,49 @@ def test_a_verdict_is_rarely_wrong(seeds):
     assert np.mean([finding in NOT_THERE for finding in everything]) < most
 
 
-@pytest.mark.parametrize(
-    ("estimate", "finding"),
-    [
-        ((0.6, 0.1, 1.1), SEEN),
-        ((0.5, 0.1, 0.9), SEEN),
-        ((0.4, 0.1, 0.7), SMALLER),
-        ((0.1, -0.2, 0.4), ABSENT),
-        ((-0.1, -0.6, 0.4), ABSENT),
-        ((-0.3, -0.5, -0.1), AGAINST),
-        ((0.4, -0.1, 0.9), UNDECIDED),
-        ((0.0, -np.inf, np.inf), UNDECIDED),
-    ],
-)
-def test_findings_of_an_effect_of_one(estimate, finding):
-    assert rules.effect(Estimate(*estimate), 1.0) == finding
+FINDINGS = {
+    (0.6, 0.1, 1.1): SEEN,
+    (0.5, 0.1, 0.9): SEEN,
+    (0.4, 0.1, 0.7): SMALLER,
+    (0.1, -0.2, 0.4): ABSENT,
+    (-0.1, -0.6, 0.4): ABSENT,
+    (-0.3, -0.5, -0.1): AGAINST,
+    (0.4, -0.1, 0.9): UNDECIDED,
+    (0.0, -np.inf, np.inf): UNDECIDED,
+}
 
 
-ENDS = st.floats(-10, 10, allow_nan=False)
-
-
-@given(ENDS, ENDS, ENDS, st.floats(0.01, 5), st.floats(0, 5))
-def test_a_larger_effect_is_never_less_seen(a, b, c, reported, more):
-    low, mean, high = sorted((a, b, c))
-    now = rules.effect(Estimate(mean, low, high), reported)
-    then = rules.effect(Estimate(mean + more, low + more, high + more), reported)
-    rank = {AGAINST: 0, ABSENT: 1, UNDECIDED: 2, SMALLER: 2, SEEN: 3}
-    assert rank[then] >= rank[now]
-
-
-@given(ENDS, ENDS, ENDS)
-def test_direction_is_the_side_on_which_the_interval_lies(a, b, c):
-    low, mean, high = sorted((a, b, c))
-    found = rules.direction(Estimate(mean, low, high))
-    assert found == (SEEN if low > 0 else AGAINST if high < 0 else UNDECIDED)
-
-
-def test_within_needs_the_whole_interval():
-    assert rules.within(Estimate(0.5, 0.46, 0.54), 0.5, 0.05) == SEEN
-    assert rules.within(Estimate(0.5, 0.44, 0.56), 0.5, 0.05) == UNDECIDED
-    assert rules.within(Estimate(0.6, 0.56, 0.64), 0.5, 0.05) == ABSENT
+def test_findings_of_an_effect_of_one():
+    assert {numbers: rules.effect(Estimate(*numbers), 1.0) for numbers in FINDINGS} == FINDINGS
 
 
 def test_what_is_not_known_is_undecided():
-    for finding in (
-        rules.effect(rules.NOTHING, 1.0),
-        rules.direction(rules.NOTHING),
-        rules.above(rules.NOTHING, 0.0),
-        rules.within(rules.NOTHING, 0.0, 1.0),
-    ):
-        assert finding == UNDECIDED
+    nothing = rules.NOTHING
+    found = {rules.effect(nothing, 1.0), rules.direction(nothing), rules.above(nothing, 0.0)}
+    assert found | {rules.within(nothing, 0.0, 1.0)} == {UNDECIDED}
 
 
 PAPER = {
     (SEEN, SEEN): REPRODUCED,
     (SEEN, SMALLER): PARTIAL,
-    (SEEN, ABSENT): CONFOUNDED,
-    (SEEN, AGAINST): CONFOUNDED,
-    (SEEN, UNDECIDED): NOT_TESTED,
     (SMALLER, SEEN): PARTIAL,
     (SMALLER, SMALLER): PARTIAL,
-    (SMALLER, ABSENT): CONFOUNDED,
-    (SMALLER, AGAINST): CONFOUNDED,
-    (SMALLER, UNDECIDED): NOT_TESTED,
-} | {
-    (own, isolated): word
-    for own, word in ((ABSENT, NOT_REPRODUCED), (AGAINST, REVERSED), (UNDECIDED, NOT_TESTED))
-    for isolated in rules.Finding
 }
+PAPER |= {(own, isolated): CONFOUNDED for own in THERE for isolated in NOT_THERE}
+PAPER |= {(own, UNDECIDED): NOT_TESTED for own in THERE}
+for own, word in ((ABSENT, NOT_REPRODUCED), (AGAINST, REVERSED), (UNDECIDED, NOT_TESTED)):
+    PAPER |= {(own, isolated): word for isolated in rules.Finding}
 
 
-@pytest.mark.parametrize(("findings", "word"), PAPER.items())
-def test_verdicts_on_the_paper_need_both_comparisons(findings, word):
+def test_verdicts_on_the_paper_need_both_comparisons():
     assert len(PAPER) == len(rules.Finding) ** 2
-    assert rules.verdict(*findings) == word
+    assert {findings: rules.verdict(*findings) for findings in PAPER} == PAPER
 
 
 def test_verdicts_on_statements_look_at_all_parts():
     for cause in rules.Finding:
-        assert rules.statement_verdict([AGAINST, AGAINST], cause) == DOES_NOT_HOLD
-        assert rules.statement_verdict([ABSENT, AGAINST], cause) == DOES_NOT_HOLD
-        assert rules.statement_verdict([ABSENT, ABSENT], cause) == DOES_NOT_HOLD
+        for refuted in product(NOT_THERE, repeat=2):
+            assert rules.statement_verdict(refuted, cause) == DOES_NOT_HOLD
         for there, not_there in product(THERE, NOT_THERE):
             assert rules.statement_verdict([there, not_there, UNDECIDED], cause) == PARTIAL
             assert rules.statement_verdict([not_there, UNDECIDED], cause) == NOT_TESTED
@@ -131,15 +92,6 @@ def test_verdicts_on_statements_look_at_all_parts():
         assert rules.statement_verdict([SEEN, SEEN], cause) == words.get(cause, PARTIAL)
 
 
-@given(st.lists(st.sampled_from(list(rules.Finding)), min_size=1, max_size=4), st.randoms())
-def test_the_order_of_the_parts_does_not_matter(parts, random):
-    mixed = parts.copy()
-    random.shuffle(mixed)
-    assert rules.statement_verdict(parts) == rules.statement_verdict(mixed)
-    assert rules.all_of(*parts) == rules.all_of(*mixed)
-    assert rules.all_of(*parts, *parts) == rules.all_of(*parts)
-
-
 @given(st.lists(st.sampled_from(list(rules.Finding)), min_size=2, max_size=4))
 def test_a_statement_that_says_several_things_is_no_more_seen_than_the_least_of_them(findings):
     whole = rules.all_of(*findings)
@@ -147,11 +99,6 @@ def test_a_statement_that_says_several_things_is_no_more_seen_than_the_least_of_
     assert (whole in THERE) == all(f in THERE for f in findings)
     assert (whole in NOT_THERE) == any(f in NOT_THERE for f in findings)
     assert (whole == AGAINST) == all(f == AGAINST for f in findings)
-
-
-def test_every_word_is_defined():
-    assert set(rules.MEANINGS) == set(rules.Verdict)
-    assert len(set(rules.MEANINGS.values())) == len(rules.Verdict)
 
 
 def test_what_a_claim_says_beside_its_number_can_make_it_partial_and_no_better():
@@ -168,10 +115,3 @@ def test_at_most_counts_the_undecided_against():
     few, many, either = Estimate(0.2, 0.1, 0.3), Estimate(3.0, 2.0, 4.0), Estimate(1.0, 0.5, 1.5)
     assert rules.at_most(few, few) == SEEN and rules.at_most(many, many) == ABSENT
     assert rules.at_most(few, many) == rules.at_most(few, either) == rules.at_most(either, many) == UNDECIDED
-
-
-def test_an_end_of_the_grid_is_not_tested():
-    rates = pd.Series([0.01, 0.03])
-    rules.inner(pd.Series([False, False]), rates, "this")
-    with pytest.raises(rules.Untestable, match=r"this is best at a learning rate of 0.03, the first or last"):
-        rules.inner(pd.Series([False, True]), rates, "this")

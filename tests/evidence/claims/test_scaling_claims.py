@@ -44,8 +44,3 @@ def test_none_is_shown_only_if_it_holds_with_the_undecided_keys_too(norm, name):
     verdict, row = verdict_on(name, random_keys=table)
     assert verdict == NOT_TESTED
     assert "none of" in row.reason and "certified unselectable" in row.reason and "undecided" in row.reason
-
-
-def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper():
-    _, row = verdict_on("random_keys", random_keys=worlds.random_keys({"none": SOME}, matrices=7))
-    assert "n = 10 to 60, d = 3 to 15, 7 matrices" in row.setting and "(the paper: n = 3 to 60" in row.setting

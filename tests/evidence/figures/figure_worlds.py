@@ -13,6 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from worlds import crossed, noise
 
 from layernorm_roles.evidence.figures import registry
 from layernorm_roles.schemas import SCHEMAS
@@ -22,39 +23,27 @@ OWN = "tanh"
 
 RELEASED = {"sampling": "depth_first", "split": "rows"}
 UNIFORM = {"sampling": "uniform", "split": "partitions"}
-D8 = {
+D8 = RELEASED | {
     "d_model": [8],
     "learning_rate": [0.001],
     "sequence_length": 50,
     "classes": 20,
     "steps": 6000,
-    **RELEASED,
 }
-D3 = {**D8, "d_model": [3], "sequence_length": 30, "classes": 10, "steps": 60}
+D3 = D8 | {"d_model": [3], "sequence_length": 30, "classes": 10, "steps": 60}
 RATES, WIDTHS = [0.001, 0.01, 0.1], [3, 4, 8]
 SEEDS = {"layernorm": 6, "scale_released": 5, "scale": 2, "projection": 1, OWN: 2}
+THREE = {"layernorm": 3, "scale": 3, "scale_released": 3}
+SPLIT = {"layernorm": 3, "scale": 4, "projected_qk": 3, "projected_v": 2, "layernorm_affine": 3}
 
 MAJORITY = {
-    "d8": {**D8, "seeds": SEEDS},
-    "d3": {**D3, "seeds": SEEDS},
-    "d8_uniform": {**D8, **UNIFORM, "steps": 4000, "seeds": {"scale": 3, "layernorm": 2, "none": 0}},
-    "mine": {**D8, **UNIFORM, "d_model": [5], "steps": 50, "seeds": {OWN: 1}},
-    "crossed": {
-        **D8,
-        "seeds": {"layernorm": 4, "scale": 3, "scale_released": 3, "layernorm_small": 3},
-    },
-    "rates": {
-        **D8,
-        "learning_rate": RATES,
-        "steps": 3000,
-        "seeds": {"layernorm": 3, "scale": 3, "scale_released": 3, OWN: 2},
-    },
-    "widths": {
-        **D8,
-        "d_model": WIDTHS,
-        "steps": 2000,
-        "seeds": {"layernorm": 3, "scale": 4, "projected_qk": 3, "projected_v": 2, "layernorm_affine": 3},
-    },
+    "d8": D8 | {"seeds": SEEDS},
+    "d3": D3 | {"seeds": SEEDS},
+    "d8_uniform": D8 | UNIFORM | {"steps": 4000, "seeds": {"scale": 3, "layernorm": 2, "none": 0}},
+    "mine": D8 | UNIFORM | {"d_model": [5], "steps": 50, "seeds": {OWN: 1}},
+    "crossed": D8 | {"seeds": THREE | {"layernorm": 4, "layernorm_small": 3}},
+    "rates": D8 | {"learning_rate": RATES, "steps": 3000, "seeds": THREE | {OWN: 2}},
+    "widths": D8 | {"d_model": WIDTHS, "steps": 2000, "seeds": SPLIT},
 }
 GPT = {
     "architecture": "gpt",
@@ -64,29 +53,18 @@ GPT = {
     "learning_rate": [0.01],
     "steps": [400],
 }
+PAIRS = {"layernorm": 3, "projection": 3, "no_attention": 2}
 MODELS = {
-    "gpt": {
-        **GPT,
-        "seeds": {"layernorm": 3, "projection": 3, "layernorm_qk": 1, "no_attention": 2, OWN: 2},
-    },
-    "wide": {**GPT, "d_model": 64, "seeds": {"layernorm": 3, "projection": 2, "no_attention": 3}},
-    "bert": {**GPT, "architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
-    "swept": {
-        **GPT,
-        "learning_rate": RATES,
-        "steps": [200, 400],
-        "seeds": {"layernorm": 3, "projection": 3, "no_attention": 2},
-    },
+    "gpt": GPT | {"seeds": PAIRS | {"layernorm_qk": 1, OWN: 2}},
+    "wide": GPT | {"d_model": 64, "seeds": PAIRS | {"projection": 2, "no_attention": 3}},
+    "bert": GPT | {"architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
+    "swept": GPT | {"learning_rate": RATES, "steps": [200, 400], "seeds": PAIRS},
 }
 LOST = ("swept", "projection", 0.1, 0)
 """Model, variant, rate and seed of the run that diverges, at every length."""
 PRETRAINED = {"minilm": {"contexts": 4, "context_length": 200}}
-RANDOM_KEYS = {
-    "keys": [4, 30],
-    "dimensions": [3, 7],
-    "matrices": 100,
-    "norms": ["none", "layernorm", "projection", OWN],
-}
+RANDOM_KEYS = {"keys": [4, 30], "dimensions": [3, 7], "matrices": 100}
+RANDOM_KEYS["norms"] = ["none", "layernorm", "projection", OWN]
 
 
 def attention_ceilings(summed=True) -> pd.DataFrame:
@@ -99,12 +77,6 @@ def attention_ceilings(summed=True) -> pd.DataFrame:
     return worlds.ceilings(pairs) if summed else pairs
 
 
-def token_ceilings() -> pd.DataFrame:
-    """The pairs of the second of these layers."""
-    below = {"as used": (0.05, 0.3), "without norm": (0.1, 0.6)}
-    return worlds.token_ceilings(worlds.ceiling_pairs(below, received=0.15))
-
-
 def pretrained_keys() -> pd.DataFrame:
     """Fewer unselectable keys the more dimensions, none in whole heads."""
     cuts = {2: (0.9, 0.8), 8: (0.1, 0.05), 16: (0.02, 0.0)}
@@ -115,34 +87,27 @@ gaussian_law = worlds.gaussian_law
 
 
 def ones_share() -> pd.DataFrame:
-    """Shares along the ones vector that differ in every row; the norm of a head's queries is no norm of the stream."""
-    rng, rows = np.random.default_rng(17), []
-    for model, seed, context, norm in product(("minilm", "other"), (None, 0), range(4), (1, 2, 3)):
-        checkpoint, d = "pretrained" if seed is None else "random", 8 if norm == 2 else 32
-        row = (model, None, seed, checkpoint, context, norm, f"norm_{norm}", d, rng.uniform(0.001, 0.9))
-        rows.append(row)
-    return pd.DataFrame(rows, columns=SCHEMAS["ones_share"].names)
+    """The second norm, of the queries of a head, is no norm of the stream."""
+    models = {"model": ("minilm", "other"), "variant": None, "seed": (None, 0)}
+    table = crossed("ones_share", noise(17), **models, context=range(4), norm=(1, 2, 3))
+    checkpoint = np.where(table.seed.isna(), "pretrained", "random")
+    return table.assign(checkpoint=checkpoint, dimensions=np.where(table.norm == 2, 8, 32))
 
 
-def language_model_ones_share(models=MODELS) -> pd.DataFrame:
-    rng, rows = np.random.default_rng(18), []
-    for model, settings in models.items():
-        for (variant, seed), checkpoint, norm in product(
-            runs(settings["seeds"]), ("initial", "final"), (1, 2, 3)
-        ):
-            place = (model, variant, seed, checkpoint, 0, norm, f"norm_{norm}", settings["d_model"])
-            rows.append((*place, rng.uniform(0.001, 0.9)))
-    return pd.DataFrame(rows, columns=SCHEMAS["language_model_ones_share"].names)
+def language_model_ones_share() -> pd.DataFrame:
+    rng, tables = noise(18), []
+    for model, settings in MODELS.items():
+        sizes = {"model": model, "context": 0, "norm": (1, 2, 3), "dimensions": settings["d_model"]}
+        for variant, number in settings["seeds"].items():
+            runs = {"variant": variant, "seed": range(number), "checkpoint": ("initial", "final")}
+            tables.append(crossed("language_model_ones_share", rng, **runs, **sizes))
+    return pd.concat(tables)
 
 
 def projection_shift() -> pd.DataFrame:
-    rng = np.random.default_rng(19)
-    rows = [
-        (model, context, layer, head, change, *rng.uniform(size=2))
-        for model, change in (("minilm", "left out"), ("other", "added"))
-        for context, layer, head in product(range(4), (1, 2), (0, 1))
-    ]
-    return pd.DataFrame(rows, columns=SCHEMAS["projection_shift"].names)
+    places = {"model": ("minilm", "other"), "context": range(4), "layer": (1, 2), "head": (0, 1)}
+    table = crossed("projection_shift", noise(19), **places)
+    return table.assign(change=table.model.map({"minilm": "left out", "other": "added"}))
 
 
 def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
@@ -150,7 +115,6 @@ def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def points(settings) -> list[tuple[int, float]]:
-    """The widths and learning rates of an experiment."""
     return list(product(settings["d_model"], settings["learning_rate"]))
 
 
@@ -195,12 +159,9 @@ def random_keys(norms=tuple(RANDOM_KEYS["norms"])) -> pd.DataFrame:
 
 
 def random_keys_precision() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(4), []
-    for dtype, eps, n, d in product(("float64", "float32"), (0.0, 1e-5), (4, 9, 30), (3, 4, 7)):
-        hits, borderline = rng.integers(1, 99), rng.integers(1, 99)
-        rows.append((dtype, eps, n, d, 100, hits / 100, 0.1, borderline, 0.1))
-    columns = ["any_unselectable", "mean_unselectable", "n_borderline", "min_margin"]
-    return pd.DataFrame(rows, columns=["dtype", "eps", "n", "d", "matrices", *columns])
+    sizes = {"n": (4, 9, 30), "d": (3, 4, 7), "matrices": 100}
+    dtypes = ("float64", "float32")
+    return crossed("random_keys_precision", noise(4), dtype=dtypes, eps=(0.0, 1e-5), **sizes)
 
 
 def language_model_metrics(models=MODELS) -> pd.DataFrame:
@@ -239,211 +200,137 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
 
 
-def language_model_ceilings(models=MODELS, summed=True) -> pd.DataFrame:
-    """Ceilings and received attention that differ in every row, lower behind the norm and after training.
+def language_model_ceilings(summed=True) -> pd.DataFrame:
+    """Ceilings and received attention of the GPTs with scaling and without, that differ in every row.
 
     A row for each key of a head or, `summed`, the table's counts of them.
     """
-    rng, parts = np.random.default_rng(16), []
-    gpts = {name: settings for name, settings in models.items() if settings["architecture"] == "gpt"}
-    for model, settings in gpts.items():
+    rng, parts = noise(16), []
+    for model, variant in product(("gpt", "wide", "swept"), ("layernorm", "projection")):
+        settings, queries = MODELS[model], ("any", "norm") if variant == "layernorm" else "any"
+        run = {"model": model, "variant": variant, "seed": range(settings["seeds"][variant])}
+        run |= {"checkpoint": ("initial", "final"), "queries": queries, "normalised": "as used"}
         d = settings["d_model"] // settings["heads"]
-        for (variant, seed), checkpoint, queries, head in product(
-            runs(settings["seeds"]), ("initial", "final"), ("any", "norm"), (0, 1)
-        ):
-            if variant not in ("layernorm", "projection") or (variant, queries) == ("projection", "norm"):
-                continue
-            power = (1 + (queries == "norm")) * (1 + (checkpoint == "final")) * d**-0.5
-            upper = 10 ** (-power * rng.uniform(0, 3, 60))
-            place = {"context": 0, "layer": 1, "head": head, "position": range(60), "token": "a"}
-            sizes = {"normalised": "as used", "n_keys": 60, "dimensions": d}
-            bounds = {"lower": 0.999 * upper, "upper": upper}
-            got = {"received_max": upper * rng.uniform(0, 1, 60)}
-            run = {"model": model, "variant": variant, "seed": seed, "checkpoint": checkpoint}
-            columns = run | place | {"queries": queries} | sizes | bounds | got
-            parts.append(pd.DataFrame(columns))
+        parts.append(worlds.random_pairs(rng, **run, context=0, layer=1, dimensions=d))
     pairs = pd.concat(parts, ignore_index=True)
     return worlds.ceilings(pairs) if summed else pairs
 
 
 def claims() -> pd.DataFrame:
     """A ratio three times as large as none, where the source has nine times; a difference beyond it; no number."""
-    columns = ["claim", "source", "measured", "ci_low", "ci_high", "reported", "control"]
-    columns += ["control_measured", "control_low", "control_high", "verdict", "also_passed_by"]
-    nothing, paper = (np.nan,) * 3, "Brody, Alon and Yahav 2023, "
-    scale, untrained = "scale over layernorm", "the same models untrained; and more"
+    columns = (
+        "claim source verdict measured ci_low ci_high reported control_measured control_low control_high"
+    )
+    nothing, paper, never = (np.nan,) * 3, "Brody, Alon and Yahav 2023, ", "not tested"
     rows = [
-        ("faster", f"{paper}Figure 2a", 3, 9**0.25, np.inf, 9, scale, 1, 1 / 9, 9, "partial", None),
-        ("accurate", f"{paper}Figure 3", 4, -8, 12, -8, scale, *nothing, "not tested", None),
-        (
-            "table_1",
-            f"{paper}Table 1",
-            100,
-            90,
-            110,
-            20,
-            untrained,
-            10,
-            8,
-            12,
-            "reproduced",
-            "untrained models",
-        ),
-        ("zero", f"{paper}section 4", 1, 0, 2, 0, scale, *nothing, "partial", None),
-        ("geometry", "an essay", 1, 0, 2, 3, scale, *nothing, "holds", None),
-        ("loss_gap", f"{paper}Figure 4", *nothing, 0.05, scale, *nothing, "not tested", None),
+        ("faster", f"{paper}Figure 2a", "partial", 3, 9**0.25, np.inf, 9, 1, 1 / 9, 9),
+        ("accurate", f"{paper}Figure 3", never, 4, -8, 12, -8, *nothing),
+        ("table_1", f"{paper}Table 1", "reproduced", 100, 90, 110, 20, 10, 8, 12),
+        ("zero", f"{paper}section 4", "partial", 1, 0, 2, 0, *nothing),
+        ("geometry", "an essay", "holds", 1, 0, 2, 3, *nothing),
+        ("loss_gap", f"{paper}Figure 4", never, *nothing, 0.05, *nothing),
     ]
-    table = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns.split()).assign(control="scale over layernorm")
+    table["also_passed_by"] = np.where(table.claim == "table_1", "untrained models", None)
     return table.reindex(columns=SCHEMAS["claims"].names)
 
 
 def geometry() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(7), []
-    quantities = ("difference_from_torch", "radius_mean", "error")
-    dtypes, lengths = ("float16", "float32", "float64"), (1e-3, 1.0, 1e3)
-    for n, dtype, place, eps, length, offset, quantity in product(
-        (3, 64, 512), dtypes, ("inside", "outside"), (1e-5, 1e-12), lengths, (0.0, 1000.0), quantities
-    ):
-        value = rng.uniform(0.1, 0.9)
-        if dtype == "float16" and length == 1e3:
-            value = np.inf
-        rows.append(("layernorm", n, dtype, place, eps, length, offset, quantity, value))
-    rows.append(("layernorm", 3, "float64", None, 0.0, np.nan, 0.0, "rank", 2.0))
-    columns = ["norm", "n", "dtype", "eps_placement", "eps", "input_norm", "offset", "quantity", "value"]
-    return pd.DataFrame(rows, columns=columns)
+    """The longest vectors are infinite in float16, and one row is on something else."""
+    eps = {"eps_placement": ("inside", "outside"), "eps": (1e-5, 1e-12)}
+    inputs = {"norm": "layernorm", "n": (3, 64, 512), "input_norm": (1e-3, 1.0, 1e3), "offset": (0.0, 1000.0)}
+    kinds = {"dtype": ("float16", "float32", "float64"), "quantity": ("difference_from_torch", "radius_mean")}
+    table = crossed("geometry", noise(7), **inputs, **kinds, **eps)
+    table.loc[(table.dtype == "float16") & (table.input_norm == 1e3), "value"] = np.inf
+    table.loc[len(table)] = ("layernorm", 3, "float64", None, 0.0, np.nan, 0.0, "rank", 2.0)
+    return table
 
 
 def geometry_cloud() -> pd.DataFrame:
-    rng = np.random.default_rng(8)
-    stages = {"layernorm": "xfgh", "rmsnorm": "xgh"}
-    rows = [
-        (norm, stage, point, *rng.standard_normal(3))
-        for norm, letters in stages.items()
-        for stage in letters
-        for point in range(6)
-    ]
-    return pd.DataFrame(rows, columns=["norm", "stage", "point", "x1", "x2", "x3"])
+    stages = {"norm": ("layernorm", "rmsnorm"), "stage": ("x", "f", "g", "h"), "point": range(6)}
+    table = crossed("geometry_cloud", noise(8), **stages)
+    return table[(table.norm == "layernorm") | (table.stage != "f")]
 
 
 def fusion() -> pd.DataFrame:
     """`plain` is exact to rounding, and `residual` is for a map of stream and heads."""
-    rng, rows = np.random.default_rng(9), []
-    arrangements = ("plain", "norm", "residual", "residual_norm")
-    sources = [("random", None, d, factor) for d in (8, 32) for factor in (0.5, 1, 2)]
-    sources.append(("language_model", "layernorm", 8, 1))
-    for (source, variant, d, factor), seed, layer, arrangement, inputs in product(
-        sources, (0, 1), (1, 2), arrangements, ("heads", "stream_and_heads")
-    ):
-        exact = arrangement == "plain" or (arrangement, inputs) == ("residual", "stream_and_heads")
-        error = rng.uniform(1, 9) * (1e-30 if exact else 0.1)
-        single = int(rng.integers(10, 90)) + int(100 * factor)
-        heads, sizes = int(d * factor), (4 * d, 96, 96)
-        names = (source, variant, seed, layer, arrangement, inputs)
-        rows.append((*names, d, heads, *sizes, error, 4, 4, 100, single))
-    columns = ["source", "variant", "seed", "layer", "arrangement", "inputs", "d", "d_heads", "d_ff", "n_fit"]
-    ranks = ["rank_w_o", "rank_product", "parameters_pair", "parameters_single"]
-    return pd.DataFrame(rows, columns=[*columns, "n_held_out", "error", *ranks])
+    rng, maps = noise(9), {"arrangement": ("plain", "norm", "residual", "residual_norm")}
+    maps |= {"inputs": ("heads", "stream_and_heads"), "seed": (0, 1), "layer": (1, 2)}
+    random = crossed("fusion", rng, source="random", d=(8, 32), d_heads=(0.5, 1, 2), **maps)
+    table = pd.concat([random, crossed("fusion", rng, source="trained", d=8, d_heads=1, **maps)])
+    table = table.assign(variant=None, parameters_pair=100)
+    exact = (table.arrangement == "residual") & (table.inputs == "stream_and_heads")
+    exact |= table.arrangement == "plain"
+    single = table.parameters_single // 10 + (100 * table.d_heads).astype(int)
+    sizes = {"d_heads": (table.d * table.d_heads).astype(int), "parameters_single": single}
+    return table.assign(error=table.error.mask(exact, 1e-29 * table.error), **sizes)
+
+
+PLACED = {"placement": ("pre", "post"), "depth": (2, 6), "learning_rate": (0.001, 0.003)}
+PLACED |= {"warmup": (0, 50), "seed": (0, 1)}
+
+
+def _in_layers(name: str, number: int, **values) -> pd.DataFrame:
+    table = crossed(name, noise(number), **values, layer=range(1, max(values["depth"]) + 1))
+    return table[table.layer <= table.depth].reset_index(drop=True)
 
 
 def placement() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(10), []
-    for kind, depth, rate, warmup, seed in product(("pre", "post"), (2, 6), (0.001, 0.003), (0, 50), (0, 1)):
-        status = rng.choice(["trained", "stuck", "diverged"])
-        for step in range(40):
-            losses = rng.uniform(3, 4, 2)
-            rows.append((kind, depth, rate, warmup, seed, step, *losses, status))
-    columns = ["placement", "depth", "learning_rate", "warmup", "seed", "step"]
-    return pd.DataFrame(rows, columns=[*columns, "train_loss", "unigram_loss", "status"])
+    table = crossed("placement", noise(10), **PLACED, step=range(40))
+    status = np.array(["trained", "stuck", "diverged"])[table.groupby([*PLACED]).ngroup() % 3]
+    return table.assign(status=status, train_loss=3 + table.train_loss, unigram_loss=3 + table.unigram_loss)
 
 
 def placement_gradients() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(11), []
-    for kind, depth, rate, warmup, seed, step in product(
-        ("pre", "post"), (2, 6), (0.001, 0.003), (0, 50), (0, 1), (0, 10, 20, 30)
-    ):
-        for layer in range(1, depth + 1):
-            norm = np.inf if (kind, seed, layer) == ("post", 1, 1) else 10 ** rng.uniform(-3, 1)
-            rows.append((kind, depth, rate, warmup, seed, step, layer, norm))
-    columns = ["placement", "depth", "learning_rate", "warmup", "seed", "step", "layer", "gradient_norm"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def placement_scales() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(14), []
-    for kind, depth, rate, warmup, seed, step in product(
-        ("pre", "post"), (2, 6), (0.001, 0.003), (0, 50), (0, 1), (0, 40)
-    ):
-        for layer, part in product(range(1, depth + 1), ("attention", "feed_forward")):
-            lost = (kind, rate, seed, step) == ("post", 0.003, 1, 40)
-            sizes = (np.inf, np.inf) if lost else 10 ** rng.uniform(-1, 1, 2)
-            rows.append((kind, depth, rate, warmup, seed, step, layer, part, *sizes))
-    columns = ["placement", "depth", "learning_rate", "warmup", "seed", "step", "layer", "part"]
-    return pd.DataFrame(rows, columns=[*columns, "input_rms", "stream_rms"])
+    table = _in_layers("placement_gradients", 11, **PLACED, step=(0, 10, 20, 30))
+    lost = (table.placement == "post") & (table.seed == 1) & (table.layer == 1)
+    return table.assign(gradient_norm=(10 ** (5 * table.gradient_norm - 3.5)).mask(lost, np.inf))
 
 
 def untrained_gradients() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(15), []
-    for kind, residual, depth, seed in product(("pre", "post", "none"), (True, False), (2, 4), (0, 1, 2)):
-        for layer in range(1, depth + 1):
-            lost = (kind, residual, depth, seed, layer) == ("none", False, 4, 1, 1)
-            norm = 0.0 if lost else 10 ** rng.uniform(-3, 1)
-            rows.append((kind, residual, depth, seed, layer, norm))
-    columns = ["placement", "residual", "depth", "seed", "layer", "gradient_norm"]
-    return pd.DataFrame(rows, columns=columns)
+    places = {"placement": ("pre", "post", "none"), "residual": (True, False), "depth": (2, 4)}
+    table = _in_layers("untrained_gradients", 15, **places, seed=(0, 1, 2))
+    lost = (table.placement == "none") & ~table.residual
+    lost &= (table.depth == 4) & (table.layer * table.seed == 1)
+    return table.assign(gradient_norm=(10 ** (5 * table.gradient_norm - 3.5)).mask(lost, 0.0))
 
 
 def position_probe() -> pd.DataFrame:
-    """Accuracies that differ in every row, of networks of two depths; one run diverged."""
-    rng, rows = np.random.default_rng(20), []
-    for kind, depth, rate, seed, residual, step in product(
-        ("pre", "post"), (2, 3), (0.001, 0.003), (0, 1), (True, False), (0, 40)
-    ):
-        lost = (kind, rate, seed, residual, step) == ("post", 0.003, 1, False, 40)
-        for layer in range(1, depth + 1):
-            share = np.nan if lost else rng.uniform(0.05, 1)
-            rows.append((kind, depth, rate, 0, seed, residual, 20, step, layer, share, 4.0))
-    return pd.DataFrame(rows, columns=SCHEMAS["position_probe"].names)
+    places = PLACED | {"depth": (2, 3), "warmup": 0, "residual": (True, False)}
+    table = _in_layers("position_probe", 20, **places, step=(0, 40), context_length=20)
+    lost = (table.placement == "post") & (table.learning_rate == 0.003) & (table.seed * table.step == 40)
+    return table.assign(position_accuracy=table.position_accuracy.mask(lost & ~table.residual))
 
 
 def batch_dependence() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(12), []
-    for norm, size, seed in product(("layernorm", "batchnorm"), (2, 4, 8), (0, 1, 2)):
-        rows += [(norm, effect, size, 0.0, seed, rng.uniform()) for effect in ("others", "mode")]
-        rows += [(norm, "padding", size, share, seed, rng.uniform()) for share in (0.25, 0.5)]
-    return pd.DataFrame(rows, columns=["norm", "effect", "batch_size", "padding", "seed", "change"])
+    rng, runs = noise(12), {"norm": ("layernorm", "batchnorm"), "batch_size": (2, 4, 8), "seed": (0, 1, 2)}
+    effects = [(("others", "mode"), 0.0), ("padding", (0.25, 0.5))]
+    tables = [crossed("batch_dependence", rng, effect=e, padding=p, **runs) for e, p in effects]
+    return pd.concat(tables)
 
 
 def score_scale() -> pd.DataFrame:
-    rng, rows = np.random.default_rng(13), []
-    keys = [("normal", None, seed, 1, 0, d) for seed in (0, 1) for d in (4, 8, 32)]
-    keys += [("normal_mean_1", None, 0, 1, 0, 4)]
-    keys += [("language_model", "layernorm", 0, layer, head, 2) for layer in (1, 2) for head in (0, 1)]
-    keys += [("majority", "scale", 0, 1, 0, 8)]
-    for key, divided in product(keys, (False, True)):
-        rows.append((*key, 128.0, divided, *rng.uniform(0.1, 0.9, 5)))
-    columns = ["source", "variant", "seed", "layer", "head", "d_k", "n_keys", "divided"]
-    values = ["score_mean", "score_std", "entropy", "entropy_share", "gradient"]
-    return pd.DataFrame(rows, columns=[*columns, *values])
-
-
-def table(name: str, majority=MAJORITY) -> pd.DataFrame:
-    """One table of the world, as its maker above makes it."""
-    return globals()[name](majority) if name.startswith("majority") else globals()[name]()
+    rng, one = noise(13), {"variant": None, "seed": 0, "layer": 1, "head": 0}
+    one |= {"n_keys": 128.0, "divided": (False, True)}
+    sources = {
+        "normal": {"seed": (0, 1), "d_k": (4, 8, 32)},
+        "normal_mean_1": {"d_k": 4},
+        "language_model": {"variant": "layernorm", "layer": (1, 2), "head": (0, 1), "d_k": 2},
+        "majority": {"variant": "scale", "d_k": 8},
+    }
+    tables = [crossed("score_scale", rng, source=name, **one | keys) for name, keys in sources.items()]
+    return pd.concat(tables)
 
 
 def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame]:
-    """The tables that a figure is drawn from, by name."""
-    return {name: table(name, majority) for name in figure.tables}
+    makers = globals()
+    of_majority = {name for name in figure.tables if name.startswith("majority")}
+    return {name: makers[name](majority) if name in of_majority else makers[name]() for name in figure.tables}
 
 
 def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
-    settings = {
-        "majority": majority,
-        "language_model": MODELS,
-        "random_keys": RANDOM_KEYS,
-        "pretrained": PRETRAINED,
-    }
-    return registry.figures(settings)
+    others = {"language_model": MODELS, "random_keys": RANDOM_KEYS, "pretrained": PRETRAINED}
+    return registry.figures({"majority": majority} | others)
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
@@ -455,17 +342,10 @@ def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
 # What a reader sees
 
 
-def legends(figure) -> list[Legend]:
-    return figure.findobj(Legend)
-
-
 def handles(figure) -> dict:
     """The entries of all legends of a figure by their texts."""
-    return {
-        text.get_text(): handle
-        for legend in legends(figure)
-        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
-    }
+    entries = ((legend.get_texts(), legend.legend_handles) for legend in figure.findobj(Legend))
+    return {text.get_text(): handle for pair in entries for text, handle in zip(*pair, strict=True)}
 
 
 def labels(figure) -> list[str]:

@@ -2,22 +2,17 @@
 
 import copy
 import re
-import runpy
 import subprocess
 import sys
 from functools import cache
 from itertools import combinations
-from types import SimpleNamespace
 
 import default_settings
 import figure_worlds as worlds
 import numpy as np
 import pytest
-from default_settings import ROOT
 from matplotlib.text import Text
-from snakemake.iocontainers import InputFiles, Params
 
-from layernorm_roles import schemas, store
 from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import registry, style
@@ -70,29 +65,28 @@ def test_figures_of_variants_without_seeds_are_left_out():
 
 
 def test_figures_follow_what_experiments_and_models_vary():
-    names = {*worlds.figures()}
+    names, options = {*worlds.figures()}, {name: figure.options for name, figure in worlds.figures().items()}
     assert {"majority_crossed_size_and_projection", "majority_rates_by_rate"} <= names
     assert not {"majority_d8_size_and_projection", "majority_rates_by_width"} & names
-    assert {"loss_by_rate", "loss_by_length"} <= names and not {"loss_by_rate", "loss_by_length"} & {
-        *registry.figures({"language_model": {"wide": worlds.MODELS["wide"]}})
-    }
-    options = {name: figure.options for name, figure in worlds.figures().items()}
-    assert options["loss_by_rate"]["panels"] == {"swept": ["swept"]} and options["loss_by_length"][
-        "models"
-    ] == ["swept"]
+    assert options["loss_by_rate"]["panels"] == {"swept": ["swept"]}
+    assert options["loss_by_length"]["models"] == ["swept"]
     assert options["language_model_losses"]["models"] == ["wide", "bert"]
-    assert [each["experiment"] for each in options["majority_curves"]["settings"]] == [
-        "d8", "d3", "d8_uniform", "mine", "crossed",
-    ]  # fmt: skip
+    curves = [each["experiment"] for each in options["majority_curves"]["settings"]]
+    assert curves == ["d8", "d3", "d8_uniform", "mine", "crossed"]
     assert "bert" not in options["figure_heads"]["models"]
-    swept = worlds.MODELS["swept"]
+
+
+def of_models(**models):
+    return registry.figures({"language_model": models})
+
+
+def test_models_that_differ_in_the_rates_alone_share_a_panel_and_what_they_lack_is_not_drawn():
+    swept, wide = worlds.MODELS["swept"], worlds.MODELS["wide"]
     alike = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
-    models = {"swept": swept, "alike": alike, "other": alike | {"heads": 2}}
-    options = registry.figures({"language_model": models})["loss_by_rate"].options
+    options = of_models(swept=swept, alike=alike, other=alike | {"heads": 2})["loss_by_rate"].options
     assert options["panels"] == {"swept": ["swept", "alike"], "other": ["other"]}
-    alone = registry.figures(
-        {"language_model": {"wide": worlds.MODELS["wide"] | {"seeds": {"layernorm": 2}}}}
-    )
+    assert not {"loss_by_rate", "loss_by_length"} & {*of_models(wide=wide)}
+    alone = of_models(wide=wide | {"seeds": {"layernorm": 2}})
     assert not {"language_model_losses", "figure_heads", "heads_by_width", "figure_4a"} & {*alone}
     assert {"figure_1c", "statement_fusion", "claims_forest"} <= {*registry.figures({})}
 
@@ -100,28 +94,20 @@ def test_figures_follow_what_experiments_and_models_vary():
 # Captions
 
 
-@EVERY
-def test_captions_are_whole_sentences_that_name_panels_by_their_titles(name):
-    figure = worlds.figures()[name]
-    assert figure.name == name and set(figure.tables) <= set(schemas.SCHEMAS)
-    assert figure.caption[0].isupper() and figure.caption.endswith(".")
-    assert not re.search(r"  |\.\.|[{}]", figure.caption)
-    assert not re.search(r"(^|[.;] )(Left|Right|Middle|Above|Below)\b", figure.caption, re.IGNORECASE)
-    assert not re.search(r"\((left|right|middle|above|below)\)", figure.caption)
-
-
 def test_captions_quote_thresholds_and_settings(monkeypatch):
-    captions = {name: figure.caption for name, figure in worlds.figures().items()}
-    assert "½, 1/10, 1/100" in captions["heads_by_width"]
-    assert "read off the paper" in captions["figure_2a"] and "d_model = 8" in captions["figure_2a"]
-    assert "d_model = 3, 4, 8" in captions["majority_widths_by_width"]
-    assert "uniform partitions, split by partitions" in captions["majority_curves"]
     for name, value in {"ENOUGH_SEEDS": 77, "FEWEST": 66, "TEST_LOSS": 0.55}.items():
         monkeypatch.setattr(legends, name, value)
+    quoted = {
+        "heads_by_width": "½, 1/10, 1/100",
+        "figure_2a": "fewer than 77 seeds",
+        "majority_widths_by_width": "d_model = 3, 4, 8",
+        "majority_curves": "uniform partitions, split by partitions",
+        "majority_rates_by_rate": "at least 66",
+    }
     captions = {name: figure.caption for name, figure in worlds.figures().items()}
-    assert (
-        "fewer than 77 seeds" in captions["figure_2a"] and "at least 66" in captions["majority_rates_by_rate"]
-    )
+    assert all(words in captions[name] for name, words in quoted.items())
+    assert not [name for name, caption in captions.items() if re.search(r"  |\.\.|[{}]", caption)]
+    assert "read off the paper" in captions["figure_2a"] and "d_model = 8" in captions["figure_2a"]
     assert "test loss of 0.55" in captions["majority_rates_by_rate"]
 
 
@@ -152,8 +138,8 @@ def test_every_built_in_variant_has_a_look_of_its_own():
     assert set(legends.LOOKS) == known
     colours = [*(look.colour for look in legends.LOOKS.values()), *legends.SPARE_COLOURS]
     assert len(set(colours)) == len(colours)
-    looks = style.looks(["tanh", "layernorm", "abs"])
-    assert list(looks) == ["layernorm", "abs", "tanh"]
+    looks = style.looks(["tanh", "none", "layernorm", "abs"])
+    assert list(looks) == ["layernorm", "none", "abs", "tanh"]
     assert [looks[name]["color"] for name in ("abs", "tanh")] == list(legends.SPARE_COLOURS[:2])
     assert looks["tanh"]["label"] == "tanh" and looks["tanh"]["ls"] == "-"
 
@@ -230,55 +216,15 @@ def test_texts_are_within_the_figure_and_do_not_overlap(name):
         assert width < 1.5 or height < 1.5, (one, other)
 
 
-@pytest.mark.parametrize(
-    "name", ["figure_2a", "majority_curves", "majority_rates_by_rate", "majority_widths_by_width"]
-)
-def test_runs_of_a_few_steps_and_one_seed_are_drawn(name):
-    tiny = {
-        experiment: settings | {"steps": 5, "seeds": dict.fromkeys(settings["seeds"], 1)}
-        for experiment, settings in worlds.MAJORITY.items()
-    }
-    table = worlds.majority_metrics(tiny)
-    table["test_loss"] += 1  # nobody reaches 0.5
-    table["test_accuracy"] = 0.25
-    figure = worlds.draw(name, tiny, majority_metrics=table)
-    figure.draw_without_rendering()
-    assert all(np.isfinite(axes.get_ylim()).all() for axes in figure.axes)
-
-
-# Imports and files
-
-
-def test_the_registry_imports_nothing_heavy_and_drawing_neither_torch_nor_numba():
+def test_the_registries_import_nothing_heavy_and_drawing_neither_torch_nor_numba():
     modules = sorted({figure.module for figure in worlds.figures().values()})
     heavy = ("matplotlib", "pandas", "pyarrow", "numpy", "torch", "numba")
     program = (
-        "import sys; from importlib import import_module; from layernorm_roles.evidence.figures import registry; "
-        f"registry.figures({{}}); print([m for m in {heavy} if m in sys.modules]); "
+        "import sys; from importlib import import_module; import layernorm_roles.evidence.tables.registry; "
+        "from layernorm_roles.evidence.figures import registry; registry.figures({}); "
+        f"print([m for m in {heavy} if m in sys.modules]); "
         f"[import_module('layernorm_roles.evidence.figures.' + m) for m in {modules}]; "
         "print([m for m in ('torch', 'numba') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["[]", "[]"]
-
-
-def test_the_rules_script_saves_each_figure_under_its_name_in_equal_bytes(tmp_path):
-    table = tmp_path / "random_keys.parquet"
-    store.write(worlds.random_keys(("none", "layernorm", "projection")), "random_keys", table, {})
-    settings = {"majority": {}, "random_keys": worlds.RANDOM_KEYS}
-    names = ("figure_1d", "figure_1c")
-    job = SimpleNamespace(
-        rule="draw",
-        wildcards={},
-        log=[str(tmp_path / "logs/log")],
-        params=Params(fromdict={"settings": settings}),
-        input=InputFiles(fromdict={"random_keys": str(table)}),
-        output=[str(tmp_path / f"{name}.{kind}") for name in names for kind in ("png", "pdf")],
-    )
-    runpy.run_path(str(ROOT / "workflow/scripts/draw.py"), {"snakemake": job})
-    known = registry.figures(settings)
-    for name in names:
-        figure = registry.draw(known[name], {"random_keys": store.read(table, "random_keys")})
-        style.save(figure, tmp_path / "known.png", tmp_path / "known.pdf")
-        for kind in ("png", "pdf"):
-            assert (tmp_path / f"{name}.{kind}").read_bytes() == (tmp_path / f"known.{kind}").read_bytes()

@@ -1,6 +1,6 @@
 """What the figures of random keys, pretrained models, statements and verdicts draw."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import figure_worlds as worlds
 import numpy as np
@@ -11,21 +11,25 @@ from figure_worlds import curve, labels, named
 from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.claims.rules import MEANINGS
 from layernorm_roles.evidence.figures import forest, pretrained
-from layernorm_roles.evidence.figures.statements import (
-    batch_dependence,
-    fusion,
-    geometry,
-    placement,
-    score_scale,
-)
+from layernorm_roles.evidence.figures.statements import batch_dependence as batches
+from layernorm_roles.evidence.figures.statements import fusion, geometry, placement, score_scale
 from layernorm_roles.gaussian_keys import expected_unselectable
 
+
+def shows(line, values, by, geometric=False):
+    """The line has the means of the values over each value of `by`, in its order."""
+    means = np.exp(np.log(values).groupby(by).mean()) if geometric else values.groupby(by).mean()
+    np.testing.assert_allclose(line.get_ydata(), means, rtol=1e-9)
+
+
+def stroked(axes, color, ls="-", **_):
+    """The one line of more than one point that has the colour and the stroke of a look."""
+    lines = [line for line in axes.lines if len(line.get_xdata()) > 1 and line.get_linestyle() != "None"]
+    (found,) = [line for line in lines if (line.get_color(), line.get_linestyle()) == (color, ls)]
+    return found
+
+
 # Random keys
-
-
-def cells(norm):
-    table = worlds.random_keys()
-    return table[table.norm == norm]
 
 
 def heat(axes):
@@ -43,7 +47,8 @@ def test_the_paper_s_figures_show_shares_of_matrices(name, norm):
     table.loc[table.norm == "none", "n_borderline"] = 1
     figure = worlds.draw(name, random_keys=table.sample(frac=1, random_state=1))
     axes = figure.axes[0]
-    np.testing.assert_allclose(heat(axes), grid(cells(norm).any_unselectable, cells(norm)))
+    cells = table[table.norm == norm]
+    np.testing.assert_allclose(heat(axes), grid(cells.any_unselectable, cells))
     assert axes.collections[0].get_clim() == (0, 1) and axes.get_ylabel() == "dimension d"
     title = axes.get_title(loc="left")
     if norm == "none":
@@ -68,9 +73,8 @@ def test_simulated_and_exact_are_not_exchanged_and_rare_events_have_no_z_score()
     np.testing.assert_allclose(np.ma.filled(heat(below), np.nan), expected)
     figure = worlds.draw("figure_random_keys_exact", random_keys=table.assign(mean_unselectable=0.0))
     found, *lines = figure.axes[0].collections
-    assert not found.get_array().any() and any(
-        len(path.vertices) for line in lines for path in line.get_paths()
-    )
+    assert not found.get_array().any()
+    assert any(len(path.vertices) for line in lines for path in line.get_paths())
 
 
 def test_precision_shows_every_setting_side_by_side():
@@ -85,8 +89,8 @@ def test_precision_shows_every_setting_side_by_side():
         )
         (label,) = [text for text in labels(figure) if text.startswith(dtype) and ("-5" in text) == (eps > 0)]
         for axes, values in zip(figure.axes, expected, strict=True):
-            (line,) = [line for line in named(axes, label) if line in (axes.lines[number],)]
-            np.testing.assert_allclose(line.get_ydata(), values)
+            assert axes.lines[number] in named(axes, label)
+            np.testing.assert_allclose(axes.lines[number].get_ydata(), values)
             places = np.concatenate([line.get_xdata() for line in axes.lines])
             assert len(np.unique(places.round(9))) == len(places)
 
@@ -116,8 +120,7 @@ def test_the_law_has_a_line_for_every_share_and_its_causal_one():
 def share(column="upper", **where):
     """Per cent of the artificial keys that reach a half, by layer."""
     table = worlds.attention_ceilings(summed=False)
-    for name, value in where.items():
-        table = table[table[name] == value]
+    table = table[(table[[*where]] == pd.Series(where)).all(axis=1)]
     return 100 * (table[column] >= 0.5).groupby(table.layer).mean()
 
 
@@ -183,9 +186,8 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     assert marks["not tested (1)"] == {1: pytest.approx(-0.5)}
     assert marks["untrained models"] == {2: pytest.approx(0.5)}
     spans = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 1.1]
-    np.testing.assert_allclose(
-        sorted((row(line), *line.get_xdata()) for line in spans)[:2], [(0, -1, 1), (0, 0.25, 2)]
-    )
+    ends = sorted((row(line), *line.get_xdata()) for line in spans)
+    np.testing.assert_allclose(ends[:2], [(0, -1, 1), (0, 0.25, 2)])
     arrows = [line for line in axes.lines if line.get_marker() in ("<", ">")]
     assert {(arrow.get_marker(), row(arrow)) for arrow in arrows} == {(">", 0), ("<", 1), (">", 2)}
     assert all(a.get_window_extent().x0 > axes.bbox.x1 for a in arrows if a.get_marker() == ">")
@@ -198,22 +200,16 @@ def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():
     left, middle, right = worlds.draw("pretrained_minilm_projection").axes
     shares, own = worlds.ones_share(), worlds.language_model_ones_share()
     shares, own = shares.query("model == 'minilm' and dimensions == 32"), own.query("variant == 'layernorm'")
-    panels = {"pretrained": (left, shares, pretrained.TRAINED[True]["color"], 32)}
-    panels |= {"final": (middle, own[own.model == "wide"], curve(middle, "wide, d = 64").get_color(), 64)}
+    wide = (middle, own[own.model == "wide"], curve(middle, "wide, d = 64").get_color(), 64)
+    panels = {"pretrained": (left, shares, pretrained.TRAINED[True]["color"], 32), "final": wide}
     for done, (axes, table, colour, d) in panels.items():
         for trained, look in pretrained.TRAINED.items():
-            means = d * table[(table.checkpoint == done) == trained].groupby("norm").ones_share.mean()
-            (line,) = [
-                each
-                for each in axes.lines
-                if (each.get_color(), each.get_linestyle()) == (colour, look["ls"])
-            ]
-            np.testing.assert_allclose(line.get_ydata(), means)
+            here = table[(table.checkpoint == done) == trained]
+            shows(stroked(axes, colour, look["ls"]), d * here.ones_share, here.norm)
     assert {*curve(left, "a random direction").get_ydata()} == {1}
-    moved = worlds.projection_shift().query("model == 'minilm'").groupby("layer").total_variation.mean()
-    np.testing.assert_allclose(right.lines[0].get_ydata(), moved)
-    turned = worlds.projection_shift().query("model == 'minilm'").groupby("layer").random_direction.mean()
-    np.testing.assert_allclose(curve(right, "a random direction").get_ydata(), turned)
+    shift = worlds.projection_shift().query("model == 'minilm'")
+    shows(right.lines[0], shift.total_variation, shift.layer)
+    shows(curve(right, "a random direction"), shift.random_direction, shift.layer)
     assert "left out" in right.get_title()
 
 
@@ -225,161 +221,131 @@ def panels(figure):
     return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
 
 
-def coloured(axes, look):
-    """The one line of more than one point that has the colour and the stroke of a look."""
-    (line,) = [
-        line
-        for line in axes.lines
-        if len(line.get_xdata()) > 1
-        and line.get_color() == look["color"]
-        and line.get_linestyle() == look.get("ls", "-")
-        and line.get_linestyle() != "None"
-    ]
-    return line
-
-
-def geometric(values, by):
-    return np.exp(np.log(values).groupby(by).mean())
-
-
 def test_fusion_draws_small_errors_where_they_are_and_the_cost_of_the_map():
-    figure = worlds.draw("statement_fusion")
-    table = worlds.fusion()
-    square = table[(table.d == table.d_heads) & (table.source == "random")]
+    figure, table = worlds.draw("statement_fusion"), worlds.fusion()
+    table = table[table.source == "random"]
     for inputs, title in fusion.INPUTS.items():
         (lower,) = [axes for axes in figure.axes if axes.get_label() == f"{inputs}_exact"]
         for arrangement, look in fusion.ARRANGEMENTS.items():
-            part = square[(square.inputs == inputs) & (square.arrangement == arrangement)]
-            expected = part.groupby("d").error.mean()
-            axes = lower if expected.max() < 1e-20 else panels(figure)[title]
-            np.testing.assert_allclose(coloured(axes, look).get_ydata(), expected, rtol=1e-9)
+            part = table[(table.d == table.d_heads) & (table.inputs == inputs)]
+            part = part[part.arrangement == arrangement]
+            axes = lower if part.error.max() < 1e-20 else panels(figure)[title]
+            shows(stroked(axes, **look), part.error, part.d)
             low, high = axes.get_ylim()
-            assert low <= expected.min() and expected.max() <= high
-    cost = panels(figure)["size of the map"]
+            assert low <= part.error.min() and part.error.max() <= high
     for inputs, look in fusion.COSTS.items():
-        rows = table[(table.source == "random") & (table.arrangement == "plain") & (table.d == 32)]
-        rows = rows[rows.inputs == inputs]
-        ratio = (rows.parameters_single / rows.parameters_pair).groupby(rows.d_heads / 32).mean()
-        np.testing.assert_allclose(coloured(cost, look).get_xydata(), ratio.reset_index().to_numpy())
+        rows = table[(table.arrangement == "plain") & (table.d == 32) & (table.inputs == inputs)]
+        line = stroked(panels(figure)["size of the map"], **look)
+        shows(line, rows.parameters_single / rows.parameters_pair, rows.d_heads)
+        assert list(line.get_xdata()) == [0.5, 1, 2]
 
 
-def test_geometry_shows_the_cloud_torch_s_difference_and_the_radius():
-    figure = worlds.draw("statement_geometry")
-    found, table = panels(figure), worlds.geometry()
+def test_geometry_shows_torch_s_difference_and_the_radius():
+    figure, table = worlds.draw("statement_geometry"), worlds.geometry()
     torch = table[
         (table.eps == 1e-5) & (table.eps_placement == "inside") & (table.quantity == "difference_from_torch")
     ]
-    axes = found["difference from torch"]
-    for dtype in ("float16", "float32", "float64"):
-        for offset, stroke in ((0.0, "-"), (1000.0, ":")):
-            rows = torch[(torch.dtype == dtype) & (torch.offset == offset)]
-            largest = rows.groupby("input_norm").value.max()
-            line = coloured(axes, {"color": geometry.DTYPES[dtype], "ls": stroke})
-            np.testing.assert_allclose(line.get_ydata(), largest[np.isfinite(largest)])
+    axes = panels(figure)["difference from torch"]
+    for dtype, (offset, stroke) in product(("float16", "float32", "float64"), ((0.0, "-"), (1000.0, ":"))):
+        rows = torch[(torch.dtype == dtype) & (torch.offset == offset)]
+        largest = rows.groupby("input_norm").value.max()
+        line = stroked(axes, geometry.DTYPES[dtype], stroke)
+        np.testing.assert_allclose(line.get_ydata(), largest[np.isfinite(largest)])
     assert {tuple(line.get_xdata()) for line in axes.lines if line.get_marker() == "x"} == {(1e3,)}
     finite = table[np.isfinite(table.value)]
     assert "not finite" not in labels(worlds.draw("statement_geometry", geometry=finite))
-    axes = found["radius after scaling"]
-    for place, colour in geometry.PLACEMENTS.items():
-        for eps, stroke in ((1e-5, "-"), (1e-12, "--")):
-            (line,) = [f for f in axes.lines if (f.get_color(), f.get_linestyle()) == (colour, stroke)]
-            x = line.get_xdata()
-            exact = 1 / np.sqrt(1 + eps / x**2) if place == "inside" else x / (x + eps)
-            np.testing.assert_allclose(line.get_ydata(), exact)
-    cloud = worlds.geometry_cloud()
-    shown = [axes for axes in figure.axes if hasattr(axes, "get_zlabel") and axes.get_title()]
+    axes = panels(figure)["radius after scaling"]
+    for (place, colour), (eps, stroke) in product(geometry.PLACEMENTS.items(), ((1e-5, "-"), (1e-12, "--"))):
+        line = stroked(axes, colour, stroke)
+        x = line.get_xdata()
+        exact = 1 / np.sqrt(1 + eps / x**2) if place == "inside" else x / (x + eps)
+        np.testing.assert_allclose(line.get_ydata(), exact)
+
+
+def test_geometry_shows_the_cloud_in_the_colours_of_its_inputs():
+    cloud = (
+        worlds.geometry_cloud().sort_values("point", kind="stable").set_index(["norm", "stage"]).sort_index()
+    )
+    shown = [axes for axes in worlds.draw("statement_geometry").axes if hasattr(axes, "get_zlabel")]
+    shown = [axes for axes in shown if axes.get_title()]
     keys = [("layernorm", s) for s in "xfgh"] + [("rmsnorm", s) for s in "xgh"]
     for axes, (norm, stage) in zip(shown, keys, strict=True):
-        part = cloud[(cloud.norm == norm) & (cloud.stage == stage)].sort_values("point")
-        before = cloud[(cloud.norm == norm) & (cloud.stage == "x")].sort_values("point").x3
         scatter = axes.collections[1]
-        np.testing.assert_allclose(np.column_stack(scatter._offsets3d), part[["x1", "x2", "x3"]])
-        np.testing.assert_allclose(scatter.get_array(), before.rank(pct=True))
+        points = cloud.loc[(norm, stage), ["x1", "x2", "x3"]]
+        np.testing.assert_allclose(np.column_stack(scatter._offsets3d), points)
+        np.testing.assert_allclose(scatter.get_array(), cloud.loc[(norm, "x"), "x3"].rank(pct=True))
 
 
 def test_positions_are_those_of_the_deepest_networks_untrained_and_trained():
-    figure, table = worlds.draw("statement_residual_position"), worlds.position_probe()
-    for axes in figure.axes:
+    table = worlds.position_probe()
+    for axes in worlds.draw("statement_residual_position").axes:
         here = table[(table.depth == 3) & (table.step.gt(0) == (axes.get_title() == "trained"))]
         (level,) = {*curve(axes, "guessing").get_ydata()}
         assert level == pytest.approx(5)
         for (kind, residual), part in here.groupby(["placement", "residual"]):
-            wide = part.pivot_table(index="layer", columns="seed", values="position_accuracy")
-            colour = placement.PLACEMENTS[kind]["color"]
-            stroke = placement.RESIDUAL[residual]["ls"]
-            (line,) = [
-                each for each in axes.lines if (each.get_color(), each.get_linestyle()) == (colour, stroke)
-            ]
-            np.testing.assert_allclose(line.get_ydata(), 100 * wide.mean(axis=1))
+            seeds = part.groupby(["layer", "seed"]).position_accuracy.mean().dropna()
+            line = stroked(axes, placement.PLACEMENTS[kind]["color"], placement.RESIDUAL[residual]["ls"])
+            shows(line, 100 * seeds, "layer")
 
 
 def test_placement_has_final_losses_above_token_frequencies_and_curves_of_the_best_rate():
-    figure = worlds.draw("statement_placement")
-    table = worlds.placement()
+    figure, table = worlds.draw("statement_placement"), worlds.placement()
     table = table.assign(gain=table.train_loss - table.unigram_loss)
-    for number, depth in enumerate((2, 6)):
-        above, below = figure.axes[number], figure.axes[2 + number]
-        assert above.get_title() == f"{depth} layers"
-        for kind, look in placement.PLACEMENTS.items():
-            for warmup, stroke in ((0, "-"), (50, "--")):
-                part = table[(table.depth == depth) & (table.placement == kind) & (table.warmup == warmup)]
-                ends = part[part.step >= 36].groupby("learning_rate").gain.mean()  # the last tenth
-                line = coloured(above, look | {"ls": stroke})
-                np.testing.assert_allclose(line.get_xydata(), ends.reset_index().to_numpy())
-                part = part[part.learning_rate == ends.idxmin()]
-                line = coloured(below, look | {"ls": stroke})
-                np.testing.assert_allclose(line.get_ydata(), part.gain.groupby(part.step // 2).mean())
+    places = product((2, 6), placement.PLACEMENTS.items(), ((0, "-"), (50, "--")))
+    for depth, (kind, look), (warmup, stroke) in places:
+        above, below = panels(figure)[f"{depth} layers"], figure.axes[2 + (depth > 2)]
+        part = table[(table.depth == depth) & (table.placement == kind) & (table.warmup == warmup)]
+        ends = part[part.step >= 36].groupby("learning_rate").gain.mean()  # the last tenth
+        line = stroked(above, look["color"], stroke)
+        np.testing.assert_allclose(line.get_xydata(), ends.reset_index().to_numpy())
+        part = part[part.learning_rate == ends.idxmin()]
+        shows(stroked(below, look["color"], stroke), part.gain, part.step // 2)
     table["status"] = np.where(table.placement == "post", "stuck", "trained")
     lost = (table.placement == "post") & (table.seed == 1)
     table.loc[lost, ["status", "train_loss"]] = "diverged", np.inf
     axes = worlds.draw("statement_placement", placement=table).axes[0]
     assert axes.texts[0].get_text() == "post-norm: 4 of 8 diverged\npost-norm: 4 of 8 stuck"
-    assert np.isfinite(coloured(axes, placement.PLACEMENTS["post"]).get_ydata()).all()
+    assert np.isfinite(stroked(axes, **placement.PLACEMENTS["post"]).get_ydata()).all()
 
 
 def test_gradients_are_geometric_means_of_finite_ones():
-    figure = worlds.draw("statement_placement_gradients")
-    table = worlds.placement_gradients()
+    figure, table = worlds.draw("statement_placement_gradients"), worlds.placement_gradients()
     table = table[(table.warmup == 0) & np.isfinite(table.gradient_norm)]
-    for column, depth in enumerate((2, 6)):
-        above, below = figure.axes[column], figure.axes[2 + column]
-        for kind, look in placement.PLACEMENTS.items():
-            part = table[(table.depth == depth) & (table.placement == kind)]
-            first = part[(part.step == 0) & (part.learning_rate == 0.001)]
-            line = coloured(above, look)
-            np.testing.assert_allclose(line.get_ydata(), geometric(first.gradient_norm, first.layer))
-            for rate, stroke in ((0.001, "-"), (0.003, "--")):
-                training = part[(part.step > 0) & (part.learning_rate == rate)]
-                line = coloured(below, look | {"ls": stroke})
-                np.testing.assert_allclose(
-                    line.get_ydata(), geometric(training.gradient_norm, training.layer)
-                )
-    untrained = worlds.untrained_gradients()
-    untrained = untrained[(untrained.layer == 1) & (untrained.gradient_norm > 0)]
+    for column, (kind, look) in product((0, 1), placement.PLACEMENTS.items()):
+        part = table[(table.depth == (2, 6)[column]) & (table.placement == kind)]
+        first = part[(part.step == 0) & (part.learning_rate == 0.001)]
+        shows(stroked(figure.axes[column], **look), first.gradient_norm, first.layer, geometric=True)
+        for rate, stroke in ((0.001, "-"), (0.003, "--")):
+            later = part[(part.step > 0) & (part.learning_rate == rate)]
+            line = stroked(figure.axes[2 + column], look["color"], stroke)
+            shows(line, later.gradient_norm, later.layer, geometric=True)
+    table = worlds.untrained_gradients().query("layer == 1 and gradient_norm > 0")
     for axes, (kind, look) in zip(figure.axes[4:], placement.UNTRAINED.items(), strict=True):
         assert axes.get_title() == look["label"]
         for residual, stroke in ((True, "-"), (False, "--")):
-            part = untrained[(untrained.placement == kind) & (untrained.residual == residual)]
-            line = coloured(axes, look | {"ls": stroke})
-            np.testing.assert_allclose(line.get_ydata(), geometric(part.gradient_norm, part.depth))
+            part = table[(table.placement == kind) & (table.residual == residual)]
+            shows(stroked(axes, look["color"], stroke), part.gradient_norm, part.depth, geometric=True)
 
 
-def test_batch_dependence_and_score_scale_have_their_means_in_every_panel():
+def test_batch_dependence_has_its_means_in_every_panel():
     figure, table = worlds.draw("statement_batch_dependence"), worlds.batch_dependence()
-    for axes, (effect, (x, *_)) in zip(figure.axes, batch_dependence.EFFECTS.items(), strict=True):
-        for norm, look in batch_dependence.NORMS.items():
-            part = table[(table.effect == effect) & (table.norm == norm)]
-            line = curve(axes, look["label"])
+    for axes, (effect, (x, *_)) in zip(figure.axes, batches.EFFECTS.items(), strict=True):
+        for norm, look in batches.NORMS.items():
+            means = table[(table.effect == effect) & (table.norm == norm)].groupby(x).change.mean()
             np.testing.assert_allclose(
-                line.get_xydata(), part.groupby(x).change.mean().reset_index().to_numpy()
+                curve(axes, look["label"]).get_xydata(), means.reset_index().to_numpy()
             )
+
+
+def test_score_scale_has_means_of_random_scores_and_marks_of_others_in_every_panel():
     figure, table = worlds.draw("statement_score_scale"), worlds.score_scale()
-    for axes, column in zip(figure.axes, score_scale.COLUMNS, strict=True):
-        for divided, look in score_scale.DIVIDED.items():
-            part = table[table.divided == divided]
-            expected = part[part.source == "normal"].groupby("d_k")[column].mean()
-            np.testing.assert_allclose(curve(axes, look["label"]).get_ydata(), expected)
-            for source, label in score_scale.SOURCES.items():
-                marks = [m for m in named(axes, label) if m.get_markeredgecolor() == look["color"]]
-                drawn = sorted(float(y) for mark in marks for y in mark.get_ydata())
-                np.testing.assert_allclose(drawn, sorted(part[part.source == source][column]))
+    for (axes, column), (divided, look) in product(
+        zip(figure.axes, score_scale.COLUMNS, strict=True), score_scale.DIVIDED.items()
+    ):
+        part = table[table.divided == divided]
+        normal = part[part.source == "normal"]
+        shows(curve(axes, look["label"]), normal[column], normal.d_k)
+        for source, label in score_scale.SOURCES.items():
+            marks = [m for m in named(axes, label) if m.get_markeredgecolor() == look["color"]]
+            drawn = sorted(float(y) for mark in marks for y in mark.get_ydata())
+            np.testing.assert_allclose(drawn, sorted(part[part.source == source][column]))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import worlds
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.schemas import SCHEMAS
 
 HOSTILE = "<script>ran='1'</script><img src=x onerror=ran=2>"
 """A name that runs as code, if a page or a script of it ever takes a name for HTML."""
@@ -31,7 +31,6 @@ class World:
 
 
 def png(width: int, height: int) -> bytes:
-    """A white picture."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -43,64 +42,31 @@ def png(width: int, height: int) -> bytes:
 
 def vectors() -> pd.DataFrame:
     """Three runs of each variant in three dimensions, flat with LayerNorm only, and one run in four dimensions."""
-    random = np.random.default_rng(0)
-    rows = []
-    for experiment, variant, size, seeds in [
-        ("three", "layernorm", 3, 3),
-        ("three", "scale", 3, 3),
-        ("three", HOSTILE, 3, 3),
-        ("d3", "layernorm", 4, 1),
-    ]:
-        for seed, kind in itertools.product(range(seeds), ("key", "query")):
-            points = random.standard_normal((10, size)) * (3 if kind == "query" else 1)
-            if kind == "key" and variant == "layernorm":
-                points -= points.mean(axis=1, keepdims=True)
-            run = (experiment, variant, seed, size, 0.001)
-            rows += [(*run, "final", token, kind, point) for token, point in enumerate(points)]
-            rows += [(*run, "initial", token, kind, 0 * point) for token, point in enumerate(points)]
-    return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
+    flat = {"layernorm": True, "scale": False, HOSTILE: False}
+    three = worlds.vectors(flat, {}, experiment="three", seeds=3)
+    return pd.concat([three, worlds.vectors({"layernorm": True}, {}, dim=4, seeds=1)], ignore_index=True)
 
 
 def metrics() -> pd.DataFrame:
-    rows = [
-        {"experiment": "three", "variant": variant, "seed": seed, "step": step, "test_loss": 2 - step / 1000}
-        | {"d_model": 3, "base_learning_rate": 0.001}
-        for variant, seed, step in itertools.product(("layernorm", HOSTILE), (0, 1), (0, 2000))
-    ]
-    frame = pd.DataFrame(rows).reindex(columns=SCHEMAS["majority_metrics"].names, fill_value=0.0)
-    return frame
+    ratios = {"layernorm": 1.0, HOSTILE: 1.0}
+    return worlds.metrics(ratios, experiment="three", seeds=2, last=2000, d_model=3)
 
 
 def claims() -> pd.DataFrame:
     """A row for each claim with numbers, a control and a hostile reason; the verdicts take turns."""
-    frame = pd.DataFrame(
-        {
-            "claim": claim.name,
-            "source": claim.source,
-            "statement": claim.statement,
-            "setting": "twice as many seeds",
-            "paper_value": claim.paper_value,
-            "statistic": claim.statistic,
-            "measured": 3.25,
-            "ci_low": 2.5,
-            "ci_high": 4.0,
-            "reported": 6.5,
-            "control": claim.control,
-            "control_measured": 1.125,
-            "control_low": -0.875,
-            "control_high": 1.375,
-            "also_passed_by": "untrained models" if verdict == Verdict.REPRODUCED else None,
-            "n_seeds": 3,
-            "verdict": str(verdict),
-            "reason": f"It is so {HOSTILE} & \"quoted\" 'too'.",
-            "rule_fixed": ("before", "after")[len(claim.name) % 2],
-            "role": claim.role,
-            "p_holm": 0.03,
-        }
-        for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False)
-    )
-    numbers = ["measured", "reported", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
-    frame.loc[frame.verdict == Verdict.NOT_TESTED, numbers] = np.nan
+    texts = ("source", "statement", "paper_value", "statistic", "control", "role")
+    measured = {"measured": 3.25, "ci_low": 2.5, "ci_high": 4.0, "reported": 6.5}
+    control = {"control_measured": 1.125, "control_low": -0.875, "control_high": 1.375}
+    rows = []
+    for claim, verdict in zip(CLAIMS, itertools.cycle(Verdict), strict=False):
+        row = {"claim": claim.name} | {text: getattr(claim, text) for text in texts} | measured | control
+        row |= {"setting": "twice as many seeds", "n_seeds": 3, "verdict": str(verdict), "p_holm": 0.03}
+        row["also_passed_by"] = "untrained models" if verdict == Verdict.REPRODUCED else None
+        row["reason"] = f"It is so {HOSTILE} & \"quoted\" 'too'."
+        row["rule_fixed"] = ("before", "after")[len(claim.name) % 2]
+        rows.append(row)
+    frame = pd.DataFrame(rows)
+    frame.loc[frame.verdict == Verdict.NOT_TESTED, [*measured, *control]] = np.nan
     return frame
 
 
@@ -109,13 +75,10 @@ def settings() -> dict:
     experiment = {
         "d_model": [3],
         "learning_rate": [0.001],
-        "sampling": "uniform",
-        "split": "rows",
-        "sequence_length": 30,
-        "classes": 10,
         "steps": 5000,
         "seeds": {"layernorm": 3, "scale": 3},
     }
+    experiment |= {"sampling": "uniform", "split": "rows", "sequence_length": 30, "classes": 10}
     return {"majority": {"three": experiment, HOSTILE: experiment | {"learning_rate": [0.001, 0.01]}}}
 
 
@@ -126,8 +89,8 @@ def make(folder: Path) -> World:
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
     pictures = {}
-    for number, name in enumerate(figures.figures(settings())):
-        pictures[name] = folder / f"figures/{number}.png"
+    for name in figures.figures(settings()):
+        pictures[name] = folder / f"figures/{name}.png"
         with files.atomic_write(pictures[name]) as path:
             path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))
     durations = folder / "tables/durations.csv"

@@ -6,101 +6,50 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import worlds
-from tiny_world import HOSTILE
+from tiny_world import HOSTILE, claims
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.page import comparison as page
-from layernorm_roles.schemas import SCHEMAS
 
+RUNS = {"learning_rate": [0.001], "steps": 6000, "seeds": {"layernorm": 4}}
 SETTINGS = {
     "name": "mine",
     "first_seed": 0,
-    "majority": {
-        "d8": {"d_model": [8], "learning_rate": [0.001], "steps": 6000, "seeds": {"layernorm": 4}},
-        "widths": {"d_model": [2, 3], "learning_rate": [0.001], "steps": 6000, "seeds": {"layernorm": 4}},
-    },
+    "majority": {"d8": {"d_model": [8], **RUNS}, "widths": {"d_model": [2, 3], **RUNS}},
     "language_model": {"gpt": {"steps": 100}},
 }
 
 
-def _claim(name: str, verdict: str = "holds", **changed) -> dict:
-    row = {
-        "claim": name,
-        "source": "slides",
-        "statement": f"It is so with {name}.",
-        "setting": "",
-        "paper_value": None,
-        "statistic": "steps, geometric mean",
-        "measured": 2.0,
-        "ci_low": 1.0,
-        "ci_high": 3.0,
-        "reported": None,
-        "control": "none",
-        "control_measured": None,
-        "control_low": None,
-        "control_high": None,
-        "also_passed_by": None,
-        "n_seeds": 4,
-        "verdict": verdict,
-        "reason": "",
-        "rule_fixed": "before",
-        "role": "primary",
-        "p_holm": 0.03,
-    }
-    return row | changed
+def _found(measured=2.0, low=1.0, high=3.0, verdict="holds", n_seeds=4, **changed) -> dict:
+    """What a reproduction finds of a claim."""
+    numbers = {"measured": measured, "ci_low": low, "ci_high": high, "n_seeds": n_seeds, "verdict": verdict}
+    return claims().iloc[1].to_dict() | {"setting": "", "reported": None} | numbers | changed
 
 
-HERE = pd.DataFrame(
-    [
-        _claim("faster", "confounded"),
-        _claim("parallel"),
-        _claim("heads"),
-        _claim("far"),
-        _claim("single", n_seeds=1, ci_low=2.0, ci_high=2.0),
-        _claim("nothing", "not tested", measured=np.nan, ci_low=np.nan, ci_high=np.nan, n_seeds=0),
-        _claim("lost", "not tested", measured=np.nan, ci_low=np.nan, ci_high=np.nan, n_seeds=0),
-        _claim("bound", ci_high=np.inf),
-        _claim("touching"),
-        _claim(f"mine{HOSTILE}", statement=f"Mine {HOSTILE}."),
-    ]
-)
-THERE = pd.DataFrame(
-    [
-        _claim("touching", measured=4.0, ci_low=3.0, ci_high=5.0),
-        _claim("faster", "reproduced", measured=2.5, ci_low=1.5, ci_high=3.5),
-        _claim("heads", statistic="keys, per cent"),
-        _claim("parallel"),
-        _claim("far", measured=7.0, ci_low=6.0, ci_high=8.0),
-        _claim("single", n_seeds=1, measured=2.5, ci_low=2.5, ci_high=2.5),
-        _claim("nothing", "not tested", measured=np.nan, ci_low=np.nan, ci_high=np.nan, n_seeds=0),
-        _claim("lost"),
-        _claim("bound", measured=9.0, ci_low=8.0, ci_high=10.0),
-        _claim("theirs"),
-    ]
-)
-EXPECTED = {
-    "faster": ("overlap", "changed"),
-    "parallel": ("identical", "same"),
-    "heads": ("measured otherwise", "same"),
-    "far": ("apart", "same"),
-    "single": ("unequal", "same"),
-    "nothing": ("not measured", "same"),
-    "lost": ("on one side", "changed"),
-    "bound": ("overlap", "same"),
-    "touching": ("overlap", "same"),
-    f"mine{HOSTILE}": ("on one side", "only here"),
-    "theirs": ("on one side", "only there"),
-}
+NOTHING = _found(np.nan, np.nan, np.nan, "not tested", 0)
+CASES = [
+    # what is found here and there, and how the numbers and the verdicts compare
+    ("faster", _found(verdict="confounded"), _found(2.5, 1.5, 3.5, "reproduced"), ("overlap", "changed")),
+    ("parallel", _found(), _found(), ("identical", "same")),
+    ("heads", _found(), _found(statistic="keys, per cent"), ("measured otherwise", "same")),
+    ("far", _found(), _found(7.0, 6.0, 8.0), ("apart", "same")),
+    ("single", _found(2.0, 2.0, 2.0, n_seeds=1), _found(2.5, 2.5, 2.5, n_seeds=1), ("unequal", "same")),
+    ("nothing", NOTHING, NOTHING, ("not measured", "same")),
+    ("lost", NOTHING, _found(), ("on one side", "changed")),
+    ("bound", _found(high=np.inf), _found(9.0, 8.0, 10.0), ("overlap", "same")),
+    ("touching", _found(), _found(4.0, 3.0, 5.0), ("overlap", "same")),
+    (f"mine{HOSTILE}", _found(), None, ("on one side", "only here")),
+    ("theirs", None, _found(), ("on one side", "only there")),
+]
+EXPECTED = {name: compared for name, *_, compared in CASES}
 
 
-def _language_metrics(*models: str) -> pd.DataFrame:
-    rows = [
-        {"model": model, "variant": "layernorm", "seed": seed, "step": step, "valid_loss": 5 - step / 100}
-        for model in models
-        for seed in (0, 1)
-        for step in (0, 50, 100)
-    ]
-    return pd.DataFrame(rows).reindex(columns=SCHEMAS["language_model_metrics"].names, fill_value=0)
+def _table(side: int) -> pd.DataFrame:
+    named = ((case[side], {"claim": case[0], "statement": f"It is so with {case[0]}."}) for case in CASES)
+    return pd.DataFrame([found | names for found, names in named if found])
+
+
+HERE, THERE = _table(1), _table(2)[::-1]
 
 
 def majority_metrics(*variants: str, widths: bool) -> pd.DataFrame:
@@ -108,19 +57,19 @@ def majority_metrics(*variants: str, widths: bool) -> pd.DataFrame:
     parts = [worlds.metrics(dict.fromkeys(variants, 1.0), seeds=2, last=6000)]
     if widths:
         parts += [worlds.metrics({"layernorm": 1.0}, experiment="widths", seeds=2, d_model=d) for d in (2, 3)]
-    return pd.concat(parts)[SCHEMAS["majority_metrics"].names]
+    return pd.concat(parts)
 
 
 def write_reproduction(
-    folder: Path, claims: pd.DataFrame, metrics: pd.DataFrame, models: list[str], settings: dict
+    folder: Path, table: pd.DataFrame, metrics: pd.DataFrame, models: list[str], settings: dict
 ) -> Path:
-    """Write a finished reproduction with these tables, language models and settings to `folder`."""
-    origin = {"config": "{}", "config_sha256": "", "version": "0.1.0", "git_commit": folder.name * 3}
-    origin |= {"seed_rule": "", "torch": "2.13", "python": "3.11", "device": "cpu"}
+    """Write a finished reproduction with these claims, metrics, language models and settings to `folder`."""
+    origin = {"config": "{}", "version": "0.1.0", "git_commit": folder.name * 3, "torch": "2.13"}
+    origin |= {"config_sha256": "", "seed_rule": "", "python": "3.11", "device": "cpu"}
     tables = {
-        "claims": claims,
+        "claims": table,
         "majority_metrics": metrics,
-        "language_model_metrics": _language_metrics(*models),
+        "language_model_metrics": pd.concat(worlds.losses(0.05, model=model, steps=100) for model in models),
     }
     for name, frame in tables.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", origin)

@@ -140,15 +140,10 @@ def table_3(csv, t):
 def head_ceilings(csv, _):
     place = ["model", "variant", "checkpoint", "queries"]
     least = wide(csv, place, lambda row: f"at least {FRACTIONS[row.threshold]} (%)", share)
-    rest = wide(
-        csv,
-        place,
-        lambda row: f"at least {FRACTIONS[row.threshold]}, of those under ½ (%)",
-        lambda r: r.rest_percent,
-    )
-    return least.assign(
-        **{name: rest[name] for name in rest if "under" in name and not name.startswith("at least ½")}
-    )
+    names = "at least {}, of those under ½ (%)"
+    csv = csv[csv.threshold < 0.5]
+    rest = wide(csv, place, lambda row: names.format(FRACTIONS[row.threshold]), lambda row: row.rest_percent)
+    return least.assign(**{name: rest[name] for name in rest if "under" in name})
 
 
 def ceilings(csv, t):
@@ -177,9 +172,11 @@ def cut_heads(csv, _):
 
 def gaussian_law(csv, _):
     shown = csv[csv.d.isin([2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128])]
-    return wide(
-        shown, ["d"], lambda row: f"{100 * row.share:g} %" + ", causal" * row.causal, lambda row: row.n
-    )
+
+    def heading(row):
+        return f"{100 * row.share:g} %" + ", causal" * row.causal
+
+    return wide(shown, ["d"], heading, lambda row: row.n)
 
 
 def size_and_projection(csv, _):
@@ -190,9 +187,8 @@ def size_and_projection(csv, _):
 
 
 def worked_numbers(csv, _):
-    counts = pd.crosstab(csv.example, csv.verdict).reindex(
-        columns=["right", "rounding", "hedged", "carried", "wrong"]
-    )
+    verdicts = ["right", "rounding", "hedged", "carried", "wrong"]
+    counts = pd.crosstab(csv.example, csv.verdict).reindex(columns=verdicts)
     first = csv.drop_duplicates("example")[["example", "line", "example_verdict"]]
     return [first.merge(counts.fillna(0), left_on="example", right_index=True), csv]
 
@@ -221,20 +217,16 @@ def faults(grids, name: str, csv: pd.DataFrame, tables) -> list[str]:
     The paper's rows are left out.
     """
     shown = SHOWN.get(name, lambda csv, _: csv)(csv, tables)
-    pools = (
-        [(grids, shown)]
-        if isinstance(shown, pd.DataFrame)
-        else [([g], s) for g, s in zip(grids, shown, strict=True)]
-    )
+    pools = [(grids, shown)]
+    if not isinstance(shown, pd.DataFrame):
+        pools = [([grid], part) for grid, part in zip(grids, shown, strict=True)]
     found = []
     for some, frame in pools:
         waiting = [SimpleNamespace(**row) for row in frame.to_dict("records")]
         for grid in some:
             for line in (line for line in grid.rows if line[1] != "paper, trained"):
                 cells = {column.name: cell for column, cell in zip(grid.columns, line, strict=True)}
-                layers = [
-                    heading for heading in cells if heading.startswith("layer ") and cells[heading] != "–"
-                ]
+                layers = [name for name in cells if name.startswith("layer ") and cells[name] != "–"]
                 for layer in layers or [None]:
                     left_out = {heading for heading in cells if heading.startswith("layer ")} - {layer}
                     here = {heading: cell for heading, cell in cells.items() if heading not in left_out}
@@ -250,9 +242,6 @@ def _shown(row: SimpleNamespace, table: str, heading: str, cell: str) -> bool:
     if heading.startswith("layer "):
         return heading == f"layer {row.layer}" and shows(cell, share(row))
     of = CELLS.get((table, heading)) or CELLS.get(heading)
-    value = (
-        of(row)
-        if callable(of)
-        else getattr(row, of or (heading if hasattr(row, heading) else heading.replace(" ", "_")))
-    )
-    return shows(cell, value)
+    if callable(of):
+        return shows(cell, of(row))
+    return shows(cell, getattr(row, of or (heading if hasattr(row, heading) else heading.replace(" ", "_"))))

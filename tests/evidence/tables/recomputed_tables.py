@@ -1,7 +1,7 @@
 """The numbers of every readable table, computed again from the Parquet tables with other, plain code.
 
-Nothing here comes from layernorm_roles: a mistake there must not be repeated by import. A function takes the tables of
-a reproduction by name and returns the rows of a CSV file in any order; the index tells the rows apart.
+Nothing here comes from layernorm_roles.evidence: a mistake there must not be repeated by import. A function takes the
+tables of a reproduction by name and returns the rows of a CSV file in any order; the index tells the rows apart.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from plain import best, gaussian, interval
+from plain import best, interval
+
+from layernorm_roles.gaussian_keys import expected_unselectable
 
 PILOT = Path(__file__).parents[3] / "src/layernorm_roles/evidence/analysis/pilot_gpt_bytes.csv"
 SETTING = ["experiment", "d_model", "base_learning_rate"]
@@ -31,7 +33,7 @@ def by(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame], dict]
     """What `row` makes of the rows with equal `keys`, which are the index."""
     groups = [(place, row(part)) for place, part in frame.groupby(keys)]
     found = [dict(zip(keys, place, strict=True)) | numbers for place, numbers in groups if numbers]
-    return pd.DataFrame(found).set_index(keys)
+    return pd.DataFrame(found, columns=None if found else keys).set_index(keys)
 
 
 # Majority
@@ -108,21 +110,14 @@ def rates(t):
 
     def row(own):
         place = own.iloc[0][[*SETTING, "variant"]]
-        same = last[
-            (last[["experiment", "d_model", "variant"]] == place[["experiment", "d_model", "variant"]]).all(
-                axis=1
-            )
-        ]
+        names = ["experiment", "d_model", "variant"]
+        same = last[(last[names] == place[names]).all(axis=1)]
         losses = same.pivot(index="seed", columns="base_learning_rate", values="test_loss")
         # A seed is judged at the rate that is best for the other half of the seeds.
         chosen = [best(losses.iloc[(i + 1) % 2 :: 2]) for i in range(len(losses)) if len(losses) > 1]
         arrived = steps.loc[tuple(place)]
-        found = {
-            "runs": len(own),
-            "chosen": chosen.count(place.base_learning_rate),
-            "reached": arrived.steps.count(),
-        }
-        found |= {"test_loss": own.test_loss.mean()}
+        found = {"runs": len(own), "reached": arrived.steps.count(), "test_loss": own.test_loss.mean()}
+        found["chosen"] = chosen.count(place.base_learning_rate)
         found |= named("test_accuracy", own.test_accuracy, "accuracy_low", "accuracy_high")
         log = named("steps", np.log(arrived.steps.fillna(arrived.last_step).clip(lower=1)))
         found |= {name: np.exp(value) for name, value in log.items()}
@@ -188,10 +183,7 @@ def shares(keys: pd.DataFrame, *further: str) -> pd.DataFrame:
 
 def keys_at(t, *sites: str, **where) -> pd.DataFrame:
     k = t["key_selectability"]
-    k = k[k.site.isin(sites)]
-    for name, value in where.items():
-        k = k[k[name] == value]
-    return k
+    return k[k.site.isin(sites) & (k[[*where]] == pd.Series(where)).all(axis=1)]
 
 
 def sentence_shares(t) -> pd.DataFrame:
@@ -230,9 +222,7 @@ def with_own(given: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([given, own.assign(queries="own", lower=own.received_max, upper=own.received_max)])
 
 
-def at_thresholds(
-    frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame, float], dict]
-) -> pd.DataFrame:
+def at_thresholds(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFrame, float], dict]):
     found = {level: by(frame, keys, lambda part, level=level: row(part, level)) for level in REACHED}
     return pd.concat(found, names=["threshold"])
 
@@ -278,9 +268,9 @@ def losses_by_rate(t):
         own = last[(last.model == model) & (last.variant == variant)]
         own = own[own.steps == own.steps.max()]
         wide = own.pivot(index="seed", columns="base_learning_rate", values="valid_loss")
-        chosen = [
-            best(wide.iloc[(i + 1) % 2 :: 2]) if len(wide) > 1 else wide.columns[0] for i in range(len(wide))
-        ]
+        if len(wide) == 1:
+            return wide.iloc[0, 0]
+        chosen = [best(wide.iloc[(i + 1) % 2 :: 2]) for i in range(len(wide))]
         return np.mean([wide.iloc[i][rate] for i, rate in enumerate(chosen)])
 
     def row(part):
@@ -289,11 +279,8 @@ def losses_by_rate(t):
         of = [one, one] if "layernorm" not in has else [model, model if "no_attention" in has else one]
         half = np.mean([own_rate(*of) for of in zip(of, ("layernorm", "no_attention"), strict=True)])
         sound = part[np.isfinite(part.valid_loss)]
-        found = {
-            "runs": len(part),
-            "diverged": len(part) - len(sound),
-            "learnt": (part.valid_loss <= half).sum(),
-        }
+        found = {"runs": len(part), "diverged": len(part) - len(sound)}
+        found["learnt"] = (part.valid_loss <= half).sum()
         return found | {"train_loss": sound.train_loss.mean()} | named("valid_loss", sound.valid_loss)
 
     several = last.groupby("model")[["base_learning_rate", "steps"]].transform("nunique").gt(1).any(axis=1)
@@ -302,17 +289,11 @@ def losses_by_rate(t):
 
 def pilot(_):
     def row(part):
-        of = {
-            name: part[part.variant == name]
-            for name in ("layernorm", "projection", "no_attention", "unigram")
-        }
-        loss = {name: runs.valid_loss.mean() for name, runs in of.items()}
-        found = {f"{name}_loss": loss[name] for name in ("projection", "no_attention", "unigram")}
-        found |= {
-            "valid_loss": loss["layernorm"],
-            "worth_of_attention": loss["no_attention"] - loss["layernorm"],
-        }
-        own = of["layernorm"]
+        names = ["layernorm", "projection", "no_attention", "unigram"]
+        loss = part.groupby("variant").valid_loss.mean().reindex(names)
+        own = part[part.variant == "layernorm"]
+        found = {f"{name}_loss": loss[name] for name in names[1:]}
+        found |= {"valid_loss": loss.layernorm, "worth_of_attention": loss.no_attention - loss.layernorm}
         return found | {"seeds": own.seed.nunique(), "cpu_seconds": own.cpu_seconds.mean()}
 
     setting = ["d_model", "heads", "layers", "context_length", "batch_size", "learning_rate", "steps"]
@@ -326,15 +307,10 @@ SETS = ["model", "queries", "normalised", "layer"]
 
 def ceilings(t):
     def row(part, level):
-        undecided = 100 * ((part.lower < level) & (part.upper >= level)).mean()
-        found = {
-            "contexts": part.context.nunique(),
-            "heads": part["head"].nunique(),
-            "undecided_percent": undecided,
-        }
-        return found | named(
-            "percent", 100 * (part.upper < level).groupby(part.context).mean(), "low", "high"
-        )
+        below, open_ = part.upper < level, (part.lower < level) & (part.upper >= level)
+        found = {"contexts": part.context.nunique(), "heads": part["head"].nunique()}
+        found["undecided_percent"] = 100 * open_.mean()
+        return found | named("percent", 100 * below.groupby(part.context).mean(), "low", "high")
 
     return at_thresholds(with_own(t["attention_pairs"]), SETS, row)
 
@@ -346,9 +322,8 @@ def quantiles(t) -> pd.DataFrame:
         return named("ceiling", part.upper.groupby(part.context).apply(np.quantile, level), "low", "high")
 
     frame = with_own(t["attention_pairs"])
-    found = {
-        level: by(frame, SETS, lambda part, level=level: row(part, level)) for level in (0.01, 0.5, 0.99)
-    }
+    levels = (0.01, 0.5, 0.99)
+    found = {level: by(frame, SETS, lambda part, level=level: row(part, level)) for level in levels}
     return pd.concat(found, names=["quantile"])
 
 
@@ -360,11 +335,8 @@ def ceilings_by_token(t):
     worst = given[given.of_layer == given.groupby("model").of_layer.transform("max")]
 
     def row(part):
-        found = {
-            "contexts": part.context.nunique(),
-            "ceiling": part.upper.median(),
-            "received": part.received_max.max(),
-        }
+        found = {"contexts": part.context.nunique(), "ceiling": part.upper.median()}
+        found["received"] = part.received_max.max()
         found["occurrences"] = len({*zip(part.context, part.position, strict=True)})
         return found | named("percent", part.groupby("context").hit.mean(), "low", "high")
 
@@ -375,18 +347,14 @@ def cut_heads(t):
     def row(part):
         n = round(part.n_keys.mean())
         by_context = (100 * part.n_unselectable / part.n_keys).groupby(part.context).mean()
-        found = {
-            "n_keys": n,
-            "contexts": len(by_context),
-            "gaussian_percent": gaussian(n, part.dimensions.iloc[0]),
-        }
+        found = {"n_keys": n, "contexts": len(by_context)}
+        found["gaussian_percent"] = 100 * expected_unselectable(n, int(part.dimensions.iloc[0])) / n
         found["undecided_percent"] = 100 * part.n_borderline.sum() / part.n_keys.sum()
         return found | named("percent", by_context, "low", "high")
 
     keys = t["pretrained_keys"]
-    return by(
-        keys[keys.site.isin(["head", "head_cut"]) & ~keys.causal], ["model", "layer", "dimensions"], row
-    )
+    keys = keys[keys.site.isin(["head", "head_cut"]) & ~keys.causal]
+    return by(keys, ["model", "layer", "dimensions"], row)
 
 
 def worked_numbers(t):

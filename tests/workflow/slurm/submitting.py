@@ -15,13 +15,8 @@ class Snakemake:
     def __init__(self, checkout, *arguments):
         self.output = checkout.folder / "snakemake.out"
         with self.output.open("w") as out:
-            self.process = subprocess.Popen(
-                command(*arguments),
-                cwd=checkout.folder,
-                env=environment(checkout.folder),
-                stdout=out,
-                stderr=out,
-            )
+            own = {"cwd": checkout.folder, "env": environment(checkout.folder)}
+            self.process = subprocess.Popen(command(*arguments), stdout=out, stderr=out, **own)
         self.end = time.monotonic() + SECONDS
 
     def __enter__(self):

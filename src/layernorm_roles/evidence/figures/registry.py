@@ -309,6 +309,6 @@ def _by_rate(models: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def _texts(name: str, settings: Mapping[str, Any]) -> str:
     return (
-        f"Pretrained model {name}, {settings['contexts']} documents of {settings['context_length']} tokens; a key "
-        "counts once for every head."
+        f"Pretrained model {name}, up to {settings['contexts']} documents of {settings['context_length']} tokens; a "
+        "key counts once for every head."
     )

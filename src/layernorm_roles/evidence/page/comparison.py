@@ -1,5 +1,6 @@
 """compare_<name>.html: the claims, settings and curves of two reproductions side by side, and the table of it."""
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -165,5 +166,6 @@ def _picture(
         "name": f"curves-{shared.name}",
         "caption": typeset(caption),
         "files": [],
-        **page.embedded(content),
+        "source": f"data:image/png;base64,{base64.b64encode(content).decode()}",
+        **page.size(content),
     }

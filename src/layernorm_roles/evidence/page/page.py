@@ -1,6 +1,5 @@
-"""report.html: one self-contained page of verdicts, their evidence and its provenance, from the files it is given."""
+"""report.html: one page of verdicts, their evidence and its provenance, beside the files that it shows."""
 
-import base64
 import io
 import struct
 from collections import Counter
@@ -42,7 +41,7 @@ class Reproduction:
     tables: Mapping[str, Path]
     """Parquet files by the name of their table; claims must be among them."""
     figures: Mapping[str, Path]
-    """PNG files by the name of the figure."""
+    """PNG files by the name of the figure, which the page finds beside itself, in figures/."""
     settings: Mapping[str, Any]
     """The configuration as plain dictionaries, with the keys of config.yaml."""
     durations: Path | None = None
@@ -250,22 +249,22 @@ class _Evidence:
 
 
 def picture(figure: figures.Figure, png: Path) -> dict[str, Any]:
-    """A figure as the page holds it: the picture itself, its caption, and the files beside the page."""
+    """A figure as the page shows it: its caption, and where the picture and other files lie beside the page."""
     return {
         "name": figure.name,
         "caption": typeset(figure.caption),
         "files": [f"figures/{figure.name}.pdf", *(f"parquet/{name}.parquet" for name in figure.tables)],
-        **embedded(files.read_bytes(png)),
+        "source": quote(f"figures/{figure.name}.png"),
+        **size(files.read_bytes(png)),
     }
 
 
-def embedded(png: bytes) -> dict[str, Any]:
-    """The content of a PNG file as an address that holds it, and its size in pixels of the screen."""
+def size(png: bytes) -> dict[str, Any]:
+    """The size of the content of a PNG file in pixels of the screen."""
     width, height = struct.unpack(">II", png[16:24])
     # Figures are drawn for paper at 220 pixels an inch; a screen has 96, and shows them a little larger.
     scale = 96 / 220 * 1.2
     return {
-        "data": f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "width": round(width * scale),
         "height": round(height * scale),
         "wide": width * scale > 500,
