@@ -122,12 +122,13 @@ def slow_gain(t) -> pd.Series:
 
 
 def steepness(gradients: pd.DataFrame) -> pd.DataFrame:
-    """By how many decades the gradient norm grows from layer to layer, for each run and step."""
+    """By how many decades the gradient norm grows from layer to layer, for each run and step; 0 has vanished."""
     found = []
     names = ["placement", "learning_rate", "seed"]
     for (*run, _), network in gradients.groupby([*names, "step"]):
-        with np.errstate(divide="ignore"):
-            decades = np.log10(network.gradient_norm)
+        decades = np.log10(
+            network.gradient_norm.replace(0.0, 2.0**-74.5)
+        )  # its square is the smallest in float32
         if np.isfinite(decades).all():
             found.append((*run, np.polyfit(network.layer, decades, 1)[0]))
     return pd.DataFrame(found, columns=[*names, "slope"])
