@@ -115,8 +115,11 @@ def growth(t) -> float:
     gradients = deepest(t["placement_gradients"]).query("step > 0 and placement == 'post'")
     found = {}
     for (seed, *_), network in gradients.groupby(["seed", "learning_rate", "step"]):
-        if network.gradient_norm.between(0, np.inf, inclusive="neither").all():
-            slope = np.polyfit(network.layer, np.log10(network.gradient_norm), 1)[0]
+        norm = network.gradient_norm.replace(
+            0.0, 2.0**-74.5
+        )  # vanished; its square is the smallest in float32
+        if norm.between(0, np.inf, inclusive="neither").all():
+            slope = np.polyfit(network.layer, np.log10(norm), 1)[0]
             found.setdefault(seed, []).append(slope)
     return np.mean([np.mean(slopes) for slopes in found.values()])
 

@@ -108,10 +108,10 @@ def half(t, model) -> float:
 
 
 def stable_rates(t, model) -> pd.Series:
-    """Logarithm of the largest rate at which each seed trains with LayerNorm over that without scaling."""
+    """Logarithm of the largest rate at which each seed trains with LayerNorm over that without scaling; 0 for none."""
     m = t["language_model_metrics"].query("model == @model and step == steps")
-    trained = m[m.valid_loss <= half(t, model)]
-    largest = trained.groupby(["seed", "variant"]).base_learning_rate.max().unstack()
+    rates = m.base_learning_rate * (m.valid_loss <= half(t, model))
+    largest = rates.groupby([m.seed, m.variant]).max().unstack()
     return np.log(largest.layernorm / largest.projection).dropna()
 
 

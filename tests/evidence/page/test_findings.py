@@ -15,7 +15,12 @@ from layernorm_roles.evidence.page import findings
 from layernorm_roles.evidence.tables.verdicts import judged
 
 ROOT = Path(__file__).parents[3]
-PLACE = re.compile(r"\{(\w+)(\.control)?\}")
+PLACE = re.compile(r"\{(\w+)(\.control|\.p)?\}")
+COLUMNS = {
+    None: ["measured", "ci_low", "ci_high"],
+    ".control": ["control_measured", "control_low", "control_high"],
+    ".p": ["p_holm"],
+}
 NUMBER = r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)"
 SENTENCES = [
     sentence if isinstance(sentence, str) else sentence["text"]
@@ -28,8 +33,9 @@ def table(**verdicts):
     """A table of claims in which no two numbers are alike."""
     frame = claims().set_index("claim", drop=False)
     random = np.random.default_rng(0)
-    columns = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
+    columns = COLUMNS[None] + COLUMNS[".control"]
     frame[columns] = random.uniform(0.01, 90, (len(frame), len(columns)))
+    frame["p_holm"] = np.arange(1, len(frame) + 1) / 100
     for claim, verdict in verdicts.items():
         frame.loc[claim, "verdict"] = verdict
     return frame.reset_index(drop=True)
@@ -45,11 +51,9 @@ def test_every_number_is_the_claims_to_three_digits():
     rows = frame.set_index("claim")
     numbers = [float(found.replace(",", "")) for found in re.findall(NUMBER, shown)]
     wanted = []
-    own = ["measured", "ci_low", "ci_high"]
-    of = {None: own, ".control": ["control_measured", "control_low", "control_high"]}
-    for token in re.finditer(r"\{\w+(?:\.control)?\}|" + NUMBER, " ".join(SENTENCES)):
+    for token in re.finditer(r"\{[\w.]+\}|" + NUMBER, " ".join(SENTENCES)):
         place = PLACE.fullmatch(token[0])
-        wanted += rows.loc[place[1], of[place[2]]].to_list() if place else [float(token[0])]
+        wanted += rows.loc[place[1], COLUMNS[place[2]]].to_list() if place else [float(token[0])]
     assert numbers == pytest.approx(wanted, rel=6e-3) and len(wanted) > 60
 
 

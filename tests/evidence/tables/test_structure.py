@@ -2,12 +2,13 @@
 
 import doctest
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from layernorm_roles.evidence.tables import output, structure, typography
+from layernorm_roles.evidence.tables import output, structure, typography, verdicts
 from layernorm_roles.evidence.tables.structure import Column, Grid, Sentences, Span, sentence
 
 AWKWARD = [
@@ -94,3 +95,16 @@ def test_spaces_and_line_breaks_are_not_marked():
 def test_examples_in_the_docstrings(module):
     done = doctest.testmod(module)
     assert done.attempted and not done.failed
+
+
+def test_a_primary_claim_says_where_the_correction_leaves_its_verdict_open():
+    def said(verdict, p, others=None):
+        row = pd.Series({"verdict": verdict, "p_holm": p, "also_passed_by": others})
+        return verdicts.Judged(None, row).verdict
+
+    assert said("holds", 0.1) == "holds; p = 0.1 with Holm's correction"
+    assert said("reproduced", 0.051, "untrained models") == (
+        "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
+    )
+    assert said("holds", 0.049) == said("holds", float("nan")) == "holds"
+    assert said("does not hold", 0.5) == "does not hold"

@@ -17,7 +17,7 @@ from layernorm_roles.evidence.tables.verdicts import Judged
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
 """The text of the findings, as findings.yaml has it."""
 
-_NUMBER = re.compile(r"\{(\w+)(\.control)?\}")
+_NUMBER = re.compile(r"\{(\w+)(\.control|\.p)?\}")
 
 
 class Section(NamedTuple):
@@ -67,16 +67,15 @@ def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str
     for entry in entries:
         text, when = (entry, {}) if isinstance(entry, str) else (entry["text"], entry["when"])
         if all(name in claims and claims[name].row.verdict in verdicts for name, verdicts in when.items()):
-            numbers = {
-                f"{name}{control}": _number(claims, name, control) for name, control in _NUMBER.findall(text)
-            }
+            numbers = {f"{name}{part}": _number(claims, name, part) for name, part in _NUMBER.findall(text)}
             if all(numbers.values()):
                 for name, number in numbers.items():
                     text = text.replace(f"{{{name}}}", number)
                 yield typeset(text)
 
 
-def _number(claims: Mapping[str, Judged], name: str, control: str) -> str:
+def _number(claims: Mapping[str, Judged], name: str, part: str) -> str:
     if name not in claims:
         return ""
-    return claims[name].control if control else claims[name].measured
+    judged = claims[name]
+    return {"": judged.measured, ".control": judged.control, ".p": judged.corrected}[part]

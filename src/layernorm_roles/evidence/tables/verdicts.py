@@ -4,11 +4,15 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from layernorm_roles.evidence.analysis.estimate import LEVEL
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.relative import on_common_scale
-from layernorm_roles.evidence.claims.rules import Claim
+from layernorm_roles.evidence.claims.rules import Claim, Verdict
 from layernorm_roles.evidence.tables.structure import MISSING, Readable, grid, left, right
 from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+
+SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
+"""Verdicts for which the runs have to tell a difference from none."""
 
 
 class Judged(NamedTuple):
@@ -41,10 +45,18 @@ class Judged(NamedTuple):
         return f"{self.row.n_seeds:,}" if self.row.n_seeds > 1 else ""
 
     @property
+    def corrected(self) -> str:
+        """The p-value with Holm's correction for the number of primary claims; empty where there is none."""
+        return "" if pd.isna(self.row.p_holm) else f"p = {self.row.p_holm:.2g} with Holm's correction"
+
+    @property
     def verdict(self) -> str:
-        """The verdict, and what else would pass the same test."""
-        others = self.row.also_passed_by
-        return self.row.verdict if pd.isna(others) else f"{self.row.verdict}; {others} pass too"
+        """The verdict, what else would pass the same test, and whether the correction leaves a difference open."""
+        others, verdict = self.row.also_passed_by, self.row.verdict
+        said = [verdict] if pd.isna(others) else [verdict, f"{others} pass too"]
+        if verdict in SEEN and self.row.p_holm > 1 - LEVEL:
+            said.append(self.corrected)
+        return "; ".join(said)
 
 
 def judged(claims: pd.DataFrame) -> list[Judged]:
