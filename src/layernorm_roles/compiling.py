@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import io
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -23,8 +24,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-if os.environ.get("NUMBA_NUM_THREADS", "").strip() == "0":
-    os.environ["NUMBA_NUM_THREADS"] = "1"  # numba does not start with 0; no kernel uses its threads
+if re.fullmatch(r"\s*(-\d+|[+]?0+)\s*", os.environ.get("NUMBA_NUM_THREADS", "")):
+    os.environ["NUMBA_NUM_THREADS"] = "1"  # numba does not start with less than 1; no kernel uses its threads
 
 import llvmlite.binding
 import numba

@@ -55,6 +55,7 @@ REFUSED = [
     (np.array([[2**64 - 1]], np.uint64), "expected integers up to"),
     (np.array([[-(2**53) - 1], [2**53]]), r"-9007199254740993 at \(0, 0\)"),
     (np.array([[1.0, 1e-310], [1.0, 0.0]]), "column 1 has no entry above 1e-310"),
+    (np.array([[1, 2], [3, np.longdouble(1) / 3]], np.longdouble), r"0\.3333\d+ at \(1, 1\) in float128"),
     (np.ma.masked_array(ONES, [[False, False], [True, False]]), r"keys is masked at \(1, 0\)"),
 ]
 

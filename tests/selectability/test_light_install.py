@@ -38,7 +38,7 @@ def test_certificates_are_made_and_written_without_what_experiments_need(tmp_pat
     assert out.is_file()
 
 
-@pytest.mark.parametrize("threads", ["0", " 0 ", "2"])
+@pytest.mark.parametrize("threads", [" 0 ", "-1", "2"])
 def test_a_number_of_threads_that_numba_refuses_stops_nothing(threads):
     code = "from layernorm_roles.selectability import certify; print(certify([[0.0], [1.0]]).counts())"
     environment = os.environ | {"NUMBA_NUM_THREADS": threads}

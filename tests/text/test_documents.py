@@ -103,6 +103,9 @@ def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
     pd.DataFrame({"a": ["x"]}).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(ValueError, match="no column 'text'; it has a"):
         read(kind="parquet", paths=[str(tmp_path / "x.parquet")])
+    pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet: column 'a' is of type int64; expected texts"):
+        read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="a")
 
 
 # The layouts of the datasets on the hub: Parquet in a folder, its configurations in the README.

@@ -30,8 +30,8 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     """`values` as a finite array of float32 or float64 with so many `dimensions`.
 
     Half precision is taken as float32, integers as float64. Raises ValueError, which calls the array `name`, on
-    anything else, on a masked entry, on an array without entries, on integers beyond 2^53, and on a column of numbers
-    so small that they lose digits.
+    anything else, on a masked entry, on an array without entries, on integers beyond 2^53, on longer floats that
+    float64 does not hold, and on a column of numbers so small that they lose digits.
     """
     try:
         given = np.asarray(values)
@@ -56,6 +56,15 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     refuse_large_integers(given, name)
     single = given.dtype.kind == "f" and given.dtype.itemsize <= 4  # in either byte order
     array = given.astype(np.float32 if single else np.float64, copy=False)
+    if (
+        given.dtype.kind == "f"
+        and given.dtype.itemsize > 8
+        and (lost := (array != given) & (given == given)).any()
+    ):
+        where = _first(lost)
+        raise ValueError(
+            f"{name} has {given[where]} at {where} in {given.dtype}: expected numbers of float64"
+        )
     largest = largest_magnitude(array, axis=tuple(range(max(1, array.ndim - 1))), keepdims=array.ndim == 1)
     if not np.isfinite(largest).all():
         where = _first(~np.isfinite(array))

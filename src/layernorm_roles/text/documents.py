@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layernorm_roles.settings.text import Source
@@ -125,6 +126,9 @@ def _parquet(source: Source) -> Iterator[str]:
         for wanted in columns:
             if wanted not in file.schema_arrow.names:
                 raise ValueError(f"{path}: no column {wanted!r}; it has {', '.join(file.schema_arrow.names)}")
+        kind = file.schema_arrow.field(column).type
+        if not any(is_text(kind) for is_text in (pa.types.is_string, pa.types.is_large_string)):
+            raise ValueError(f"{path}: column {column!r} is of type {kind}; expected texts")
         rows = (
             row for batch in file.iter_batches(columns=columns, batch_size=1000) for row in batch.to_pylist()
         )
