@@ -1,4 +1,4 @@
-"""findings.html: what a reproduction found, as a paper of two pages; every number comes from its table of claims.
+"""findings.html: what a reproduction found, as a paper of two to three pages; every number comes from its table of claims.
 
 findings.yaml beside this file has the text. What a run lacks is left out, and what it does not decide is said, so that
 the page is true of every reproduction.
@@ -38,6 +38,12 @@ class Section(NamedTuple):
 def sections(claims: Mapping[str, Judged]) -> list[Section]:
     """The findings of a reproduction, from its judged claims by name."""
     return [_section(entry, claims) for entry in TEXT["sections"]]
+
+
+def prose() -> dict[str, str]:
+    """The parts of the paper that are the same for every reproduction, by name."""
+    parts = {name: TEXT[name] for name in ("question", "methods", "limits", "related")}
+    return {name: typeset(part if isinstance(part, str) else " ".join(part)) for name, part in parts.items()}
 
 
 def advice(claims: Mapping[str, Judged]) -> list[str]:

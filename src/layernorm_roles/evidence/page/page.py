@@ -57,7 +57,7 @@ def write(reproduction: Reproduction, out: str | Path) -> None:
 
 
 def write_findings(reproduction: Reproduction, out: str | Path) -> None:
-    """Write the findings of a reproduction, a paper of two pages, to the file `out`. Equal inputs give equal bytes."""
+    """Write the findings of a reproduction, a paper of two to three pages, to the file `out`. Equal inputs give equal bytes."""
     template = environment().get_template("findings.html.j2")
     files.write_text(out, template.render(_Evidence(reproduction).findings()))
 
@@ -136,7 +136,7 @@ class _Evidence:
                 {"claims": store.read_provenance(self.reproduction.tables["claims"])}, "git_commit"
             ),
             "too_small": self.too_small,
-            "text": findings.TEXT,
+            "text": findings.prose(),
             "sections": found,
             "pictures": {
                 section.figure: picture(self.figures[section.figure], given[section.figure])
