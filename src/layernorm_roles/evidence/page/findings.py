@@ -1,4 +1,4 @@
-"""findings.html: what a reproduction found, as a paper of two to three pages; every number comes from its table of claims.
+"""findings.html: what a reproduction found, as a paper of three pages; every number comes from its table of claims.
 
 findings.yaml beside this file has the text. What a run lacks is left out, and what it does not decide is said, so that
 the page is true of every reproduction.

@@ -57,7 +57,7 @@ def write(reproduction: Reproduction, out: str | Path) -> None:
 
 
 def write_findings(reproduction: Reproduction, out: str | Path) -> None:
-    """Write the findings of a reproduction, a paper of two to three pages, to the file `out`. Equal inputs give equal bytes."""
+    """Write the findings of a reproduction as a paper to the file `out`. Equal inputs give equal bytes."""
     template = environment().get_template("findings.html.j2")
     files.write_text(out, template.render(_Evidence(reproduction).findings()))
 
