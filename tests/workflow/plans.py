@@ -20,7 +20,7 @@ from snakemake.api import SnakemakeApi
 from snakemake.settings.types import (
     ConfigSettings, DAGSettings, GroupSettings, OutputSettings, Quietness, ResourceSettings
 )
-root, folder, files, config, components = json.loads(sys.argv[1])
+root, folder, files, config, components, targets = json.loads(sys.argv[1])
 
 def plain(value):
     if isinstance(value, (str, int, float, bool, type(None))):
@@ -44,7 +44,7 @@ with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
         snakefile=Path(root, "Snakefile"),
         workdir=Path(folder),
     )
-    snakefile.dag(DAGSettings(targets={"all"}, forceall=True)).execute_workflow(
+    snakefile.dag(DAGSettings(targets=targets, forceall=True)).execute_workflow(
         executor="dryrun", group_settings=GroupSettings(group_components=components)
     )
     dag, jobs, units = snakefile._workflow.dag, [], {}
@@ -67,14 +67,18 @@ print("RESULT" + json.dumps({"jobs": jobs, "minutes": [*units.values()]}))
 """
 
 
-def planned(files: list[Path], config: dict[str, Any]) -> dict[str, Any]:
-    """The jobs of a whole reproduction whose settings are in `files` and `config`, from nothing, on a cluster.
+def planned(files: list[Path], config: dict[str, Any], targets: tuple[str, ...] = ("all",)) -> dict[str, Any]:
+    """The jobs of a reproduction whose settings are in `files` and `config`, from nothing, on a cluster.
 
+    It lies beside the kept one.
     They are under `jobs`; `minutes` has the minutes that each submission asks for, by the number that a job calls
     `unit`.
     """
     with tempfile.TemporaryDirectory() as folder:
-        given = [str(ROOT), folder, [str(file) for file in files], config, PROFILE["group-components"]]
+        Path(folder, "results").mkdir()
+        Path(folder, "results/published").symlink_to(ROOT / "results/published")
+        groups = PROFILE["group-components"]
+        given = [str(ROOT), folder, [str(file) for file in files], config, groups, targets]
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, json.dumps(given)], cwd=ROOT, text=True, capture_output=True
         )

@@ -115,6 +115,17 @@ def test_every_parameter_is_the_setting_that_its_name_means(jobs, settings):
         assert given == wanted, (job["rule"], job["wildcards"])
 
 
+def test_each_of_the_two_reproductions_is_judged_with_its_own_settings(jobs, settings):
+    kept = planning.KeptReproduction(str(ROOT / "results/published")).plain
+    (own,), (published,) = (
+        [job["params"] for job in some if job["rule"].endswith("claims")]
+        for some in (jobs, planned([SMOKE], {}, ("published_claims",))["jobs"])
+    )
+    assert own["settings"] == settings and published["settings"] == kept != settings
+    assert own["rules"] == "results/smoke/rules.json"
+    assert published["rules"] == "results/published/rules.json"
+
+
 def test_settings_that_could_be_exchanged_differ_in_the_smoke_preset(settings):
     statements = settings["statements"]
     for pair in (

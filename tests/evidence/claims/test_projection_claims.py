@@ -232,6 +232,16 @@ def test_the_half_of_the_seeds_that_is_judged_has_no_part_in_the_choice_of_its_r
     assert row.control_measured == approx(np.sqrt(1.0 * 2.0), rel=1e-2)
 
 
+def test_a_rate_at_which_a_run_never_arrives_is_not_the_fastest_one():
+    """At 0.01 half of scale's runs are eight times as fast as at 0.1, and the others have not come to the end."""
+    at = {"layernorm": LAYERNORM, "scale_released": SLOW, "scale": (1.0, 0.05, 0.8, 1.0)}
+    table = sweep(at, seeds=4, spread=0.0)
+    lost = (table.variant == "scale") & (table.base_learning_rate == 0.01) & table.seed.isin([0, 1])
+    table.loc[lost, "test_loss"] = 3.0
+    _, row = verdict_on("faster_best_rate", majority_metrics=table)
+    assert row.control_measured == approx(2.0, rel=1e-2)
+
+
 @pytest.mark.parametrize(
     ("scale", "released", "expected"),
     [(0.86, 0.86, HOLDS), (0.95, 0.86, PARTIAL), (0.96, 0.96, DOES_NOT_HOLD), (0.92, 0.86, PARTIAL)],
