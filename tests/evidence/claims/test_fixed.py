@@ -71,6 +71,33 @@ def test_only_the_settings_that_a_claim_depends_on_count():
     assert with_settings(device="cuda") == set()
 
 
+MADE_FROM = {
+    "random_keys": {"random_keys", "gaussian_law"},
+    "pretrained": {"pretrained_keys", "attention_ceilings", "ones_share", "projection_shift"},
+    "placement": {
+        "placement",
+        "placement_gradients",
+        "placement_scales",
+        "untrained_gradients",
+        "position_probe",
+    },
+    **{name: {name} for name in ("geometry", "fusion", "batch_dependence", "score_scale")},
+}
+
+
+@pytest.mark.parametrize(("section", "tables"), MADE_FROM.items())
+def test_the_settings_behind_a_table_count_for_every_claim_that_reads_it(section, tables):
+    statements = {name: {"seeds": 2} for name in MADE_FROM if name not in ("random_keys", "pretrained")}
+    before = SETTINGS | {"random_keys": {"seeds": 2}, "pretrained": {"seeds": 2}, "statements": statements}
+    edited = {section: {"seeds": 3}}
+    after = before | ({"statements": statements | edited} if section in statements else edited)
+    assert (
+        changed(hashes(before), hashes(after))
+        == {n for n, c in CLAIMS.items() if tables & {*c.tables}}
+        != set()
+    )
+
+
 @pytest.mark.parametrize("results", fixed.RESULTS)
 def test_no_record_is_made_beside_results(tmp_path, results):
     (tmp_path / results).mkdir()

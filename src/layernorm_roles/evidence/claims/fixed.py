@@ -34,9 +34,13 @@ SETTINGS = {
     "key_selectability": "language_model",
     "pretrained_keys": "pretrained",
     "attention_ceilings": "pretrained",
+    "ones_share": "pretrained",
+    "projection_shift": "pretrained",
+    "gaussian_law": "random_keys",
     "placement_gradients": "placement",
     "placement_scales": "placement",
     "untrained_gradients": "placement",
+    "position_probe": "placement",
 }
 """Where the settings of a table stand: a key of config.yaml, or an experiment of its key `statements`, for which the
 name of the table stands where the two are equal."""
