@@ -12,12 +12,14 @@ PEAKED = {0.001: 0.9, 0.003: 0.5, 0.01: 0.8}
 WELL = {"away": {"inside": 1.0, "outside": 0.995}, "near": {"inside": 0.1, "outside": 0.5}}
 
 
-def steep(first, later, spread=0.001):
+def steep(first, later, spread=0.001, later_spread=0.001):
     """Gradients that grow by so many decades a layer with pre-norm and with post-norm, untrained and in training."""
     slopes, nothing = dict(zip(("pre", "post"), first, strict=True)), {"pre": (0, 0), "post": (0, 0)}
     return {
         "untrained_gradients": worlds.untrained_gradients(nothing, slopes=slopes, spread=spread),
-        "placement_gradients": worlds.gradients({"pre": (1, later[0]), "post": (0, later[1])}),
+        "placement_gradients": worlds.gradients(
+            {"pre": (1, later[0]), "post": (0, later[1])}, spread=later_spread
+        ),
     }
 
 
@@ -85,6 +87,9 @@ WORLDS = [
     ("placement_gradients", steep((0.01, 0.2), (0.01, 0.2)), HOLDS),
     ("placement_gradients", steep((0.01, -0.2), (-0.2, 0.2)), PARTIAL),
     ("placement_gradients", steep((0.01, 0.03), (0.01, 0.2)), PARTIAL),
+    # between 24 layers there are 23 steps: a factor of 10 takes 1/23 of a decade each
+    ("placement_gradients", steep((0.01, 0.2), (0.01, 0.9 / 23 + 0.1 / 24), later_spread=1e-6), PARTIAL),
+    ("placement_gradients", steep((0.01, 0.2), (0.01, 1.005 / 23), later_spread=1e-6), HOLDS),
     ("placement_gradients", steep((-0.2, 0.2), (0.01, 0.03)), DOES_NOT_HOLD),
     ("placement_gradients", steep((0.0, 0.1), (0.01, 0.2), spread=0.1), NOT_TESTED),
     ("residual_position", worlds.position_probe((0.8, 0.1), (0.9, 0.5)), HOLDS),
