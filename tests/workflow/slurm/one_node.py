@@ -3,8 +3,9 @@
     apt-get install slurm-wlm munge
     python tests/workflow/slurm/one_node.py snakemake --workflow-profile slurm ...
 
-It has two partitions, cpu and gpu, and two GPUs that are only device files: SLURM hands them out and sets
-CUDA_VISIBLE_DEVICES, and nothing can compute on them. Nothing here is meant for a cluster that others use.
+It has the partitions cpu and gpu, one whose jobs preempt theirs, and two GPUs that are only device files: SLURM hands
+them out and sets CUDA_VISIBLE_DEVICES, and nothing can compute on them. Nothing here is meant for a cluster that others
+use.
 """
 
 import contextlib
@@ -60,6 +61,10 @@ DefMemPerCPU=500
 NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=cpu Nodes={node} Default=YES MaxTime=1-00:00:00 State=UP
 PartitionName=gpu Nodes={node} MaxTime=1-00:00:00 State=UP
+# Its jobs take the place of those of the other two, which are cancelled.
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=urgent Nodes={node} PriorityTier=2 State=UP
 """
 
 
@@ -129,6 +134,12 @@ class OneNode:
 
     def cancel(self, job: str) -> None:
         self._run("scancel", job)
+
+    def preempt(self) -> None:
+        """Submit a job that needs the whole node and goes before all others, and wait until it is done."""
+        self._run(
+            "sbatch", "--wait", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"
+        )
 
     def stop_controller(self) -> None:
         """Kill slurmctld, as a crash of its machine does; jobs go on."""

@@ -1,4 +1,4 @@
-"""A SLURM whose controller, node or time fails while a training runs: the same command ends with equal results.
+"""A SLURM whose controller, node or time fails, or that preempts a training: the command ends with equal results.
 
 Minutes, most of them waits of SLURM's own.
 """
@@ -66,7 +66,7 @@ def struck(made, strike, *arguments):
     waiting = True
     with on_slurm(made, TARGET, *arguments) as run:
         while run.running():
-            if waiting and any(runs.rglob("checkpoint.safetensors")):
+            if waiting and any(runs.rglob("checkpoint*.safetensors")):
                 waiting = False
                 strike()
         output = run.finish()
@@ -106,6 +106,13 @@ def test_the_node_is_lost(slurm, made, undisturbed, requeued):
         [("COMPLETED", "1")] if requeued else [("NODE_FAIL", "0"), ("COMPLETED", "0")]
     )
     assert requeued or "Error in group majority_train" in output
+    assert not different(undisturbed)
+
+
+def test_a_job_that_is_preempted_and_cancelled_is_submitted_again(slurm, made, undisturbed):
+    """SLURM leaves it in a state that the plugin knows nothing of, so that Snakemake would wait for ever."""
+    struck(made, slurm.preempt)
+    assert [state for state, _ in latest(slurm, 3)] == ["PREEMPTED", "COMPLETED", "COMPLETED"]
     assert not different(undisturbed)
 
 
