@@ -117,13 +117,16 @@ def test_every_parameter_is_the_setting_that_its_name_means(jobs, settings):
 
 def test_each_of_the_two_reproductions_is_judged_with_its_own_settings(jobs, settings):
     kept = planning.KeptReproduction(str(ROOT / "results/published")).plain
-    (own,), (published,) = (
-        [job["params"] for job in some if job["rule"].endswith("claims")]
-        for some in (jobs, planned([SMOKE], {}, ("published_claims",))["jobs"])
+    (own,) = (job["params"] for job in jobs if job["rule"] == "claims")
+    of_the_kept = planned([SMOKE], {}, ("published_claims", "publish"))["jobs"]
+    published, publish = (
+        {job["rule"]: job["params"] for job in of_the_kept}[f"publish{end}"] for end in ("ed_claims", "")
     )
     assert own["settings"] == settings and published["settings"] == kept != settings
     assert own["rules"] == "results/smoke/rules.json"
     assert published["rules"] == "results/published/rules.json"
+    kept_files = {"rules.json", "settings.json", "parquet/claims.parquet", "tables/claims.csv"}
+    assert kept_files <= {*publish["files"]}, "publish writes the pages itself"
 
 
 def test_settings_that_could_be_exchanged_differ_in_the_smoke_preset(settings):
@@ -248,6 +251,7 @@ def test_each_table_is_put_together_from_the_files_of_its_runs(jobs, settings):
         part = settings["statements"] if stage == "placement" else settings
         assert job["params"]["settings"] == part[stage], table
         for file, identity in zip(files, job["params"]["identities"], strict=True):
+            assert stage != "pretrained" or identity["settings"] == part[stage][identity["model"]], table
             group = identity.get("experiment") or identity.get("model") or identity["placement"]
             assert f"runs/{stage}/{group}/" in file and identity.get("variant", group) in file
             run = identity.get("seeds") if stage == "majority" else None
