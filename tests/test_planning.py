@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 from default_settings import ROOT
 
 from layernorm_roles import files, planning
