@@ -5,6 +5,8 @@ import pytest
 import worlds
 from judging import CLAIMS, DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
 
+from layernorm_roles.evidence.claims import rules
+
 EXACT = 1e-20
 FUSION = {"plain": EXACT, "residual": 0.5, "norm": 0.05, "residual_norm": 0.5}
 SLOW_AND_FAST = {0.001: 0.5, 0.003: 0.8}
@@ -185,3 +187,12 @@ def test_a_single_seed_or_no_table_is_not_tested(name):
     one = {table: frame[frame.seed == 0] for table, frame in tables(name, world).items()}
     verdict, row = verdict_on(name, **one)
     assert verdict == NOT_TESTED and "only 1 seed" in row.reason
+
+
+def test_close_to_the_origin_is_meant_of_the_root_mean_square():
+    """Vectors of four or sixteen entries whose length is above the threshold, and their root mean square below."""
+    table = worlds.geometry(**WELL)
+    near = table.input_norm < 0.01
+    table.loc[near, "input_norm"] *= 0.6 * rules.CLOSE / 1e-5
+    assert (table.input_norm[near] > rules.CLOSE).all()
+    assert verdict_on("geometry_radius", geometry=table)[0] == HOLDS

@@ -66,6 +66,7 @@ def test_a_law_needs_two_points_of_two_seeds():
 def test_the_number_is_what_heads_have_beyond_gaussian_keys():
     _, row = on({4: 0.5, 8: 0.4}, untrained={4: 0.8, 8: 0.6})
     law = 50 * (LAW[4] + LAW[8])
+    assert row.n_seeds == 3, "of two widths"
     assert (row.measured, row.control_measured) == pytest.approx((45 * 1.02 - law, 70 * 1.02 - law))
     assert "4: 51 [48.5, 53.5] % (91.3 %)" in row.reason and f"({100 * LAW[8]:.3g} %)" in row.reason
     assert "at 1 of 2 widths" not in row.reason and "at 2 of 2 widths" in row.reason

@@ -1,5 +1,6 @@
 """Verdicts on the heads of pretrained models, on tables whose truth is known by construction."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import worlds
@@ -115,4 +116,6 @@ def test_projections_are_idle_if_little_lies_along_the_ones_vector_and_attention
     assert verdict == expected and row.also_passed_by == ("untrained models" if untrained < 1 else None)
     first, second = (f"{100 * mean:.2g} %" for mean in shifts.groupby("layer").total_variation.mean())
     words = f"from {first} to {second} by layer; as much along a random direction moves 30 %"
+    middle = ratio / 1.03 * np.mean([1.02**context for context in range(4)])
+    assert f"from {0.75 * middle:.2g} to {1.25 * middle:.2g} by norm" in row.reason
     assert words in row.reason and row.control_measured == approx(untrained * 1.02**1.5)
