@@ -12,7 +12,7 @@ from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
 
 NAME = "results/tiny"
-MIDDLE, END = f"{NAME}/parquet/worked_numbers.parquet", f"{NAME}/tables/worked_numbers.csv"
+TARGETS = (f"{NAME}/parquet/worked_numbers.parquet", f"{NAME}/settings.json")
 TINY = {"name": "tiny", "device": "cpu", "pretrained": {"minilm": None}}
 
 
@@ -20,15 +20,15 @@ TINY = {"name": "tiny", "device": "cpu", "pretrained": {"minilm": None}}
 def finished(checkout):
     """A checkout in which the target is made, and the bytes of its results."""
     made = checkout(TINY)
-    made.run(END)
-    return made, {name: (made.folder / name).read_bytes() for name in (MIDDLE, END)}
+    made.run(*TARGETS)
+    return made, {name: (made.folder / name).read_bytes() for name in TARGETS}
 
 
 @pytest.mark.long
 def test_two_commands_for_one_reproduction(finished):
     made, before = finished
     shutil.rmtree(made.folder / NAME)
-    make, pipes = command("--cores", "2", END), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    make, pipes = command("--cores", "2", *TARGETS), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     own = {"cwd": made.folder, "env": environment(made.folder), "encoding": "utf-8"}
     both = [subprocess.Popen(make, **own, **pipes) for _ in range(2)]
     outputs = [process.communicate()[0] for process in both]

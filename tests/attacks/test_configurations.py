@@ -139,7 +139,7 @@ class Reproductions:
         return (errors or [done.stdout[-800:]])[-1] if done.returncode else ""
 
 
-NUMBER = int(os.environ.get("ATTACK_CONFIGURATIONS", "3"))
+NUMBER = int(os.environ.get("ATTACK_CONFIGURATIONS", "1"))
 """How many accepted configurations are run."""
 SEED = int(os.environ.get("ATTACK_SEED", "0"))
 

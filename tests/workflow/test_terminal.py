@@ -56,7 +56,10 @@ def test_a_dry_run_counts_the_jobs_and_says_how_long_they_may_take(made):
     trainings = sum(int(number) for rule, number in rows if rule.endswith("_train"))
     others = sum(int(number) for _, number in rows) - trainings
     assert len(rows) == len(dict(rows)) > 20
-    assert f"{trainings} trainings and {others} other jobs; on one core about " in plan
+    earlier = seconds_by_rule(ROOT / "results/published/tables/durations.csv")
+    minutes = round(sum(int(number) * earlier.get(rule, 5.0) for rule, number in rows) / 60)
+    hours = f"{minutes // 60} h {minutes % 60:02d} min"
+    assert f"{trainings} trainings and {others} other jobs; on one core about {hours}, if" in plan
     assert len(made.run("all", "--dry-run", "--verbose").splitlines()) > 10 * len(lines)
 
 

@@ -11,6 +11,9 @@ from checkouts import SMOKE
 from layernorm_roles import files, planning, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.tables import registry as tables
+from layernorm_roles.settings.statements import Placement
+from layernorm_roles.statements import placement
+from layernorm_roles.text.prepared import PreparedText
 
 RUN = "d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1001"
 
@@ -55,6 +58,20 @@ def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     claims = pd.read_parquet(results(smoke) / "parquet/claims.parquet").set_index("claim")
     assert claims.measured["heads"] == pytest.approx(by_seed.mean(), rel=1e-12)
     assert f"{by_seed.mean():.1f}" in (results(smoke) / "report.html").read_text(encoding="utf-8")
+
+
+def test_placements_are_trained_on_the_training_documents(smoke, tmp_path):
+    """The documents for validation lie beside them."""
+    settings = json.loads((results(smoke) / "settings.json").read_text())["statements"]["placement"]
+    text, run = results(smoke) / "data/text" / settings["text"], results(smoke) / "runs/placement/pre"
+    seeds, untrained = ([1000 + i for i in range(settings[key])] for key in ("seeds", "untrained_seeds"))
+    out = {name: tmp_path / f"{name}.parquet" for name in placement.Tables._fields}
+    tokens = PreparedText(text).tokens("training")
+    placement.write(Placement.model_validate(settings), seeds, untrained, "pre", tokens, out)
+    for name in ("placement", "position_probe"):
+        pd.testing.assert_frame_equal(
+            *(pd.read_parquet(file) for file in (out[name], run / f"{name}.parquet"))
+        )
 
 
 def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):

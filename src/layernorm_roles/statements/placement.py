@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from layernorm_roles import store
@@ -62,7 +62,7 @@ def part_scales(
     return Scales(*(torch.stack(sizes, dim=1).numpy() for sizes in zip(*found, strict=True)))
 
 
-def reduce_vocabulary(tokens: Int[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
+def reduce_vocabulary(tokens: Integer[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
     """Tokens numbered by frequency; the rarer ones beyond `size` - 1 become one token, `size` - 1."""
     values, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     rank = np.empty(len(values), dtype=np.int64)
@@ -133,7 +133,7 @@ def write(
 
 
 def measure(
-    tokens: Int[np.ndarray, " n"],
+    tokens: Integer[np.ndarray, " n"],
     placement: str,
     settings: Placement,
     seeds: Sequence[int],
@@ -182,7 +182,7 @@ def measure(
 
 def probed(
     shape: TransformerShape,
-    tokens: Int[np.ndarray, " n"],
+    tokens: Integer[np.ndarray, " n"],
     runs: Sequence[tuple[float, int, int]],
     trained: Curves,
 ) -> list[pd.DataFrame]:
@@ -206,7 +206,7 @@ def probed(
 
 
 def untrained_gradients(
-    tokens: Int[np.ndarray, " n"], placements: Sequence[str], settings: Placement, seeds: Sequence[int]
+    tokens: Integer[np.ndarray, " n"], placements: Sequence[str], settings: Placement, seeds: Sequence[int]
 ) -> pd.DataFrame:
     """Table `untrained_gradients`: gradients of untrained networks with and without residual connections.
 
@@ -245,7 +245,7 @@ def _layer_norms(shape: TransformerShape, gradient: Float[Tensor, "runs p"]) -> 
 
 def train(
     shape: TransformerShape,
-    tokens: Int[np.ndarray, " n"],
+    tokens: Integer[np.ndarray, " n"],
     runs: list[tuple[float, int, int]],
     settings: Placement,
 ) -> Curves:
@@ -300,7 +300,7 @@ def _finite_or_infinite(values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray
 
 
 def _batch(
-    rng: np.random.Generator, tokens: Int[np.ndarray, " n"], batch: int, context: int
+    rng: np.random.Generator, tokens: Integer[np.ndarray, " n"], batch: int, context: int
 ) -> Int[np.ndarray, "batch window"]:
     """Windows of context + 1 tokens at random places of the stream."""
     starts = rng.integers(len(tokens) - context, size=batch)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -30,7 +30,7 @@ class ProbeWindows(NamedTuple):
     judged: Int[Tensor, "windows length"]
 
 
-def probe_windows(tokens: Int[np.ndarray, " n"], context_length: int, seed: int) -> ProbeWindows:
+def probe_windows(tokens: Integer[np.ndarray, " n"], context_length: int, seed: int) -> ProbeWindows:
     """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half."""
     rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
     starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])

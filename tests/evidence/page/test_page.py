@@ -317,3 +317,11 @@ def test_every_printed_command_plans_a_run():
 @pytest.mark.parametrize("module", [text, sources])
 def test_examples_in_the_docstrings(module):
     assert doctest.testmod(module).failed == 0 < doctest.testmod(module).attempted
+
+
+def test_a_claim_is_folded_away_below_the_one_that_it_repeats_and_no_other():
+    found = {(a.name, b.name) for a in CLAIMS for b in CLAIMS if sections.repeats(a, b)}
+    assert {("faster_uniform", "faster"), ("loss_gap_bytes", "loss_gap")} <= found
+    assert not any(first == "placement" for _, first in found), (
+        "its neighbours are other claims of one document"
+    )
