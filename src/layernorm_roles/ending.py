@@ -37,12 +37,13 @@ def failure(logs: Sequence[str]) -> list[str]:
     return [f"{jobs} why:", *(f"    {log}" for log in sorted(logs)), again]
 
 
-def reasons(logs: Sequence[str]) -> list[str]:
-    """The lines of `logs` that say why a job of a cluster failed: its own error, or what SLURM did to it, once each.
+def reasons(logs: Sequence[str], message: str = "") -> list[str]:
+    """The lines that say why a job of a cluster failed, once each: its own error, what SLURM did to it or refused.
 
-    A log that is missing or not readable has none.
+    They are looked for in `logs`, of which one that is missing or not readable has none, and in the `message` of the
+    plugin that submits jobs.
     """
-    found = {}
+    found = {f"error: {refused}": None for refused in re.findall(r"sbatch: error: [^'\n]*", message)}
     for log in logs:
         try:
             text = Path(log).read_text(encoding="utf-8", errors="replace")

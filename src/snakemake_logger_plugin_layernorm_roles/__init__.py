@@ -105,6 +105,7 @@ class LogHandler(LogHandlerBase):
         self._spent = 0.0
         self._planned: dict[str, int] | None = None
         self._ended = threading.Event()
+        self._reasons: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print what the record says, shortly or in Snakemake's way; before a failed job's error, why it failed."""
@@ -113,8 +114,11 @@ class LogHandler(LogHandlerBase):
             return
         if get_event(record) in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
             logs = [*(getattr(record, "log", None) or []), *(getattr(record, "aux_logs", None) or [])]
-            for reason in ending.reasons(logs):
-                self._print(reason)
+            for reason in ending.reasons(logs, getattr(record, "rule_msg", None) or ""):
+                if reason not in self._reasons:
+                    self._print(reason)
+                if "sbatch" in reason:  # the other jobs would be refused for the same reason
+                    self._reasons.add(reason)
         if not self._brief:
             self._screen.emit(record)
             return

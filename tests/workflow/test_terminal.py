@@ -133,6 +133,9 @@ def test_the_reasons_of_a_failed_job_are_its_own_errors_and_what_slurm_did_to_it
     second.write_bytes(f"{own}\n\xff\n{limit}\nslurmstepd: error: something else\n".encode("latin-1"))
     assert ending.reasons([str(first), str(second)]) == [own, limit]
     assert ending.reasons([str(tmp_path / "gone.log"), str(tmp_path)]) == []
+    refused = "sbatch: error: Batch job submission failed: Invalid feature specification"
+    message = f"SLURM sbatch failed. The error message was '{refused}'.\n    sbatch call:\n        sbatch --parsable"
+    assert ending.reasons([], message) == [f"error: {refused}"]
 
 
 EARLIER = {"data": 1.0, "train": 100.0}
