@@ -24,6 +24,9 @@ CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in r
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Quantiles of the ceilings that the tables hold: both tails, and what lies between."""
 
+STORED = {"compression": "zstd", "compression_level": 9, "write_page_checksum": True}
+"""How Parquet files are written: options of pyarrow's writers."""
+
 _TYPES = {"str": "string", "int": "int64", "float": "float64"}
 """Names of types in schemas.csv that Arrow calls by other names."""
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layernorm_roles import files, provenance
-from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.schemas import SCHEMAS, STORED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str
 def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
     arrow = arrow.replace_schema_metadata({**origin, "table": table, "content": _content(arrow)})
     with files.atomic_write(path) as partial:
-        pq.write_table(arrow, partial, compression="zstd", compression_level=9, write_page_checksum=True)
+        pq.write_table(arrow, partial, **STORED)
 
 
 def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:

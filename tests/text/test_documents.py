@@ -103,6 +103,8 @@ def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
     pd.DataFrame({"a": ["x"]}).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(ValueError, match="no column 'text'; it has a"):
         read(kind="parquet", paths=[str(tmp_path / "x.parquet")])
+    pd.DataFrame({"text": pd.Categorical(["x", "y", "x"])}).to_parquet(tmp_path / "categories.parquet")
+    assert read(kind="parquet", paths=[str(tmp_path / "categories.parquet")]) == ["x", "y", "x"]
     pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(ValueError, match=r"x\.parquet: column 'a' is of type int64; expected texts"):
         read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="a")

@@ -53,18 +53,9 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
         raise ValueError(f"{name} has shape {given.shape}: expected {dimensions} dimensions")
     if given.size == 0:
         raise ValueError(f"{name} is empty: shape {given.shape}")
-    refuse_large_integers(given, name)
     single = given.dtype.kind == "f" and given.dtype.itemsize <= 4  # in either byte order
     array = given.astype(np.float32 if single else np.float64, copy=False)
-    if (
-        given.dtype.kind == "f"
-        and given.dtype.itemsize > 8
-        and (lost := (array != given) & (given == given)).any()
-    ):
-        where = _first(lost)
-        raise ValueError(
-            f"{name} has {given[where]} at {where} in {given.dtype}: expected numbers of float64"
-        )
+    _refuse_inexact(given, array, name)
     largest = largest_magnitude(array, axis=tuple(range(max(1, array.ndim - 1))), keepdims=array.ndim == 1)
     if not np.isfinite(largest).all():
         where = _first(~np.isfinite(array))
@@ -96,13 +87,19 @@ def largest_magnitude(
     return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 
 
-def refuse_large_integers(values: np.ndarray, name: str) -> None:
-    """Raise ValueError for integers beyond 2^53: as float64, different ones would be equal keys."""
-    if values.dtype.kind in "iu" and (large := (values > 2**53) | (values < -(2**53))).any():
-        where = _first(large)
-        raise ValueError(
-            f"{name} has {values[where]} at {where}: expected integers up to 2^53, which float64 holds exactly"
-        )
+def _refuse_inexact(given: np.ndarray, array: np.ndarray, name: str) -> None:
+    """Raise ValueError if `array`, in float64, does not tell all numbers apart that integers or longer floats hold."""
+    if given.dtype.kind in "iu":
+        lost = (given > 2**53) | (given < -(2**53))
+        fault = ": expected integers up to 2^53, which float64 holds exactly"
+    elif given.dtype.itemsize > 8:
+        lost = (array != given) & (given == given)
+        fault = f" in {given.dtype}: expected numbers of float64"
+    else:
+        return
+    if lost.any():
+        where = _first(lost)
+        raise ValueError(f"{name} has {given[where]} at {where}{fault}")
 
 
 def _first(condition: np.ndarray) -> tuple[int, ...]:

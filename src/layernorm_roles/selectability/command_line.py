@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from layernorm_roles import __version__, files
 from layernorm_roles.provenance import provenance
-from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.schemas import SCHEMAS, STORED
 from layernorm_roles.selectability.arrays import checked, row_blocks
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify
@@ -261,9 +261,7 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
         else:
             origin = provenance(_asked(options, n, first), "cpu")
             schema = SCHEMAS["key_verdicts"].with_metadata({"table": "key_verdicts", **origin})
-            with pq.ParquetWriter(
-                partial_file, schema, compression="zstd", write_page_checksum=True
-            ) as writer:
+            with pq.ParquetWriter(partial_file, schema, **STORED) as writer:
                 for columns in blocks:
                     arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
                     writer.write_table(pa.table(arrays, schema))

@@ -127,7 +127,8 @@ def _parquet(source: Source) -> Iterator[str]:
             if wanted not in file.schema_arrow.names:
                 raise ValueError(f"{path}: no column {wanted!r}; it has {', '.join(file.schema_arrow.names)}")
         kind = file.schema_arrow.field(column).type
-        if not any(is_text(kind) for is_text in (pa.types.is_string, pa.types.is_large_string)):
+        words = kind.value_type if pa.types.is_dictionary(kind) else kind  # as pandas writes categories
+        if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
             raise ValueError(f"{path}: column {column!r} is of type {kind}; expected texts")
         rows = (
             row for batch in file.iter_batches(columns=columns, batch_size=1000) for row in batch.to_pylist()
