@@ -308,6 +308,20 @@ def test_placement_has_final_losses_above_token_frequencies_and_curves_of_the_be
     assert np.isfinite(stroked(axes, **placement.PLACEMENTS["post"]).get_ydata()).all()
 
 
+def test_gradients_that_have_vanished_draw_their_line_down():
+    """As in the claim: left out, they would leave the layers that learn nothing to those runs that still do."""
+    table = worlds.placement_gradients()
+    layer = (table.depth == 6) & (table.placement == "post") & (table.layer == 1) & (table.warmup == 0)
+    table.loc[layer & (table.seed == table.seed.min()) & (table.step > 0), "gradient_norm"] = 0.0
+    figure = worlds.draw("statement_placement_gradients", placement_gradients=table)
+    line = stroked(figure.axes[3], placement.PLACEMENTS["post"]["color"], "-")
+    later = table[
+        layer & (table.step > 0) & (table.learning_rate == 0.001) & np.isfinite(table.gradient_norm)
+    ]
+    norms = later.gradient_norm.replace(0.0, 2.0**-74.5)
+    assert line.get_ydata()[0] == pytest.approx(10 ** np.log10(norms).mean())
+
+
 def test_gradients_are_geometric_means_of_finite_ones():
     figure, table = worlds.draw("statement_placement_gradients"), worlds.placement_gradients()
     table = table[(table.warmup == 0) & np.isfinite(table.gradient_norm)]

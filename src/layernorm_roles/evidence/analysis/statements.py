@@ -116,15 +116,19 @@ def tuned(ends: pd.DataFrame, depth: int) -> pd.DataFrame:
 _SMALLEST_NORM = float(np.finfo(np.float32).smallest_subnormal) ** 0.5  # of gradients; its square is not 0
 
 
+def measurable(norms: pd.Series) -> pd.Series:
+    """Gradient norms, of which one of 0, that has vanished below what float32 can square, is the smallest it can."""
+    return norms.clip(lower=_SMALLEST_NORM)
+
+
 def gradient_slopes(gradients: pd.DataFrame) -> pd.DataFrame:
     """Columns of RUN, step and slope; a row for each run and logged step.
 
     `slope` is by how many decades the gradient norm grows from one layer to the next, away from the embedding: the
-    slope of the least-squares line through its decimal logarithms. A gradient of 0 has vanished below what float32 can
-    square, and counts as the smallest norm that it can: it grows by at least so much. Steps at which a gradient is not
-    finite, and networks of one layer, are left out.
+    slope of the least-squares line through its decimal logarithms. Where a gradient has vanished (see `measurable`) it
+    grows by at least so much. Steps at which a gradient is not finite, and networks of one layer, are left out.
     """
-    decades = np.log10(gradients.gradient_norm.clip(lower=_SMALLEST_NORM))
+    decades = np.log10(measurable(gradients.gradient_norm))
     rows = gradients.assign(decades=decades, product=decades * gradients.layer, square=gradients.layer**2)
     means = rows.groupby([*RUN, "step"])[["layer", "decades", "product", "square"]].agg("mean")
     # A sum with an infinite logarithm is infinite or NaN, and so is the slope.

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 
-from layernorm_roles.evidence.analysis.statements import position_accuracies, run_ends
+from layernorm_roles.evidence.analysis.statements import measurable, position_accuracies, run_ends
 from layernorm_roles.evidence.figures import style
 
 PLACEMENTS = {
@@ -115,9 +115,11 @@ def placement_gradients(gradients: pd.DataFrame, untrained: pd.DataFrame) -> Fig
 
     gradients: table placement_gradients, a column a depth: at initialisation, and on average over the training with a
     line for each learning rate; of several warm-ups the shortest is drawn. untrained: table untrained_gradients, with
-    and without residual connections. Means are geometric, of gradients that neither vanish nor overflow.
+    and without residual connections. Means are geometric, of gradients that do not overflow; one that has vanished
+    counts as `measurable` says by layer, and is left out by depth.
     """
     warmup = float(gradients.warmup.min())
+    gradients = gradients.assign(gradient_norm=measurable(gradients.gradient_norm))
     gradients = _positive(gradients[gradients.warmup == warmup])
     depths, rates = sorted(gradients.depth.unique()), _strokes(gradients.learning_rate)
     figure = plt.figure(figsize=(style.PAGE, 6.0))
