@@ -105,7 +105,9 @@ def test_of_several_processes_one_compiles_and_the_others_wait_for_it(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
-@pytest.mark.parametrize("how", ["flipped", "cut", "planted"])
+@pytest.mark.parametrize(
+    "how", ["planted", *(pytest.param(how, marks=pytest.mark.long) for how in ("flipped", "cut"))]
+)
 def test_a_damaged_cache_is_compiled_again_and_never_run(small_cache, ending, how, tmp_path):
     class Planted:
         def __reduce__(self):

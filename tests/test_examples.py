@@ -24,6 +24,7 @@ def shown(monkeypatch):
     plt.close("all")
 
 
+@pytest.mark.long
 def test_the_notebook_runs_and_its_outputs_are_those_stored(shown):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)

@@ -21,6 +21,8 @@ GPU_ON_PAPER = [
     *("--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"),
 ]
 
+pytestmark = pytest.mark.long
+
 RUNS = {
     "majority": {"d8": ("layernorm",), "d3": ("layernorm", "none"), "d8_uniform": ("layernorm",)},
     "language_model": {"gpt": ("layernorm", "projection"), "bert": ()},
