@@ -44,7 +44,9 @@ def half_not_received(tables):
 
 def along_ones(tables, model=MODEL):
     by_context = defaultdict(list)
-    widest = max((row.dimensions for row in tables["ones_share"].itertuples() if row.model == model), default=0)
+    widest = max(
+        (row.dimensions for row in tables["ones_share"].itertuples() if row.model == model), default=0
+    )
     for row in tables["ones_share"].itertuples():
         if (row.model, row.checkpoint, row.dimensions) == (model, "pretrained", widest):
             by_context[row.context].append(row.ones_share * widest)
