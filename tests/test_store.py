@@ -1,5 +1,9 @@
 """Parquet tables: what is written comes back with its provenance, and nothing else is ever read."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -173,3 +177,19 @@ def test_collected_tables_keep_their_order_and_name_every_origin(metrics, tmp_pa
     origin = store.read_provenance(tmp_path / "c")
     assert origin["config"] == '{"all": 1}' and origin["device"] == "cpu, cuda"
     assert "Stream.FUSION" in origin["seed_rule"] and "Stream.RANDOM_KEYS" in origin["seed_rule"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
+def test_collecting_and_reading_start_no_thread_that_could_abort_the_exit_of_a_short_job(path, tmp_path):
+    program = """
+import os, sys
+import numpy, pandas, pyarrow.parquet
+from layernorm_roles import store
+before = os.listdir("/proc/self/task")
+path, out = sys.argv[1:]
+store.collect([path], "majority_metrics", out, {}, [{"steps": 3}])
+store.read(out, "majority_metrics")
+print(len(os.listdir("/proc/self/task")) - len(before))
+"""
+    command = [sys.executable, "-c", program, path, tmp_path / "all.parquet"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"

@@ -52,7 +52,7 @@ def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None
     `identity` is what the file must be made from: entries of the provenance's `config`. Raises ValueError if the file
     is missing, damaged, not a `table`, made from anything else, or has other rows than were written to it.
     """
-    return read_arrow(path, table, identity).to_pandas()
+    return read_arrow(path, table, identity).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
@@ -63,7 +63,9 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
     # A ParquetFile, not a dataset: folder names such as seed=3 must not become columns.
     file = _parquet(path)
     try:
-        arrow = file.read()
+        # Without threads: a process that ends soon after Arrow has started its own is now and then aborted at its exit
+        # (https://github.com/apache/arrow/issues/34314).
+        arrow = file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise files.Unusable.because(path, f"a damaged Parquet file ({error})") from error
     metadata = arrow.schema.metadata or {}

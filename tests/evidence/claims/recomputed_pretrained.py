@@ -4,15 +4,16 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 """
 
 from collections import defaultdict
+from functools import partial
 from statistics import geometric_mean, mean
 
-MODEL = "minilm"
+MODEL, DECODER = "minilm", "smollm2"
 
 
-def unselectable_in_heads(tables):
+def unselectable_in_heads(tables, model=MODEL):
     counts = defaultdict(list)
     for row in tables["pretrained_keys"].itertuples():
-        if (row.model, row.site, row.causal) == (MODEL, "head", False):
+        if (row.model, row.site, row.causal) == (model, "head", False):
             counts[row.context, row.layer].append(row.n_unselectable / row.n_keys)
     return 100 * mean(map(mean, counts.values()))
 
@@ -41,11 +42,13 @@ def half_not_received(tables):
     return 100 * mean(map(mean, idle.values()))
 
 
-def along_ones(tables):
+def along_ones(tables, model=MODEL):
     by_context = defaultdict(list)
-    widest = max(row.dimensions for row in tables["ones_share"].itertuples() if row.model == MODEL)
+    widest = max(
+        (row.dimensions for row in tables["ones_share"].itertuples() if row.model == model), default=0
+    )
     for row in tables["ones_share"].itertuples():
-        if (row.model, row.checkpoint, row.dimensions) == (MODEL, "pretrained", widest):
+        if (row.model, row.checkpoint, row.dimensions) == (model, "pretrained", widest):
             by_context[row.context].append(row.ones_share * widest)
     return geometric_mean(map(mean, by_context.values()))
 
@@ -55,5 +58,7 @@ RECOMPUTED = {
     "norm_lets_keys_win": half_out_of_reach,
     "ceilings_not_used": half_not_received,
     "projections_idle": along_ones,
+    "heads_of_practical_width_decoder": partial(unselectable_in_heads, model=DECODER),
+    "projections_idle_decoder": partial(along_ones, model=DECODER),
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""
