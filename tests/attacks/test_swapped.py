@@ -20,7 +20,7 @@ from layernorm_roles.language_model.train import write as write_run
 from layernorm_roles.majority import data, train
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.majority import MajorityTraining
-from layernorm_roles.statements import trained
+from layernorm_roles.statements import fusion, score_scale
 
 FEW = {"sequences": 20, "labellings": 1, "batch_size": 10, "steps": 1, "schedule_steps": 8, "d_ff": None}
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
@@ -140,7 +140,7 @@ def test_no_job_takes_the_weights_metrics_or_activations_of_another_language_mod
         readers = {
             "initial.safetensors": lambda path, run=run: run.restore_model(path, "initial"),
             "final.safetensors": lambda path, run=run: run.restore_model(path, "final"),
-            "activations.safetensors": lambda path, run=run: list(trained.blocks(path, run.identity)),
+            "activations.safetensors": lambda path, run=run: list(fusion.trained_blocks(path, run.identity)),
             "metrics.parquet": lambda path, run=run: store.collect(
                 [path], "language_model_metrics", tmp_path / "out", {}, [run.identity]
             ),
@@ -151,7 +151,7 @@ def test_no_job_takes_the_weights_metrics_or_activations_of_another_language_mod
     assert not (tmp_path / "out").exists()
     for run, place in language_models:
         assert run.restore_model(place / "final.safetensors") is not None
-        assert list(trained.language_model_heads(place / "activations.safetensors", run.identity))
+        assert list(score_scale.language_model_heads(place / "activations.safetensors", run.identity))
         assert len(store.read(place / "metrics.parquet", "language_model_metrics", run.identity))
 
 

@@ -5,7 +5,7 @@ import torch
 from default_settings import example
 
 from layernorm_roles.settings.statements import ScoreScale
-from layernorm_roles.statements import score_scale, trained
+from layernorm_roles.statements import score_scale
 
 SETTINGS = example(ScoreScale, d_k=[4, 64, 256], keys=200, contexts=1)
 
@@ -76,7 +76,7 @@ def test_majority_heads_are_those_of_trained_models_with_undivided_queries():
         for kind, vectors in (("key", keys), ("query", np.full((3, 4), query)))
         for token, vector in enumerate(vectors)
     ]
-    (found,) = trained.majority_heads(pd.DataFrame(rows), "d8")
+    (found,) = score_scale.majority_heads(pd.DataFrame(rows), "d8")
     assert np.allclose(found.queries, 1)  # those of the trained model, times sqrt(4)
     assert np.array_equal(found.keys, keys)
     assert found.columns["seed"] == 1000

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from layernorm_roles import checkpoint
-from layernorm_roles.statements import trained
+from layernorm_roles.statements import fusion, score_scale
 
 LAYERS, HEADS, CONTEXTS = 2, 3, 2
 SHAPES = {
@@ -39,7 +39,7 @@ def activations(tmp_path):
 
 def test_blocks_are_those_of_the_file_layer_by_layer(activations):
     path, tensors = activations
-    found = list(trained.blocks(path))
+    found = list(fusion.trained_blocks(path))
     assert [block.columns["layer"] for block in found] == [1, 2]
     for layer, block in enumerate(found, start=1):
         assert (block.columns["source"], block.columns["variant"]) == ("language_model", "layernorm")
@@ -50,7 +50,7 @@ def test_blocks_are_those_of_the_file_layer_by_layer(activations):
 
 def test_heads_are_those_of_the_file_and_none_is_skipped(activations):
     path, tensors = activations
-    found = list(trained.language_model_heads(path))
+    found = list(score_scale.language_model_heads(path))
     places = [(context, layer, head) for context in range(2) for layer in (1, 2) for head in range(3)]
     assert len(found) == len(places)
     for (context, layer, head), one in zip(places, found, strict=True):
@@ -63,4 +63,4 @@ def test_heads_are_those_of_the_file_and_none_is_skipped(activations):
 def test_a_file_that_holds_no_activations_is_refused_by_name(tmp_path):
     (tmp_path / "x.safetensors").write_text("{}")
     with pytest.raises(ValueError, match=r"x\.safetensors"):
-        list(trained.blocks(tmp_path / "x.safetensors"))
+        list(fusion.trained_blocks(tmp_path / "x.safetensors"))

@@ -6,16 +6,20 @@ The value that enters the feed-forward part's nonlinearity, with c the concatena
     residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
 
 Each is replaced by the best single linear map with intercept (least squares on training tokens), once of c alone and
-once of [x, c]; the error is measured on other tokens.
+once of [x, c]; the error is measured on other tokens. The blocks are random ones, and those of trained models.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from layernorm_roles import checkpoint, store
+from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
 
@@ -40,6 +44,21 @@ class AttentionBlock(NamedTuple):
     w_1: Float[np.ndarray, "d d_ff"]
     columns: Mapping[str, Any]
     """columns `source`, `variant`, `seed`, `layer` of the table"""
+
+
+def write(
+    settings: Fusion,
+    seeds: Sequence[int],
+    activations: Iterable[tuple[str | Path, Mapping[str, Any]]],
+    out: str | Path,
+) -> None:
+    """Write the table fusion to the file `out`: random blocks of `seeds`, and those of trained language models.
+
+    `activations` has a pair for each trained model: its file of activations, and the identity of the run.
+    """
+    found = chain(random_blocks(settings, seeds), *(trained_blocks(*file) for file in activations))
+    origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.FUSION)
+    store.write(measure(found), "fusion", out, origin)
 
 
 def layer_norm(
@@ -98,6 +117,19 @@ def random_blocks(settings: Fusion, seeds: Sequence[int]) -> Iterator[AttentionB
                     w_1=rng.standard_normal((d, d_ff)) / np.sqrt(d),
                     columns={"source": "random", "variant": None, "seed": seed, "layer": 1},
                 )
+
+
+def trained_blocks(path: str | Path, identity: Mapping[str, Any] | None = None) -> Iterator[AttentionBlock]:
+    """The blocks of a trained language model, layer by layer, from the file that `language_model.activations` wrote.
+
+    Raises ValueError if the file is missing or damaged, or of another run than `identity`.
+    """
+    tensors, facts = checkpoint.load(path, identity)
+    for layer in range(1, facts["layers"] + 1):
+        names = [name for name in AttentionBlock._fields if name != "columns"]
+        parts = {name: tensors[f"layer_{layer}.{name}"].numpy() for name in names}
+        run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
+        yield AttentionBlock(**parts, columns=run | {"layer": layer})
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:

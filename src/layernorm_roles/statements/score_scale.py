@@ -4,7 +4,9 @@ For independent components of mean 0 and variance 1 the score q.k has variance d
 sqrt(d_k) and after the division 1. Whether trained queries and keys are like that is measured, not assumed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.special import entr, softmax
 
+from layernorm_roles import checkpoint, store
+from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import ScoreScale
 
@@ -25,6 +29,28 @@ class QueriesAndKeys(NamedTuple):
     """columns `source`, `variant`, `seed`, `layer`, `head` of the table"""
     causal: bool = False
     """query i sees the keys 0..i only; queries and keys are then of the same tokens"""
+
+
+def write(
+    settings: ScoreScale,
+    seeds: Sequence[int],
+    vectors: str | Path,
+    experiment: str,
+    activations: Iterable[tuple[str | Path, Mapping[str, Any]]],
+    out: str | Path,
+) -> None:
+    """Write the table score_scale to `out`: random heads of `seeds`, and those of trained models of both kinds.
+
+    `vectors` is the file of the table majority_vectors, of which the heads of `experiment` are taken. `activations` has
+    a pair for each trained language model: its file of activations, and the identity of the run.
+    """
+    heads = chain(
+        random_heads(settings, seeds),
+        majority_heads(store.read(vectors, "majority_vectors"), experiment),
+        *(language_model_heads(*file) for file in activations),
+    )
+    origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.SCORE_SCALE)
+    store.write(measure(heads), "score_scale", out, origin)
 
 
 def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
@@ -61,6 +87,38 @@ def random_heads(settings: ScoreScale, seeds: Sequence[int]) -> Iterable[Queries
                 queries, keys = mean + rng.standard_normal((2, n, d_k))
                 columns = {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
                 yield QueriesAndKeys(queries, keys, columns)
+
+
+def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAndKeys]:
+    """The attention head of every trained model of an experiment in table majority_vectors.
+
+    Of an experiment with several d_model or learning rates only the largest d_model and the smallest rate are taken.
+    The queries in the table are divided by sqrt(d); here they are not, as in the other sources.
+    """
+    final = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
+    widest, slowest = final.d_model.max(), final.base_learning_rate.min()
+    final = final[(final.d_model == widest) & (final.base_learning_rate == slowest)]
+    for (variant, seed), run in final.groupby(["variant", "seed"]):
+        kinds = {kind: np.stack(part.sort_values("token").vector) for kind, part in run.groupby("kind")}
+        columns = {"source": "majority", "variant": variant, "seed": seed, "layer": 1, "head": 0}
+        yield QueriesAndKeys(kinds["query"] * np.sqrt(widest), kinds["key"], columns)
+
+
+def language_model_heads(
+    path: str | Path, identity: Mapping[str, Any] | None = None
+) -> Iterator[QueriesAndKeys]:
+    """The heads of a trained language model, by context, layer and head, of a file by `language_model.activations`.
+
+    Raises ValueError if the file is missing or damaged, or of another run than `identity`.
+    """
+    tensors, facts = checkpoint.load(path, identity)
+    run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
+    layers, heads = range(1, facts["layers"] + 1), range(facts["heads"])
+    for context, layer, head in product(range(facts["contexts"]), layers, heads):
+        queries, keys = (
+            tensors[f"layer_{layer}.context_{context}.{of}"][head].numpy() for of in ("queries", "keys")
+        )
+        yield QueriesAndKeys(queries, keys, run | {"layer": layer, "head": head}, causal=True)
 
 
 def measure(heads: Iterable[QueriesAndKeys]) -> pd.DataFrame:
