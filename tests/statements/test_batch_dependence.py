@@ -49,6 +49,6 @@ def test_evaluation_uses_the_statistics_of_earlier_batches():
     moved = batch_dependence.rms(x - (x - 5) / 2)
     expected = {"batchnorm": pytest.approx(moved, rel=0.02), "layernorm": 0}
     for name in batch_dependence.NORMS:
-        effects = batch_dependence._effects(name, [first, second], earlier, ())
+        effects = batch_dependence._effects(name, first, second, earlier, ())
         changes = {effect: change for effect, _, change in effects}
         assert changes["mode"] == expected[name]

@@ -7,6 +7,7 @@ statistics being those of `updates` earlier batches. `padding`: zeros after shor
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -41,31 +42,24 @@ def write(settings: BatchDependence, seeds: Sequence[int], out: str | Path) -> N
 
 def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
     """Table `batch_dependence`: one row a norm, effect, batch size and seed; means over `repeats` draws."""
-    width, tokens = settings.d_model, settings.tokens
     rows = []
-    for seed in seeds:
-        for batch in settings.batch_sizes:
-            rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
-
-            def draw(rng=rng, batch=batch) -> Float[Tensor, "batch tokens d"]:
-                return torch.from_numpy(rng.standard_normal((batch, tokens, width)))
-
-            for _ in range(settings.repeats):
-                batches = [draw(), draw()]
-                earlier = [draw() for _ in range(settings.updates)]
-                for name in NORMS:
-                    for effect, share, change in _effects(name, batches, earlier, settings.padding):
-                        rows.append((name, effect, batch, share, seed, change))
+    for seed, batch in product(seeds, settings.batch_sizes):
+        rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
+        for _ in range(settings.repeats):
+            drawn = rng.standard_normal((2 + settings.updates, batch, settings.tokens, settings.d_model))
+            first, second, *earlier = torch.from_numpy(drawn)
+            for name in NORMS:
+                for effect, share, change in _effects(name, first, second, earlier, settings.padding):
+                    rows.append((name, effect, batch, share, seed, change))
     keys = ["norm", "effect", "batch_size", "padding", "seed"]
     frame = pd.DataFrame(rows, columns=[*keys, "change"])
     return frame.groupby(keys, as_index=False, sort=False)["change"].mean()
 
 
 def _effects(
-    name: str, batches: list[Tensor], earlier: list[Tensor], paddings: tuple[float, ...]
+    name: str, first: Tensor, second: Tensor, earlier: list[Tensor], paddings: tuple[float, ...]
 ) -> Iterator[tuple[str, float, float]]:
-    """(effect, share of padding, change of the first sequence's first token)."""
-    first, second = batches
+    """(effect, share of padding, change of the first token of the batch `first`)."""
     width = first.shape[-1]
     norm = NORMS[name](width, dtype=first.dtype)
     with torch.no_grad():
@@ -74,9 +68,8 @@ def _effects(
             yield "others", 0.0, rms(apply(norm, first)[0, 0] - apply(norm, mixed)[0, 0])
 
         for share in paddings:
+            real = round(first.shape[1] * (1 - share))  # the tokens of a sequence before its padding
             padded = first.clone()
-            # The first token stays; the end of every sequence becomes padding.
-            real = round(first.shape[1] * (1 - share))
             padded[:, real:] = 0
             yield "padding", share, rms(apply(norm, first[:, :real])[0, 0] - apply(norm, padded)[0, 0])
 

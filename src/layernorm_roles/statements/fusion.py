@@ -10,7 +10,7 @@ once of [x, c]; the error is measured on other tokens. The blocks are random one
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,23 +100,21 @@ def linear_errors(
 
 def random_blocks(settings: Fusion, seeds: Sequence[int]) -> Iterator[AttentionBlock]:
     """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
-    for d in settings.d_model:
-        for factor in settings.head_factors:
-            for seed in seeds:
-                d_heads, d_ff = round(factor * d), settings.expansion * d
-                rng = generator(Stream.FUSION, seed, d, d_heads)
-                # Tokens in proportion to the inputs of the largest map, d + d_heads.
-                tokens = settings.tokens_per_input * (d + d_heads) * 2
-                yield AttentionBlock(
-                    stream=rng.standard_normal((tokens, d)),
-                    heads=rng.standard_normal((tokens, d_heads)),
-                    w_o=rng.standard_normal((d_heads, d)) / np.sqrt(d_heads),
-                    b_o=np.zeros(d),
-                    gain=np.ones(d),
-                    bias=np.zeros(d),
-                    w_1=rng.standard_normal((d, d_ff)) / np.sqrt(d),
-                    columns={"source": "random", "variant": None, "seed": seed, "layer": 1},
-                )
+    for d, factor, seed in product(settings.d_model, settings.head_factors, seeds):
+        d_heads, d_ff = round(factor * d), settings.expansion * d
+        rng = generator(Stream.FUSION, seed, d, d_heads)
+        # Tokens in proportion to the inputs of the largest map, d + d_heads.
+        tokens = settings.tokens_per_input * (d + d_heads) * 2
+        yield AttentionBlock(
+            stream=rng.standard_normal((tokens, d)),
+            heads=rng.standard_normal((tokens, d_heads)),
+            w_o=rng.standard_normal((d_heads, d)) / np.sqrt(d_heads),
+            b_o=np.zeros(d),
+            gain=np.ones(d),
+            bias=np.zeros(d),
+            w_1=rng.standard_normal((d, d_ff)) / np.sqrt(d),
+            columns={"source": "random", "variant": None, "seed": seed, "layer": 1},
+        )
 
 
 def trained_blocks(path: str | Path, identity: Mapping[str, Any] | None = None) -> Iterator[AttentionBlock]:
@@ -147,8 +145,6 @@ def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
             "d_ff": d_ff,
             "n_fit": n_fit,
             "n_held_out": len(block.heads) - n_fit,
-        }
-        sizes |= {
             "rank_w_o": int(np.linalg.matrix_rank(block.w_o)),
             "rank_product": int(np.linalg.matrix_rank(block.w_o @ block.w_1)),
             "parameters_pair": d_heads * d + d * d_ff,

@@ -6,6 +6,7 @@ and a gain on the full (n - 1)-sphere. The essay adds eps to the standard deviat
 """
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,24 +71,21 @@ def measure(settings: Geometry, seed: int) -> pd.DataFrame:
     `seed` is that of the gains, biases and inputs.
     """
     rows = []
-    for n in settings.dimensions:
-        for norm in ("layernorm", "rmsnorm"):
-            named, rng = {"norm": norm, "n": n}, generator(Stream.GEOMETRY, seed, n)
-            gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(n)))
-            bias = torch.from_numpy(rng.standard_normal(n)) * (norm == "layernorm")
-            if n <= settings.axes_up_to:
-                setting = {**named, "dtype": "float64", "eps_placement": None, "eps": 0.0}
-                setting |= {"input_norm": None, "offset": 0.0}
-                for quantity, value in _shape(norm, gain, bias, rng):
-                    rows.append({**setting, "quantity": quantity, "value": value})
-            for length in settings.input_norms:
-                for offset in settings.offsets:
-                    x = inputs(rng, settings.samples, n, length, offset)
-                    for dtype in settings.dtypes:
-                        setting = {**named, "dtype": dtype, "input_norm": length, "offset": offset}
-                        found = _precision(norm, x.to(getattr(torch, dtype)), gain, bias, settings.eps)
-                        for case, quantity, value in found:
-                            rows.append({**setting, **case, "quantity": quantity, "value": value})
+    for n, norm in product(settings.dimensions, ("layernorm", "rmsnorm")):
+        named, rng = {"norm": norm, "n": n}, generator(Stream.GEOMETRY, seed, n)
+        gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(n)))
+        bias = torch.from_numpy(rng.standard_normal(n)) * (norm == "layernorm")
+        if n <= settings.axes_up_to:
+            exact = {"dtype": "float64", "eps_placement": None, "eps": 0.0, "input_norm": None, "offset": 0.0}
+            for quantity, value in _shape(norm, gain, bias, rng):
+                rows.append({**named, **exact, "quantity": quantity, "value": value})
+        for length, offset in product(settings.input_norms, settings.offsets):
+            x = inputs(rng, settings.samples, n, length, offset)
+            for dtype in settings.dtypes:
+                setting = {**named, "dtype": dtype, "input_norm": length, "offset": offset}
+                found = _precision(norm, x.to(getattr(torch, dtype)), gain, bias, settings.eps)
+                for case, quantity, value in found:
+                    rows.append({**setting, **case, "quantity": quantity, "value": value})
     return pd.DataFrame(rows)
 
 

@@ -79,14 +79,12 @@ def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
 
 def random_heads(settings: ScoreScale, seeds: Sequence[int]) -> Iterable[QueriesAndKeys]:
     """Normal queries and keys of variance 1: with components of mean 0, and of mean 1 (the notes' "around 1")."""
-    n = settings.keys
-    for source, mean in (("normal", 0.0), ("normal_mean_1", 1.0)):
-        for d_k in settings.d_k:
-            for seed in seeds:
-                rng = generator(Stream.SCORE_SCALE, seed, d_k)
-                queries, keys = mean + rng.standard_normal((2, n, d_k))
-                columns = {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
-                yield QueriesAndKeys(queries, keys, columns)
+    means = {"normal": 0.0, "normal_mean_1": 1.0}
+    for (source, mean), d_k, seed in product(means.items(), settings.d_k, seeds):
+        rng = generator(Stream.SCORE_SCALE, seed, d_k)
+        queries, keys = mean + rng.standard_normal((2, settings.keys, d_k))
+        columns = {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
+        yield QueriesAndKeys(queries, keys, columns)
 
 
 def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAndKeys]:
