@@ -68,13 +68,11 @@ class Norm(nn.Module):
             x = scale(x, self.eps)
         if self.variant.divides_by_d:
             x = x / self.dim
-        match self.variant.learns:
-            case "nothing":
-                return x if self.variant.factor == 1 else x * self.variant.factor
-            case "scalar" | "gain":
-                return x * self.weight
-            case "gain and bias":
-                return affine(x, self.weight, self.bias)
+        if self.variant.learns == "nothing":
+            return x if self.variant.factor == 1 else x * self.variant.factor
+        return (
+            affine(x, self.weight, self.bias) if self.variant.learns == "gain and bias" else x * self.weight
+        )
 
     def extra_repr(self) -> str:
         """What torch prints between the parentheses."""

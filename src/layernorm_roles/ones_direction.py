@@ -5,22 +5,12 @@ direction is 1/d on average. Gupta et al. (2026, arXiv 2409.12951) find that the
 nearly orthogonal to the ones vector, so that LayerNorm's projection changes next to nothing there.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-
-
-class NormInput(NamedTuple):
-    """What entered one norm of a network."""
-
-    name: str
-    """The name of the norm's module in the network."""
-    x: Float[Tensor, "*batch d"]
 
 
 def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
@@ -32,33 +22,27 @@ def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
 def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
     """A row for each norm of `network` that runs while `run` is called, in the order of their first calls.
 
-    Columns: norm (from 1), norm_name, dimensions, and ones_share, the mean over the vectors that enter the norm.
+    A norm is a module that has "Norm" in the name of its class. Columns: norm (from 1), norm_name, dimensions, and
+    ones_share, the mean over the vectors that enter the norm.
     """
-    with _inputs(network) as seen, torch.no_grad():
-        run()
-    vectors: dict[str, list[Tensor]] = {}
-    for name, x in seen:
-        vectors.setdefault(name, []).append(x.flatten(0, -2))
-    rows = [
-        (number, name, parts[0].shape[-1], share(torch.cat(parts)).mean().item())
-        for number, (name, parts) in enumerate(vectors.items(), start=1)
-    ]
-    return pd.DataFrame(rows, columns=["norm", "norm_name", "dimensions", "ones_share"])
+    entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 
+    def note(name: str, x: Float[Tensor, "*batch d"]) -> None:
+        entered.setdefault(name, []).append(x.flatten(0, -2))
 
-@contextmanager
-def _inputs(network: nn.Module) -> Iterator[list[NormInput]]:
-    """While the block runs, collect what enters the modules of `network` whose class is called a norm."""
-    seen: list[NormInput] = []
     hooks = [
-        module.register_forward_pre_hook(
-            lambda _, positional, name=name: seen.append(NormInput(name, positional[0].detach()))
-        )
+        module.register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0]))
         for name, module in network.named_modules()
         if "Norm" in type(module).__name__
     ]
     try:
-        yield seen
+        with torch.no_grad():
+            run()
     finally:
         for hook in hooks:
             hook.remove()
+    rows = [
+        (number, name, vectors[0].shape[-1], share(torch.cat(vectors)).mean().item())
+        for number, (name, vectors) in enumerate(entered.items(), start=1)
+    ]
+    return pd.DataFrame(rows, columns=["norm", "norm_name", "dimensions", "ones_share"])

@@ -29,7 +29,7 @@ def load(config: Mapping[str, Any]) -> Settings:
 
 def _without_inherited(faults: list[Any], config: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the faults but those that an entry has from the one that it is `like`, where they are reported."""
-    of_faults = [_names([part for part in fault["loc"] if part != "[key]"]) for fault in faults]
+    of_faults = [_walk([part for part in fault["loc"] if part != "[key]"])[0] for fault in faults]
     places = set(map(tuple, of_faults))
     for fault, names in zip(faults, of_faults, strict=True):
         match names:
@@ -91,19 +91,19 @@ def _unusable(faults) -> ValueError:
 def _explain(fault: Mapping[str, Any]) -> str:
     """One line for a fault that pydantic found: the key, the value, and what is allowed."""
     place = [part for part in fault["loc"] if part != "[key]"]
-    names = _names(place)
+    (names, schema), (_, above) = _walk(place), _walk(place[:-1])
     key = ".".join(names) or "(top level)"
     if "[key]" in fault["loc"]:
-        schema = _schema_at(place[:-1]).get("propertyNames", {})
+        schema = above.get("propertyNames", {})
         allowed = schema.get("description") or _allowed(schema) or fault["msg"]
         return f"{key}: unknown name {fault['input']!r}; expected {allowed}"
-    value, schema = fault["input"], _schema_at(place)
+    value = fault["input"]
     match fault["type"]:
         case "combination":
             inner = fault["ctx"]
             return f"{'.'.join([*names, inner['key']])} = {inner['value']}: expected {inner['expected']}"
         case "extra_forbidden" | "invalid_key":
-            known = ", ".join(_schema_at(place[:-1]).get("properties", {}))
+            known = ", ".join(above.get("properties", {}))
             return f"{'.'.join(names[:-1]) or '(top level)'}: unknown key {place[-1]!r}; known are {known}"
         case "missing":
             return f"{key}: this key is missing; expected {_allowed(schema)}"
@@ -112,28 +112,17 @@ def _explain(fault: Mapping[str, Any]) -> str:
             return f"{key}.{tag} = {value.get(tag)!r}: expected one of {', '.join(map(repr, kinds))}"
         case "distinct" | "order":
             return f"{key} = {value!r}: {fault['msg']}"
-    in_quotes = (
-        "; put it in quotes" if fault["type"] == "string_type" and not isinstance(value, list | dict) else ""
-    )
-    shown = shorten(repr(value), 200, placeholder=" ...")
-    return f"{key} = {shown}: expected {_allowed(schema) or fault['msg']}{in_quotes if value is not None else ''}"
+    is_unquoted = fault["type"] == "string_type" and not isinstance(value, list | dict | None)
+    expected = (_allowed(schema) or fault["msg"]) + ("; put it in quotes" if is_unquoted else "")
+    return f"{key} = {shorten(repr(value), 200, placeholder=' ...')}: expected {expected}"
 
 
-def _schema_at(place: list[Any]) -> Mapping[str, Any]:
-    """The part of the JSON schema that the value at `place`, as pydantic gives it, must fit."""
-    return _walk(place)[-1][1]
+def _walk(place: list[Any]) -> tuple[list[str], Mapping[str, Any]]:
+    """The names of the keys on the way to `place`, and the part of the JSON schema that the value there must fit.
 
-
-def _names(place: list[Any]) -> list[str]:
-    """The names of the keys on the way to `place`, as config.yaml has them.
-
-    For a value that may be of one of several classes pydantic gives the class as one more step of the way.
+    `place` is what pydantic gives. Its steps are keys of config.yaml, but for one more, which has no name, where a
+    value may be of one of several classes, or may stand for a list of that value alone.
     """
-    return [name for name, _ in _walk(place) if name is not None]
-
-
-def _walk(place: list[Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
-    """For every step on the way to `place`, the name of its key, None where it has none, and its part of the schema."""
     whole = json_schema()
 
     def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -145,23 +134,22 @@ def _walk(place: list[Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
             schema = {**schema, **resolved(option)}
         return {**schema, "null": True} if len(_values(options)) < len(options) else schema
 
-    schema = resolved(whole)
-    way: list[tuple[str | None, Mapping[str, Any]]] = [(None, schema)]
+    names, schema = [], resolved(whole)
     for part in place:
-        name = str(part)
         if "discriminator" in schema:
-            name, schema = None, resolved({"$ref": schema["discriminator"]["mapping"][part]})
-        elif isinstance(part, int):
-            if len(_values(schema.get("anyOf", []))) > 1:
-                name = None  # a list of one value may be written as that value, without a number
+            schema = resolved({"$ref": schema["discriminator"]["mapping"][part]})
+            continue
+        if isinstance(part, int):
+            if len(_values(schema.get("anyOf", []))) < 2:
+                names.append(str(part))
             items = schema.get("prefixItems") or [schema.get("items", {})] * (part + 1)
             schema = resolved(items[part]) if part < len(items) else {}
         else:
+            names.append(str(part))
             entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
             entry = next((entry for entry in entries if isinstance(entry, Mapping)), {})
             schema = resolved(schema.get("properties", {}).get(part, entry))
-        way.append((name, schema))
-    return way
+    return names, schema
 
 
 def _values(options: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,7 +1,8 @@
 """YAML files of settings: what YAML would read in another sense than its writer's is refused."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ def read(path: str | Path) -> dict[Any, Any]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        _Walk(path).through(yaml.parse(text, Loader=LOADER))
+        for line, fault in _faults(yaml.parse(text, Loader=LOADER)):
+            raise ValueError(f"{path}, line {line}: {fault}")
         content = yaml.load(text, Loader=LOADER)
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
@@ -36,57 +38,48 @@ def read(path: str | Path) -> dict[Any, Any]:
     return content
 
 
-class _Walk:
-    """A walk through the events of a YAML file, with the mappings and lists that are open."""
+@dataclass
+class _Collection:
+    """A mapping or list that is open: what it holds so far, and the number of values before it."""
 
-    def __init__(self, path: str | Path):
-        self.path, self.size, self.anchors = path, 0, {}
-        self.open: list[_Collection] = []
+    is_mapping: bool
+    anchor: str | None
+    size_before: int
+    nodes: int = 0
+    keys: set[str] = field(default_factory=set)
 
-    def through(self, events: Iterable[yaml.Event]) -> None:
-        """Take every event. Raises ValueError with the line of the first fault."""
-        for event in events:
-            if isinstance(event, yaml.CollectionEndEvent):
-                closed = self.open.pop()
-                self.anchors[closed.anchor] = self.size - closed.size_before
-            elif isinstance(event, yaml.NodeEvent):
-                self._enter(event)
 
-    def _enter(self, event: yaml.NodeEvent) -> None:
+def _faults(events: Iterable[yaml.Event]) -> Iterator[tuple[int, str]]:
+    """Yield the faults of a file, each with its line, from the events in it."""
+    size, sizes = 0, {}  # the number of values so far, and of those that an anchor names
+    unfinished: list[_Collection] = []
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            closed = unfinished.pop()
+            sizes[closed.anchor] = size - closed.size_before
+        if not isinstance(event, yaml.NodeEvent):
+            continue
         line = event.start_mark.line + 1
         scalar = event.value if isinstance(event, yaml.ScalarEvent) else None
-        if self.open and self.open[-1].is_mapping:
-            self.open[-1].is_key = not self.open[-1].is_key
-            if self.open[-1].is_key and scalar is not None:
-                if scalar in self.open[-1].keys:
-                    raise ValueError(
-                        f"{self.path}, line {line}: the key {scalar!r} is there twice; expected once"
-                    )
-                self.open[-1].keys.add(scalar)
+        if unfinished:
+            inner = unfinished[-1]
+            inner.nodes += 1
+            if inner.is_mapping and inner.nodes % 2 and scalar is not None:
+                if scalar in inner.keys:
+                    yield line, f"the key {scalar!r} is there twice; expected once"
+                inner.keys.add(scalar)
         if getattr(event, "tag", None) not in (None, "!"):
-            raise ValueError(
-                f"{self.path}, line {line}: the tag {event.tag}; expected a plain value, or a text in quotes"
-            )
+            yield line, f"the tag {event.tag}; expected a plain value, or a text in quotes"
         if scalar is not None and event.implicit[0] and _OTHER_BASE.fullmatch(scalar):
-            raise ValueError(
-                f"{self.path}, line {line}: {scalar} is a number to the base {60 if ':' in scalar else 8} in YAML; "
-                "expected a number, or a text in quotes"
+            base = 60 if ":" in scalar else 8
+            yield (
+                line,
+                f"{scalar} is a number to the base {base} in YAML; expected a number, or a text in quotes",
             )
-        self.size += self.anchors.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
+        size += sizes.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
         if isinstance(event, yaml.CollectionStartEvent):
-            self.open.append(_Collection(isinstance(event, yaml.MappingStartEvent), event.anchor, self.size))
-        if self.size > LARGEST:
-            raise ValueError(
-                f"{self.path}, line {line}: over {LARGEST:,} values with all aliases written out"
-            )
-        if len(self.open) > DEEPEST:
-            raise ValueError(f"{self.path}, line {line}: nested more than {DEEPEST} levels deep")
-
-
-class _Collection:
-    """An open mapping or list: the keys that it has so far, and the number of values before it."""
-
-    def __init__(self, is_mapping: bool, anchor: str | None, size_before: int):
-        self.is_mapping, self.anchor, self.size_before = is_mapping, anchor, size_before
-        self.keys: set[str] = set()
-        self.is_key = False
+            unfinished.append(_Collection(isinstance(event, yaml.MappingStartEvent), event.anchor, size))
+        if size > LARGEST:
+            yield line, f"over {LARGEST:,} values with all aliases written out"
+        if len(unfinished) > DEEPEST:
+            yield line, f"nested more than {DEEPEST} levels deep"
