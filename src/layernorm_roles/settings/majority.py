@@ -52,7 +52,7 @@ class MajorityData(Section):
     """Share of the sequences that are kept for testing."""
 
     @model_validator(mode="after")
-    def _sequences_exist(self):
+    def _both_sets_have_sequences(self):
         length, gap = self.sequence_length, self.majority_gap
         if gap > length - 2:
             # The smallest rival has one token, so the majority leads by at most length - 2.
@@ -65,10 +65,6 @@ class MajorityData(Section):
                 f"at most labellings = {self.labellings} for each of the {known:,} admissible partitions"
             )
             raise refuse("sequences", self.sequences, expected)
-        return self
-
-    @model_validator(mode="after")
-    def _both_sets_have_sequences(self):
         groups = self.partitions if self.split == "partitions" else self.partitions * self.labellings
         if min(self.test_share, 1 - self.test_share) * groups < 1:
             expected = f"a share that puts at least one of the {groups:,} {self.split} into each of both sets"

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 from tokenizers import Tokenizer
 
-from layernorm_roles import random_streams
-from layernorm_roles.random_streams import Stream
+from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.text import Contexts
 from layernorm_roles.text.token_streams import encode
 
@@ -57,16 +56,13 @@ def choose(
         elif shortest <= len(tokens) <= longest:
             candidates.append((document, tokens))
     if len(candidates) < number:
-        if settings.source:
-            whose = f"the source {settings.source.dataset or settings.source.paths} gives"
-            more = "other lengths, or joined_by"
-        else:
-            whose, more = "the held-out texts give", "a larger corpus or split.held_out"
+        whose, more = "the held-out texts give", "a larger corpus or split.held_out"
+        if source := settings.source:
+            whose, more = f"the source {source.dataset or source.paths} gives", "other lengths, or joined_by"
         raise ValueError(
             f"{kind}.contexts = {number}: {whose} {len(candidates)} of {shortest} to {longest} tokens; "
             f"expected at most that many, or {more}"
         )
-    stream = random_streams.generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind))
-    order = stream.permutation(len(candidates))
+    order = generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind)).permutation(len(candidates))
     rows = [(kind, context, *candidates[i]) for context, i in enumerate(sorted(order[:number]))]
     return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])

@@ -107,34 +107,32 @@ def _files(source: Source) -> Iterator[str]:
         raw = path.read_bytes()
         if not raw.strip():
             raise ValueError(f"{path}: an empty text file; expected UTF-8 text")
+        if b"\0" in raw:
+            raise ValueError(f"{path}: not a UTF-8 text file (it holds zero bytes)")
         try:
-            if b"\0" in raw:
-                raise ValueError("it holds zero bytes")
             yield raw.decode("utf-8")
-        except ValueError as error:
+        except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not a UTF-8 text file ({error})") from None
 
 
 def _parquet(source: Source) -> Iterator[str]:
-    column = source.column or "text"
+    source = source.model_copy(update={"column": source.column or "text"})
+    wanted = [name for name in (source.column, source.joined_by) if name]
     for path in _expand(source):
         try:
             file = pq.ParquetFile(path)
         except Exception as error:
             raise ValueError(f"{path}: no readable Parquet file ({error})") from None
-        columns = [column, *([source.joined_by] if source.joined_by else [])]
-        for wanted in columns:
-            if wanted not in file.schema_arrow.names:
-                raise ValueError(f"{path}: no column {wanted!r}; it has {', '.join(file.schema_arrow.names)}")
-        kind = file.schema_arrow.field(column).type
+        names = file.schema_arrow.names
+        if missing := [name for name in wanted if name not in names]:
+            raise ValueError(f"{path}: no column {missing[0]!r}; it has {', '.join(names)}")
+        kind = file.schema_arrow.field(source.column).type
         words = kind.value_type if pa.types.is_dictionary(kind) else kind  # as pandas writes categories
         if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
-            raise ValueError(f"{path}: column {column!r} is of type {kind}; expected texts")
-        rows = (
-            row for batch in file.iter_batches(columns=columns, batch_size=1000) for row in batch.to_pylist()
-        )
-        texts = downloads.joined(rows, source.model_copy(update={"column": column}))
-        yield from (text for text in texts if text is not None)
+            raise ValueError(f"{path}: column {source.column!r} is of type {kind}; expected texts")
+        batches = file.iter_batches(columns=wanted, batch_size=downloads.TOGETHER)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield from (text for text in downloads.joined(rows, source) if text is not None)
 
 
 def _expand(source: Source) -> list[Path]:

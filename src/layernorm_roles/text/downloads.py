@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layernorm_roles import files
+from layernorm_roles.schemas import STORED
 from layernorm_roles.settings.text import Source
 
-_TOGETHER = 1000
-"""Rows that are written in one piece."""
+TOGETHER = 1000
+"""Rows of a Parquet file that are written or read in one piece."""
 
 
 def download(source: Source, path: str | Path) -> int:
@@ -25,19 +26,19 @@ def download(source: Source, path: str | Path) -> int:
     The dataset of `source`, whose kind is hub, lies on the Hugging Face hub or in a local folder with the layout of
     the hub. Raises ValueError if the dataset cannot be read or has no such texts.
     """
-    rows = islice(_wanted(_rows_of_hub(source), source), source.limit)
-    fields = [(source.column, pa.large_string())]
+    rows, fields = _rows_of_hub(source), [(source.column, pa.large_string())]
     if source.label_column:
         fields.append((source.label_column, pa.int64()))
-    schema, written = pa.schema(fields), 0
-    with files.atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-        while some := list(islice(rows, _TOGETHER)):
+        wanted = ({name: row[name] for name, _ in fields} for row in rows)
+    else:
+        wanted = ({source.column: text} for text in joined(rows, source) if text and text.strip())
+    wanted, schema, written = islice(wanted, source.limit), pa.schema(fields), 0
+    with files.atomic_write(path) as partial, pq.ParquetWriter(partial, schema, **STORED) as writer:
+        while some := list(islice(wanted, TOGETHER)):
             writer.write_table(pa.Table.from_pylist(some, schema))
             written += len(some)
         if not written:
-            raise ValueError(
-                f"dataset {source.dataset!r} ({source.config}, split {source.split}) has no texts"
-            )
+            raise ValueError(f"{_named(source)} has no texts")
     return written
 
 
@@ -52,7 +53,7 @@ def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
         )
     path = Path(folder) / source.file_name
     files.verify(path)
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=_TOGETHER):
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=TOGETHER):
         yield from batch.to_pylist()
 
 
@@ -68,33 +69,28 @@ def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
         yield "\n".join(dict.fromkeys(text for row in group if (text := row[source.column])))
 
 
-def _wanted(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[dict[str, Any]]:
-    """The rows of the file that is made from the dataset's `rows`."""
-    if source.label_column:
-        columns = (source.column, source.label_column)
-        yield from ({column: row[column] for column in columns} for row in rows)
-    else:
-        texts = joined(rows, source)
-        yield from ({source.column: text} for text in texts if text and text.strip())
+def _named(source: Source) -> str:
+    return f"dataset {source.dataset!r} ({source.config}, split {source.split})"
 
 
 def _rows_of_hub(source: Source) -> Iterator[dict[str, Any]]:
     """The rows of a dataset, read shard after shard: `limit` documents do not download twenty gigabytes."""
-    name = source.dataset
     try:
         from datasets import load_dataset
     except ImportError:
         raise ValueError("sources of kind hub need: pip install 'layernorm-roles[paper]'") from None
     try:
-        rows = load_dataset(name, source.config, split=source.split, streaming=True)
+        rows = load_dataset(source.dataset, source.config, split=source.split, streaming=True)
         needed = (source.column, source.label_column, source.joined_by)
         missing = {column for column in needed if column} - set(rows.column_names)
     except Exception as error:
         raise ValueError(
-            f"dataset {name!r} ({source.config}, split {source.split}) cannot be loaded: {error}\n"
+            f"{_named(source)} cannot be loaded: {error}\n"
             "Without a connection to huggingface.co: download it elsewhere, keep its folder layout, and give the "
             "folder as `dataset`; or use `kind: parquet` or `kind: wikipedia_sample`, which needs no network."
         ) from error
     if missing:
-        raise ValueError(f"dataset {name!r} has no column {sorted(missing)}; it has {rows.column_names}")
+        raise ValueError(
+            f"dataset {source.dataset!r} has no column {sorted(missing)}; it has {rows.column_names}"
+        )
     return iter(rows)

