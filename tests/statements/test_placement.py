@@ -112,7 +112,7 @@ def test_gradient_norm_is_that_of_the_layers_own_parameters():
 
 
 def test_untrained_gradients_are_autograds():
-    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5]).untrained_gradients
+    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5])["untrained_gradients"]
     assert set(found.seed) == {5}
     assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
     for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
@@ -156,7 +156,7 @@ def test_status():
 
 def test_scales_are_measured_before_and_after_training():
     tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [5, 6], [5])
-    scales = tables.placement_scales
+    scales = tables["placement_scales"]
     assert sorted(scales.step.unique()) == [0, SMALL["steps"]]
     initial = scales[scales.step == 0]
     assert np.allclose(initial.input_rms, 1, atol=1e-4)  # LayerNorm with gain 1, but for eps
@@ -175,7 +175,7 @@ def test_each_run_is_probed_with_its_own_network():
     settings = example(
         Placement, **{**SMALL, "learning_rates": [1e-2, 0.5], "warmup": [0, 3], "probe_up_to": 1}
     )
-    found = P.measure(TOKENS, "pre", settings, [7, 8], [5]).position_probe
+    found = P.measure(TOKENS, "pre", settings, [7, 8], [5])["position_probe"]
     assert found.groupby("depth").size().to_dict() == {1: 2 * 2 * 2 * 2 * 2}, "depth 3 is not probed"
     for residual in (True, False):
         shape = SHAPE._replace(depth=1, residual=residual)

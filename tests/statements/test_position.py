@@ -40,8 +40,8 @@ def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
     matrices = SHAPE.matrices(initial(SHAPE, [3]))
     matrices[[name for name, _ in SHAPE.parameters()].index("position")][0] = 0
     fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
-    assert position.position_accuracy(SHAPE, matrices, position.ProbeWindows(fitted, fitted))[0, 0] == 1
-    assert position.position_accuracy(SHAPE, matrices, position.ProbeWindows(fitted, judged))[0, 0] == 0
+    assert position.position_accuracy(SHAPE, matrices, torch.stack([fitted, fitted]))[0, 0] == 1
+    assert position.position_accuracy(SHAPE, matrices, torch.stack([fitted, judged]))[0, 0] == 0
 
 
 def test_without_a_residual_connection_the_stream_holds_what_a_part_puts_out():

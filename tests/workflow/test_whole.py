@@ -66,7 +66,7 @@ def test_placements_are_trained_on_the_training_documents(smoke, tmp_path):
     settings = json.loads((results(smoke) / "settings.json").read_text())["statements"]["placement"]
     text, run = results(smoke) / "data/text" / settings["text"], results(smoke) / "runs/placement/pre"
     seeds, untrained = ([1000 + i for i in range(settings[key])] for key in ("seeds", "untrained_seeds"))
-    out = {name: tmp_path / f"{name}.parquet" for name in placement.Tables._fields}
+    out = {path.stem: tmp_path / path.name for path in run.glob("*.parquet")}
     tokens = PreparedText(text).tokens("training")
     placement.write(Placement.model_validate(settings), seeds, untrained, "pre", tokens, out)
     for name in ("placement", "position_probe"):

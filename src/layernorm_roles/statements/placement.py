@@ -99,16 +99,6 @@ class Curves(NamedTuple):
     """after the last step"""
 
 
-class Tables(NamedTuple):
-    """The tables of one placement, called as in schemas.SCHEMAS."""
-
-    placement: pd.DataFrame
-    placement_gradients: pd.DataFrame
-    placement_scales: pd.DataFrame
-    untrained_gradients: pd.DataFrame
-    position_probe: pd.DataFrame
-
-
 def write(
     settings: Placement,
     seeds: Sequence[int],
@@ -117,7 +107,7 @@ def write(
     training: str | Path,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Train every run of one of PLACEMENTS on the token stream in the file `training`; write the tables of `Tables`.
+    """Train every run of one of PLACEMENTS on the token stream in the file `training`; write the tables of `measure`.
 
     `seeds` are those of the runs, `untrained_seeds` those of the table untrained_gradients. `out` has the path of each
     table by its name. Raises ValueError if the stream is damaged or too short.
@@ -127,8 +117,7 @@ def write(
     identity = {"placement": placement, "seeds": list(seeds), "untrained_seeds": list(untrained_seeds)}
     identity["settings"] = settings.model_dump(mode="json")
     origin = provenance(identity, "cpu", Stream.PLACEMENT_BATCHES, Stream.POSITION_PROBE, torch=True)
-    tables = measure(tokens, placement, settings, seeds, untrained_seeds)
-    for name, table in tables._asdict().items():
+    for name, table in measure(tokens, placement, settings, seeds, untrained_seeds).items():
         store.write(table, name, out[name], origin)
 
 
@@ -138,8 +127,8 @@ def measure(
     settings: Placement,
     seeds: Sequence[int],
     untrained_seeds: Sequence[int],
-) -> Tables:
-    """Tables of one placement, trained on a stream of token ids; the seeds are those of `write`."""
+) -> dict[str, pd.DataFrame]:
+    """The tables of one placement by name, trained on a stream of token ids; the seeds are those of `write`."""
     context, vocabulary = settings.context_length, settings.vocabulary
     tokens = reduce_vocabulary(tokens, vocabulary)
     runs = list(product(settings.learning_rates, settings.warmup, seeds))
@@ -171,13 +160,16 @@ def measure(
             for step, found in curve.scales.items():
                 sizes = {"input_rms": found.received[i], "stream_rms": found.stream[i]}
                 scales.append(pd.DataFrame({**places, **sizes}).assign(**run, step=step))
-    curves, gradients, scales, probes = (
-        pd.concat(rows, ignore_index=True) for rows in (curves, gradients, scales, probes)
-    )
     # The networks without a norm belong to no placement; they are measured along with pre-norm.
     untrained = [name for name in UNTRAINED if name == placement or (name, placement) == ("none", "pre")]
-    gradients_of_untrained = untrained_gradients(tokens, untrained, settings, untrained_seeds)
-    return Tables(curves, gradients, scales, gradients_of_untrained, probes)
+    frames = {
+        "placement": curves,
+        "placement_gradients": gradients,
+        "placement_scales": scales,
+        "untrained_gradients": [untrained_gradients(tokens, untrained, settings, untrained_seeds)],
+        "position_probe": probes,
+    }
+    return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
 
 
 def probed(

@@ -6,8 +6,6 @@ context_length. Causal attention tells early positions from late ones by itself,
 that networks without residual connections, and untrained ones, are the controls.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Integer
@@ -23,24 +21,27 @@ RIDGE = 1e-6
 """Added to the diagonal of the second moments, relative to their mean diagonal: it only makes them invertible."""
 
 
-class ProbeWindows(NamedTuple):
-    """Windows of context_length + 1 tokens each."""
+def probe_windows(
+    tokens: Integer[np.ndarray, " n"], context_length: int, seed: int
+) -> Int[Tensor, "2 windows length"]:
+    """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half.
 
-    fitted: Int[Tensor, "windows length"]
-    judged: Int[Tensor, "windows length"]
-
-
-def probe_windows(tokens: Integer[np.ndarray, " n"], context_length: int, seed: int) -> ProbeWindows:
-    """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half."""
+    A window has context_length + 1 tokens.
+    """
     rng, half = generator(Stream.POSITION_PROBE, seed), len(tokens) // 2
     starts = rng.integers(half - context_length, size=(2, WINDOWS)) + np.array([[0], [half]])
-    return ProbeWindows(*torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)]))
+    return torch.from_numpy(tokens[starts[:, :, None] + np.arange(context_length + 1)])
 
 
 def position_accuracy(
-    shape: TransformerShape, matrices: list[Float[Tensor, "runs _ _"]], windows: ProbeWindows
+    shape: TransformerShape,
+    matrices: list[Float[Tensor, "runs _ _"]],
+    windows: Int[Tensor, "2 windows length"],
 ) -> Float[np.ndarray, "runs depth"]:
-    """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged."""
+    """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged.
+
+    `windows` are those to fit, then those to judge.
+    """
     fitted, judged = (_streams(shape, matrices, part) for part in windows)
     layers = zip(fitted, judged, strict=True)
     return np.stack([_named(*each, shape.context_length) for each in layers], axis=1)
