@@ -70,9 +70,8 @@ class Norm(nn.Module):
             x = x / self.dim
         if self.variant.learns == "nothing":
             return x if self.variant.factor == 1 else x * self.variant.factor
-        return (
-            affine(x, self.weight, self.bias) if self.variant.learns == "gain and bias" else x * self.weight
-        )
+        x = x * self.weight
+        return x + self.bias if self.variant.learns == "gain and bias" else x
 
     def extra_repr(self) -> str:
         """What torch prints between the parentheses."""

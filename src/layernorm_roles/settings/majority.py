@@ -61,10 +61,8 @@ class MajorityData(Section):
             raise refuse("classes", self.classes, f"at most sequence_length = {length}")
         known = count_admissible(length, self.classes, gap)
         if self.partitions > known:
-            expected = (
-                f"at most labellings = {self.labellings} for each of the {known:,} admissible partitions"
-            )
-            raise refuse("sequences", self.sequences, expected)
+            each = f"at most labellings = {self.labellings} for each of"
+            raise refuse("sequences", self.sequences, f"{each} the {known:,} admissible partitions")
         groups = self.partitions if self.split == "partitions" else self.partitions * self.labellings
         if min(self.test_share, 1 - self.test_share) * groups < 1:
             expected = f"a share that puts at least one of the {groups:,} {self.split} into each of both sets"

@@ -12,7 +12,6 @@ from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, 
 BYTES = 256
 """Different values of a byte: the fewest entries of a byte-level tokenizer."""
 
-
 GPT2_ENTRIES = 50_257
 """Entries of GPT-2's tokenizer."""
 
@@ -54,13 +53,11 @@ class Source(Section):
     @property
     def file_name(self) -> str:
         """The name of the file to which a source of kind hub is downloaded; other rows or columns have another one."""
-        dataset, columns = (
-            (self.dataset, self.config, self.split),
-            (self.column, self.label_column, self.joined_by),
-        )
+        dataset = (self.dataset, self.config, self.split)
+        columns = (self.column, self.label_column, self.joined_by)
         digest = hashlib.sha256(repr((*dataset, *columns, self.limit)).encode()).hexdigest()[:8]
-        parts = [part for part in dataset if part]
-        return f"{re.sub('[^A-Za-z0-9]+', '_', '_'.join(parts)).strip('_')[-80:]}_{digest}.parquet"
+        name = re.sub("[^A-Za-z0-9]+", "_", "_".join(filter(None, dataset))).strip("_")[-80:]
+        return f"{name}_{digest}.parquet"
 
     def found(self) -> dict[str, list[str]]:
         """The files that are there now for each of `paths`, sorted, by the path as it is written."""

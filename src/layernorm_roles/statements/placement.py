@@ -212,10 +212,11 @@ def untrained_gradients(
         leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
         draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]
         windows = [_batch(rng, tokens, settings.batch_size, shape.context_length) for rng in draws]
-        gradient = torch.zeros_like(parameters)
-        _differentiate(
-            losses(shape, leaves, torch.from_numpy(np.stack(windows))), leaves, shape.matrices(gradient)
+        loss, gradient = (
+            losses(shape, leaves, torch.from_numpy(np.stack(windows))),
+            torch.zeros_like(parameters),
         )
+        _differentiate(loss, leaves, shape.matrices(gradient))
         norms = _finite_or_infinite(_layer_norms(shape, gradient).numpy())
         for seed, norm in zip(seeds, norms, strict=True):
             rows = pd.DataFrame({"layer": np.arange(1, depth + 1), "gradient_norm": norm})

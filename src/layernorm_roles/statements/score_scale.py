@@ -113,9 +113,8 @@ def language_model_heads(
     run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
     layers, heads = range(1, facts["layers"] + 1), range(facts["heads"])
     for context, layer, head in product(range(facts["contexts"]), layers, heads):
-        queries, keys = (
-            tensors[f"layer_{layer}.context_{context}.{of}"][head].numpy() for of in ("queries", "keys")
-        )
+        of_context = f"layer_{layer}.context_{context}"
+        queries, keys = (tensors[f"{of_context}.{of}"][head].numpy() for of in ("queries", "keys"))
         yield QueriesAndKeys(queries, keys, run | {"layer": layer, "head": head}, causal=True)
 
 

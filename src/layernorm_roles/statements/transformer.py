@@ -66,20 +66,13 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "run
     """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
     rows = []
     for seed in seeds:
-        torch_generator = torch.Generator().manual_seed(seed)
-        parts = []
+        torch_generator, parts = torch.Generator().manual_seed(seed), []
         for name, (inputs, outputs) in shape.parameters():
-            match name.partition("_")[0]:
-                case "gain":
-                    part = torch.ones(inputs * outputs)
-                case "bias":
-                    part = torch.zeros(inputs * outputs)
-                case "token" | "position":
-                    part = torch.randn(inputs * outputs, generator=torch_generator) * 0.5**0.5
-                case _:
-                    normal = torch.randn(inputs * outputs, generator=torch_generator)
-                    part = normal * (2 / (inputs + outputs)) ** 0.5
-            parts.append(part)
+            if name.startswith(("gain", "bias")):
+                parts.append(torch.full((inputs * outputs,), float(name.startswith("gain"))))
+                continue
+            variance = 0.5 if name in ("token", "position") else 2 / (inputs + outputs)
+            parts.append(torch.randn(inputs * outputs, generator=torch_generator) * variance**0.5)
         rows.append(torch.cat(parts))
     return torch.stack(rows)
 

@@ -1,12 +1,4 @@
-"""Where text comes from: the documents of a source, as plain text.
-
-A source of the configuration (`settings.text.Source`) is one of:
-
-    {kind: wikipedia_sample}                                    106 English Wikipedia articles, offline
-    {kind: files, paths: [books/*.txt]}                         UTF-8 text, one document a file
-    {kind: parquet, paths: [wiki/*.parquet], column: text}      one document a row
-    {kind: hub, dataset: rajpurkar/squad, split: validation, column: context}    Hugging Face, once downloaded
-"""
+"""Where text comes from: the documents of a source of the configuration, `settings.text.Source`, as plain text."""
 
 import bz2
 import re

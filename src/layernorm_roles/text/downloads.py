@@ -90,7 +90,6 @@ def _rows_of_hub(source: Source) -> Iterator[dict[str, Any]]:
             "folder as `dataset`; or use `kind: parquet` or `kind: wikipedia_sample`, which needs no network."
         ) from error
     if missing:
-        raise ValueError(
-            f"dataset {source.dataset!r} has no column {sorted(missing)}; it has {rows.column_names}"
-        )
+        known = rows.column_names
+        raise ValueError(f"dataset {source.dataset!r} has no column {sorted(missing)}; it has {known}")
     return iter(rows)
