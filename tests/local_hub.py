@@ -41,10 +41,11 @@ def make(folder: Path) -> dict[str, str]:
         "rajpurkar/squad": ("plain_text", {"validation": paragraphs}),
         "nyu-mll/glue": ("sst2", sentences),
     }
-    return {name: str(_write(folder / name, *layout)) for name, layout in layouts.items()}
+    return {name: str(write(folder / name, *layout)) for name, layout in layouts.items()}
 
 
-def _write(folder: Path, config: str, splits: dict[str, list[dict]]) -> Path:
+def write(folder: Path, config: str, splits: dict) -> Path:
+    """Write a dataset with one configuration to `folder`; `splits` has what pandas makes a table of, by split."""
     (folder / config).mkdir(parents=True)
     lines = ["---", "configs:", f"- config_name: {config}", "  data_files:"]
     for split, rows in splits.items():

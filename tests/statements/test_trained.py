@@ -58,9 +58,3 @@ def test_heads_are_those_of_the_file_and_none_is_skipped(activations):
         for kind in ("queries", "keys"):
             expected = tensors[f"layer_{layer}.context_{context}.{kind}"][head].numpy()
             np.testing.assert_array_equal(getattr(one, kind), expected)
-
-
-def test_a_file_that_holds_no_activations_is_refused_by_name(tmp_path):
-    (tmp_path / "x.safetensors").write_text("{}")
-    with pytest.raises(ValueError, match=r"x\.safetensors"):
-        list(fusion.trained_blocks(tmp_path / "x.safetensors"))

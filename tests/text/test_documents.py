@@ -5,6 +5,7 @@ import re
 import sys
 from types import SimpleNamespace
 
+import local_hub
 import pandas as pd
 import pytest
 
@@ -110,41 +111,20 @@ def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
         read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="a")
 
 
-# The layouts of the datasets on the hub: Parquet in a folder, its configurations in the README.
-LAYOUTS = {
-    "wikipedia": ("20220301.en", "train", {"title": ["t"], "text": ["An article."]}, "text"),
-    "squad": ("plain_text", "validation", {"title": ["t"], "context": ["A passage."]}, "context"),
-    "glue": ("sst2", "train", {"sentence": ["good", "bad"], "label": [1, 0]}, "sentence"),
-}
-
-
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """A function from the name of a layout to the keys of a source that reads it."""
+    """A function that writes a dataset as the hub has it, and gives the keys of a source that reads a column of it."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
 
-    def make(name):
-        config, split, columns, column = LAYOUTS[name]
-        folder = tmp_path / name
-        (folder / config).mkdir(parents=True)
-        pd.DataFrame(columns).to_parquet(folder / config / f"{split}-00000-of-00001.parquet")
-        (folder / "README.md").write_text(
-            f"---\nconfigs:\n- config_name: {config}\n  data_files:\n"
-            f"  - split: {split}\n    path: {config}/{split}-*\n---\n"
-        )
-        return {"dataset": str(folder), "config": config, "split": split, "column": column}
+    def make(columns, column):
+        folder = local_hub.write(tmp_path / "dataset", "plain_text", {"validation": columns})
+        return {"dataset": str(folder), "config": "plain_text", "split": "validation", "column": column}
 
     return make
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_hub_layouts(hub, name, tmp_path):
-    _, _, columns, column = LAYOUTS[name]
-    assert read_downloaded(tmp_path, **hub(name)) == columns[column]
-
-
 def test_labelled_sentences(hub, tmp_path):
-    keys = {"kind": "hub", **hub("glue")}
+    keys = {"kind": "hub", **hub({"sentence": ["good", "bad"], "label": [1, 0]}, "sentence")}
     source = Source(**keys, label_column="label")
     first = source.model_copy(update={"limit": 1})
     for wanted in (source, first):
@@ -156,10 +136,8 @@ def test_labelled_sentences(hub, tmp_path):
     assert not (tmp_path / "stars.parquet").exists()
 
 
-def test_what_is_downloaded_has_neither_empty_texts_nor_more_than_the_limit(hub, tmp_path, monkeypatch):
-    texts = ["one", None, " ", "two", "three"]
-    monkeypatch.setitem(LAYOUTS, "wikipedia", ("20220301.en", "train", {"text": texts}, "text"))
-    keys = hub("wikipedia")
+def test_what_is_downloaded_has_neither_empty_texts_nor_more_than_the_limit(hub, tmp_path):
+    keys = hub({"title": list("abcde"), "text": ["one", None, " ", "two", "three"]}, "text")
     assert read_downloaded(tmp_path, **keys) == ["one", "two", "three"]
     assert read_downloaded(tmp_path, **keys, limit=2) == ["one", "two"]
     limited = Source(kind="hub", **keys, limit=2)
@@ -171,11 +149,10 @@ def test_what_is_downloaded_has_neither_empty_texts_nor_more_than_the_limit(hub,
         list(documents.read(limited))
 
 
-def test_paragraphs_of_an_article_are_joined_each_once(hub, tmp_path, monkeypatch):
+def test_paragraphs_of_an_article_are_joined_each_once(hub, tmp_path):
     """A dataset of questions has a row for every question, and so a paragraph several times in a row."""
     rows = {"title": list("aaabbc"), "context": ["p", "p", "q", "r", "p", " "], "question": list("123456")}
-    monkeypatch.setitem(LAYOUTS, "squad", ("plain_text", "validation", rows, "context"))
-    keys = hub("squad")
+    keys = hub(rows, "context")
     assert read_downloaded(tmp_path, **keys, joined_by="title") == ["p\nq", "r\np"]
     assert read_downloaded(tmp_path, **keys, joined_by="title", limit=1) == ["p\nq"]
     pd.DataFrame(rows).to_parquet(tmp_path / "x.parquet")
