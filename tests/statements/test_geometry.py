@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from layernorm_roles.norms import affine, project, scale, scale_outside
+from layernorm_roles.norms import scale, scale_outside
 from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
 
@@ -37,25 +37,6 @@ def test_axes_solve_the_secular_equation():
     ]
     expected = np.sqrt(len(gain) * np.array(roots[::-1]))
     assert np.allclose(geometry.ellipsoid(gain, projects=True).axes, expected, rtol=1e-9)
-
-
-def test_axes_without_projection_are_the_gains():
-    gain = torch.tensor([0.3, 1.7, -0.9], dtype=torch.float64)
-    axes = geometry.ellipsoid(gain, projects=False).axes
-    assert torch.allclose(axes, 3**0.5 * torch.tensor([1.7, 0.9, 0.3], dtype=torch.float64))
-
-
-def test_outputs_lie_on_the_ellipsoid_and_in_its_subspace():
-    gain = torch.tensor([0.3, 1.7, -0.9, 2.4], dtype=torch.float64)
-    shape = geometry.ellipsoid(gain, projects=True)
-    y = affine(
-        scale(project(torch.randn(40, 4, dtype=torch.float64))), gain, torch.zeros(4, dtype=torch.float64)
-    )
-    along = y @ shape.directions.T
-    assert torch.allclose((along / shape.axes).square().sum(dim=-1), torch.ones(40, dtype=y.dtype))
-    assert torch.allclose(along @ shape.directions, y)  # nothing outside diag(a) U
-    # ... whose normal is diag(a)^-1 applied to the ones vector.
-    assert torch.allclose(y @ (1 / gain), torch.zeros(40, dtype=y.dtype), atol=1e-12)
 
 
 @given(st.floats(1e-6, 1e3), st.sampled_from([1e-5, 1e-12]))
