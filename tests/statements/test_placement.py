@@ -14,10 +14,8 @@ TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
 REDUCED = P.reduce_vocabulary(TOKENS, 20)
 SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
 SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
-
-
-SIZES = {"depths": [1, 3], "untrained_depths": [2, 3], "d_model": 8, "heads": 2, "context_length": 5}
-SMALL = SIZES | {"batch_size": 2, "vocabulary": 20, "steps": 4, "gradients_every": 2}
+SMALL = {"depths": [1, 3], "untrained_depths": [2, 3], "d_model": 8, "heads": 2, "context_length": 5}
+SMALL |= {"batch_size": 2, "vocabulary": 20, "steps": 4, "gradients_every": 2}
 SMALL |= {"learning_rates": [1e-2], "warmup": [0]}
 
 
@@ -64,7 +62,7 @@ def test_losses_and_part_scales_are_those_of_the_formulas(placement, residual):
     for run in range(2):
         *streams, loss = by_hand(shape, [m[run] for m in shape.matrices(rows)], windows[run])
         assert losses[run].item() == pytest.approx(loss.item(), abs=2e-5)
-        for found, expected in zip(scales, streams, strict=True):
+        for found, expected in zip(scales.values(), streams, strict=True):
             assert np.allclose(found[run], [y.square().mean().sqrt() for y in expected], rtol=1e-4)
 
 

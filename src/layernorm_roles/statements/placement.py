@@ -37,29 +37,24 @@ LEARNT = 0.05
 """Nats per token below the loss of token frequencies, from where on a run counts as trained."""
 
 
-class Scales(NamedTuple):
-    """Root mean squares over tokens and features; parts are those of the first layer, then of the second, ..."""
-
-    received: Float[np.ndarray, "runs parts"]
-    """of what the part receives"""
-    stream: Float[np.ndarray, "runs parts"]
-    """of the residual stream before the part"""
-
-
 def part_scales(
     shape: TransformerShape,
     matrices: list[Float[Tensor, "runs _ _"]],
     windows: Int[Tensor, "runs batch tokens"],
-) -> Scales:
-    """How large the residual stream and the inputs of attention and feed-forward parts are on the windows."""
-    found: list[tuple[Tensor, ...]] = []
+) -> dict[str, Float[np.ndarray, "runs parts"]]:
+    """Root mean squares, over tokens and features, of what each part receives and of the residual stream before it.
+
+    The names are the columns input_rms and stream_rms; parts are those of the first layer, then of the second, ...
+    """
+    found = {"input_rms": [], "stream_rms": []}
 
     def observe(stream, received):
-        found.append(tuple(x.square().mean(dim=(1, 2)).sqrt() for x in (received, stream)))
+        for x, sizes in zip((received, stream), found.values(), strict=True):
+            sizes.append(x.square().mean(dim=(1, 2)).sqrt())
 
     with torch.no_grad():
         losses(shape, matrices, windows, observe)
-    return Scales(*(torch.stack(sizes, dim=1).numpy() for sizes in zip(*found, strict=True)))
+    return {name: _finite_or_infinite(torch.stack(sizes, dim=1).numpy()) for name, sizes in found.items()}
 
 
 def reduce_vocabulary(tokens: Integer[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
@@ -84,7 +79,7 @@ def status(loss: Float[np.ndarray, " steps"], unigram: Float[np.ndarray, " steps
 
 
 class Curves(NamedTuple):
-    """What `train` returns; values that are not numbers are infinite."""
+    """What `train` returns; values that are no numbers are infinite."""
 
     loss: Float[np.ndarray, "steps runs"]
     """before the step"""
@@ -93,8 +88,8 @@ class Curves(NamedTuple):
     gradient_norm: Float[np.ndarray, "logged runs depth"]
     logged: list[int]
     """steps of `gradient_norm`"""
-    scales: dict[int, Scales]
-    """by the optimiser steps taken, 0 and all of them; on the windows of the first step"""
+    scales: dict[int, dict[str, Float[np.ndarray, "runs parts"]]]
+    """of `part_scales`, by the optimiser steps taken, 0 and all of them; on the windows of the first step"""
     parameters: Float[Tensor, "runs p"]
     """after the last step"""
 
@@ -155,10 +150,9 @@ def measure(
                 "gradient_norm": curve.gradient_norm[:, i].ravel(),
             }
             gradients.append(pd.DataFrame(logged).assign(**run))
-            # The parts of a network in the order of Scales.
             places = {"layer": np.repeat(np.arange(1, depth + 1), len(PARTS)), "part": PARTS * depth}
             for step, found in curve.scales.items():
-                sizes = {"input_rms": found.received[i], "stream_rms": found.stream[i]}
+                sizes = {name: values[i] for name, values in found.items()}
                 scales.append(pd.DataFrame({**places, **sizes}).assign(**run, step=step))
     # The networks without a norm belong to no placement; they are measured along with pre-norm.
     untrained = [name for name in UNTRAINED if name == placement or (name, placement) == ("none", "pre")]
@@ -255,15 +249,14 @@ def train(
     leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
     slots = shape.matrices(gradient)
     surprisal = -np.log(np.bincount(tokens, minlength=shape.vocabulary).clip(1) / len(tokens))
-    curve, unigram, norms, logged, first_windows = [], [], [], [], None
-    scales: dict[int, Scales] = {}
+    curve, unigram, norms, logged, scales = [], [], [], [], {}
     progress = Progress(f"placement {shape.placement} depth {shape.depth}", total=steps, unit="steps")
     for step in range(steps):
         batches = {seed: _batch(rng, tokens, batch, shape.context_length) for seed, rng in draws.items()}
         windows = np.stack([batches[seed] for _, _, seed in runs])
         unigram.append(surprisal[windows[:, :, 1:]].mean(axis=(1, 2)))
         windows = torch.from_numpy(windows)
-        if first_windows is None:
+        if step == 0:
             first_windows = windows
             scales[0] = part_scales(shape, leaves, first_windows)
         loss = losses(shape, leaves, windows)
@@ -283,7 +276,6 @@ def train(
     scales[steps] = part_scales(shape, leaves, first_windows)
     # Null means missing in a table, so what is no number after a divergence is stored as infinite.
     curve, norms = (_finite_or_infinite(np.stack(rows)) for rows in (curve, norms))
-    scales = {step: Scales(*map(_finite_or_infinite, found)) for step, found in scales.items()}
     return Curves(curve, np.stack(unigram), norms, logged, scales, parameters.detach())
 
 
