@@ -114,9 +114,8 @@ def test_untrained_gradients_are_autograds():
     assert set(found.seed) == {5}
     assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
     for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
-        known = gradients_of_layers(
-            SHAPE._replace(placement=placement, residual=bool(residual), depth=depth), 5
-        )
+        shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
+        known = gradients_of_layers(shape, 5)
         expected = [known[layer - 1] for layer in rows.layer]
         assert rows.gradient_norm.tolist() == pytest.approx(expected, rel=1e-4)
 
@@ -162,17 +161,14 @@ def test_scales_are_measured_before_and_after_training():
     assert (scales.groupby([*runs, "step"]).size() == 2 * scales.groupby([*runs, "step"]).depth.first()).all()
     assert not np.allclose(scales[scales.step > 0].input_rms, 1, atol=1e-4)
     assert set(scales.seed) == {5, 6}
-    streams = initial.groupby(
-        ["depth", "layer", "part"]
-    ).stream_rms.mean()  # attention comes first, by name too
+    streams = initial.groupby(["depth", "layer", "part"]).stream_rms.mean()  # attention is first, by name too
     assert all(s.is_monotonic_increasing for _, s in streams.groupby("depth")), "each part adds to the stream"
 
 
 def test_each_run_is_probed_with_its_own_network():
     """Of two rates, warm-ups and seeds each: the rows of a run are those that it would have alone."""
-    settings = example(
-        Placement, **{**SMALL, "learning_rates": [1e-2, 0.5], "warmup": [0, 3], "probe_up_to": 1}
-    )
+    several = {"learning_rates": [1e-2, 0.5], "warmup": [0, 3], "probe_up_to": 1}
+    settings = example(Placement, **SMALL | several)
     found = P.measure(TOKENS, "pre", settings, [7, 8], [5])["position_probe"]
     assert found.groupby("depth").size().to_dict() == {1: 2 * 2 * 2 * 2 * 2}, "depth 3 is not probed"
     for residual in (True, False):

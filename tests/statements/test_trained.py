@@ -8,15 +8,8 @@ from layernorm_roles import checkpoint
 from layernorm_roles.statements import fusion, score_scale
 
 LAYERS, HEADS, CONTEXTS = 2, 3, 2
-SHAPES = {
-    "stream": (5, 4),
-    "heads": (5, 6),
-    "w_o": (6, 4),
-    "b_o": (4,),
-    "gain": (4,),
-    "bias": (4,),
-    "w_1": (4, 7),
-}
+SHAPES = {"stream": (5, 4), "heads": (5, 6), "w_o": (6, 4), "w_1": (4, 7)}
+SHAPES |= dict.fromkeys(("b_o", "gain", "bias"), (4,))
 
 
 @pytest.fixture

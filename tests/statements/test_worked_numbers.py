@@ -22,46 +22,45 @@ def recomputed(table, example, quantity):
     return part.recomputed.to_numpy()
 
 
+def check(stated, exact, *from_stated, **more):
+    return next(w.checks("x", 1, "q", stated, [exact], from_stated, **more))
+
+
 @given(st.floats(-1e3, 1e3), st.integers(1, 4))
 def test_any_number_rounded_correctly_is_right(value, decimals):
-    checks = list(w.checks("x", 1, "q", f"{value:.{decimals}f}", [value]))
-    assert w.verdicts(checks) == ["right"]
+    assert w.verdicts([check(f"{value:.{decimals}f}", value)]) == ["right"]
 
 
 @given(st.floats(-1e3, 1e3), st.integers(1, 4), st.sampled_from([-1, 1]))
 def test_two_units_of_the_last_digit_off_are_wrong(value, decimals, sign):
     off = round(value, decimals) + sign * 2 * 10.0**-decimals
-    checks = list(w.checks("x", 1, "q", f"{off:.{decimals}f}", [value]))
-    assert w.verdicts(checks) == ["wrong"]
-
-
-def test_a_half_may_be_rounded_either_way_and_integers_are_exact():
-    checks = [
-        next(w.checks("x", 1, "q", stated, [Fraction("0.1085")])) for stated in ("0.108", "0.109", "0.107")
-    ]
-    assert w.verdicts(checks) == ["right", "right", "wrong"]
-    assert w.verdicts(list(w.checks("x", 1, "q", "64", [64.2]))) == ["wrong"]
+    assert w.verdicts([check(f"{off:.{decimals}f}", value)]) == ["wrong"]
 
 
 @pytest.mark.parametrize(
     ("stated", "exact", "verdict"),
-    [("-1.33", -1.3363, "rounding"), ("1.10", 1.1105, "wrong"), ("1", 1.4, "wrong")],
+    [
+        *((half, Fraction("0.1085"), "right") for half in ("0.108", "0.109")),  # may be rounded either way
+        ("0.107", Fraction("0.1085"), "wrong"),
+        ("64", 64.2, "wrong"),  # integers are exact
+        ("1", 1.4, "wrong"),
+        ("-1.33", -1.3363, "rounding"),  # decimals are cut off
+        ("1.10", 1.1105, "wrong"),
+    ],
 )
-def test_decimals_that_are_cut_off_are_rounding(stated, exact, verdict):
-    assert w.verdicts(list(w.checks("x", 1, "q", stated, [exact]))) == [verdict]
+def test_known_numbers_have_their_verdict(stated, exact, verdict):
+    assert w.verdicts([check(stated, exact)]) == [verdict]
 
 
 def test_what_follows_from_stated_numbers_is_rounding_or_carried_from_a_mistake():
-    follows = next(w.checks("x", 1, "q", "1.00", [2.0], [0.996]))
-    wrong = next(w.checks("x", 1, "q", "1.00", [2.0]))
+    follows, wrong = check("1.00", 2.0, 0.996), check("1.00", 2.0)
     elsewhere = wrong._replace(example="y")
     assert w.verdicts([follows]) == w.verdicts([elsewhere, follows])[1:] == ["rounding"]
     assert w.verdicts([wrong, follows, follows]) == ["wrong", "carried", "carried"]
 
 
 def test_a_hedged_number_may_be_off_but_what_follows_from_it_is_not_right():
-    hedged = next(w.checks("x", 1, "q", "0.70", [0.99], hedged=True))
-    follows = next(w.checks("x", 1, "q", "1.40", [1.98], [1.4]))
+    hedged, follows = check("0.70", 0.99, hedged=True), check("1.40", 1.98, 1.4)
     assert w.verdicts([hedged, follows]) == ["hedged", "carried"]
     assert w.verdicts([hedged._replace(recomputed=0.7)]) == ["right"]
 
@@ -108,9 +107,8 @@ def test_known_verdicts(table):
     assert example.verdict["standard deviation"] == "carried"
     assert example.verdict["squared deviation [2]"] == "rounding"
     assert example.verdict["mean"] == "right"
-    weights = table[
-        (table.example == '"The cat sat", 4 dimensions') & table.quantity.str.startswith("softmax")
-    ]
+    cat_sat = table[table.example == '"The cat sat", 4 dimensions']
+    weights = cat_sat[cat_sat.quantity.str.startswith("softmax")]
     assert (weights.verdict == "hedged").all()  # "might be [0.02, 0.28, 0.70]"
 
 
