@@ -68,12 +68,14 @@ def spoilt(value, schema):
         yield {**(value or {}), "no-such key": 1} if isinstance(value, dict) else 3
 
 
-def replaced(path, value):
-    config = copy.deepcopy(DEFAULT)
-    here = config
+def replaced(path, value, name=None):
+    """The default configuration with another value at a path, or with the value under another name there."""
+    config = here = copy.deepcopy(DEFAULT)
     for key in path[:-1]:
         here = here[key]
-    here[path[-1]] = value
+    if name:
+        del here[path[-1]]
+    here[name or path[-1]] = value
     return config
 
 
@@ -132,14 +134,9 @@ def test_a_spoilt_value_is_refused_with_the_name_of_its_key(key):
 
 @pytest.mark.parametrize("key", [key for key in KEYS if not may_be_null(key.place)], ids=str)
 def test_a_misspelt_key_is_refused_with_its_name(key):
-    *above, name = key.place
-    config = replaced((*above, f"{name}_misspelt"), key.value)
-    parent = config
-    for section in above:
-        parent = parent[section]
-    del parent[name]
+    name = key.place[-1]
     with pytest.raises(ValueError, match="not usable") as error:
-        load(config)
+        load(replaced(key.place, key.value, f"{name}_misspelt"))
     assert name in str(error.value)
 
 
