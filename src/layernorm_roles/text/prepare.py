@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,10 +25,8 @@ PARTS = ("training", "validation", "held_out")
 """The parts of a corpus, in the order in which they divide the interval from 0 to 1."""
 
 
-def prepare(
-    settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0
-) -> dict[str, Any]:
-    """Write the files of `PreparedText` to `folder`, whose name is the text's, and return the manifest.
+def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = None, seed: int = 0) -> None:
+    """Write the files of `PreparedText` to `folder`, whose name is the text's.
 
     `downloads` is the folder to which sources of kind hub were downloaded. `seed` is that of the choice of contexts
     and of BERT's validation windows: first_seed, so that a reproduction with other seeds looks at other texts, too.
@@ -39,10 +36,10 @@ def prepare(
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
     with naming(f"text.{out.folder.name}"):
-        return _prepare(settings, out, Path(downloads) if downloads else None, seed)
+        _prepare(settings, out, Path(downloads) if downloads else None, seed)
 
 
-def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: int) -> dict[str, Any]:
+def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: int) -> None:
     texts, tokenizer = _texts_and_tokenizer(settings, downloads)
     wanted = {kind: getattr(settings, kind) for kind in KINDS}
     # Too few contexts of a source of their own show before a large corpus is tokenised. Texts that came before are left
@@ -61,7 +58,9 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         tokens = {part: stream.size() for part, stream in streams.items()}
         for part, size in tokens.items():
             if size <= settings.long.longest:
-                needed = documents_for(part, settings.split)
+                share = getattr(settings.split, part)
+                # So that a document is there in 99 cases of 100.
+                needed = 1 if share == 1 else math.ceil(math.log(0.01) / math.log(1 - share))
                 sure = f"; it takes {needed:,} documents to be nearly sure of one there"
                 raise ValueError(
                     f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents are "
@@ -97,7 +96,6 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         "content_hash": hashlib.sha256(read_by_models.encode()).hexdigest(),
     }
     files.write_text(out.manifest, json.dumps(manifest, indent=2) + "\n")
-    return manifest
 
 
 def part_of(text: str, split: Split) -> str:
@@ -109,12 +107,6 @@ def part_of(text: str, split: Split) -> str:
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
     return PARTS[int(np.searchsorted(bounds, position, side="right"))]
-
-
-def documents_for(part: str, split: Split) -> int:
-    """The documents that a corpus must have so that, in 99 cases of 100, one of them belongs to `part`."""
-    share = getattr(split, part)
-    return 1 if share == 1 else math.ceil(math.log(0.01) / math.log(1 - share))
 
 
 def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterable[str], Tokenizer]:
@@ -130,7 +122,7 @@ def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterab
 def _distribute(
     texts: Iterable[str], settings: Text, streams: Mapping[str, TokenStreamWriter]
 ) -> tuple[dict[str, int], list[str]]:
-    """Add every document to the stream of its part; return the documents of each part, and the held-out texts.
+    """Add every document to the stream of its part; return the numbers of documents, and the held-out texts.
 
     Held-out texts are kept only if contexts are taken from them: those of a large corpus would fill the memory.
     """
