@@ -71,11 +71,8 @@ def _faults(events: Iterable[yaml.Event]) -> Iterator[tuple[int, str]]:
         if getattr(event, "tag", None) not in (None, "!"):
             yield line, f"the tag {event.tag}; expected a plain value, or a text in quotes"
         if scalar is not None and event.implicit[0] and _OTHER_BASE.fullmatch(scalar):
-            base = 60 if ":" in scalar else 8
-            yield (
-                line,
-                f"{scalar} is a number to the base {base} in YAML; expected a number, or a text in quotes",
-            )
+            kind = f"a number to the base {60 if ':' in scalar else 8} in YAML"
+            yield line, f"{scalar} is {kind}; expected a number, or a text in quotes"
         size += sizes.get(event.anchor, 1) if isinstance(event, yaml.AliasEvent) else 1
         if isinstance(event, yaml.CollectionStartEvent):
             unfinished.append(_Collection(isinstance(event, yaml.MappingStartEvent), event.anchor, size))

@@ -123,11 +123,10 @@ def trained_blocks(path: str | Path, identity: Mapping[str, Any] | None = None) 
     Raises ValueError if the file is missing or damaged, or of another run than `identity`.
     """
     tensors, facts = checkpoint.load(path, identity)
+    run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
     for layer in range(1, facts["layers"] + 1):
-        names = [name for name in AttentionBlock._fields if name != "columns"]
-        parts = {name: tensors[f"layer_{layer}.{name}"].numpy() for name in names}
-        run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
-        yield AttentionBlock(**parts, columns=run | {"layer": layer})
+        parts = [tensors[f"layer_{layer}.{name}"].numpy() for name in AttentionBlock._fields[:-1]]
+        yield AttentionBlock(*parts, columns=run | {"layer": layer})
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:

@@ -206,10 +206,8 @@ def untrained_gradients(
         leaves = [matrix.requires_grad_() for matrix in shape.matrices(parameters)]
         draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]
         windows = [_batch(rng, tokens, settings.batch_size, shape.context_length) for rng in draws]
-        loss, gradient = (
-            losses(shape, leaves, torch.from_numpy(np.stack(windows))),
-            torch.zeros_like(parameters),
-        )
+        loss = losses(shape, leaves, torch.from_numpy(np.stack(windows)))
+        gradient = torch.zeros_like(parameters)
         _differentiate(loss, leaves, shape.matrices(gradient))
         norms = _finite_or_infinite(_layer_norms(shape, gradient).numpy())
         for seed, norm in zip(seeds, norms, strict=True):
