@@ -38,7 +38,7 @@ def test_every_variant_s_line_is_its_mean_over_seeds(figure, column):
         line = curve(axes, name(variant))
         np.testing.assert_array_equal(line.get_xdata(), expected.index)
         np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-12)
-        assert f"{name(variant)}{style.number_of(seeds, seeds, 'seed')}" in labels(axes.figure)
+        assert f"{name(variant)}{style.number_of([seeds], 'seed')}" in labels(axes.figure)
     thin = [line for line in axes.lines if line.get_linewidth() == style.THIN["lw"]]
     assert len(thin) == 2 + 1 + 2 and len(axes.collections) == 2, (
         "scale, projection, tanh; bands of the others"

@@ -103,5 +103,5 @@ def make(folder: Path) -> World:
         durations=durations,
         options=OPTIONS,
     )
-    report.write(reproduction, folder / "report.html")
+    report.write(reproduction, folder)
     return World(folder, reproduction, (folder / "report.html").read_text(encoding="utf-8"))

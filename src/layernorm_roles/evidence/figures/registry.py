@@ -176,7 +176,7 @@ def _setting(experiment: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "experiment": experiment,
         "d_model": d_model,
-        "title": f"{experiment}: d_model = {d_model}\n{data_in_words(settings)}",
+        "title": f"{experiment}: d_model = {d_model}, {data_in_words(settings)}",
         "as_in_the_paper": d_model == 8 and all(settings[key] == value for key, value in paper.items()),
     }
 

@@ -1,7 +1,8 @@
 """What all figures share: the theme, means with their spread, legends below the axes, and reproducible files."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
 from typing import Any, SupportsFloat, SupportsInt
 
@@ -86,14 +87,16 @@ def looks(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
     A variant that is not built in goes by its name and takes the next of SPARE_COLOURS.
     """
-    present = legend_order(variants)
-    others = [name for name in present if name not in LOOKS]
-    spare = {name: Look(name, SPARE_COLOURS[i % len(SPARE_COLOURS)]) for i, name in enumerate(others)}
-    found = {name: (LOOKS | spare)[name] for name in present}
-    return {
-        name: {"label": look.label, "color": look.colour, "ls": look.stroke} | more
-        for name, look in found.items()
-    }
+    spare, found = cycle(SPARE_COLOURS), {}
+    for name in legend_order(variants):
+        look = LOOKS.get(name) or Look(name, next(spare))
+        found[name] = {"label": look.label, "color": look.colour, "ls": look.stroke} | more
+    return found
+
+
+def each(drawn: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
+    """Return the looks with `more` options in each of them."""
+    return {value: {**look, **more} for value, look in drawn.items()}
 
 
 def with_seeds(drawn: Looks, runs: pd.DataFrame, column: str = "variant") -> dict[Any, dict[str, Any]]:
@@ -102,9 +105,9 @@ def with_seeds(drawn: Looks, runs: pd.DataFrame, column: str = "variant") -> dic
     Where the settings of `runs` (experiments, models, rates) have different numbers, the fewest and the most are said.
     """
     settings = [name for name in SETTINGS if name in runs and name != column]
-    seeds = runs.groupby([column, *settings]).seed.nunique().groupby(level=0).agg(["min", "max"])
+    seeds = runs.groupby([column, *settings]).seed.nunique()
     return {
-        name: {**look, "label": f"{look['label']}, {number_of(*seeds.loc[name], 'seed')}"}
+        name: {**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"}
         for name, look in drawn.items()
         if name in seeds.index
     }
@@ -114,9 +117,9 @@ SETTINGS = ("experiment", "model", "d_model", "base_learning_rate")
 """Columns that say which runs are repeated with several seeds."""
 
 
-def number_of(few: SupportsInt, most: SupportsInt, what: str) -> str:
-    """Return for example "3 seeds", "1 seed" or "2 to 5 seeds"."""
-    few, most = int(few), int(most)
+def number_of(numbers: Collection[SupportsInt], what: str) -> str:
+    """Return for example "3 seeds", "1 seed" or "2 to 5 seeds", from the fewest to the most of the numbers."""
+    few, most = (int(end(numbers)) for end in (min, max))
     return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
 
 
@@ -286,10 +289,9 @@ def single_runs(runs: pd.DataFrame, *columns: Hashable) -> list[Line2D]:
     return [mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, **THIN)] if few else []
 
 
-def seeds_title(numbers: Iterable[SupportsInt], what: str = "means") -> dict:
+def seeds_title(numbers: Collection[SupportsInt], what: str = "means") -> dict:
     """Options of a legend whose title says over how many seeds the means are: `numbers` are those of all of them."""
-    found = list(map(int, numbers))
-    return {"title": f"{what} over {number_of(min(found), max(found), 'seed')}"}
+    return {"title": f"{what} over {number_of(numbers, 'seed')}"}
 
 
 def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
@@ -303,6 +305,16 @@ def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **
 
 
 # Tables and files
+
+
+def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.DataFrame:
+    """Return `column` of each variant minus that of the variant `base` in the rows of equal `index`, as "difference".
+
+    The other columns are those of `index` and "variant". What only one of two variants has is left out.
+    """
+    wide = runs.pivot(index=[*index], columns="variant", values=column)
+    apart = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
+    return apart.melt([*index], value_name="difference").dropna()
 
 
 def runs_of(table: pd.DataFrame, name: str, column: str, values: Sequence[str]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.legends import label
 from layernorm_roles.variants import PAPER_PROJECTION
 
 VIEW = {"elev": 16, "azim": -14}
@@ -52,8 +52,7 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     axes = figure.add_subplot(grid[0], projection="3d")
     keys, queries = (_stack(chosen, kind) for kind in ("key", "query"))
     outside, shortened = _panel(axes, keys, queries, colour)
-    number = chosen.seed.nunique()
-    title = f"{LEGENDS.get(variant, variant)} ({style.number_of(number, number, 'run')})"
+    title = f"{label(variant)} ({style.number_of([chosen.seed.nunique()], 'run')})"
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
     _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack(compared.vector.to_numpy())))

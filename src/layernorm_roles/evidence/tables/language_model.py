@@ -44,7 +44,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
     sites = ("after_norm", "after_norm_exact")
     frame = ordered(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"), "variant")
     paper, parts = reported()["language_model"]["table_1"], []
-    for model, shown in _models(frame):
+    for model, shown in frame.groupby("model", sort=False):
         main, exact = (shown[shown.site == site] for site in sites)
         parts += [
             f"{model}: keys at the attention input, by the norm before it. {_contexts(keys, model, 'long')}",
@@ -61,7 +61,7 @@ def table_2(keys: pd.DataFrame) -> Readable:
     beside = keys[keys.site.isin(SITES)]
     frame = language_model.unselectable_shares(beside, texts="long", variant="layernorm")
     paper, parts = reported()["language_model"]["table_2"], []
-    for model, shown in _models(frame):
+    for model, shown in frame.groupby("model", sort=False):
         parts += [
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
             shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else None),
@@ -83,14 +83,12 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         right("unselectable, untrained (%)", "{.initial_percent:.1f}"),
         right("unselectable, trained (%)", "{.final_percent:.1f}"),
     )
-    marked = [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]
-    if marked:
+    examples: list[Part] = [
+        "In the first layer of the first seed no sentence has an unselectable token after training."
+    ]
+    if marked := [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]:
         words = "Sentences with most unselectable tokens, which are marked: first seed, trained, first layer."
         examples = [words, Sentences(marked)]
-    else:
-        examples = [
-            "In the first layer of the first seed no sentence has an unselectable token after training."
-        ]
     all_tokens = language_model.unselectable_shares(
         keys, texts="sentences", site="after_norm", variant="projection"
     )
@@ -98,7 +96,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         "Tokens of gpt without scaling that are unselectable most often. "
         f"{_contexts(keys, 'gpt', 'sentences')} ␣ is a space, {SPLIT_CHARACTER} a character that is split among "
         "several tokens.",
-        grid(often.head(SHOWN).itertuples(), *columns),
+        grid(often.head(SHOWN), *columns),
         *examples,
         "All tokens, by model:",
         shares_by_layer(all_tokens, "model", {}),
@@ -246,11 +244,6 @@ def shares_by_layer(
     of_values = {"variant": "norm", "site": "keys"}.get(column, column)
     before = (Column(of_values), Column("weights"), Column("seeds", right=True))
     return layered(before, rows, [Column("undecided", right=True)])
-
-
-def _models(shares: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The name and the shares of each model, in the order in which the models come first."""
-    return [(model, shares[shares.model == model]) for model in dict.fromkeys(shares.model)]
 
 
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:

@@ -25,12 +25,7 @@ CEILING = 1e6
 
 NOT_FINITE = {"ls": "", "marker": "x", "ms": 4}
 
-STAGES = {
-    "x": "inputs x",
-    "f": "projection f",
-    "g": "scaling g to length $\\sqrt{3}$",
-    "h": "gain and bias h",
-}
+STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
 """Title of each stage of the cloud."""
 
 CLOUD_LIMIT = 3.2
@@ -69,26 +64,23 @@ def _difference_from_torch(axes: Axes, measured: pd.DataFrame) -> Sequence[Artis
         & (measured.quantity == "difference_from_torch")
     ]
     strokes = dict(zip(sorted(rows.offset.unique()), ("-", ":", "--"), strict=False))
-    infinite = False
-    for (dtype, offset), part in rows.groupby(["dtype", "offset"]):
-        largest = part.groupby("input_norm").value.max()
-        finite = np.isfinite(largest)
-        axes.plot(largest.index[finite], largest[finite], strokes[offset], color=DTYPES[dtype], lw=1.2)
-        if not finite.all():  # an empty line that is not clipped would confuse the layout
-            beyond = largest.index[~finite]
-            axes.plot(beyond, np.full(len(beyond), CEILING), color=DTYPES[dtype], clip_on=False, **NOT_FINITE)
-            infinite = True
+    largest = rows.groupby(["dtype", "offset", "input_norm"]).value.max().reset_index()
+    finite = np.isfinite(largest.value)
+    for (dtype, offset), part in largest[finite].groupby(["dtype", "offset"]):
+        axes.plot(part.input_norm, part.value, strokes[offset], color=DTYPES[dtype], lw=1.2)
+    for (dtype, _), part in largest[~finite].groupby(["dtype", "offset"]):
+        ceiling = np.full(len(part), CEILING)
+        axes.plot(part.input_norm, ceiling, color=DTYPES[dtype], clip_on=False, **NOT_FINITE)
     axes.set(xscale="log", yscale="log", xlabel="length of the inputs", ylim=(1e-17, CEILING))
     axes.set(title="difference from torch", ylabel="largest difference")
-    handles = [
-        style.mark(dtype, color=colour, lw=1.2)
-        for dtype, colour in DTYPES.items()
-        if (rows.dtype == dtype).any()
-    ]
+    present = set(rows.dtype)
+    handles = [style.mark(name, color=tone, lw=1.2) for name, tone in DTYPES.items() if name in present]
     for offset, stroke in strokes.items():
         label = f"mean {offset:g} × length" if offset else "mean near 0"
         handles.append(style.mark(label, color=style.GREY, ls=stroke, lw=1.2))
-    return [*handles, *([style.mark("not finite", color=style.GREY, **NOT_FINITE)] if infinite else [])]
+    if not finite.all():
+        handles.append(style.mark("not finite", color=style.GREY, **NOT_FINITE))
+    return handles
 
 
 def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
