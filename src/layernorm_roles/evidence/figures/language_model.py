@@ -149,9 +149,8 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
         if len(bare := losses_without_attention(metrics, alike[0])):
             axes.axhline(bare.mean(), zorder=0, **BARE)
             referred = True
-        for number, (variant, look) in enumerate(drawn.items()):
-            shift = 10 ** (0.02 * (number - (len(drawn) - 1) / 2))
-            diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look | {"shift": shift}, top)
+        for variant, look in style.apart(drawn, 10**0.02).items():
+            diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look, top)
         style.rates(axes, ends.base_learning_rate)
         axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
@@ -206,13 +205,14 @@ def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
     runs = style.runs_of(runs, "language_model_metrics", "model", models)
     size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
     figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
-    looks = {name: look | {"color": LOOKS[name].colour} for name, look in GAINS.items()}
+    point = {"marker": "o", "ms": 3.5}
+    looks = {name: {**look, "color": LOOKS[name].colour, **point} for name, look in GAINS.items()}
     present = []
     for axes, model in zip(panels, models, strict=True):
         ends = last_rows(runs, model)
         here = pd.concat([_gains(part) for _, part in ends.groupby("steps") if BASE in set(part.variant)])
-        lines = style.each(looks, marker="o", ms=3.5)
-        style.lines(axes, here, "variant", lines, "tokens", "difference", spread="bars", apart=1.03)
+        drawn = style.apart(looks, 1.03)
+        style.lines(axes, here, "variant", drawn, "tokens", "difference", spread="bars")
         for name, part in here.groupby("variant"):
             axes.plot(part.tokens, part.difference, ".", ms=4, alpha=0.4, color=looks[name]["color"])
         axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
@@ -229,7 +229,7 @@ def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
             epochs.xaxis.set_minor_locator(NullLocator())
         present.append(here)
     panels[0].set_ylabel("final validation loss − LayerNorm's\n(nats per token)")
-    handles = style.marks(style.with_seeds(lines, pd.concat(present)))
+    handles = style.marks(style.with_seeds(looks, pd.concat(present)))
     style.legend_below(figure, handles, columns=1)
     return figure
 

@@ -36,9 +36,7 @@ def reached(ceilings: pd.DataFrame, model: str) -> Figure:
 
     ceilings: table attention_ceilings. The queries are those behind the norm or, where it is not known, all.
     """
-    shares = shares_below(ceilings[ceilings.model == model])
-    if shares.empty:
-        raise ValueError(f"attention_ceilings: no rows of {model} to draw")
+    shares = shares_below(style.runs_of(ceilings, "attention_ceilings", "model", [model]))
     best = NORM if (shares.queries == NORM).any() else ANY
     shares = _of_enough(shares[shares.queries.isin([OWN, best])])
     low, high = ((100 - end).clip(0, 100) for end in (shares.high, shares.low))
@@ -88,10 +86,7 @@ def cut(keys: pd.DataFrame, model: str) -> Figure:
 
     keys: table pretrained_keys. The dashed line is the exact expectation for as many Gaussian keys.
     """
-    shares = cut_heads(keys[keys.model == model])
-    if shares.empty:
-        raise ValueError(f"pretrained_keys: no heads of {model} to draw")
-    shares = _of_enough(shares)
+    shares = _of_enough(cut_heads(style.runs_of(keys, "pretrained_keys", "model", [model])))
     colours = _tones(sorted(shares.layer.unique()), last=0.9)
     gaussian = shares.groupby("dimensions").gaussian_percent.mean()
     law = {"color": "black", "ls": "--", "lw": 1.1}
@@ -136,9 +131,8 @@ def projection(
     ones: table ones_share; own: table language_model_ones_share, of whose models `others` the runs with LayerNorm are
     drawn; shifts: table projection_shift.
     """
-    here, moved = ones[ones.model == model], shifts[shifts.model == model]
-    if here.empty:
-        raise ValueError(f"ones_share: no rows of {model} to draw")
+    here = style.runs_of(ones, "ones_share", "model", [model])
+    moved = style.runs_of(shifts, "projection_shift", "model", [model])
     ratios = ones_ratios(here).assign(trained=here.checkpoint != "random")
     own = ones_ratios(own[own.model.isin(others) & (own.variant == "layernorm")])
     sizes = own.groupby("model").dimensions.first()

@@ -145,33 +145,30 @@ def finite_precision(cells: pd.DataFrame) -> Figure:
     cells: table random_keys_precision. Neighbouring n are pooled into at most GROUPS groups. The settings stand side
     by side around their n or d, so that equal values hide none of them.
     """
-    counts = cells.assign(
-        unselectable=cells.any_unselectable * cells.matrices,
-        keys=cells.n * cells.matrices,
-        group=_groups(cells.n),
-    )
+    unselectable, keys = cells.any_unselectable * cells.matrices, cells.n * cells.matrices
+    counts = cells.assign(unselectable=unselectable, keys=keys, group=_groups(cells.n))
     smallest, few, most = cells.d.min(), cells.n.min(), cells.n.max()
     small = counts[counts.d == smallest]
-    matrices, keys = "matrices with an\nunselectable key (%)", "undecided keys (%)"
+    of_matrices = ("unselectable", "matrices", "matrices with an\nunselectable key (%)")
+    of_keys = ("n_borderline", "keys", "undecided keys (%)")
     panels = [
-        (small, "group", ("unselectable", "matrices"), f"unselectable by n, d = {smallest}", matrices),
-        (counts, "d", ("unselectable", "matrices"), f"unselectable by d, n = {few} to {most}", matrices),
-        (small, "group", ("n_borderline", "keys"), f"undecided by n, d = {smallest}", keys),
+        (small, "group", *of_matrices, f"unselectable by n, d = {smallest}"),
+        (counts, "d", *of_matrices, f"unselectable by d, n = {few} to {most}"),
+        (small, "group", *of_keys, f"undecided by n, d = {smallest}"),
     ]
     settings = sorted(set(zip(cells.eps, cells.dtype, strict=True)))
     tones = dict(zip(sorted(set(cells.eps)), EPS, strict=False))
-    looks = {
-        (eps, dtype): {
+    looks = {}
+    for eps, dtype in settings:
+        look = {
             "label": f"{dtype}, ε = {style.power(eps)}",
-            "lw": 0.7,
             "color": tones[eps],
             "mec": tones[eps],
+            "lw": 0.7,
         }
-        | PRECISIONS.get(dtype, {})
-        for eps, dtype in settings
-    }
+        looks[eps, dtype] = look | PRECISIONS.get(dtype, {})
     figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    for axes, (table, x, (part_of, whole), title, height) in zip(grid, panels, strict=True):
+    for axes, (table, x, part_of, whole, height, title) in zip(grid, panels, strict=True):
         places = np.sort(table[x].unique())
         gap = np.diff(places).min() if len(places) > 1 else 1.0
         for number, ((eps, dtype), look) in enumerate(looks.items()):

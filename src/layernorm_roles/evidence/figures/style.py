@@ -99,6 +99,15 @@ def each(drawn: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
     return {value: {**look, **more} for value, look in drawn.items()}
 
 
+def apart(drawn: Looks, factor: float) -> dict[Any, dict[str, Any]]:
+    """Return the looks of lines that stand side by side: each `line` is shifted right of the one before by a factor."""
+    middle = (len(drawn) - 1) / 2
+    return {
+        value: {**look, "shift": factor ** (number - middle)}
+        for number, (value, look) in enumerate(drawn.items())
+    }
+
+
 def with_seeds(drawn: Looks, runs: pd.DataFrame, column: str = "variant") -> dict[Any, dict[str, Any]]:
     """Return the looks of the values that `column` of `runs` has, with the number of seeds in each label.
 
@@ -179,16 +188,11 @@ def line(
 
 
 def lines(axes: Axes, table: pd.DataFrame, hue: str, drawn: Looks, x: str, y: str, **options) -> None:
-    """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`.
-
-    With an option `apart` the lines stand side by side: each is shifted to the right of the one before by that factor.
-    """
-    apart = options.pop("apart", 1.0)
-    for number, (value, look) in enumerate(drawn.items()):
+    """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`."""
+    for value, look in drawn.items():
         part = table[table[hue] == value]
         if len(part):
-            shift = apart ** (number - (len(drawn) - 1) / 2)
-            line(axes, part, x, y, **{"shift": shift} | options | look)
+            line(axes, part, x, y, **{**options, **look})
 
 
 # Axes
@@ -313,18 +317,18 @@ def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.D
     The other columns are those of `index` and "variant". What only one of two variants has is left out.
     """
     wide = runs.pivot(index=[*index], columns="variant", values=column)
-    apart = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
-    return apart.melt([*index], value_name="difference").dropna()
+    beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
+    return beyond.melt([*index], value_name="difference").dropna()
 
 
 def runs_of(table: pd.DataFrame, name: str, column: str, values: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the table called `name` whose `column`, an experiment or a model, is one of `values`.
+    """Return the rows of the table called `name` whose `column` is one of `values`.
 
     Raises ValueError if there are none.
     """
     runs = table[table[column].isin(values)]
     if runs.empty:
-        raise ValueError(f"{name}: no runs of {column} {', '.join(map(repr, values))} to draw")
+        raise ValueError(f"{name}: no rows of {column} {', '.join(map(repr, values))} to draw")
     return runs
 
 
@@ -348,9 +352,9 @@ def png(figure: Figure) -> bytes:
     palette, nearest, far = [], np.zeros(len(tones), np.uint8), np.full(len(tones), np.inf)
     for number in range(256):
         palette.append(tones[next(common, far.argmax())])
-        apart = ((tones - palette[-1]) ** 2).sum(axis=1)
-        nearest[apart < far] = number
-        far = np.minimum(far, apart)
+        distance = ((tones - palette[-1]) ** 2).sum(axis=1)
+        nearest[distance < far] = number
+        far = np.minimum(far, distance)
     colours = Image.fromarray(nearest[inverse].reshape(pixels.shape))
     colours.putpalette(np.array(palette, dtype=np.uint8).tobytes())
     colours.save(small, "PNG", optimize=True, dpi=image.info["dpi"])

@@ -113,10 +113,10 @@ def by_d_model(metrics: pd.DataFrame, experiment: str) -> Figure:
     columns = 2 if BASE in drawn and len(drawn) > 1 else 1
     size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rates))
     figure, grid = plt.subplots(len(rates), columns, figsize=size, sharex=True, squeeze=False)
-    options = {"spread": "bars", "apart": 1.03}
+    side_by_side = style.apart(drawn, 1.03)
     for row, rate in zip(grid, rates, strict=True):
         ends = last_rows(runs)[lambda rows, rate=rate: rows.base_learning_rate == rate]
-        style.lines(row[0], ends, "variant", drawn, "d_model", "test_accuracy", **options)
+        style.lines(row[0], ends, "variant", side_by_side, "d_model", "test_accuracy", spread="bars")
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, xscale="log")
         if len(rates) > 1:
@@ -124,7 +124,7 @@ def by_d_model(metrics: pd.DataFrame, experiment: str) -> Figure:
         for axes in row[1:]:
             gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
             gains = gains.assign(points=100 * gains.difference)
-            style.lines(axes, gains, "variant", drawn, "d_model", "points", **options)
+            style.lines(axes, gains, "variant", side_by_side, "d_model", "points", spread="bars")
             axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
             axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
     for axes in grid[-1]:
@@ -164,10 +164,9 @@ def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
         drawn[name] |= {"lw": 0.6, "ms": 2, "alpha": 0.6} if seeds[name] < FEWEST else {}
     marked: set[str] = set()
     for (left, right), width in zip(grid, widths, strict=True):
-        for number, (variant, look) in enumerate(drawn.items()):
-            shift = 10 ** (0.03 * (number - (len(drawn) - 1) / 2))
+        for variant, look in style.apart(drawn, 10**0.03).items():
             part = runs[(runs.d_model == width) & (runs.variant == variant)]
-            marked |= _rates(left, right, part, look | {"shift": shift})
+            marked |= _rates(left, right, part, look)
         left.set_ylabel(style.ACCURACY)
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
         style.accuracies(left)
