@@ -101,7 +101,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     handles = [*_unselectable(grid[0], shares), *_reach(grid[1], reach)]
     for axes in grid.flat:
         axes.set(xscale="log", ylim=(-4, 104))
-        style.ticks_at(axes, sorted(shares.d_head.unique()))
+        style.ticks_at(axes, shares.d_head)
     for axes in grid[1]:
         axes.set_xlabel("width of a head, d_head")
     grid[0, 0].set_ylabel("unselectable keys (%)")

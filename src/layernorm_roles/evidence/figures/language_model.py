@@ -145,7 +145,8 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
     for axes, (title, alike) in zip(row, panels.items(), strict=True):
         ends = pd.concat([last_rows(runs, model) for model in alike])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
-        top = _top(ends)
+        finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
+        top = finite.max() + 0.12 * np.ptp(finite) + 0.01 if len(finite) else 1.0
         if len(bare := losses_without_attention(metrics, alike[0])):
             axes.axhline(bare.mean(), zorder=0, **BARE)
             referred = True
@@ -162,13 +163,6 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
         handles.append(style.mark("diverged runs", color=style.GREY, **DIVERGED))
     style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
     return figure
-
-
-def _top(ends: pd.DataFrame) -> float:
-    """The upper end of the axis of final losses, above all that are finite."""
-    finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
-    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
-    return high + 0.12 * (high - low) + 0.01
 
 
 def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> bool:

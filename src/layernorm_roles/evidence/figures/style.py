@@ -18,14 +18,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogFormatterSciNotation,
-    NullFormatter,
-    NullLocator,
-    ScalarFormatter,
-    StrMethodFormatter,
-)
+from matplotlib.ticker import LogFormatterSciNotation, NullFormatter, NullLocator, ScalarFormatter
 from PIL import Image
 
 from layernorm_roles import files
@@ -243,7 +236,7 @@ def logarithmic(*panels: Axes) -> None:
         axes.set_yscale("log")
         if drawn.max() < 200 * drawn.min():
             axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
 
@@ -254,12 +247,12 @@ power = LogFormatterSciNotation()
 
 def thousands(axes: Axes) -> None:
     """Write the ticks of the x axis as whole numbers with a comma between thousands."""
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
-    """Put the ticks of a logarithmic x axis at `values`, as plain numbers, and no other ticks."""
-    axes.set_xticks(list(values))
+    """Put the ticks of a logarithmic x axis at the different `values`, as plain numbers, and no other ticks."""
+    axes.set_xticks(sorted(set(values)))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
@@ -267,10 +260,10 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     """Let the x axis be logarithmic with ticks at learning rates, written without the zero before the point."""
-    ordered = sorted(set(values))
     axes.set_xscale("log")
-    ticks_at(axes, ordered)
-    axes.set_xticks(ordered, [f"{rate:g}".replace("0.", ".", 1) for rate in ordered], fontsize=6.5)
+    ticks_at(axes, values)
+    words = [f"{rate:g}".replace("0.", ".", 1) for rate in sorted(set(values))]
+    axes.set_xticks(axes.get_xticks(), words, fontsize=6.5)
     axes.set_xlabel("learning rate at the first step")
 
 

@@ -1,6 +1,6 @@
 """Keys and queries of the majority task in three dimensions (the paper's Figures 1a and 1b)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -105,11 +105,8 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
     axes.scatter(*queries[inside].T, depthshade=False, **QUERIES)
     if not inside.all():
         axes.scatter(*(queries / excess[:, None])[~inside].T, depthshade=False, **SHORTENED)
-    box(axes, LIMIT, ticks=(-1, 0, 1))
-    name_axes(axes, labelpad=-8)
+    box(axes, LIMIT, ticks=(-1, 0, 1), zoom=0.95, view=VIEW, labelpad=-8)
     axes.tick_params(pad=-3, labelsize=6)
-    axes.set_box_aspect((1, 1, 1), zoom=0.95)
-    axes.view_init(**VIEW)
     return int((~near).sum()), int((~inside).sum())
 
 
@@ -133,16 +130,16 @@ def plane_and_ones_marks() -> list[Line2D]:
     return [style.mark("ones vector", **ONES), style.mark("plane orthogonal to it", **plane)]
 
 
-def box(axes: Axes3D, limit: float, ticks: Sequence[int]) -> None:
-    """Let all three axes reach from -limit to limit, with the given ticks."""
-    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), zlim=(-limit, limit))
-    axes.set(xticks=ticks, yticks=ticks, zticks=ticks)
+def box(
+    axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, float], **look
+) -> None:
+    """Let three axes of one length reach from -limit to limit, labelled with the coordinates of a vector x.
 
-
-def name_axes(axes: Axes3D, **look) -> None:
-    """Label the three axes with the coordinates of a vector x; `look` are options of the labels."""
-    axes.set_xlabel("$x_1$", **look)
-    axes.set_ylabel("$x_2$", **look)
-    axes.set_zlabel("$x_3$", **look)
-    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-        axis.set_rotate_label(False)
+    `view` has the point of view, elev and azim in degrees; `look` are options of the labels.
+    """
+    for number, axis in enumerate("xyz", start=1):
+        axes.set(**{f"{axis}lim": (-limit, limit), f"{axis}ticks": ticks})
+        getattr(axes, f"set_{axis}label")(f"$x_{number}$", **look)
+        getattr(axes, f"{axis}axis").set_rotate_label(False)
+    axes.set_box_aspect((1, 1, 1), zoom=zoom)
+    axes.view_init(**view)

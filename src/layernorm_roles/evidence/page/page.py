@@ -177,11 +177,12 @@ class _Evidence:
         texts = ("statement", "source", "statistic", "setting", "control", "reason")
         kind = "matrices" if claim.target == "random_keys" else "runs"
         return {
+            **row,
+            **{key: typeset(row[key]) for key in texts},
             "name": claim.name,
             "words": claim.name.replace("_", " "),
             "again": typeset(claim.source.rpartition("; ")[2]),
             "verdict": "" if self.too_small else row.verdict,
-            **{key: typeset(row[key]) for key in texts},
             "from": source_of(claim.source),
             "paper_value": _text(row.paper_value),
             "measured": number(row.measured),
@@ -193,11 +194,8 @@ class _Evidence:
             "size": found.size,
             "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
             "also_passed_by": _text(row.also_passed_by),
-            "n_seeds": int(row.n_seeds),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": typeset(claim.rule),
-            "rule_fixed": row.rule_fixed,
-            "role": row["role"],
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
             "figures": list(self._figures(claim.figures)),
             "tables": list(self._tables(claim.shown)),

@@ -56,7 +56,7 @@ def fusion(table: pd.DataFrame) -> Figure:
         lower.set_yscale("symlog", linthresh=1e-33)
         lower.set(ylim=(0, 1e-24), yticks=[1e-32, 1e-26], xlabel="d_model", xscale="log")
         for panel in (upper, lower):
-            style.ticks_at(panel, sorted(square.d.unique()))
+            style.ticks_at(panel, square.d)
         upper.spines.bottom.set_visible(False)
         upper.tick_params(axis="x", bottom=False, labelbottom=False)
         upper.plot([0], [0], transform=upper.transAxes, **BREAK)
@@ -91,5 +91,5 @@ def _cost(axes: Axes, table: pd.DataFrame) -> None:
     axes.axhline(1, color=style.GREY, lw=0.7, ls=":")
     axes.set(title="size of the map", xlabel="heads' width over d_model", xscale="log", ylim=(0, None))
     axes.set_ylabel("entries over those of $W_O$, $W_1$")
-    style.ticks_at(axes, sorted(widths.unique()))
+    style.ticks_at(axes, widths)
     axes.legend()

@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, FigureBase
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.vectors import box, name_axes, plane_and_ones, plane_and_ones_marks
+from layernorm_roles.evidence.figures.vectors import box, plane_and_ones, plane_and_ones_marks
 
 DTYPES = {"float16": "#D55E00", "bfloat16": "#E69F00", "float32": "#0072B2", "float64": "#009E73"}
 """Colour of each precision."""
@@ -138,11 +138,9 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
             plane_and_ones(axes, radius=2.6, half_length=2.0)
             look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
             axes.scatter(*points.T, depthshade=False, **look)
-            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2))
-            name_axes(axes, labelpad=-11, fontsize=6)
+            view = {"elev": 24, "azim": 8}
+            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
             axes.tick_params(pad=-4, labelsize=5)
-            axes.set_box_aspect((1, 1, 1), zoom=1.0)
-            axes.view_init(elev=24, azim=8)
             title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
             axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)
     key = ScalarMappable(Normalize(0, 1), "viridis")

@@ -170,7 +170,7 @@ def _first_layer(figure: FigureBase, first: pd.DataFrame) -> None:
         here = first[first.placement == name]
         style.lines(axes, here, "residual", looks, "depth", "gradient_norm", geometric=True, limits="range")
         axes.set(xscale="log", yscale="log", title=UNTRAINED[name]["label"], xlabel="layers of the network")
-        style.ticks_at(axes, sorted(first.depth.unique()))
+        style.ticks_at(axes, first.depth)
     normed = [axes for axes, name in zip(panels, names, strict=True) if name in PLACEMENTS]
     ends = np.array([axes.get_ylim() for axes in normed]).reshape(-1, 2)
     for axes in normed:
