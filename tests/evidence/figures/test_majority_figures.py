@@ -4,14 +4,14 @@ import figure_worlds as worlds
 import numpy as np
 import pandas as pd
 import pytest
-from figure_worlds import curve, labels, named
+from figure_worlds import curve, labels, name, named
 from matplotlib.colors import to_hex
 from scipy import stats
 
 from layernorm_roles.evidence.analysis.majority import steps_to_reach
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LEGENDS, LOOKS
+from layernorm_roles.evidence.legends import LOOKS
 
 COLUMNS = {"figure_2a": "train_loss", "figure_2b": "query_angle_mean", "figure_3": "test_accuracy"}
 
@@ -24,10 +24,6 @@ def metrics(experiment, **where):
 def ends(experiment, **where):
     table = metrics(experiment, **where)
     return table[table.step == table.step.max()]
-
-
-def name(variant):
-    return f"{LEGENDS.get(variant, variant)}, "
 
 
 @pytest.mark.parametrize(("figure", "column"), COLUMNS.items())

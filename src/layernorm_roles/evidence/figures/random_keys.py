@@ -158,15 +158,11 @@ def finite_precision(cells: pd.DataFrame) -> Figure:
     ]
     settings = sorted(set(zip(cells.eps, cells.dtype, strict=True)))
     tones = dict(zip(sorted(set(cells.eps)), EPS, strict=False))
-    looks = {}
-    for eps, dtype in settings:
-        look = {
-            "label": f"{dtype}, ε = {style.power(eps)}",
-            "color": tones[eps],
-            "mec": tones[eps],
-            "lw": 0.7,
-        }
-        looks[eps, dtype] = look | PRECISIONS.get(dtype, {})
+    looks = {
+        (eps, dtype): {"label": f"{dtype}, ε = {style.power(eps)}", "color": tones[eps], "lw": 0.7}
+        | PRECISIONS.get(dtype, {})
+        for eps, dtype in settings
+    }
     figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
     for axes, (table, x, part_of, whole, height, title) in zip(grid, panels, strict=True):
         places = np.sort(table[x].unique())
@@ -219,10 +215,8 @@ def law(table: pd.DataFrame) -> Figure:
         first = beyond[beyond == 0].index.min()
         words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(last + 0.5, largest / 4, words, va="top", **note)
-    handles = [
-        style.mark(f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
-        for share in shares[::-1]
-    ]
+    words = {f"{100 * share:g} % unselectable": tones[share] for share in shares[::-1]}
+    handles = [style.mark(name, color=tone, **strokes[False]) for name, tone in words.items()]
     handles.append(style.mark("among the keys before, likewise", color=style.GREY, **strokes[True]))
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
     return figure

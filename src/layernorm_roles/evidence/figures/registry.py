@@ -6,11 +6,10 @@ figure when it is called.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,8 +31,7 @@ SECTIONS = ("majority", "language_model", "random_keys", "pretrained")
 """The sections of a reproduction's settings that say which figures it has."""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """One figure of a reproduction."""
 
     name: str

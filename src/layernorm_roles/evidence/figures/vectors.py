@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullLocator
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 from layernorm_roles.evidence.figures import style
@@ -50,12 +50,12 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     figure = plt.figure(figsize=(style.COLUMN, 3.5))
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])
     axes = figure.add_subplot(grid[0], projection="3d")
-    keys, queries = (_stack(chosen, kind) for kind in ("key", "query"))
+    keys, queries = (np.stack([*chosen.vector[chosen.kind == kind]]) for kind in ("key", "query"))
     outside, shortened = _panel(axes, keys, queries, colour)
     title = f"{label(variant)} ({style.number_of([chosen.seed.nunique()], 'run')})"
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
-    _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack(compared.vector.to_numpy())))
+    _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack([*compared.vector])))
     handles = [
         style.mark("keys", ls="", marker="o", ms=4.5, color=colour, alpha=0.8, mec="none"),
         style.mark("queries", ls="", marker="^", ms=4.5, color="black"),
@@ -67,10 +67,6 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     return figure
 
 
-def _stack(vectors: pd.DataFrame, kind: str) -> Float[np.ndarray, "vectors 3"]:
-    return np.stack(vectors.vector[vectors.kind == kind].to_numpy())
-
-
 def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vectors"]:
     """The lengths of vectors, at least SHORTEST."""
     return np.maximum(np.linalg.norm(vectors, axis=1), SHORTEST)
@@ -79,9 +75,8 @@ def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vector
 def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, compared: np.ndarray) -> None:
     """Draw the lengths of keys above those of queries, on a logarithmic axis that reaches over all of `compared`."""
     for y, (vectors, look) in enumerate(((queries, QUERIES), (keys, KEYS | {"color": colour}))):
-        axes.scatter(
-            _size(vectors), np.full(len(vectors), y), clip_on=False, **look | {"alpha": 0.35, "s": 9}
-        )
+        look = look | {"alpha": 0.35, "s": 9, "clip_on": False}
+        axes.scatter(_size(vectors), np.full(len(vectors), y), **look)
     low, high = compared.min() / 1.2, compared.max() * 1.2
     axes.set(xscale="log", xlabel="length", xlim=(low, high), ylim=(-0.6, 1.6))
     axes.set_yticks([0, 1], ["queries", "keys"])
@@ -89,7 +84,7 @@ def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, com
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> tuple[int, int]:
@@ -131,7 +126,7 @@ def plane_and_ones_marks() -> list[Line2D]:
 
 
 def box(
-    axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, float], **look
+    axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, int], **look
 ) -> None:
     """Let three axes of one length reach from -limit to limit, labelled with the coordinates of a vector x.
 

@@ -5,16 +5,14 @@ jobs, so it imports neither pandas nor pyarrow; `make` imports the module that m
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """One readable table of a reproduction; tables.yaml says what the fields mean."""
 
     name: str

@@ -5,7 +5,6 @@ the parts; a CSV file holds the numbers behind them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -26,8 +25,7 @@ class Column(NamedTuple):
     right: bool = False
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """Rows of cells under headings."""
 
     columns: tuple[Column, ...]
@@ -41,8 +39,7 @@ class Span(NamedTuple):
     marked: bool
 
 
-@dataclass(frozen=True)
-class Sentences:
+class Sentences(NamedTuple):
     """A list of sentences, each made of spans."""
 
     sentences: list[list[Span]]
