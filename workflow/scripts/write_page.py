@@ -14,5 +14,4 @@ with job(snakemake):
         durations=Path(given.durations),
         options=params.options,
     )
-    page.write(reproduction, out.report)
-    page.write_findings(reproduction, out.findings)
+    page.write(reproduction, Path(out.report).parent)

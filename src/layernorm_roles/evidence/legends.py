@@ -48,6 +48,12 @@ SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933
 LEGENDS: dict[str, str] = {variant: look.label for variant, look in LOOKS.items()}
 """The text of each variant in the legends of figures and the rows of tables, in the order of the legends."""
 
+
+def label(variant: str) -> str:
+    """The text of a variant in legends and tables; one that is not built in goes by its name."""
+    return LEGENDS.get(variant, variant)
+
+
 PAPER_MODEL = "gpt"
 """The language model of config.yaml that has the paper's sizes, and its numbers beside its own."""
 

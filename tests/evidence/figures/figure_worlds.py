@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from worlds import crossed, noise
 
 from layernorm_roles.evidence.figures import registry
+from layernorm_roles.evidence.legends import label
 from layernorm_roles.schemas import SCHEMAS
 
 OWN = "tanh"
@@ -348,6 +349,11 @@ def handles(figure) -> dict:
     """The entries of all legends of a figure by their texts."""
     entries = ((legend.get_texts(), legend.legend_handles) for legend in figure.findobj(Legend))
     return {text.get_text(): handle for pair in entries for text, handle in zip(*pair, strict=True)}
+
+
+def name(variant: str) -> str:
+    """How the legend's entry of a variant begins, before its number of seeds."""
+    return f"{label(variant)}, "
 
 
 def labels(figure) -> list[str]:

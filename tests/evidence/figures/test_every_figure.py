@@ -42,9 +42,7 @@ def without(part, name, variant):
 
 def test_the_default_run_has_the_paper_s_figures_and_32_at_most():
     figures = default()
-    assert {name for name, figure in figures.items() if figure.role == "paper"} == PAPER
-    assert {figure.role for figure in figures.values()} == set(registry.ROLES)
-    assert len(figures) <= 32
+    assert PAPER <= {*figures} and len(figures) <= 32
     named = {figure for claim in CLAIMS for figure in claim.figures}
     assert named <= {*figures, "loss_by_rate", "loss_by_length"}
 

@@ -4,16 +4,12 @@ import figure_worlds as worlds
 import numpy as np
 import pandas as pd
 import pytest
-from figure_worlds import curve, labels, named
+from figure_worlds import curve, labels, name, named
 
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.legends import LEGENDS, LOOKS
+from layernorm_roles.evidence.legends import LOOKS
 from layernorm_roles.gaussian_keys import expected_unselectable
-
-
-def name(variant):
-    return f"{LEGENDS.get(variant, variant)}, "
 
 
 def metrics(model="gpt"):

@@ -4,14 +4,14 @@ import figure_worlds as worlds
 import numpy as np
 import pandas as pd
 import pytest
-from figure_worlds import curve, labels, named
+from figure_worlds import curve, labels, name, named
 from matplotlib.colors import to_hex
 from scipy import stats
 
 from layernorm_roles.evidence.analysis.majority import steps_to_reach
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LEGENDS, LOOKS
+from layernorm_roles.evidence.legends import LOOKS
 
 COLUMNS = {"figure_2a": "train_loss", "figure_2b": "query_angle_mean", "figure_3": "test_accuracy"}
 
@@ -26,10 +26,6 @@ def ends(experiment, **where):
     return table[table.step == table.step.max()]
 
 
-def name(variant):
-    return f"{LEGENDS.get(variant, variant)}, "
-
-
 @pytest.mark.parametrize(("figure", "column"), COLUMNS.items())
 def test_every_variant_s_line_is_its_mean_over_seeds(figure, column):
     (axes,) = worlds.draw(figure).axes
@@ -38,7 +34,7 @@ def test_every_variant_s_line_is_its_mean_over_seeds(figure, column):
         line = curve(axes, name(variant))
         np.testing.assert_array_equal(line.get_xdata(), expected.index)
         np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-12)
-        assert f"{name(variant)}{style.number_of(seeds, seeds, 'seed')}" in labels(axes.figure)
+        assert f"{name(variant)}{style.number_of([seeds], 'seed')}" in labels(axes.figure)
     thin = [line for line in axes.lines if line.get_linewidth() == style.THIN["lw"]]
     assert len(thin) == 2 + 1 + 2 and len(axes.collections) == 2, (
         "scale, projection, tanh; bands of the others"

@@ -193,7 +193,7 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
     assert all(a.get_window_extent().x0 > axes.bbox.x1 for a in arrows if a.get_marker() == ">")
     assert "5.0" in [text.get_text() for text in axes.texts] and axes.get_xlim() == forest.ENDS
     assert set(forest.LOOKS) == set(MEANINGS)
-    assert len({marker for _, marker in forest.LOOKS.values()}) == len(MEANINGS)
+    assert len({look["marker"] for look in forest.LOOKS.values()}) == len(MEANINGS)
 
 
 def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():

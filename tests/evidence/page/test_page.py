@@ -14,28 +14,23 @@ from urllib.parse import unquote
 import html5lib
 import numpy as np
 import pytest
-from tiny_world import HOSTILE, OPTIONS, png
+from tiny_world import HOSTILE, OPTIONS, parsed, png, rows, words
 from tiny_world import vectors as table_of_vectors
 
 from layernorm_roles import files, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.page import page as report
-from layernorm_roles.evidence.page import sections, sources, text, vectors
-from layernorm_roles.evidence.page.sources import RELEASED_CODE, SOURCES, source_of
+from layernorm_roles.evidence.page import sections, text, vectors
+from layernorm_roles.evidence.page.text import RELEASED_CODE, SOURCES, source_of
 from layernorm_roles.evidence.tables.structure import Sentences, Span
 from layernorm_roles.evidence.tables.typography import typeset
 
 ROOT = Path(__file__).parents[3]
 
 
-def parsed(page: str):
-    """The page by the rules of HTML; any parse error raises."""
-    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
-
-
 def written(world, tmp_path, **changed) -> str:
-    report.write(replace(world.reproduction, **changed), tmp_path / "report.html")
+    report.write(replace(world.reproduction, **changed), tmp_path)
     return (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -49,17 +44,9 @@ def articles(tree):
     return {article.get("id"): article for article in tree.iter("article")}
 
 
-def words(element) -> str:
-    return " ".join("".join(element.itertext()).split())
-
-
 def words_of(text: str) -> str:
     """The text as it reads on the page."""
     return typeset(text).replace("W_O", "WO").replace("\u00a0", " ")
-
-
-def rows(element) -> list[list[str]]:
-    return [[words(cell) for cell in row.iter("td")] for row in element.iter("tr")]
 
 
 def test_it_is_valid_html_with_one_heading_and_a_language(tree):
@@ -157,9 +144,10 @@ def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
     assert found["loss_gap"] == ["loss_gap_bytes", "loss_gap_best_rate", "loss_gap_best_rate_bytes"]
     assert found["loss_gap_keys"] == ["loss_gap_keys_bytes"]
     assert found["random_keys_layernorm"] == found["heads_qk_norm"] == found["equal_attention_time"] == []
+    assert found["placement"] == ["placement_tuned"], "its other neighbours make statements of their own"
     assert sum(map(len, names)) == len(CLAIMS)
-    rows = {row.get("class"): row for row in tree.find(".//table[@class='verdicts']").iter("tr")}
-    assert words(rows["row again"].find(".//a")).startswith("… ")
+    by_class = {row.get("class"): row for row in tree.find(".//table[@class='verdicts']").iter("tr")}
+    assert words(by_class["row again"].find(".//a")).startswith("… ")
 
 
 def test_every_claim_comes_from_a_known_source_and_every_unit_is_defined():
@@ -314,13 +302,5 @@ def test_every_printed_command_plans_a_run():
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
 
 
-@pytest.mark.parametrize("module", [text, sources])
-def test_examples_in_the_docstrings(module):
-    assert doctest.testmod(module).failed == 0 < doctest.testmod(module).attempted
-
-
-def test_a_claim_is_folded_away_below_the_one_that_it_repeats_and_no_other():
-    found = {(a.name, b.name) for a in CLAIMS for b in CLAIMS if sections.repeats(a, b)}
-    assert {("faster_uniform", "faster"), ("loss_gap_bytes", "loss_gap")} <= found
-    of_one_document = {name for name, first in found if first == "placement"}
-    assert of_one_document == {"placement_tuned"}, "its other neighbours make statements of their own"
+def test_examples_in_the_docstrings():
+    assert doctest.testmod(text).failed == 0 < doctest.testmod(text).attempted

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+import html5lib
 import numpy as np
 import pandas as pd
 import worlds
@@ -28,6 +29,19 @@ class World:
     folder: Path
     reproduction: report.Reproduction
     page: str
+
+
+def parsed(page: str):
+    """A page by the rules of HTML; any parse error raises."""
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+
+
+def words(element) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
+def rows(element) -> list[list[str]]:
+    return [[words(cell) for cell in row.iter("td")] for row in element.iter("tr")]
 
 
 def png(width: int, height: int) -> bytes:
@@ -103,5 +117,5 @@ def make(folder: Path) -> World:
         durations=durations,
         options=OPTIONS,
     )
-    report.write(reproduction, folder / "report.html")
+    report.write(reproduction, folder)
     return World(folder, reproduction, (folder / "report.html").read_text(encoding="utf-8"))

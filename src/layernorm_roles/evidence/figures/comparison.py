@@ -30,8 +30,7 @@ def overlay(shared: Shared, columns: Sequence[str], names: tuple[str, str]) -> F
     looks = style.looks(present[0] | present[1])
     for axes, column in zip(panels, columns, strict=True):
         for runs, side in ((shared.there, THERE), (shared.here, HERE)):
-            wide = {variant: look | side for variant, look in looks.items()}
-            style.lines(axes, runs, "variant", wide, "step", column, spread=None)
+            style.lines(axes, runs, "variant", style.each(looks, **side), "step", column, spread=None)
         axes.set(xlabel="optimiser steps", ylabel=AXES[column], xlim=(0, None))
         axes.xaxis.set_major_locator(MaxNLocator(5))
         style.thousands(axes)

@@ -14,14 +14,14 @@ from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.evidence.figures import style
 
 LOOKS = {
-    Verdict.REPRODUCED: ("#009E73", "o"),
-    Verdict.HOLDS: ("#0072B2", "s"),
-    Verdict.PARTIAL: ("#E69F00", "D"),
-    Verdict.CONFOUNDED: ("#882255", "P"),
-    Verdict.REVERSED: ("#CC79A7", "v"),
-    Verdict.NOT_REPRODUCED: ("#D55E00", "X"),
-    Verdict.DOES_NOT_HOLD: ("#D55E00", "^"),
-    Verdict.NOT_TESTED: ("#7F7F7F", "d"),
+    Verdict.REPRODUCED: {"color": "#009E73", "marker": "o"},
+    Verdict.HOLDS: {"color": "#0072B2", "marker": "s"},
+    Verdict.PARTIAL: {"color": "#E69F00", "marker": "D"},
+    Verdict.CONFOUNDED: {"color": "#882255", "marker": "P"},
+    Verdict.REVERSED: {"color": "#CC79A7", "marker": "v"},
+    Verdict.NOT_REPRODUCED: {"color": "#D55E00", "marker": "X"},
+    Verdict.DOES_NOT_HOLD: {"color": "#D55E00", "marker": "^"},
+    Verdict.NOT_TESTED: {"color": "#7F7F7F", "marker": "d"},
 }
 """Colour and shape of the mark of each verdict."""
 
@@ -63,13 +63,8 @@ def forest(claims: pd.DataFrame) -> Figure:
     for x, name in ((0, "no effect"), (1, "as reported")):
         axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
     counts = drawn.verdict.value_counts()
-    handles = [
-        style.mark(
-            f"{verdict} ({counts[verdict]})", ls="", ms=5, color=LOOKS[verdict][0], marker=LOOKS[verdict][1]
-        )
-        for verdict in MEANINGS
-        if verdict in counts
-    ]
+    present = [verdict for verdict in MEANINGS if verdict in counts]
+    handles = [style.mark(f"{name} ({counts[name]})", ls="", ms=5, **LOOKS[name]) for name in present]
     controls = drawn.control[np.isfinite(drawn.isolated)].str.startswith(UNTRAINED)
     if not controls.all():
         handles.append(style.mark("isolating comparison", **ISOLATED))
@@ -84,8 +79,7 @@ def forest(claims: pd.DataFrame) -> Figure:
 
 def _row(axes: Axes, y: int, row: Any) -> None:
     """Draw the effect of a claim with its interval, and below it that of its control."""
-    colour, marker = LOOKS[Verdict(row.verdict)]
-    _effect(axes, y - 0.1, (row.effect, row.low, row.high), colour, marker=marker, ms=5, color=colour)
+    _effect(axes, y - 0.1, (row.effect, row.low, row.high), ms=5, **LOOKS[Verdict(row.verdict)])
     if not ENDS[0] <= row.effect <= ENDS[1]:
         inwards, side = (1, "left") if row.effect < ENDS[0] else (-1, "right")
         text = f"{row.effect:.1f}".replace("-", "−").replace("inf", "∞")
@@ -93,20 +87,21 @@ def _row(axes: Axes, y: int, row: Any) -> None:
         axes.annotate(text, (float(np.clip(row.effect, *ENDS)), y - 0.1), fontsize=6, **look)
     if np.isfinite(row.isolated):
         look = WITHOUT_TRAINING if row.control.startswith(UNTRAINED) else ISOLATED
-        _effect(axes, y + 0.2, (row.isolated, row.isolated_low, row.isolated_high), style.GREY, **look)
+        isolated = (row.isolated, row.isolated_low, row.isolated_high)
+        _effect(axes, y + 0.2, isolated, color=style.GREY, **look)
 
 
-def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], colour: str, **look) -> None:
+def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], color: str, **look) -> None:
     """Draw a mean with its interval at height y; parts beyond the axis become arrows at its edge."""
     mean, low, high = estimate[0], min(estimate[1:]), max(estimate[1:])  # a reported effect may be negative
     if not np.isnan([mean, low, high]).any():
-        axes.plot(np.clip([low, high], *ENDS), [y, y], color=colour, lw=1.1, solid_capstyle="butt")
+        axes.plot(np.clip([low, high], *ENDS), [y, y], color=color, lw=1.1, solid_capstyle="butt")
     for end, edge, arrow, side in ((low, ENDS[0], "<", -1), (high, ENDS[1], ">", 1)):
         if side * end > side * edge:
             outside = offset_copy(axes.transData, axes.figure, x=side * OUTSIDE, units="points")
-            arrow_look = {"ms": 3.5, "color": colour, "ls": "", "clip_on": False}
+            arrow_look = {"ms": 3.5, "color": color, "ls": "", "clip_on": False}
             axes.plot(edge, y, marker=arrow, transform=outside, **arrow_look)
-    axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **{"ls": ""} | look)
+    axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **{"ls": "", "color": color} | look)
 
 
 def words(row: Any) -> str:

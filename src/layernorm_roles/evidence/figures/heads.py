@@ -31,6 +31,15 @@ GAUSSIAN = {"color": "#808080", "lw": 0.9, "ls": "--"}
 """Look of the exact expectation for as many Gaussian keys."""
 
 
+TRAINED = CHECKPOINTS[-1]
+
+POINTS = {
+    checkpoint: {"marker": "o", "ms": 3.4, "ls": "", "mfc": filling, "mew": 0.8, "zorder": 3}
+    for checkpoint, filling in zip(CHECKPOINTS, ("white", None), strict=True)
+}
+"""Look of a share of unselectable keys at each checkpoint: hollow before training."""
+
+
 def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
     """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column a site.
 
@@ -48,19 +57,15 @@ def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
             if here.empty:
                 axes.set_axis_off()
                 continue
-            shares = unselectable_shares(here, causal)
-            shares = shares[shares.variant.isin(variants)]
-            _layers(axes, shares, {name: look for name, look in drawn.items() if name in variants})
+            looks = {name: look for name, look in drawn.items() if name in variants}
+            _layers(axes, unselectable_shares(here, causal), looks)
             axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
-            size = style.number_of(here.n_keys.min(), here.n_keys.max(), "key")
-            axes.set_title(f"{title}\nd = {here.dimensions.max()}, {size}")
-            axes.set(ylim=(-4, 104))
-            axes.set_xticks(sorted(of_model.layer.unique()))
+            size = f"d = {here.dimensions.max()}, {style.number_of(here.n_keys, 'key')}"
+            axes.set(title=f"{title}\n{size}", ylim=(-4, 104), xticks=sorted(of_model.layer.unique()))
         row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
     for axes in panels[-1]:
         axes.set_xlabel("layer")
-    counted = style.with_seeds(drawn, everything)
-    handles = style.marks({name: look | _point(True) for name, look in counted.items()})
+    handles = style.marks(style.each(style.with_seeds(drawn, everything), **POINTS[TRAINED]))
     handles += _points()
     handles.append(style.mark("as many Gaussian keys, exactly", **GAUSSIAN))
     style.legend_below(figure, handles, columns=3)
@@ -71,12 +76,13 @@ def _layers(axes: Axes, shares: pd.DataFrame, drawn: style.Looks) -> None:
     """Draw each variant's shares side by side around the number of the layer, untrained before trained."""
     room = 0.8 / len(drawn)
     for number, (variant, look) in enumerate(drawn.items()):
-        for checkpoint in CHECKPOINTS:
+        for checkpoint, point in POINTS.items():
             part = shares[(shares.variant == variant) & (shares.checkpoint == checkpoint)]
-            trained = checkpoint == CHECKPOINTS[-1]
-            x = part.layer + room * (number - (len(drawn) - 1) / 2 + (0.18 if trained else -0.18))
+            x = part.layer + room * (
+                number - (len(drawn) - 1) / 2 + (0.18 if checkpoint == TRAINED else -0.18)
+            )
             axes.vlines(x, part.low.clip(lower=0), part.high.clip(upper=100), color=look["color"], lw=0.8)
-            axes.plot(x, part.percent, color=look["color"], **_point(trained))
+            axes.plot(x, part.percent, color=look["color"], **point)
 
 
 def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
@@ -95,7 +101,7 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
     handles = [*_unselectable(grid[0], shares), *_reach(grid[1], reach)]
     for axes in grid.flat:
         axes.set(xscale="log", ylim=(-4, 104))
-        style.ticks_at(axes, sorted(shares.d_head.unique()))
+        style.ticks_at(axes, shares.d_head)
     for axes in grid[1]:
         axes.set_xlabel("width of a head, d_head")
     grid[0, 0].set_ylabel("unselectable keys (%)")
@@ -114,12 +120,12 @@ def _unselectable(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
             law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
             axes.plot(dimensions, law, color=tone, lw=1.0, ls="--", zorder=1)
         for row in shares[shares.causal == causal].itertuples():
-            trained, tone = row.checkpoint == CHECKPOINTS[-1], tones[row.n_keys]
+            tone = tones[row.n_keys]
             # Untrained left of the width and trained right of it, the first layer first.
-            x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if trained else -1)
+            x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if row.checkpoint == TRAINED else -1)
             if row.seeds >= FEWEST:
                 axes.vlines(x, row.low, row.high, color=tone, lw=0.8)
-            axes.plot(x, row.percent, color=tone, **_point(trained))
+            axes.plot(x, row.percent, color=tone, **POINTS[row.checkpoint])
         axes.set_title(f"unselectable among {words}")
     handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
     return handles + _points()
@@ -131,32 +137,25 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
     Where models differ in the number of keys, each has a marker, and the fewest go without saying.
     """
     markers = dict(zip(sorted(shares.n_keys.unique()), "os^D" * len(shares), strict=False))
+    thin = {"lw": 0.9, "ms": 3.4}
     words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
     for axes, (queries, title) in zip(panels, words.items(), strict=True):
-        here = shares[(shares.queries == queries) & (shares.checkpoint == CHECKPOINTS[-1])]
-        for (threshold, n), part in here.groupby(["threshold", "n_keys"]):
-            part, look = part.sort_values("d_head"), {"color": SHARES[threshold], "lw": 0.9}
-            axes.plot(part.d_head, part.percent, marker=markers[n], ms=3.4, **look)
+        here = shares[(shares.queries == queries) & (shares.checkpoint == TRAINED)]
+        for (threshold, n), part in here.sort_values("d_head").groupby(["threshold", "n_keys"]):
+            axes.plot(part.d_head, part.percent, marker=markers[n], color=SHARES[threshold], **thin)
             some = part[part.seeds >= FEWEST]
-            axes.vlines(some.d_head, some.low, some.high, **look)
+            axes.vlines(some.d_head, some.low, some.high, color=SHARES[threshold], lw=thin["lw"])
         axes.set_title(f"can get from {title}")
     handles = [
-        style.mark(f"at least {FRACTIONS[threshold]}, trained", color=colour, lw=0.9, marker="o", ms=3.4)
+        style.mark(f"at least {FRACTIONS[threshold]}, trained", color=colour, marker="o", **thin)
         for threshold, colour in SHARES.items()
     ]
-    grey = {"color": style.GREY, "lw": 0.9, "ms": 3.4}
-    return handles + [
-        style.mark(f"likewise, of {n:,} keys", marker=marker, **grey)
-        for n, marker in list(markers.items())[1:]
-    ]
-
-
-def _point(trained: bool) -> dict:
-    """Look of a share of unselectable keys: hollow before training."""
-    return {"marker": "o", "ms": 3.4, "ls": "", "mfc": None if trained else "white", "mew": 0.8, "zorder": 3}
+    further = list(markers.items())[1:]
+    grey = {"color": style.GREY, **thin}
+    return handles + [style.mark(f"likewise, of {n:,} keys", marker=marker, **grey) for n, marker in further]
 
 
 def _points() -> list:
     """Return the legend's entries of the shares before training and after it."""
-    names = {"untrained": False, "trained": True}
-    return [style.mark(name, color=style.GREY, **_point(trained)) for name, trained in names.items()]
+    looks = zip(("untrained", "trained"), POINTS.values(), strict=True)
+    return [style.mark(name, color=style.GREY, **look) for name, look in looks]

@@ -1,14 +1,13 @@
 """Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsFloat
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from layernorm_roles.evidence.analysis.language_model import ends as last_rows
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_all_lengths
@@ -73,49 +72,43 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
     trained = trained[trained.step > 0]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
-    drawn, unigrams = style.looks(trained.variant), False
+    drawn = style.looks(trained.variant)
     for (left, right), model in zip(panels, models, strict=True):
         runs = trained[trained.model == model]
-        last = int(runs.step.max())
         style.lines(left, runs, "variant", drawn, "step", column, spread="seeds")
-        unigram = runs.unigram_loss.mean() if column == "valid_loss" else np.nan
-        if np.isfinite(unigram):
-            left.axhline(unigram, zorder=0, **UNIGRAM)
-            unigrams = True
-        left.set(
-            title=f"{model}: {LOSSES[column]}", ylabel=f"{LOSSES[column]}\n(nats per token)", xlim=(0, last)
-        )
+        if column == "valid_loss":
+            left.axhline(runs.unigram_loss.mean(), zorder=0, **UNIGRAM)
+        left.set(title=f"{model}: {LOSSES[column]}", ylabel=f"{LOSSES[column]}\n(nats per token)")
+        left.set_xlim(0, runs.step.max())
         _differences(right, runs, column, drawn)
         for axes in (left, right):
             axes.set_xlabel("optimiser steps" if right is panels[-1][1] else "")
             style.thousands(axes)
-    handles = [
-        *style.marks(style.with_seeds(drawn, trained)),
-        *style.single_runs(trained, "variant", "model"),
-        *([style.mark("token frequencies (unigram)", **UNIGRAM)] if unigrams else []),
-    ]
+    handles = style.marks(style.with_seeds(drawn, trained))
+    handles += style.single_runs(trained, "variant", "model")
+    if column == "valid_loss" and trained.unigram_loss.notna().any():
+        handles.append(style.mark("token frequencies (unigram)", **UNIGRAM))
     return figure, handles
 
 
 def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks) -> None:
     """Draw each variant's loss minus BASE's of equal seed against the steps; leave the axes empty without BASE."""
-    wide = runs.pivot(index=["step", "seed"], columns="variant", values=column)
-    if BASE not in wide:
+    if BASE not in set(runs.variant):
         axes.set_axis_off()
         return
-    gaps = wide.drop(columns=BASE).sub(wide[BASE], axis=0).reset_index()
-    gaps = gaps.melt(["step", "seed"], value_name="gap").dropna()
-    style.lines(axes, gaps, "variant", drawn, "step", "gap", spread="seeds")
+    gaps = style.differences(runs, BASE, column, "step", "seed")
+    style.lines(axes, gaps, "variant", drawn, "step", "difference", spread="seeds")
     axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
     last = runs.step.max()
-    late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.gap)]
+    late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.difference)]
     bare = late.variant == NO_ATTENTION_VARIANT
-    shown = [0.0, *late.gap[~bare]]
-    shown += [gap for gap in late.gap[bare] if abs(gap) <= FARTHEST * np.abs(shown).max()]
+    shown = [0.0, *late.difference[~bare]]
+    shown += [gap for gap in late.difference[bare] if abs(gap) <= FARTHEST * np.abs(shown).max()]
     room = 0.1 * np.ptp(shown) + 0.005
-    axes.set(ylim=(min(shown) - room, max(shown) + room), xlim=(0, last))
-    ends = gaps[gaps.step == last].groupby("variant").gap.mean()
-    beyond = {name: end for name, end in ends.items() if not min(shown) - room < end < max(shown) + room}
+    low, high = min(shown) - room, max(shown) + room
+    axes.set(ylim=(low, high), xlim=(0, last))
+    ends = gaps[gaps.step == last].groupby("variant").difference.mean()
+    beyond = {name: end for name, end in ends.items() if not low < end < high}
     for number, (name, end) in enumerate(beyond.items()):
         arrow = "↑" if end > 0 else "↓"
         text = f"{drawn[name]['label']} {end:+.2f} {arrow}".replace("-", "−")
@@ -127,15 +120,8 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
 # Learning rates and lengths of training
 
 
-def _best(ends: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The final rows of each variant at its best rate; a variant whose runs all diverged has the lowest one."""
-    means = ends.groupby(["variant", "base_learning_rate"]).valid_loss.mean()
-    rates = means.groupby("variant").idxmin()
-    return {
-        variant: ends[(ends.variant == variant) & (ends.base_learning_rate == rate)]
-        for variant, (_, rate) in rates.items()
-    }
-
+BARE = {"color": LOOKS[NO_ATTENTION_VARIANT].colour, "ls": "-.", "lw": 1.0}
+"""Look of the loss without attention, at its best rate."""
 
 DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
 """Look of the diverged runs of a rate, at the top of the axes."""
@@ -159,32 +145,24 @@ def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figur
     for axes, (title, alike) in zip(row, panels.items(), strict=True):
         ends = pd.concat([last_rows(runs, model) for model in alike])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
-        top = _top(ends)
+        finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
+        top = finite.max() + 0.12 * np.ptp(finite) + 0.01 if len(finite) else 1.0
         if len(bare := losses_without_attention(metrics, alike[0])):
-            axes.axhline(bare.mean(), color=LOOKS[NO_ATTENTION_VARIANT].colour, ls="-.", lw=1.0, zorder=0)
+            axes.axhline(bare.mean(), zorder=0, **BARE)
             referred = True
-        for number, (variant, look) in enumerate(drawn.items()):
-            shift = 10 ** (0.02 * (number - (len(drawn) - 1) / 2))
-            diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look | {"shift": shift}, top)
+        for variant, look in style.apart(drawn, 10**0.02).items():
+            diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look, top)
         style.rates(axes, ends.base_learning_rate)
         axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
     handles = style.marks(style.with_seeds(drawn, runs))
     if referred:
-        look = LOOKS[NO_ATTENTION_VARIANT]
-        handles.append(style.mark(look.label, color=look.colour, ls="-.", lw=1.0))
+        handles.append(style.mark(LOOKS[NO_ATTENTION_VARIANT].label, **BARE))
     handles.append(style.mark("largest rate at which no run diverges", mec=style.GREY, **LARGEST))
     if diverged:
         handles.append(style.mark("diverged runs", color=style.GREY, **DIVERGED))
     style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
     return figure
-
-
-def _top(ends: pd.DataFrame) -> float:
-    """The upper end of the axis of final losses, above all that are finite."""
-    finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
-    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
-    return high + 0.12 * (high - low) + 0.01
 
 
 def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> bool:
@@ -205,72 +183,58 @@ def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> boo
 
 
 GAINS = {
-    "scaling": {"label": "scaling: projection only − LayerNorm", "color": LOOKS[WITHOUT].colour, "ls": "--"},
-    "attention": {
-        "label": "attention: no attention − LayerNorm",
-        "color": LOOKS[NO_ATTENTION_VARIANT].colour,
-    },
+    WITHOUT: {"label": "scaling: projection only − LayerNorm", "ls": "--"},
+    NO_ATTENTION_VARIANT: {"label": "attention: no attention − LayerNorm"},
 }
-"""What is subtracted by `by_length`, each variant at its best rate."""
+"""The variants from whose losses `by_length` subtracts LayerNorm's, and what the differences are worth."""
 
 
 def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Draw what scaling and attention are worth at the end of training, by the tokens seen: a panel a model.
 
-    metrics: table language_model_metrics. Every number of steps is a
-    training of its own, each variant at its best rate of that length. Where the table has the number of
-    training_tokens, a second axis has the epochs.
+    metrics: table language_model_metrics. Every number of steps is a training of its own, each variant at its best rate
+    of that length. Where the table has the number of training_tokens, a second axis has the epochs.
     """
     runs = pd.concat([of_all_lengths(metrics, model) for model in models])
     runs = style.runs_of(runs, "language_model_metrics", "model", models)
     size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
     figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
-    looks = {name: look | {"marker": "o", "ms": 3.5} for name, look in GAINS.items()}
-    gains = []
+    point = {"marker": "o", "ms": 3.5}
+    looks = {name: {**look, "color": LOOKS[name].colour, **point} for name, look in GAINS.items()}
+    present = []
     for axes, model in zip(panels, models, strict=True):
         ends = last_rows(runs, model)
-        here = pd.concat([_gains(part) for _, part in ends.groupby("steps")])
-        style.lines(axes, here, "gain", looks, "tokens", "worth", spread="bars", apart=1.03)
-        dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.4}
-        for name, part in here.groupby("gain"):
-            axes.plot(part.tokens, part.worth, color=looks[name]["color"], **dots)
+        here = pd.concat([_gains(part) for _, part in ends.groupby("steps") if BASE in set(part.variant)])
+        drawn = style.apart(looks, 1.03)
+        style.lines(axes, here, "variant", drawn, "tokens", "difference", spread="bars")
+        for name, part in here.groupby("variant"):
+            axes.plot(part.tokens, part.difference, ".", ms=4, alpha=0.4, color=looks[name]["color"])
         axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
         axes.set(xscale="log", title=MODELS.get(model, model), xlabel="tokens seen")
-        _millions(axes, here.tokens.unique())
+        seen = here.tokens.unique()
+        style.ticks_at(axes, seen)
+        axes.xaxis.set_major_formatter(lambda count, _: f"{count / 1e6:.3g} M")
         if "training_tokens" in ends:
             tokens = float(ends.training_tokens.max())
-            epochs = axes.secondary_xaxis(
-                -0.26, functions=(lambda seen, n=tokens: seen / n, lambda e, n=tokens: e * n)
-            )
+            both = (lambda seen, n=tokens: seen / n, lambda epochs, n=tokens: epochs * n)
+            epochs = axes.secondary_xaxis(-0.26, functions=both)
             epochs.set_xlabel("epochs")
-            epochs.set_xticks(
-                here.tokens.unique() / tokens, [f"{x / tokens:.2g}" for x in here.tokens.unique()]
-            )
+            epochs.set_xticks(seen / tokens, [f"{number / tokens:.2g}" for number in seen])
             epochs.xaxis.set_minor_locator(NullLocator())
-        gains.append(here)
+        present.append(here)
     panels[0].set_ylabel("final validation loss − LayerNorm's\n(nats per token)")
-    present = pd.concat(gains)
-    handles = style.marks(style.with_seeds(looks, present, "gain"))
+    handles = style.marks(style.with_seeds(looks, pd.concat(present)))
     style.legend_below(figure, handles, columns=1)
     return figure
 
 
 def _gains(ends: pd.DataFrame) -> pd.DataFrame:
-    """Columns gain, tokens, seed, worth: of runs of one length, differences of equal seeds at the best rates."""
-    best = _best(ends)
-    final = {name: part.set_index("seed").valid_loss for name, part in best.items()}
-    others = {"scaling": WITHOUT, "attention": NO_ATTENTION_VARIANT}
-    rows = [
-        (gain, ends.tokens.max(), seed, worth)
-        for gain, other in others.items()
-        if BASE in final and other in final
-        for seed, worth in (final[other] - final[BASE]).items()
-        if np.isfinite(worth)
-    ]
-    return pd.DataFrame(rows, columns=["gain", "tokens", "seed", "worth"])
+    """The differences from BASE, of equal seeds, of the variants of GAINS, in runs of one length.
 
-
-def _millions(axes: Axes, tokens: Iterable[SupportsFloat]) -> None:
-    """Put the ticks of the x axis at numbers of tokens, written in millions."""
-    style.ticks_at(axes, tokens)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count / 1e6:.3g} M"))
+    Columns seed, variant, difference, tokens. Each variant is taken at the rate of its lowest mean loss; a diverged run
+    has an infinite one.
+    """
+    means = ends.groupby(["variant", "base_learning_rate"]).valid_loss.mean()
+    best = ends.set_index(means.index.names).loc[list(means.groupby("variant").idxmin())]
+    gaps = style.differences(best.reset_index(), BASE, "valid_loss", "seed").assign(tokens=ends.tokens.max())
+    return gaps[gaps.variant.isin(GAINS) & np.isfinite(gaps.difference)]

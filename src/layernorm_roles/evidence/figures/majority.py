@@ -51,7 +51,7 @@ def curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> Fi
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
     drawn = style.looks(runs.variant)
     _panel(axes, runs, column, setting, drawn)
-    axes.set_title(setting["title"].replace("\n", ", "))
+    axes.set_title(setting["title"])
     handles = [
         *style.marks(style.with_seeds(drawn, runs)),
         *style.single_runs(runs, "variant"),
@@ -82,7 +82,7 @@ def grid(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure
             axes.set(xlabel="", ylabel="")
             axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
             axes.tick_params(labelsize=6)
-        row[0].set_ylabel(setting["title"].partition("\n")[0].replace(": ", "\n"))
+        row[0].set_ylabel(setting["title"].partition(",")[0].replace(": ", "\n"))
     for first, last, title in zip(panels[0], panels[-1], COLUMNS.values(), strict=True):
         first.set_title(title, fontsize=7)
         last.set_xlabel("optimiser steps")

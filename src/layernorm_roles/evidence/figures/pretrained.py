@@ -1,5 +1,8 @@
 """Pretrained models: how much attention the keys of each layer's heads can get, beside what they do get."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -12,16 +15,10 @@ from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
-    AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o", "lw": 1.1},
-    WITHOUT_NORM: {
-        "label": "could get, keys without the norm",
-        "color": "#D55E00",
-        "marker": "s",
-        "ls": "--",
-        "mfc": "white",
-        "lw": 1.1,
-    },
+    AS_USED: {"label": "can get, as used", "color": "#0072B2", "marker": "o"},
+    WITHOUT_NORM: {"label": "could get, keys without the norm", "color": "#D55E00", "marker": "s"},
 }
+LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
 """What a key can get with the norm and without it."""
 
 GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
@@ -39,22 +36,15 @@ def reached(ceilings: pd.DataFrame, model: str) -> Figure:
 
     ceilings: table attention_ceilings. The queries are those behind the norm or, where it is not known, all.
     """
-    shares = shares_below(ceilings[ceilings.model == model])
-    if shares.empty:
-        raise ValueError(f"attention_ceilings: no rows of {model} to draw")
+    shares = shares_below(style.runs_of(ceilings, "attention_ceilings", "model", [model]))
     best = NORM if (shares.queries == NORM).any() else ANY
-    shares = shares[shares.queries.isin([OWN, best])]
-    some = shares.contexts >= FEWEST
-    ends = {"low": shares.high.where(some), "high": shares.low.where(some)}
-    shares = shares.assign(
-        reached=100 - shares.percent, **{end: (100 - x).clip(0, 100) for end, x in ends.items()}
-    )
+    shares = _of_enough(shares[shares.queries.isin([OWN, best])])
+    low, high = ((100 - end).clip(0, 100) for end in (shares.high, shares.low))
+    shares = shares.assign(reached=100 - shares.percent, low=low, high=high)
     layers = sorted(shares.layer.unique())
-    size = 4.0 if len(layers) <= MANY else 2.2
-    looks = {kind: look | {"ms": size} for kind, look in LOOKS.items()}
+    looks = style.each(LOOKS, lw=1.1, ms=4.0 if len(layers) <= MANY else 2.2)
     if best == ANY:
-        looks[AS_USED] |= {"label": FROM_ANY}
-    kinds = {kind for kind in LOOKS if ((shares.queries != OWN) & (shares.normalised == kind)).any()}
+        looks[AS_USED]["label"] = FROM_ANY
     figure, panels = plt.subplots(1, len(FRACTIONS), figsize=(style.PAGE, 2.55), sharey=True)
     for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
         here = shares[shares.threshold == threshold]
@@ -68,10 +58,22 @@ def reached(ceilings: pd.DataFrame, model: str) -> Figure:
         axes.set(xlabel="layer", title=f"at least {fraction} of a query's attention")
         axes.set(xticks=_some(layers), ylim=(0, 103))
     panels[0].set_ylabel("keys in heads (%)")
-    handles = style.marks({kind: look for kind, look in looks.items() if kind in kinds})
-    handles.append(style.mark(lw=5, **GETS))
-    style.legend_below(figure, handles, columns=3)
+    kinds = set(shares.normalised[shares.queries != OWN])
+    handles = [style.mark(**look) for kind, look in looks.items() if kind in kinds]
+    style.legend_below(figure, [*handles, style.mark(lw=5, **GETS)], columns=3)
     return figure
+
+
+def _of_enough(shares: pd.DataFrame) -> pd.DataFrame:
+    """The shares with the ends of their intervals where there are FEWEST contexts, else NaN."""
+    few = shares.contexts < FEWEST
+    return shares.assign(low=shares.low.mask(few), high=shares.high.mask(few))
+
+
+def _tones(values: Sequence, last: float) -> dict[Any, str]:
+    """A colour of viridis for each of the values, from its dark end to the share `last` of the map."""
+    tones = plt.get_cmap("viridis")(np.linspace(0.05, last, len(values)))
+    return dict(zip(values, map(to_hex, tones), strict=True))
 
 
 def _some(layers: list) -> list:
@@ -84,14 +86,8 @@ def cut(keys: pd.DataFrame, model: str) -> Figure:
 
     keys: table pretrained_keys. The dashed line is the exact expectation for as many Gaussian keys.
     """
-    shares = cut_heads(keys[keys.model == model])
-    if shares.empty:
-        raise ValueError(f"pretrained_keys: no heads of {model} to draw")
-    some = shares.contexts >= FEWEST
-    shares = shares.assign(low=shares.low.where(some), high=shares.high.where(some))
-    layers = sorted(shares.layer.unique())
-    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.9, len(layers)))
-    colours = dict(zip(layers, map(to_hex, tones), strict=True))
+    shares = _of_enough(cut_heads(style.runs_of(keys, "pretrained_keys", "model", [model])))
+    colours = _tones(sorted(shares.layer.unique()), last=0.9)
     gaussian = shares.groupby("dimensions").gaussian_percent.mean()
     law = {"color": "black", "ls": "--", "lw": 1.1}
     none = {"marker": "v", "ms": 3.2, "mfc": "white", "ls": ""}
@@ -110,9 +106,9 @@ def cut(keys: pd.DataFrame, model: str) -> Figure:
         style.ticks_at(axes, gaussian.index)
     panels[0].set(ylabel="unselectable keys (%)", ylim=(-2, 102), title="linear")
     panels[1].set(yscale="log", ylim=(least, 130), title="logarithmic")
-    handles = [style.mark(f"layer {layer}", color=colours[layer], lw=1.1) for layer in _some(layers)]
-    size = style.number_of(shares.n_keys.min(), shares.n_keys.max(), "Gaussian key")
-    handles += [style.mark(size, **law), style.mark("none", mec=style.GREY, **none)]
+    handles = [style.mark(f"layer {layer}", color=colours[layer], lw=1.1) for layer in _some([*colours])]
+    handles.append(style.mark(style.number_of(shares.n_keys, "Gaussian key"), **law))
+    handles.append(style.mark("none", mec=style.GREY, **none))
     style.legend_below(figure, handles, columns=8)
     return figure
 
@@ -135,43 +131,33 @@ def projection(
     ones: table ones_share; own: table language_model_ones_share, of whose models `others` the runs with LayerNorm are
     drawn; shifts: table projection_shift.
     """
-    here, moved = ones[ones.model == model], shifts[shifts.model == model]
-    if here.empty:
-        raise ValueError(f"ones_share: no rows of {model} to draw")
+    here = style.runs_of(ones, "ones_share", "model", [model])
+    moved = style.runs_of(shifts, "projection_shift", "model", [model])
     ratios = ones_ratios(here).assign(trained=here.checkpoint != "random")
     own = ones_ratios(own[own.model.isin(others) & (own.variant == "layernorm")])
     sizes = own.groupby("model").dimensions.first()
-    tones = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, max(1, len(sizes))))
-    colours = {
-        name: to_hex(tone) for name, tone in zip(filter(sizes.__contains__, others), tones, strict=True)
-    }
+    colours = _tones([name for name in others if name in sizes], last=0.8)
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(style.PAGE, 2.6))
     style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
+    own = own.assign(trained=own.checkpoint == "final")
     for name, colour in colours.items():
-        for trained, look in TRAINED.items():
-            part = own[(own.model == name) & ((own.checkpoint == "final") == trained)]
-            if len(part):
-                style.line(middle, part, "norm", "ratio", **{**look, "color": colour})
+        looks = style.each(TRAINED, color=colour)
+        style.lines(middle, own[own.model == name], "trained", looks, "norm", "ratio")
     for axes in (left, middle):
         axes.axhline(1, **RANDOM)
         axes.set(xlabel="norm, in the model's order")
     style.logarithmic(left, middle)
     left.set(ylabel="share along the ones vector,\ntimes a random direction's", title=model)
     middle.set(title="our GPTs")
-    heads = moved.groupby(["layer", "context"], as_index=False)[
-        ["total_variation", "random_direction"]
-    ].mean()
-    style.line(right, heads, "layer", "total_variation", **TRAINED[True])
-    style.line(right, heads, "layer", "random_direction", **RANDOM)
-    right.set(
-        xlabel="layer", ylabel="attention that moves", title=f"projection {moved.change.iloc[0]}: {model}"
-    )
-    right.set_ylim(bottom=0)
-    handles = style.marks({trained: look | {"color": style.GREY} for trained, look in TRAINED.items()})
+    for column, look in {"total_variation": TRAINED[True], "random_direction": RANDOM}.items():
+        heads = moved.groupby(["layer", "context"], as_index=False)[column].mean()
+        style.line(right, heads, "layer", column, **look)
+    right.set(xlabel="layer", ylabel="attention that moves")
+    right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
+    handles = style.marks(style.each(TRAINED, color=style.GREY))
     handles.append(style.mark("a random direction", **RANDOM))
-    handles += [
-        style.mark(**TRAINED[True] | {"label": f"{name}, d = {sizes[name]}", "color": colour})
-        for name, colour in colours.items()
-    ]
+    for name, colour in colours.items():
+        look = {"label": f"{name}, d = {sizes[name]}", "color": colour}
+        handles.append(style.mark(**TRAINED[True] | look))
     style.legend_below(figure, handles, columns=6)
     return figure

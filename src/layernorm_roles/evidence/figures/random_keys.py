@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.random_keys import EXPECTED_KEYS, z_scores
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.legends import label
 
 CONTOURS = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75)
 """Shares of unselectable keys at which the exact expectation is drawn as a line."""
@@ -37,11 +37,11 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
     part = style.runs_of(cells, "random_keys", "norm", [norm])
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.4))
     mesh = _heat(axes, part, "any_unselectable", cmap="rocket_r", vmin=0, vmax=1)
-    axes.set_title("\n".join([LEGENDS.get(norm, norm), *_notes(part)]), loc="left", fontsize=7)
+    axes.set_title("\n".join([label(norm), *_notes(part)]), loc="left", fontsize=7)
     figure.colorbar(mesh, ax=axes, label="share of matrices with\nan unselectable key", shrink=0.9)
     none = [name for name in legend_order(cells.norm) if not cells.any_unselectable[cells.norm == name].any()]
     if none and norm not in none:
-        names = " and ".join(LEGENDS.get(name, name) for name in none)
+        names = " and ".join(label(name) for name in none)
         figure.supxlabel(f"after {names}: none in {part.matrices.sum():,} matrices each", fontsize=7)
     return figure
 
@@ -73,7 +73,7 @@ def exact(cells: pd.DataFrame) -> Figure:
         )
         mesh = _heat(above, part, "simulated", cmap="rocket_r", vmin=0, vmax=1)
         _contours(above, part)
-        above.set_title(f"{LEGENDS.get(norm, norm)}: simulated, lines exact", loc="left")
+        above.set_title(f"{label(norm)}: simulated, lines exact", loc="left")
         scores = _z_panel(below, part)
     figure.colorbar(mesh, ax=grid[0], label="share of keys\nunselectable")
     figure.colorbar(scores, ax=grid[1], extend="both", label="z, simulated − exact\n(standard errors)")
@@ -91,10 +91,10 @@ def _z_panel(axes: Axes, part: pd.DataFrame) -> ScalarMappable:
     z = part.z[part.comparable].dropna()
     facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, max |z| {z.abs().max():.1f}" if len(z) > 1 else "–"
     axes.set_title(f"z of {len(z)} cells: {facts.replace('-', '−')}", loc="left", fontsize=7.5)
-    label = f"under {EXPECTED_KEYS:.0f} keys expected in a cell;\n"
-    label += f"together {expected:.0f} expected, {observed:.0f} seen"
+    words = f"under {EXPECTED_KEYS:.0f} keys expected in a cell;\n"
+    words += f"together {expected:.0f} expected, {observed:.0f} seen"
     look = {"frameon": True, "framealpha": 1, "edgecolor": "white", "borderaxespad": 0.2}
-    axes.legend(handles=[Patch(label=label, **RARE)], loc="upper left", **look)
+    axes.legend(handles=[Patch(label=words, **RARE)], loc="upper left", **look)
     return scores
 
 
@@ -145,33 +145,26 @@ def finite_precision(cells: pd.DataFrame) -> Figure:
     cells: table random_keys_precision. Neighbouring n are pooled into at most GROUPS groups. The settings stand side
     by side around their n or d, so that equal values hide none of them.
     """
-    counts = cells.assign(
-        unselectable=cells.any_unselectable * cells.matrices,
-        keys=cells.n * cells.matrices,
-        group=_groups(cells.n),
-    )
+    unselectable, keys = cells.any_unselectable * cells.matrices, cells.n * cells.matrices
+    counts = cells.assign(unselectable=unselectable, keys=keys, group=_groups(cells.n))
     smallest, few, most = cells.d.min(), cells.n.min(), cells.n.max()
     small = counts[counts.d == smallest]
-    matrices, keys = "matrices with an\nunselectable key (%)", "undecided keys (%)"
+    of_matrices = ("unselectable", "matrices", "matrices with an\nunselectable key (%)")
+    of_keys = ("n_borderline", "keys", "undecided keys (%)")
     panels = [
-        (small, "group", ("unselectable", "matrices"), f"unselectable by n, d = {smallest}", matrices),
-        (counts, "d", ("unselectable", "matrices"), f"unselectable by d, n = {few} to {most}", matrices),
-        (small, "group", ("n_borderline", "keys"), f"undecided by n, d = {smallest}", keys),
+        (small, "group", *of_matrices, f"unselectable by n, d = {smallest}"),
+        (counts, "d", *of_matrices, f"unselectable by d, n = {few} to {most}"),
+        (small, "group", *of_keys, f"undecided by n, d = {smallest}"),
     ]
     settings = sorted(set(zip(cells.eps, cells.dtype, strict=True)))
     tones = dict(zip(sorted(set(cells.eps)), EPS, strict=False))
     looks = {
-        (eps, dtype): {
-            "label": f"{dtype}, ε = {style.power(eps)}",
-            "lw": 0.7,
-            "color": tones[eps],
-            "mec": tones[eps],
-        }
+        (eps, dtype): {"label": f"{dtype}, ε = {style.power(eps)}", "color": tones[eps], "lw": 0.7}
         | PRECISIONS.get(dtype, {})
         for eps, dtype in settings
     }
     figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    for axes, (table, x, (part_of, whole), title, label) in zip(grid, panels, strict=True):
+    for axes, (table, x, part_of, whole, height, title) in zip(grid, panels, strict=True):
         places = np.sort(table[x].unique())
         gap = np.diff(places).min() if len(places) > 1 else 1.0
         for number, ((eps, dtype), look) in enumerate(looks.items()):
@@ -179,7 +172,7 @@ def finite_precision(cells: pd.DataFrame) -> Figure:
             shift = 0.21 * gap * (number - (len(looks) - 1) / 2)
             axes.plot(part.index + shift, 100 * part[part_of] / part[whole], clip_on=False, **look)
         axes.set_title(title, fontsize=7.5)
-        axes.set(xlabel="dimension d" if x == "d" else "keys n", ylabel=label)
+        axes.set(xlabel="dimension d" if x == "d" else "keys n", ylabel=height)
         top = max(axes.get_ylim()[1], 1.0 if whole == "matrices" else 0.1)
         axes.set_ylim(-0.03 * top, top)
         if x == "d":
@@ -222,10 +215,8 @@ def law(table: pd.DataFrame) -> Figure:
         first = beyond[beyond == 0].index.min()
         words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(last + 0.5, largest / 4, words, va="top", **note)
-    handles = [
-        style.mark(f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
-        for share in shares[::-1]
-    ]
+    words = {f"{100 * share:g} % unselectable": tones[share] for share in shares[::-1]}
+    handles = [style.mark(name, color=tone, **strokes[False]) for name, tone in words.items()]
     handles.append(style.mark("among the keys before, likewise", color=style.GREY, **strokes[True]))
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
     return figure

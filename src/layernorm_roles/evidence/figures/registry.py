@@ -1,4 +1,4 @@
-"""Which figures a reproduction has, and for each one its name, drawing function, tables, caption and role.
+"""Which figures a reproduction has, and for each one its name, drawing function, tables and caption.
 
 The file figures.yaml beside this module has what is data: an entry for each kind of figure. Snakemake imports this
 module while it plans the jobs, so it imports neither matplotlib nor pandas; `draw` imports the module that draws a
@@ -6,10 +6,10 @@ figure when it is called.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -23,25 +23,15 @@ WITH_SCALING, WITHOUT_SCALING = PAPER_SCALING
 SIZE_AND_PROJECTION = {"layernorm", "layernorm_small", "scale", "scale_released"}
 """The four variants that cross the size of the keys with their projection."""
 
-MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS, PRETRAINED, STATEMENTS, VERDICTS = (
-    "Majority task",
-    "Random keys",
-    "Language models",
-    "Pretrained models",
-    "Statements",
-    "Verdicts",
-)
+MAJORITY, RANDOM_KEYS, LANGUAGE_MODELS = "Majority task", "Random keys", "Language models"
+PRETRAINED, STATEMENTS, VERDICTS = "Pretrained models", "Statements", "Verdicts"
 """The categories under which `snakemake --report` lists the figures."""
 
 SECTIONS = ("majority", "language_model", "random_keys", "pretrained")
 """The sections of a reproduction's settings that say which figures it has."""
 
-ROLES = ("main", "paper", "appendix")
-"""What a figure is: one that carries a finding, one that the paper has, or one behind these."""
 
-
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """One figure of a reproduction."""
 
     name: str
@@ -55,9 +45,7 @@ class Figure:
     """What the figure shows, in whole sentences."""
     category: str
     """Heading under which the figure is listed."""
-    role: str
-    """One of ROLES."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any]
     """Options of the drawing function: strings, numbers, and lists and dictionaries of them."""
 
     @property
@@ -89,20 +77,7 @@ def figures(settings: Mapping[str, Any]) -> dict[str, Figure]:
         *_majority(majority),
         *_random_keys(random_keys),
         *_language_models(models),
-        *(
-            _figure(key, {"model": name}, f"pretrained_{name}_{suffix}", texts=_texts(name, model))
-            for name, model in pretrained.items()
-            for key, suffix in (("pretrained_ceilings", "ceilings"), ("pretrained_cut_heads", "cut_heads"))
-        ),
-        *(
-            _figure(
-                "pretrained_projection",
-                {"model": name, "others": _with_scaling(models)},
-                f"pretrained_{name}_projection",
-                texts=_texts(name, model),
-            )
-            for name, model in pretrained.items()
-        ),
+        *_pretrained(pretrained, models),
         *(_figure(key) for key in _ENTRIES if key.startswith("statement_")),
         _figure("claims_forest"),
     ]
@@ -117,32 +92,30 @@ def draw(figure: Figure, tables: Mapping[str, Any]) -> Any:
     return function(*(tables[name] for name in figure.tables), **figure.options)
 
 
-def trained_variants(settings: Mapping[str, Any]) -> list[str]:
-    """Return the variants that have at least one seed in the settings of an experiment or a model."""
-    return [variant for variant, seeds in settings["seeds"].items() if seeds]
-
-
 _FILE = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text(encoding="utf-8"))
 _ENTRIES: Mapping[str, Mapping[str, Any]] = {
-    name: {"category": category, "role": "appendix", "options": {}} | entry
+    name: {"category": category, "options": {}} | entry
     for category, entries in _FILE["figures"].items()
     for name, entry in entries.items()
 }
 
 
-def _figure(key: str, options: Mapping[str, Any] | None = None, name: str = "", **words: Any) -> Figure:
+def _figure(key: str, name: str = "", words: Mapping[str, str] | None = None, **options: Any) -> Figure:
     """The figure of an entry of figures.yaml; `words`, constants of `legends` and sentences fill in its caption."""
     entry = _ENTRIES[key]
     known = vars(legends) | {"fractions": ", ".join(legends.FRACTIONS.values())}
-    sentences = {name: text.format_map(known).strip() for name, text in _FILE["sentences"].items()}
-    caption = " ".join(entry["caption"].format_map(known | sentences | words).split())
-    given = entry["options"] | dict(options or {})
-    return Figure(
-        name or key, entry["draw"], tuple(entry["tables"]), caption, entry["category"], entry["role"], given
-    )
+    known |= {name: text.format_map(known).strip() for name, text in _FILE["sentences"].items()}
+    caption = " ".join(entry["caption"].format_map(known | (words or {})).split())
+    given = entry["options"] | options
+    return Figure(name or key, entry["draw"], tuple(entry["tables"]), caption, entry["category"], given)
 
 
 # The majority task
+
+
+def _trained(settings: Mapping[str, Any]) -> list[str]:
+    """The variants that have at least one seed in the settings of an experiment or a model."""
+    return [variant for variant, seeds in settings["seeds"].items() if seeds]
 
 
 def is_single(settings: Mapping[str, Any]) -> bool:
@@ -158,15 +131,11 @@ def _values(setting: Any) -> list[Any]:
     return list(setting) if isinstance(setting, list | tuple) else [setting]
 
 
-def data_in_words(settings: Mapping[str, Any]) -> str:
-    """Say how a majority experiment draws its partitions of the sequence length and splits them into two sets."""
-    sampling = {"depth_first": "depth-first partitions", "uniform": "uniform partitions"}[
-        settings["sampling"]
-    ]
-    split = {"rows": "split by rows", "partitions": "split by partitions"}[settings["split"]]
-    if (settings["sampling"], settings["split"]) == ("depth_first", "rows"):
-        return f"released data ({sampling}, {split})"
-    return f"{sampling}, {split}"
+def _data_in_words(settings: Mapping[str, Any]) -> str:
+    """How a majority experiment draws its partitions of the sequence length and splits them into two sets."""
+    words = f"{settings['sampling'].replace('_', '-')} partitions, split by {settings['split']}"
+    released = (settings["sampling"], settings["split"]) == ("depth_first", "rows")
+    return f"released data ({words})" if released else words
 
 
 def _setting(experiment: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +145,7 @@ def _setting(experiment: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "experiment": experiment,
         "d_model": d_model,
-        "title": f"{experiment}: d_model = {d_model}\n{data_in_words(settings)}",
+        "title": f"{experiment}: d_model = {d_model}, {_data_in_words(settings)}",
         "as_in_the_paper": d_model == 8 and all(settings[key] == value for key, value in paper.items()),
     }
 
@@ -185,36 +154,37 @@ def _in_words(experiment: str, settings: Mapping[str, Any]) -> str:
     widths = ", ".join(str(width) for width in settings["d_model"])
     return (
         f"Experiment {experiment}: sequences of {settings['sequence_length']} tokens from {settings['classes']} "
-        f"classes, d_model = {widths}, {settings['steps']:,} steps, {data_in_words(settings)}."
+        f"classes, d_model = {widths}, {settings['steps']:,} steps, {_data_in_words(settings)}."
     )
 
 
 def _majority(majority: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    trained = {name: settings for name, settings in majority.items() if trained_variants(settings)}
+    trained = {name: settings for name, settings in majority.items() if _trained(settings)}
     single = {name: settings for name, settings in trained.items() if is_single(settings)}
+    words = {name: {"where": _in_words(name, settings)} for name, settings in trained.items()}
     if "d3" in single and single["d3"]["d_model"] == [3]:
         for key, variant in (("figure_1a", WITHOUT_PROJECTION), ("figure_1b", WITH_PROJECTION)):
-            if variant in trained_variants(single["d3"]):
-                yield _figure(key, {"experiment": "d3", "variant": variant})
-    if "d8" in single and {*PAPER_PROJECTION} & {*trained_variants(single["d8"])}:
-        setting, where = _setting("d8", single["d8"]), _in_words("d8", single["d8"])
+            if variant in _trained(single["d3"]):
+                yield _figure(key, experiment="d3", variant=variant)
+    if "d8" in single and {*PAPER_PROJECTION} & {*_trained(single["d8"])}:
+        setting = _setting("d8", single["d8"])
         diamonds = _FILE["sentences"]["diamonds"].strip() if setting["as_in_the_paper"] else ""
         for key in ("figure_2a", "figure_2b", "figure_3"):
-            yield _figure(key, {"setting": setting}, where=where, marks=diamonds)
+            yield _figure(key, words=words["d8"] | {"marks": diamonds}, setting=setting)
     for name, settings in trained.items():
-        where, variants = _in_words(name, settings), {*trained_variants(settings)}
+        variants = {*_trained(settings)}
         if name in single and variants >= SIZE_AND_PROJECTION:
-            options = {"setting": _setting(name, settings)}
-            yield _figure("size_and_projection", options, f"majority_{name}_size_and_projection", where=where)
+            key = "size_and_projection"
+            yield _figure(key, f"majority_{name}_{key}", words[name], setting=_setting(name, settings))
         if len(settings["d_model"]) > 1:
             key = "by_d_model_and_difference" if "scale" in variants and len(variants) > 1 else "by_d_model"
-            yield _figure(key, {"experiment": name}, f"majority_{name}_by_width", where=where)
+            yield _figure(key, f"majority_{name}_by_width", words[name], experiment=name)
         if len(settings["learning_rate"]) > 1:
-            yield _figure("by_rate", {"experiment": name}, f"majority_{name}_by_rate", where=where)
+            yield _figure("by_rate", f"majority_{name}_by_rate", words[name], experiment=name)
     if single:
+        where = " ".join(words[name]["where"] for name in single)
         settings = [_setting(name, settings) for name, settings in single.items()]
-        where = " ".join(_in_words(name, settings) for name, settings in single.items())
-        yield _figure("majority_curves", {"settings": settings}, where=where)
+        yield _figure("majority_curves", words={"where": where}, settings=settings)
 
 
 # Random keys
@@ -226,7 +196,7 @@ def _random_keys(settings: Mapping[str, Any]) -> Iterator[Figure]:
     number = f"the {settings['matrices']:,} " if settings else ""
     for key, norm in (("figure_1c", "none"), ("figure_1d", "layernorm")):
         if norm in norms:
-            yield _figure(key, {"norm": norm}, number=number)
+            yield _figure(key, words={"number": number}, norm=norm)
     # Inside the hull of others lies one of d + 2 keys at the earliest, of d + 1 after projection.
     needed = {"none": 2, "projection": 1}
     if not settings or any(
@@ -241,49 +211,32 @@ def _random_keys(settings: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _language_models(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Figure]:
-    trained = {name: model for name, model in models.items() if trained_variants(model)}
-    single = {name: model for name, model in trained.items() if is_single(model)}
-    if {*PAPER_SCALING} & {*trained_variants(single.get(PAPER_MODEL, {"seeds": {}}))}:
+    variants = {name: found for name, model in models.items() if (found := _trained(model))}
+    single = [name for name in variants if is_single(models[name])]
+    gpts = [name for name in single if models[name]["architecture"] == "gpt"]
+    compared = [name for name in single if variants[name] != [WITH_SCALING]]
+    if PAPER_MODEL in single and {*PAPER_SCALING} & {*variants[PAPER_MODEL]}:
         yield from (_figure(key) for key in ("figure_4a", "figure_4b"))
-    if panels := _by_rate(trained):
-        yield _figure("loss_by_rate", {"panels": panels})
-    lengths = [
-        name
-        for name, model in trained.items()
-        if len(_values(model["steps"])) > 1
-        and WITH_SCALING in trained_variants(model)
-        and {WITHOUT_SCALING, NO_ATTENTION_VARIANT} & {*trained_variants(model)}
-    ]
+    if panels := _by_rate({name: models[name] for name in variants}):
+        yield _figure("loss_by_rate", panels=panels)
+    without = {WITHOUT_SCALING, NO_ATTENTION_VARIANT}
+    lengths = [name for name in variants if len(_values(models[name]["steps"])) > 1]
+    lengths = [name for name in lengths if WITH_SCALING in variants[name] and without & {*variants[name]}]
     if lengths:
-        yield _figure("loss_by_length", {"models": lengths})
-    compared = [name for name, model in single.items() if trained_variants(model) != [WITH_SCALING]]
+        yield _figure("loss_by_length", models=lengths)
     if others := [name for name in compared if name != PAPER_MODEL]:
-        yield _figure("language_model_losses", {"models": others})
-    gpts = {name: model for name, model in single.items() if model["architecture"] == "gpt"}
+        yield _figure("language_model_losses", models=others)
     in_heads = {*PAPER_SCALING, QUERY_KEY_VARIANT}
     shown = {
-        name: [v for v in trained_variants(model) if v in in_heads or v not in LEGENDS]
-        for name, model in gpts.items()
-        if name in compared
+        name: [variant for variant in variants[name] if variant in in_heads or variant not in LEGENDS]
+        for name in compared
+        if name in gpts
     }
-    if shown := {name: variants for name, variants in shown.items() if variants}:
-        yield _figure("figure_heads", {"models": shown})
-    widths = {
-        model["d_model"] // model["heads"]
-        for model in gpts.values()
-        if WITH_SCALING in trained_variants(model)
-    }
-    if len(widths) > 1:
+    if shown := {name: some for name, some in shown.items() if some}:
+        yield _figure("figure_heads", models=shown)
+    scaled = [models[name] for name in gpts if WITH_SCALING in variants[name]]
+    if len({model["d_model"] // model["heads"] for model in scaled}) > 1:
         yield _figure("heads_by_width")
-
-
-def _with_scaling(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The GPTs with LayerNorm at a single rate and length, and with other variants beside it."""
-    return [
-        name
-        for name, model in models.items()
-        if model["architecture"] == "gpt" and is_single(model) and {WITH_SCALING} < {*trained_variants(model)}
-    ]
 
 
 _APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
@@ -307,8 +260,21 @@ def _by_rate(models: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
 # Pretrained models
 
 
-def _texts(name: str, settings: Mapping[str, Any]) -> str:
-    return (
-        f"Pretrained model {name}, up to {settings['contexts']} documents of {settings['context_length']} tokens; a "
-        "key counts once for every head."
-    )
+def _pretrained(
+    pretrained: Mapping[str, Mapping[str, Any]], models: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Figure]:
+    words = {
+        name: {
+            "texts": f"Pretrained model {name}, up to {model['contexts']} documents of {model['context_length']} "
+            "tokens; a key counts once for every head."
+        }
+        for name, model in pretrained.items()
+    }
+    for name, key in product(pretrained, ("ceilings", "cut_heads")):
+        yield _figure(f"pretrained_{key}", f"pretrained_{name}_{key}", words[name], model=name)
+    # The GPTs with LayerNorm at a single rate and length, and with other variants beside it.
+    gpts = [name for name, model in models.items() if model["architecture"] == "gpt" and is_single(model)]
+    others = [name for name in gpts if {WITH_SCALING} < {*_trained(models[name])}]
+    for name in pretrained:
+        key = "pretrained_projection"
+        yield _figure(key, f"pretrained_{name}_projection", words[name], model=name, others=others)

@@ -1,7 +1,8 @@
 """What all figures share: the theme, means with their spread, legends below the axes, and reproducible files."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
 from typing import Any, SupportsFloat, SupportsInt
 
@@ -17,14 +18,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogFormatterSciNotation,
-    NullFormatter,
-    NullLocator,
-    ScalarFormatter,
-    StrMethodFormatter,
-)
+from matplotlib.ticker import LogFormatterSciNotation, NullFormatter, NullLocator, ScalarFormatter
 from PIL import Image
 
 from layernorm_roles import files
@@ -86,13 +80,24 @@ def looks(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
     A variant that is not built in goes by its name and takes the next of SPARE_COLOURS.
     """
-    present = legend_order(variants)
-    others = [name for name in present if name not in LOOKS]
-    spare = {name: Look(name, SPARE_COLOURS[i % len(SPARE_COLOURS)]) for i, name in enumerate(others)}
-    found = {name: (LOOKS | spare)[name] for name in present}
+    spare, found = cycle(SPARE_COLOURS), {}
+    for name in legend_order(variants):
+        look = LOOKS.get(name) or Look(name, next(spare))
+        found[name] = {"label": look.label, "color": look.colour, "ls": look.stroke} | more
+    return found
+
+
+def each(drawn: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
+    """Return the looks with `more` options in each of them."""
+    return {value: {**look, **more} for value, look in drawn.items()}
+
+
+def apart(drawn: Looks, factor: float) -> dict[Any, dict[str, Any]]:
+    """Return the looks of lines that stand side by side: each `line` is shifted right of the one before by a factor."""
+    middle = (len(drawn) - 1) / 2
     return {
-        name: {"label": look.label, "color": look.colour, "ls": look.stroke} | more
-        for name, look in found.items()
+        value: {**look, "shift": factor ** (number - middle)}
+        for number, (value, look) in enumerate(drawn.items())
     }
 
 
@@ -102,9 +107,9 @@ def with_seeds(drawn: Looks, runs: pd.DataFrame, column: str = "variant") -> dic
     Where the settings of `runs` (experiments, models, rates) have different numbers, the fewest and the most are said.
     """
     settings = [name for name in SETTINGS if name in runs and name != column]
-    seeds = runs.groupby([column, *settings]).seed.nunique().groupby(level=0).agg(["min", "max"])
+    seeds = runs.groupby([column, *settings]).seed.nunique()
     return {
-        name: {**look, "label": f"{look['label']}, {number_of(*seeds.loc[name], 'seed')}"}
+        name: {**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"}
         for name, look in drawn.items()
         if name in seeds.index
     }
@@ -114,9 +119,9 @@ SETTINGS = ("experiment", "model", "d_model", "base_learning_rate")
 """Columns that say which runs are repeated with several seeds."""
 
 
-def number_of(few: SupportsInt, most: SupportsInt, what: str) -> str:
-    """Return for example "3 seeds", "1 seed" or "2 to 5 seeds"."""
-    few, most = int(few), int(most)
+def number_of(numbers: Collection[SupportsInt], what: str) -> str:
+    """Return for example "3 seeds", "1 seed" or "2 to 5 seeds", from the fewest to the most of the numbers."""
+    few, most = (int(end(numbers)) for end in (min, max))
     return f"{few:,} to {most:,} {what}s" if few < most else f"{most:,} {what}{'' if most == 1 else 's'}"
 
 
@@ -176,16 +181,11 @@ def line(
 
 
 def lines(axes: Axes, table: pd.DataFrame, hue: str, drawn: Looks, x: str, y: str, **options) -> None:
-    """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`.
-
-    With an option `apart` the lines stand side by side: each is shifted to the right of the one before by that factor.
-    """
-    apart = options.pop("apart", 1.0)
-    for number, (value, look) in enumerate(drawn.items()):
+    """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`."""
+    for value, look in drawn.items():
         part = table[table[hue] == value]
         if len(part):
-            shift = apart ** (number - (len(drawn) - 1) / 2)
-            line(axes, part, x, y, **{"shift": shift} | options | look)
+            line(axes, part, x, y, **{**options, **look})
 
 
 # Axes
@@ -236,7 +236,7 @@ def logarithmic(*panels: Axes) -> None:
         axes.set_yscale("log")
         if drawn.max() < 200 * drawn.min():
             axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
 
@@ -247,12 +247,12 @@ power = LogFormatterSciNotation()
 
 def thousands(axes: Axes) -> None:
     """Write the ticks of the x axis as whole numbers with a comma between thousands."""
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
-    """Put the ticks of a logarithmic x axis at `values`, as plain numbers, and no other ticks."""
-    axes.set_xticks(list(values))
+    """Put the ticks of a logarithmic x axis at the different `values`, as plain numbers, and no other ticks."""
+    axes.set_xticks(sorted(set(values)))
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
@@ -260,10 +260,10 @@ def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
 
 def rates(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     """Let the x axis be logarithmic with ticks at learning rates, written without the zero before the point."""
-    ordered = sorted(set(values))
     axes.set_xscale("log")
-    ticks_at(axes, ordered)
-    axes.set_xticks(ordered, [f"{rate:g}".replace("0.", ".", 1) for rate in ordered], fontsize=6.5)
+    ticks_at(axes, values)
+    words = [f"{rate:g}".replace("0.", ".", 1) for rate in sorted(set(values))]
+    axes.set_xticks(axes.get_xticks(), words, fontsize=6.5)
     axes.set_xlabel("learning rate at the first step")
 
 
@@ -286,10 +286,9 @@ def single_runs(runs: pd.DataFrame, *columns: Hashable) -> list[Line2D]:
     return [mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, **THIN)] if few else []
 
 
-def seeds_title(numbers: Iterable[SupportsInt], what: str = "means") -> dict:
+def seeds_title(numbers: Collection[SupportsInt], what: str = "means") -> dict:
     """Options of a legend whose title says over how many seeds the means are: `numbers` are those of all of them."""
-    found = list(map(int, numbers))
-    return {"title": f"{what} over {number_of(min(found), max(found), 'seed')}"}
+    return {"title": f"{what} over {number_of(numbers, 'seed')}"}
 
 
 def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
@@ -305,14 +304,24 @@ def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **
 # Tables and files
 
 
+def differences(runs: pd.DataFrame, base: str, column: str, *index: str) -> pd.DataFrame:
+    """Return `column` of each variant minus that of the variant `base` in the rows of equal `index`, as "difference".
+
+    The other columns are those of `index` and "variant". What only one of two variants has is left out.
+    """
+    wide = runs.pivot(index=[*index], columns="variant", values=column)
+    beyond = wide.drop(columns=base).sub(wide[base], axis=0).reset_index()
+    return beyond.melt([*index], value_name="difference").dropna()
+
+
 def runs_of(table: pd.DataFrame, name: str, column: str, values: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the table called `name` whose `column`, an experiment or a model, is one of `values`.
+    """Return the rows of the table called `name` whose `column` is one of `values`.
 
     Raises ValueError if there are none.
     """
     runs = table[table[column].isin(values)]
     if runs.empty:
-        raise ValueError(f"{name}: no runs of {column} {', '.join(map(repr, values))} to draw")
+        raise ValueError(f"{name}: no rows of {column} {', '.join(map(repr, values))} to draw")
     return runs
 
 
@@ -336,9 +345,9 @@ def png(figure: Figure) -> bytes:
     palette, nearest, far = [], np.zeros(len(tones), np.uint8), np.full(len(tones), np.inf)
     for number in range(256):
         palette.append(tones[next(common, far.argmax())])
-        apart = ((tones - palette[-1]) ** 2).sum(axis=1)
-        nearest[apart < far] = number
-        far = np.minimum(far, apart)
+        distance = ((tones - palette[-1]) ** 2).sum(axis=1)
+        nearest[distance < far] = number
+        far = np.minimum(far, distance)
     colours = Image.fromarray(nearest[inverse].reshape(pixels.shape))
     colours.putpalette(np.array(palette, dtype=np.uint8).tobytes())
     colours.save(small, "PNG", optimize=True, dpi=image.info["dpi"])

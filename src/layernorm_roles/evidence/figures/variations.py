@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
@@ -22,6 +21,9 @@ CELLS = {
     "without projection": ("scale_released", "scale"),
 }
 """Each line of the figure, and its variants: small keys, large keys."""
+
+POINT = {"marker": "o", "ms": 4}
+"""Look of the accuracy in a cell."""
 
 EFFECTS = ("projection", "size", "interaction")
 """The effects of the last panel, from the top."""
@@ -37,41 +39,34 @@ def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Fi
     an early step, see `analysis.majority.early_and_last`.
     """
     runs = metrics[metrics.experiment == setting["experiment"]]
-    early, last = early_and_last(runs)
-    steps = [early] if early < last else []
-    steps.append(int(runs.step.max()))
+    steps = sorted({*early_and_last(runs)})
     ratios = [1] * len(steps) + [1.35]
-    figure, panels = plt.subplots(1, len(ratios), figsize=(style.PAGE, 2.9), width_ratios=ratios)
-    for axes, step in zip(panels[:-1], steps, strict=True):
+    figure, (*moments, right) = plt.subplots(1, len(ratios), figsize=(style.PAGE, 2.9), width_ratios=ratios)
+    colours = {name: LOOKS[large].colour for name, (_, large) in CELLS.items()}
+    handles = []
+    for number, (axes, step) in enumerate(zip(moments, steps, strict=True)):
         cells = _accuracies(runs, step)
-        for shift, (small, large) in zip((-0.03, 0.03), CELLS.values(), strict=True):
+        for shift, (name, (small, large)) in zip((-0.03, 0.03), CELLS.items(), strict=True):
             both = cells[[small, large]].rename(columns={small: shift, large: 1 + shift})
-            axes.plot(both.columns, both.T, color=LOOKS[large].colour, lw=0.5, alpha=0.4)
-            look = {"color": LOOKS[large].colour, "marker": "o", "ms": 4}
-            style.line(axes, both.melt(), "variant", "value", spread="bars", **look)
+            axes.plot(both.columns, both.T, color=colours[name], lw=0.5, alpha=0.4)
+            style.line(axes, both.melt(), "variant", "value", "bars", color=colours[name], **POINT)
         axes.set(title=f"step {step:,}", xlim=(-0.4, 1.4), xlabel="length of the keys")
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
-    style.accuracies(*panels[:-1])
-    panels[0].set_ylabel(style.ACCURACY)
-    looks = dict(zip(steps, MOMENTS[-len(steps) :], strict=True))
-    for number, (step, look) in enumerate(looks.items()):
-        effects = two_by_two(100 * _accuracies(runs, step))._asdict()
+        look = MOMENTS[number - len(steps)] | {"color": "black", "ls": ""}
+        handles.append(style.mark(f"effect at step {step:,}", **look))
+        effects = two_by_two(100 * cells)._asdict()
         for y, name in enumerate(EFFECTS):
-            _row(panels[-1], y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], "black", **look)
-    panels[-1].axvline(0, color="black", lw=0.6)
-    panels[-1].set(ylim=(len(EFFECTS) - 0.5, -0.5), xlabel="effect on accuracy (points)")
-    panels[-1].set_yticks(range(len(EFFECTS)), EFFECTS)
-    panels[-1].tick_params(axis="y", length=0)
-    figure.suptitle(setting["title"].replace("\n", ", "), fontsize=7)
-    seeds = style.number_of(len(cells), len(cells), "seed")
-    handles = [
-        style.mark(f"{name}, {seeds}", color=LOOKS[large].colour, marker="o", ms=4)
-        for name, (_, large) in CELLS.items()
-    ]
-    handles += [
-        style.mark(f"effect at step {step:,}", color="black", ls="", **look) for step, look in looks.items()
-    ]
-    style.legend_below(figure, handles, columns=4)
+            _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
+    style.accuracies(*moments)
+    moments[0].set_ylabel(style.ACCURACY)
+    right.axvline(0, color="black", lw=0.6)
+    right.set(ylim=(len(EFFECTS) - 0.5, -0.5), xlabel="effect on accuracy (points)")
+    right.set_yticks(range(len(EFFECTS)), EFFECTS)
+    right.tick_params(axis="y", length=0)
+    figure.suptitle(setting["title"], fontsize=7)
+    seeds = style.number_of([len(cells)], "seed")
+    lines = [style.mark(f"{name}, {seeds}", color=colour, **POINT) for name, colour in colours.items()]
+    style.legend_below(figure, [*lines, *handles], columns=4)
     return figure
 
 
@@ -81,13 +76,13 @@ def _accuracies(runs: pd.DataFrame, step: int) -> pd.DataFrame:
     return at[[variant for pair in CELLS.values() for variant in pair]].dropna()
 
 
-def _row(axes: Axes, y: float, values: pd.Series, colour: str, **look) -> None:
+def _effect(axes: Axes, y: float, values: pd.Series, look: Mapping[str, Any]) -> None:
     """Draw a mean with its interval at height y, and the seeds as small points below it."""
     mean, low, high = Estimate.of(values)
     axes.plot(values, np.full(len(values), y + 0.1), ".", ms=2.5, color=style.GREY, alpha=0.5)
     if len(values) >= FEWEST:
-        axes.hlines(y, low, high, color=colour, lw=1)
-    axes.plot(mean, y, color=colour, ls="", **look)
+        axes.hlines(y, low, high, color=look["color"], lw=1)
+    axes.plot(mean, y, **look)
 
 
 # Widths
@@ -118,19 +113,18 @@ def by_d_model(metrics: pd.DataFrame, experiment: str) -> Figure:
     columns = 2 if BASE in drawn and len(drawn) > 1 else 1
     size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rates))
     figure, grid = plt.subplots(len(rates), columns, figsize=size, sharex=True, squeeze=False)
-    options = {"spread": "bars", "apart": 1.03}
+    side_by_side = style.apart(drawn, 1.03)
     for row, rate in zip(grid, rates, strict=True):
         ends = last_rows(runs)[lambda rows, rate=rate: rows.base_learning_rate == rate]
-        style.lines(row[0], ends, "variant", drawn, "d_model", "test_accuracy", **options)
+        style.lines(row[0], ends, "variant", side_by_side, "d_model", "test_accuracy", spread="bars")
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, xscale="log")
         if len(rates) > 1:
             row[0].set_title(f"learning rate {rate:g}")
         for axes in row[1:]:
-            wide = ends.pivot(index=["d_model", "seed"], columns="variant", values="test_accuracy")
-            gains = 100 * wide.drop(columns=BASE).sub(wide[BASE], axis=0)
-            long = gains.reset_index().melt(["d_model", "seed"], value_name="gain").dropna()
-            style.lines(axes, long, "variant", drawn, "d_model", "gain", **options)
+            gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
+            gains = gains.assign(points=100 * gains.difference)
+            style.lines(axes, gains, "variant", side_by_side, "d_model", "points", spread="bars")
             axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
             axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
     for axes in grid[-1]:
@@ -142,14 +136,16 @@ def by_d_model(metrics: pd.DataFrame, experiment: str) -> Figure:
 
 # Learning rates
 
-BEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
-"""Look of the ring around a variant's best rate."""
-
-BOUND = {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""}
-"""Look of a lower bound: runs ended before they reached the loss."""
-
-DIVERGED = {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""}
-"""Look of an accuracy with diverged runs among those it is the mean of; each of them counts as 0."""
+BEST = "lowest final test loss"
+BOUND = "lower bound"
+DIVERGED = "mean with diverged runs, each 0"
+MARKS = {
+    BEST: {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""},
+    BOUND: {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""},
+    DIVERGED: {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""},
+}
+"""Looks of the rings around best rates; of bounds, whose runs ended before they reached the loss; and of accuracies to
+which diverged runs contribute."""
 
 
 def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
@@ -166,54 +162,50 @@ def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
     seeds = runs.groupby("variant").seed.nunique()
     for name in drawn:
         drawn[name] |= {"lw": 0.6, "ms": 2, "alpha": 0.6} if seeds[name] < FEWEST else {}
-    found: set[str] = set()
+    marked: set[str] = set()
     for (left, right), width in zip(grid, widths, strict=True):
-        for number, (variant, look) in enumerate(drawn.items()):
-            shift = 10 ** (0.03 * (number - (len(drawn) - 1) / 2))
+        for variant, look in style.apart(drawn, 10**0.03).items():
             part = runs[(runs.d_model == width) & (runs.variant == variant)]
-            found |= _rates(left, right, part, look | {"shift": shift})
+            marked |= _rates(left, right, part, look)
         left.set_ylabel(style.ACCURACY)
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
         style.accuracies(left)
-        right.set_yscale("log")
-        drawn_steps = style.heights(right)
-        right.set_ylim(0.7 * drawn_steps.min(), 1.4 * drawn_steps.max())
-        right.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        steps = style.heights(right)
+        right.set(yscale="log", ylim=(0.7 * steps.min(), 1.4 * steps.max()))
+        right.yaxis.set_major_formatter("{x:,.0f}")
         if len(widths) > 1:
             left.set_title(f"d_model = {width}")
     for axes in grid.flat:
         style.rates(axes, runs.base_learning_rate)
     handles = style.marks(style.with_seeds(drawn, runs))
-    handles.append(style.mark("lowest final test loss", mec=style.GREY, **BEST))
-    if "bound" in found:
-        handles.append(style.mark("lower bound", mec=style.GREY, **BOUND))
-    if "diverged" in found:
-        handles.append(style.mark("mean with diverged runs, each 0", mec=style.GREY, **DIVERGED))
+    handles += [style.mark(name, mec=style.GREY, **look) for name, look in MARKS.items() if name in marked]
     style.legend_below(figure, handles, columns=3)
     return figure
 
 
 def _rates(left: Axes, right: Axes, runs: pd.DataFrame, look: Mapping[str, Any]) -> set[str]:
-    """Draw the accuracy and the steps of one variant and width by the rate; return which kinds of marks are drawn.
+    """Draw the accuracy and the steps of one variant and width by the rate; return which of MARKS are drawn.
 
     A run that does not reach the loss counts with its last step; a mean with such runs is a lower bound, off the line.
     """
     ends, rate = last_rows(runs), "base_learning_rate"
-    accuracy = style.line(left, ends, rate, "test_accuracy", spread="bars", **look)
+    style.line(left, ends, rate, "test_accuracy", spread="bars", **look)
     arrivals = steps_to_reach(runs, [TEST_LOSS])
-    open_rates = set(arrivals[rate][arrivals.steps.isna()])
+    late = arrivals[rate][arrivals.steps.isna()]
     arrivals = arrivals.assign(steps=arrivals.steps.fillna(runs.step.max()).clip(lower=1))
-    steps = style.means(arrivals, rate, "steps", geometric=True)
-    complete = arrivals[~arrivals[rate].isin(open_rates)]
+    complete = arrivals[~arrivals[rate].isin(late)]
     if len(complete):
         style.line(right, complete, rate, "steps", spread="bars", geometric=True, **look)
-    best = float(ends.groupby(rate).test_loss.mean().idxmin())
-    lost = set(ends[rate][np.isinf(ends.test_loss)])
-    above = {"mec": look["color"], "clip_on": False}
-    left.plot(best * look["shift"], accuracy["mean"][best * look["shift"]], **BEST, **above)
-    right.plot(best * look["shift"], steps["mean"][best], **BEST, **above)
-    for each in sorted(lost):
-        left.plot(each * look["shift"], accuracy["mean"][each * look["shift"]], **DIVERGED, **above)
-    for each in sorted(open_rates):
-        right.plot(each * look["shift"], steps["mean"][each], **BOUND, **above)
-    return {kind for kind, those in (("diverged", lost), ("bound", open_rates)) if those}
+    accuracy = style.means(ends, rate, "test_accuracy")
+    steps = style.means(arrivals, rate, "steps", geometric=True)
+    best = [float(ends.groupby(rate).test_loss.mean().idxmin())]
+    marked = [
+        (BEST, left, accuracy.loc[best]),
+        (BEST, right, steps.loc[best]),
+        (DIVERGED, left, accuracy.loc[sorted({*ends[rate][np.isinf(ends.test_loss)]})]),
+        (BOUND, right, steps.loc[sorted({*late})]),
+    ]
+    for name, axes, at in marked:
+        for each, mean in at["mean"].items():
+            axes.plot(each * look["shift"], mean, mec=look["color"], clip_on=False, **MARKS[name])
+    return {name for name, _, at in marked if len(at)}

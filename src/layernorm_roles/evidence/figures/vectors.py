@@ -1,6 +1,6 @@
 """Keys and queries of the majority task in three dimensions (the paper's Figures 1a and 1b)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,11 +9,11 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullLocator
 from mpl_toolkits.mplot3d.axes3d import Axes3D
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.evidence.legends import label
 from layernorm_roles.variants import PAPER_PROJECTION
 
 VIEW = {"elev": 16, "azim": -14}
@@ -50,13 +50,12 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     figure = plt.figure(figsize=(style.COLUMN, 3.5))
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])
     axes = figure.add_subplot(grid[0], projection="3d")
-    keys, queries = (_stack(chosen, kind) for kind in ("key", "query"))
+    keys, queries = (np.stack([*chosen.vector[chosen.kind == kind]]) for kind in ("key", "query"))
     outside, shortened = _panel(axes, keys, queries, colour)
-    number = chosen.seed.nunique()
-    title = f"{LEGENDS.get(variant, variant)} ({style.number_of(number, number, 'run')})"
+    title = f"{label(variant)} ({style.number_of([chosen.seed.nunique()], 'run')})"
     axes.set_title(title + (f"\n{outside} of {len(keys)} keys outside the box" if outside else ""), y=0.98)
     compared = trained[trained.variant.isin({*PAPER_PROJECTION, variant})]
-    _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack(compared.vector.to_numpy())))
+    _lengths(figure.add_subplot(grid[1]), keys, queries, colour, _size(np.stack([*compared.vector])))
     handles = [
         style.mark("keys", ls="", marker="o", ms=4.5, color=colour, alpha=0.8, mec="none"),
         style.mark("queries", ls="", marker="^", ms=4.5, color="black"),
@@ -68,10 +67,6 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     return figure
 
 
-def _stack(vectors: pd.DataFrame, kind: str) -> Float[np.ndarray, "vectors 3"]:
-    return np.stack(vectors.vector[vectors.kind == kind].to_numpy())
-
-
 def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vectors"]:
     """The lengths of vectors, at least SHORTEST."""
     return np.maximum(np.linalg.norm(vectors, axis=1), SHORTEST)
@@ -80,9 +75,8 @@ def _size(vectors: Float[np.ndarray, "vectors 3"]) -> Float[np.ndarray, " vector
 def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, compared: np.ndarray) -> None:
     """Draw the lengths of keys above those of queries, on a logarithmic axis that reaches over all of `compared`."""
     for y, (vectors, look) in enumerate(((queries, QUERIES), (keys, KEYS | {"color": colour}))):
-        axes.scatter(
-            _size(vectors), np.full(len(vectors), y), clip_on=False, **look | {"alpha": 0.35, "s": 9}
-        )
+        look = look | {"alpha": 0.35, "s": 9, "clip_on": False}
+        axes.scatter(_size(vectors), np.full(len(vectors), y), **look)
     low, high = compared.min() / 1.2, compared.max() * 1.2
     axes.set(xscale="log", xlabel="length", xlim=(low, high), ylim=(-0.6, 1.6))
     axes.set_yticks([0, 1], ["queries", "keys"])
@@ -90,7 +84,7 @@ def _lengths(axes: Axes, keys: np.ndarray, queries: np.ndarray, colour: str, com
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> tuple[int, int]:
@@ -106,11 +100,8 @@ def _panel(axes: Axes3D, keys: np.ndarray, queries: np.ndarray, colour: str) -> 
     axes.scatter(*queries[inside].T, depthshade=False, **QUERIES)
     if not inside.all():
         axes.scatter(*(queries / excess[:, None])[~inside].T, depthshade=False, **SHORTENED)
-    box(axes, LIMIT, ticks=(-1, 0, 1))
-    name_axes(axes, labelpad=-8)
+    box(axes, LIMIT, ticks=(-1, 0, 1), zoom=0.95, view=VIEW, labelpad=-8)
     axes.tick_params(pad=-3, labelsize=6)
-    axes.set_box_aspect((1, 1, 1), zoom=0.95)
-    axes.view_init(**VIEW)
     return int((~near).sum()), int((~inside).sum())
 
 
@@ -134,16 +125,16 @@ def plane_and_ones_marks() -> list[Line2D]:
     return [style.mark("ones vector", **ONES), style.mark("plane orthogonal to it", **plane)]
 
 
-def box(axes: Axes3D, limit: float, ticks: Sequence[int]) -> None:
-    """Let all three axes reach from -limit to limit, with the given ticks."""
-    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), zlim=(-limit, limit))
-    axes.set(xticks=ticks, yticks=ticks, zticks=ticks)
+def box(
+    axes: Axes3D, limit: float, ticks: Sequence[int], zoom: float, view: Mapping[str, int], **look
+) -> None:
+    """Let three axes of one length reach from -limit to limit, labelled with the coordinates of a vector x.
 
-
-def name_axes(axes: Axes3D, **look) -> None:
-    """Label the three axes with the coordinates of a vector x; `look` are options of the labels."""
-    axes.set_xlabel("$x_1$", **look)
-    axes.set_ylabel("$x_2$", **look)
-    axes.set_zlabel("$x_3$", **look)
-    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-        axis.set_rotate_label(False)
+    `view` has the point of view, elev and azim in degrees; `look` are options of the labels.
+    """
+    for number, axis in enumerate("xyz", start=1):
+        axes.set(**{f"{axis}lim": (-limit, limit), f"{axis}ticks": ticks})
+        getattr(axes, f"set_{axis}label")(f"$x_{number}$", **look)
+        getattr(axes, f"{axis}axis").set_rotate_label(False)
+    axes.set_box_aspect((1, 1, 1), zoom=zoom)
+    axes.view_init(**view)

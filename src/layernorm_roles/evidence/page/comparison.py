@@ -20,11 +20,11 @@ from layernorm_roles.evidence.figures.registry import CURVES
 from layernorm_roles.evidence.page import page, sections
 from layernorm_roles.evidence.page.text import command
 from layernorm_roles.evidence.tables.structure import MISSING, Column, Grid
-from layernorm_roles.evidence.tables.typography import interval, number, typeset
+from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
 from layernorm_roles.provenance import joined
 
 _UNITS = {claim.name: claim.unit for claim in CLAIMS}
-_PLACES = {claim.name: number for number, claim in enumerate(CLAIMS)}
+"""The unit of the number of each claim, in the order of the page."""
 
 
 class Side(NamedTuple):
@@ -59,9 +59,8 @@ def write(
     curves = [name for name in CURVES if all((path / f"parquet/{name}.parquet").is_file() for path in paths)]
     ours, theirs = (_side(path, ["claims", *curves]) for path in paths)
     table = comparison.compare(ours.tables["claims"], theirs.tables["claims"])
-    text = (
-        page.environment().get_template("comparison.html.j2").render(_context(ours, theirs, table, options))
-    )
+    template = page.environment().get_template("comparison.html.j2")
+    text = template.render(_context(ours, theirs, table, options))
     origin = joined((side.provenance["claims"] for side in (ours, theirs)), {"against": theirs.name})
     store.write(table, "comparison", table_out, origin)
     files.write_text(page_out, text)
@@ -78,6 +77,8 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
         drawn += [_picture(each, columns, here, there) for each in found]
         left_out += rest
     rows = [_row(row, judged) for row in _ordered(table)]
+    counts = Counter(table.numbers)
+    unlike = comparison.differences(here.settings, there.settings)
     return {
         "title": f"{here.name} against {there.name}",
         "here": here.name,
@@ -86,15 +87,12 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
         "too_small": [f"{side.name}: {' '.join(side.too_small)}" for side in (here, there) if side.too_small],
         "changed": Counter(table.verdicts)["changed"] if judged else 0,
         "compared": int(table.verdict.notna().mul(table.against_verdict.notna()).sum()) if judged else 0,
-        "numbers": [(word, count) for word in comparison.MEANINGS if (count := Counter(table.numbers)[word])],
+        "numbers": [(word, counts[word]) for word in comparison.MEANINGS if counts[word]],
         "rows": [row for row in rows if not row["equal"]],
         "equal": [row for row in rows if row["equal"]],
         "settings": Grid(
             (Column("setting"), Column(here.name), Column(there.name)),
-            [
-                [cell or MISSING for cell in entry]
-                for entry in comparison.differences(here.settings, there.settings)
-            ],
+            [[cell or MISSING for cell in setting] for setting in unlike],
         ),
         "made_by": _made_by(here, there),
         "figures": drawn,
@@ -108,30 +106,16 @@ def _context(here: Side, there: Side, table: pd.DataFrame, options: str) -> dict
 
 def _ordered(table: pd.DataFrame) -> list[Any]:
     """The rows as a reader wants to see them: changed verdicts, then unlike numbers, then the rest."""
-    numbers = list(comparison.MEANINGS)
+    numbers, claims = [*comparison.MEANINGS], [*_UNITS]
 
     def place(row: Any) -> tuple[int, ...]:
-        order = _PLACES.get(row.claim, len(_PLACES))
+        order = claims.index(row.claim) if row.claim in _UNITS else len(claims)
         return comparison.VERDICTS.index(row.verdicts), numbers.index(row.numbers), order
 
     return sorted(table.itertuples(), key=place)
 
 
 def _row(row: Any, judged: bool) -> dict[str, Any]:
-    unit = typeset(_UNITS.get(row.claim, ""))
-    sides = {}
-    for prefix in ("", "against_"):
-        measured, low, high, seeds, verdict = (
-            getattr(row, f"{prefix}{name}")
-            for name in ("measured", "ci_low", "ci_high", "n_seeds", "verdict")
-        )
-        sides |= {
-            f"{prefix}measured": f"{number(measured)}{unit}" if pd.notna(measured) else "",
-            f"{prefix}interval": interval(low, high),
-            f"{prefix}runs": f"{seeds:,} runs" if pd.notna(seeds) and seeds > 1 else "",
-            f"{prefix}verdict": verdict if judged and pd.notna(verdict) else "",
-            f"{prefix}there": pd.notna(verdict),
-        }
     return {
         "claim": row.claim,
         "statement": typeset(row.statement),
@@ -139,7 +123,20 @@ def _row(row: Any, judged: bool) -> dict[str, Any]:
         "numbers": row.numbers,
         "verdicts": row.verdicts if judged else "",
         "equal": row.verdicts == "same" and row.numbers in ("identical", "not measured"),
-        **sides,
+        "sides": [_found(row, prefix, judged) for prefix in ("", "against_")],
+    }
+
+
+def _found(row: Any, prefix: str, judged: bool) -> dict[str, Any]:
+    """What one side found of a claim, from the columns of table `comparison` whose names begin with `prefix`."""
+    names = ("measured", "ci_low", "ci_high", "n_seeds", "verdict")
+    measured, low, high, seeds, verdict = (getattr(row, f"{prefix}{name}") for name in names)
+    return {
+        "there": pd.notna(verdict),
+        "measured": with_unit(measured, _UNITS.get(row.claim, "")),
+        "interval": interval(low, high),
+        "runs": f"{seeds:,} runs" if pd.notna(seeds) and seeds > 1 else "",
+        "verdict": verdict if judged and pd.notna(verdict) else "",
     }
 
 

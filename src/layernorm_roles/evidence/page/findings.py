@@ -37,7 +37,14 @@ class Section(NamedTuple):
 
 def sections(claims: Mapping[str, Judged]) -> list[Section]:
     """The findings of a reproduction, from its judged claims by name."""
-    return [_section(entry, claims) for entry in TEXT["sections"]]
+    found = []
+    for entry in TEXT["sections"]:
+        name, headlines = entry["claim"], entry["headlines"]
+        verdict = claims[name].row.verdict if name in claims else ""
+        headline = typeset(headlines.get(verdict, headlines["else"]))
+        sentences = [*_sentences(entry["sentences"], claims)]
+        found.append(Section(entry["title"], headline, name, verdict, sentences, entry.get("figure")))
+    return found
 
 
 def prose() -> dict[str, str]:
@@ -58,14 +65,6 @@ def markdown(claims: Mapping[str, Judged]) -> str:
         for section in sections(claims)
         if section.sentences
     )
-
-
-def _section(entry: Mapping[str, Any], claims: Mapping[str, Judged]) -> Section:
-    judged = claims.get(entry["claim"])
-    verdict = "" if judged is None else judged.row.verdict
-    sentences = [*_sentences(entry["sentences"], claims)]
-    headline = entry["headlines"].get(verdict, entry["headlines"]["else"])
-    return Section(entry["title"], typeset(headline), entry["claim"], verdict, sentences, entry.get("figure"))
 
 
 def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str]:

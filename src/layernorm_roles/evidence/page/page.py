@@ -17,8 +17,17 @@ from layernorm_roles import files, store
 from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import findings, sections, vectors
-from layernorm_roles.evidence.page.sources import PAPER, RELEASED_CODE, SOURCES, source_of
-from layernorm_roles.evidence.page.text import TEXTS, command, mathematics, script_json, slug
+from layernorm_roles.evidence.page.text import (
+    PAPER,
+    RELEASED_CODE,
+    SOURCES,
+    TEXTS,
+    command,
+    mathematics,
+    script_json,
+    slug,
+    source_of,
+)
 from layernorm_roles.evidence.tables import registry as readable
 from layernorm_roles.evidence.tables.structure import Grid
 from layernorm_roles.evidence.tables.typography import interval, number, typeset
@@ -50,16 +59,15 @@ class Reproduction:
     """What a snakemake command needs after its targets to mean this reproduction, e.g. --configfile FILE."""
 
 
-def write(reproduction: Reproduction, out: str | Path) -> None:
-    """Write the page of a reproduction to the file `out`. Equal inputs give equal bytes."""
-    template = environment().get_template("report.html.j2")
-    files.write_text(out, template.render(_Evidence(reproduction).context()))
+def write(reproduction: Reproduction, folder: str | Path) -> None:
+    """Write report.html, the page of a reproduction, and findings.html, its findings as a paper, to a folder.
 
-
-def write_findings(reproduction: Reproduction, out: str | Path) -> None:
-    """Write the findings of a reproduction as a paper to the file `out`. Equal inputs give equal bytes."""
-    template = environment().get_template("findings.html.j2")
-    files.write_text(out, template.render(_Evidence(reproduction).findings()))
+    Equal inputs give equal bytes.
+    """
+    templates, evidence = environment(), _Evidence(reproduction)
+    for name, variables in {"report": evidence.context(), "findings": evidence.findings()}.items():
+        text = templates.get_template(f"{name}.html.j2").render(variables)
+        files.write_text(Path(folder) / f"{name}.html", text)
 
 
 def environment() -> Environment:
@@ -119,7 +127,7 @@ class _Evidence:
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
             "terms": TEXTS["terms"],
             "units": TEXTS["units"],
-            "parts": [self._part(part) for part in sections.PARTS],
+            "parts": [self._part(part) for part in TEXTS["parts"]],
             "provenance": sections.provenance(provenance),
             "durations": self._durations(),
             "configs": sections.configurations(provenance),
@@ -127,22 +135,17 @@ class _Evidence:
 
     def findings(self) -> dict[str, Any]:
         """The variables of findings.html.j2."""
-        found = findings.sections(self.claims)
-        given = self.reproduction.figures
+        found, given = findings.sections(self.claims), self.reproduction.figures
+        origin = {"claims": store.read_provenance(self.reproduction.tables["claims"])}
+        shown = {section.figure for section in found} & {*given}
         return {
             "title": TITLE,
             "name": self.reproduction.name,
-            "commits": sections.values(
-                {"claims": store.read_provenance(self.reproduction.tables["claims"])}, "git_commit"
-            ),
+            "commits": sections.values(origin, "git_commit"),
             "too_small": self.too_small,
             "text": findings.prose(),
             "sections": found,
-            "pictures": {
-                section.figure: picture(self.figures[section.figure], given[section.figure])
-                for section in found
-                if section.figure in given
-            },
+            "pictures": {name: picture(self.figures[name], given[name]) for name in shown},
             "advice": findings.advice(self.claims),
         }
 
@@ -153,31 +156,20 @@ class _Evidence:
         counts = Counter(found.row.verdict for found in self.claims.values())
         return [] if self.too_small else [(str(word), counts[word]) for word in MEANINGS if counts[word]]
 
-    def _part(self, part: sections.Part) -> dict[str, Any]:
-        groups = sections.groups(
-            found.claim for found in self.claims.values() if found.claim.part == part.name
-        )
+    def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """A part of report.yaml: claims with their evidence, then the figures that no claim of any part shows."""
+        claims = [found.claim for found in self.claims.values()]
+        groups = sections.groups(claim for claim in claims if claim.part == part["name"])
         # Claims that repeat another one are folded, so a figure of both stands with the other one.
-        firsts = [self._claim(group.first) for group in groups]
+        firsts = [self._claim(first) for first, *_ in groups]
+        again = [[self._claim(claim) for claim in others] for _, *others in groups]
+        used = {name for claim in claims for name in claim.figures}
+        of_part = [name for name, figure in self.figures.items() if figure.category in part["categories"]]
         return {
-            "name": part.name,
-            "title": part.title,
-            "introduction": part.introduction,
-            "groups": [
-                {"first": first, "again": [self._claim(claim) for claim in group.again]}
-                for first, group in zip(firsts, groups, strict=True)
-            ],
-            "figures": list(self._figures(self._left_over(part))),
+            **part,
+            "groups": [{"first": first, "again": rest} for first, rest in zip(firsts, again, strict=True)],
+            "figures": [*self._figures(name for name in of_part if name not in used)],
         }
-
-    def _left_over(self, part: sections.Part) -> list[str]:
-        """Names of the part's figures that no claim of any part shows, such as those of a user's own experiment."""
-        used = {name for found in self.claims.values() for name in found.claim.figures}
-        return [
-            name
-            for name, figure in self.figures.items()
-            if figure.category in part.categories and name not in used
-        ]
 
     def _claim(self, claim: Claim) -> dict[str, Any]:
         found = self.claims[claim.name]
@@ -185,11 +177,12 @@ class _Evidence:
         texts = ("statement", "source", "statistic", "setting", "control", "reason")
         kind = "matrices" if claim.target == "random_keys" else "runs"
         return {
+            **row,
+            **{key: typeset(row[key]) for key in texts},
             "name": claim.name,
             "words": claim.name.replace("_", " "),
             "again": typeset(claim.source.rpartition("; ")[2]),
             "verdict": "" if self.too_small else row.verdict,
-            **{key: typeset(row[key]) for key in texts},
             "from": source_of(claim.source),
             "paper_value": _text(row.paper_value),
             "measured": number(row.measured),
@@ -201,11 +194,8 @@ class _Evidence:
             "size": found.size,
             "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
             "also_passed_by": _text(row.also_passed_by),
-            "n_seeds": int(row.n_seeds),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
             "rule": typeset(claim.rule),
-            "rule_fixed": row.rule_fixed,
-            "role": row["role"],
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
             "figures": list(self._figures(claim.figures)),
             "tables": list(self._tables(claim.shown)),

@@ -37,9 +37,7 @@ def publish(run: str | Path, kept: str | Path, names: Iterable[str], reproductio
         content = files.read_bytes(run / name)
         with files.atomic_write(partial / name) as path:
             path.write_bytes(content)
-    moved = _moved(reproduction, run, partial, kept.name)
-    page.write(moved, partial / "report.html")
-    page.write_findings(moved, partial / "findings.html")
+    page.write(_moved(reproduction, run, partial, kept.name), partial)
     files.seal(partial)
     if kept.exists():
         shutil.rmtree(kept)

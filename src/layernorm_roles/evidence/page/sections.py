@@ -3,28 +3,14 @@
 import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from layernorm_roles.evidence.claims.rules import ACCURACY_STEP, Claim
-from layernorm_roles.evidence.page.text import TEXTS
 from layernorm_roles.evidence.tables.structure import Column, Grid
 
 LEAST_RUNS = 3
 """With fewer runs of each variant an interval says nothing: that of two runs has 12.7 standard errors on each side."""
 
-
-class Part(NamedTuple):
-    """A part of the page: claims with their evidence, then what belongs to none of the claims."""
-
-    name: str
-    """The part that a claim names."""
-    title: str
-    introduction: str
-    categories: list[str]
-    """Categories of the figures that belong to the part."""
-
-
-PARTS = tuple(Part(**entry) for entry in TEXTS["parts"])
 
 Sources = Mapping[str, Mapping[str, str]]
 """Provenance of the Parquet files, by the name of their table."""
@@ -37,11 +23,8 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
     trained: its longest training must reach the step at which the paper's accuracies are compared, and some variant
     must have enough runs for an interval.
     """
-    trained = [
-        experiment
-        for experiment in settings.get("majority", {}).values()
-        if any(experiment["seeds"].values())
-    ]
+    experiments = settings.get("majority", {}).values()
+    trained = [experiment for experiment in experiments if any(experiment["seeds"].values())]
     if not trained:
         return []
     steps = max(experiment["steps"] for experiment in trained)
@@ -66,27 +49,19 @@ def repository() -> str:
     return named.get("Repository", "").rstrip("/")
 
 
-class Group(NamedTuple):
-    """A claim, and the claims that repeat it in other settings."""
-
-    first: Claim
-    again: list[Claim]
-
-
-def groups(claims: Iterable[Claim]) -> list[Group]:
-    """The claims in groups, in the order in which the first of each comes.
+def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
+    """The claims in groups of one and those that repeat it in other settings, in the order of the first ones.
 
     A claim repeats another one if its name goes on after that one's and its source after that one's and a semicolon:
     faster_d3 with the source "...; in three dimensions" repeats faster.
     """
-    found: list[Group] = []
+    found: list[list[Claim]] = []
     for claim in claims:
-        for group in found:
-            if repeats(claim, group.first):
-                group.again.append(claim)
-                break
+        repeated = (group for group in found if repeats(claim, group[0]))
+        if group := next(repeated, None):
+            group.append(claim)
         else:
-            found.append(Group(claim, []))
+            found.append([claim])
     return found
 
 
@@ -109,20 +84,15 @@ def devices(sources: Sources) -> list[str]:
     return [device for device in found if device != "cpu" or not named]
 
 
-def pretty(config: str) -> str:
-    """The configuration that a file carries as indented JSON; any other text as it is."""
-    try:
-        return json.dumps(json.loads(config), indent=2, ensure_ascii=False)
-    except ValueError:
-        return config
-
-
 def configurations(sources: Sources) -> list[dict[str, str]]:
-    """The different configurations that the files carry, each with the names of its tables, joined by commas."""
+    """The different configurations that the files carry, as indented JSON, each with the names of its tables."""
     names: dict[str, list[str]] = {}
     for name, source in sources.items():
-        names.setdefault(source.get("config", ""), []).append(name)
-    return [{"name": ", ".join(tables), "text": pretty(config)} for config, tables in names.items()]
+        names.setdefault(source.get("config") or "{}", []).append(name)
+    return [
+        {"name": ", ".join(tables), "text": json.dumps(json.loads(config), indent=2, ensure_ascii=False)}
+        for config, tables in names.items()
+    ]
 
 
 def provenance(sources: Sources) -> Grid:

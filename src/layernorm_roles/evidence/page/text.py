@@ -1,15 +1,51 @@
-"""Texts of the page: mathematics, data for its script, and the commands it prints."""
+"""Texts of the page: what report.yaml has, mathematics, data for its script, and the commands it prints."""
 
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from markupsafe import Markup, escape
 
 TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encoding="utf-8"))
 """The texts of report.yaml: units, terms, parts of the page, sources."""
+
+
+class Source(NamedTuple):
+    """A document that claims come from."""
+
+    name: str
+    """Short name, for links inside the page."""
+    begins: tuple[str, ...]
+    """How the sources of its claims begin, as the claims name them."""
+    short: str
+    """What readers choose it by."""
+    text: str
+    """Author, title, date and kind; for a text without a title its first words."""
+    address: str = ""
+    """Where it is read; empty where the address is not known."""
+
+
+PAPER = "https://arxiv.org/abs/2305.02582"
+RELEASED_CODE = "https://github.com/tech-srl/layer_norm_expressivity_role"
+
+SOURCES = tuple(Source(**entry | {"begins": tuple(entry["begins"])}) for entry in TEXTS["sources"])
+"""All documents; where two fit a claim, the first does."""
+
+
+def source_of(named: str) -> Source:
+    """The document that a claim names as its source.
+
+    Raises KeyError if there is none of that name.
+
+    >>> source_of("Brody, Alon and Yahav 2023, Figure 3; on other data").name
+    'paper'
+    """
+    for source in SOURCES:
+        if named.startswith(source.begins):
+            return source
+    raise KeyError(f"no source begins like {named!r}")
 
 
 def command(target: str, options: str) -> str:

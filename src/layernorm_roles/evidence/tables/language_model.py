@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.heads import shares_reached
-from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.claims.rules import TRAINS
-from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL
+from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL, label
 from layernorm_roles.evidence.tables.pretrained import SETS
 from layernorm_roles.evidence.tables.structure import (
+    NORM,
     SPLIT_CHARACTER,
     Column,
     Part,
@@ -23,6 +22,7 @@ from layernorm_roles.evidence.tables.structure import (
     grid,
     layered,
     left,
+    ordered,
     right,
     sentence,
     token_text,
@@ -30,11 +30,6 @@ from layernorm_roles.evidence.tables.structure import (
 from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent
 from layernorm_roles.schemas import AS_USED
 
-NOTE = (
-    "Per cent of keys that no query selects, mean over contexts and seeds, with the 95 % interval over both "
-    "(one seed: over contexts). Every verdict carries a certificate. Undecided: per cent of the keys of all layers "
-    "that the data's precision leaves without one; they count as selectable in the other columns."
-)
 NO_MODEL = "This reproduction has no such model."
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
 WEIGHTS = {"initial": "untrained", "final": "trained"}
@@ -47,9 +42,9 @@ FEWEST, SHOWN = 10, 20
 def table_1(keys: pd.DataFrame) -> Readable:
     """Unselectable keys at the attention input of the GPTs for every variant of the norm, from key_selectability."""
     sites = ("after_norm", "after_norm_exact")
-    frame = _by_legend(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"))
+    frame = ordered(language_model.unselectable_shares(keys[keys.site.isin(sites)], texts="long"), "variant")
     paper, parts = reported()["language_model"]["table_1"], []
-    for model, shown in _models(frame):
+    for model, shown in frame.groupby("model", sort=False):
         main, exact = (shown[shown.site == site] for site in sites)
         parts += [
             f"{model}: keys at the attention input, by the norm before it. {_contexts(keys, model, 'long')}",
@@ -58,7 +53,7 @@ def table_1(keys: pd.DataFrame) -> Readable:
         if len(exact):
             parts += [f"{model}: the keys where a norm scales them, with eps = 0 instead of the model's."]
             parts += [shares_by_layer(exact, "variant", LEGENDS)]
-    return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
+    return Readable(frame, parts or [NO_MODEL])
 
 
 def table_2(keys: pd.DataFrame) -> Readable:
@@ -66,12 +61,12 @@ def table_2(keys: pd.DataFrame) -> Readable:
     beside = keys[keys.site.isin(SITES)]
     frame = language_model.unselectable_shares(beside, texts="long", variant="layernorm")
     paper, parts = reported()["language_model"]["table_2"], []
-    for model, shown in _models(frame):
+    for model, shown in frame.groupby("model", sort=False):
         parts += [
             f"{model} with LayerNorm: keys before it and after. {_contexts(keys, model, 'long')}",
             shares_by_layer(shown, "site", SITES, paper if model == PAPER_MODEL else None),
         ]
-    return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
+    return Readable(frame, parts or [NO_MODEL])
 
 
 def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
@@ -79,7 +74,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
     model = language_model.without_scaling(tokens)
     if model.empty:
         columns = ["token", "occurrences", "initial_percent", "final_percent"]
-        return Readable(pd.DataFrame(columns=columns), [NO_MODEL])
+        return Readable(pd.DataFrame(columns=columns), [])
     frame = language_model.token_shares(tokens)
     often = frame[frame.occurrences >= FEWEST * model.layer.nunique() * model.seed.nunique()]
     columns = (
@@ -88,14 +83,12 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         right("unselectable, untrained (%)", "{.initial_percent:.1f}"),
         right("unselectable, trained (%)", "{.final_percent:.1f}"),
     )
-    marked = [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]
-    if marked:
+    examples: list[Part] = [
+        "In the first layer of the first seed no sentence has an unselectable token after training."
+    ]
+    if marked := [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]:
         words = "Sentences with most unselectable tokens, which are marked: first seed, trained, first layer."
         examples = [words, Sentences(marked)]
-    else:
-        examples = [
-            "In the first layer of the first seed no sentence has an unselectable token after training."
-        ]
     all_tokens = language_model.unselectable_shares(
         keys, texts="sentences", site="after_norm", variant="projection"
     )
@@ -103,20 +96,19 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         "Tokens of gpt without scaling that are unselectable most often. "
         f"{_contexts(keys, 'gpt', 'sentences')} ␣ is a space, {SPLIT_CHARACTER} a character that is split among "
         "several tokens.",
-        grid(often.head(SHOWN).itertuples(), *columns),
+        grid(often.head(SHOWN), *columns),
         *examples,
         "All tokens, by model:",
         shares_by_layer(all_tokens, "model", {}),
-        NOTE,
     ]
     return Readable(frame, parts)
 
 
 def table_4(keys: pd.DataFrame) -> Readable:
     """Unselectable keys of a BERT with its LayerNorms and without any, from key_selectability."""
-    frame = _by_legend(language_model.unselectable_shares(keys, model="bert", site="after_norm"))
+    frame = ordered(language_model.unselectable_shares(keys, model="bert", site="after_norm"), "variant")
     title = f"Keys of BERT with its LayerNorms, and with every one removed. {_contexts(keys, 'bert', 'sentences')}"
-    return Readable(frame, [title, shares_by_layer(frame, "variant", LEGENDS), NOTE])
+    return Readable(frame, [title, shares_by_layer(frame, "variant", LEGENDS)])
 
 
 def heads(keys: pd.DataFrame) -> Readable:
@@ -129,7 +121,7 @@ def heads(keys: pd.DataFrame) -> Readable:
     frames, parts = [], []
     for model, of_model in in_heads.groupby("model", sort=False):
         for causal, words in rivals.items():
-            shares = _by_legend(language_model.unselectable_shares(of_model, causal=causal))
+            shares = ordered(language_model.unselectable_shares(of_model, causal=causal), "variant")
             frames.append(shares.assign(causal=causal))
             for site, name in (("head", ""), ("head_exact", ", QK-norm with eps = 0")):
                 shown = shares[shares.site == site]
@@ -138,7 +130,7 @@ def heads(keys: pd.DataFrame) -> Readable:
                     title = f"{model} ({size}): keys in the heads{name}, {words}. {_contexts(keys, model, 'long')}"
                     parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
-    return Readable(frame, [*(parts or [NO_MODEL]), NOTE])
+    return Readable(frame, parts or [NO_MODEL])
 
 
 def head_ceilings(ceilings: pd.DataFrame) -> Readable:
@@ -151,7 +143,7 @@ def head_ceilings(ceilings: pd.DataFrame) -> Readable:
     half, *lower = THRESHOLDS
     columns = [
         left("model", "{0[0].model}, d_head = {0[0].d_head}, n = {0[0].n_keys:,}"),
-        left("norm", lambda row: _norm(row[0])),
+        left("norm", lambda row: label(row[0].variant)),
         left("weights", lambda row: WEIGHTS[row[0].checkpoint]),
         right("seeds", "{0[0].seeds}"),
         left("queries", lambda row: SETS[row[0].queries, AS_USED][0]),
@@ -163,13 +155,7 @@ def head_ceilings(ceilings: pd.DataFrame) -> Readable:
         name = f"at least {FRACTIONS[threshold]}, of those under {FRACTIONS[half]} (%)"
         columns.append(right(name, lambda row, at=threshold: percent(row[1][at].rest_percent)))
     columns.append(right("median ceiling", "{0[0].median:.2g}"))
-    note = (
-        "Per cent of the keys in the heads that some query of a set gives at least a half, a tenth or a hundredth of "
-        "its attention, mean over layers, heads and seeds, with the 95 % interval over seeds; then per cent of those "
-        "keys alone that no query of the set gives a half. Ceilings are certified, among all keys of a long context. "
-        "The text's own queries see the keys up to their position alone, so that the first keys get much."
-    )
-    return Readable(frame, [grid(rows, *columns) if rows else NO_MODEL, note])
+    return Readable(frame, [grid(rows, *columns) if rows else NO_MODEL])
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
@@ -177,7 +163,7 @@ def baselines(metrics: pd.DataFrame) -> Readable:
     frame = language_model.baselines(metrics)
     columns = (
         left("model", "{.model}"),
-        left("norm", _norm),
+        NORM,
         right("seeds", "{.seeds}"),
         right("validation loss", lambda row: _loss(row, "valid_loss")),
         right("unigram", lambda row: _loss(row, "unigram_loss")),
@@ -185,40 +171,23 @@ def baselines(metrics: pd.DataFrame) -> Readable:
         right("below unigram by", lambda row: _loss(row, "gain_over_unigram")),
         right("attention is worth", lambda row: _loss(row, "worth_of_attention")),
     )
-    note = (
-        "Nats per token at the last step, mean over seeds, with the 95 % interval over seeds. Unigram: the loss of the "
-        "frequencies of the training tokens on the validation tokens. No attention: the model whose layers have their "
-        "feed-forward parts alone. The last two columns are differences of equal seeds. Where one of their intervals "
-        "does not lie above 0, the claims about trained models get no verdict; those that compare losses need only one "
-        "variant for which they do."
-    )
-    return Readable(frame, [grid(frame.itertuples(), *columns), note])
+    return Readable(frame, [grid(frame, *columns)])
 
 
 def losses_by_rate(metrics: pd.DataFrame) -> Readable:
     """Final losses by learning rate, length and norm of the models that have several, from language_model_metrics."""
     frame = language_model.losses_by_rate(metrics, TRAINS)
-    if frame.empty:
-        return Readable(frame, ["No model of this reproduction has several learning rates or lengths."])
-    order = legend_order(frame.variant)
-    frame = frame.sort_values(
-        ["model", "steps", "variant", "base_learning_rate"],
-        key=lambda column: column.map(order.index) if column.name == "variant" else column,
-        kind="stable",
-    ).reset_index(drop=True)
+    frame = ordered(frame, "model", "steps", "variant", "base_learning_rate")
     columns = (
         left("model", "{.model}"),
         right("steps", "{.steps:,}"),
-        left("norm", lambda row: LEGENDS.get(row.variant, row.variant)),
+        NORM,
         right("learning rate", "{.base_learning_rate:g}"),
         right("runs", "{.runs}"),
         right("diverged", "{.diverged}"),
         right("learnt to attend", "{.learnt}"),
-        right("training loss", lambda row: estimate(row.train_loss, np.nan, np.nan, ".3f")),
-        right(
-            "validation loss",
-            lambda row: estimate(row.valid_loss, row.valid_loss_low, row.valid_loss_high, ".3f"),
-        ),
+        right("training loss", lambda row: _loss(row, "train_loss")),
+        right("validation loss", lambda row: _loss(row, "valid_loss")),
     )
     note = (
         "Nats per token at the last step, means over the runs that did not diverge, the validation loss with its 95 % "
@@ -226,7 +195,7 @@ def losses_by_rate(metrics: pd.DataFrame) -> Readable:
         "its best learning rate, in the longest training. A loss over runs of which some have learnt it and others "
         "have not is a mean of two humps."
     )
-    return Readable(frame, [grid(frame.itertuples(), *columns), note])
+    return Readable(frame, [grid(frame, *columns), note] if len(frame) else [])
 
 
 def pilot() -> Readable:
@@ -241,13 +210,9 @@ def pilot() -> Readable:
         right("no attention", lambda row: _loss(row, "no_attention_loss")),
         right("unigram", lambda row: _loss(row, "unigram_loss")),
         right("attention is worth", lambda row: _loss(row, "worth_of_attention")),
-        right("CPU seconds a run", lambda row: estimate(row.cpu_seconds, *NO_INTERVAL, ",.0f")),
+        right("CPU seconds a run", lambda row: f"{row.cpu_seconds:,.0f}"),
     )
-    note = (
-        "Validation losses of models of bytes, in nats per byte, on the text of the default reproduction and with "
-        "seeds by which no claim is judged. The settings of gpt_bytes were chosen from these."
-    )
-    return Readable(frame, [grid(frame.itertuples(), *columns), note])
+    return Readable(frame, [grid(frame, *columns)])
 
 
 def shares_by_layer(
@@ -281,33 +246,16 @@ def shares_by_layer(
     return layered(before, rows, [Column("undecided", right=True)])
 
 
-def _models(shares: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The name and the shares of each model, in the order in which the models come first."""
-    return [(model, shares[shares.model == model]) for model in dict.fromkeys(shares.model)]
-
-
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:
     lengths = keys.n_keys[(keys.model == model) & (keys.texts == texts)]
     words = {"long": "Contexts", "sentences": "Sentences"}[texts]
     return f"{words} of {span(lengths, '')} tokens." if len(lengths) else ""
 
 
-def _by_legend(shares: pd.DataFrame) -> pd.DataFrame:
-    rank = {variant: number for number, variant in enumerate(legend_order(shares.variant))}
-    return shares.sort_values("variant", key=lambda column: column.map(rank), kind="stable")
-
-
-NO_INTERVAL = (float("nan"), float("nan"))
-
-
 def _loss(row, name: str) -> str:
     """A mean in nats with its interval, if the row has one."""
     ends = (getattr(row, name + end, float("nan")) for end in ("_low", "_high"))
     return estimate(getattr(row, name), *ends, ".3f")
-
-
-def _norm(row) -> str:
-    return LEGENDS.get(row.variant, row.variant)
 
 
 def _share(row) -> str:

@@ -57,13 +57,7 @@ def ceilings(table: pd.DataFrame) -> Readable:
             tails = tails[tails.queries != ANY]
         names = {0.01: "1 %", 0.5: "50 %", 0.99: "99 %"}
         parts.append(_by_layer(tails, "quantile", names, "pairs", _attention))
-    note = (
-        "Bounds of the ceilings are certified, and a pair that could stand on either side of a threshold does not "
-        "count as below it. Behind the norm: all queries that a head can make of what its norm lets through, on any "
-        "text. Without the norm: keys made from the residual stream before it, brought to an equal mean square by one "
-        "factor. 95 % intervals are over contexts."
-    )
-    return Readable(shares, [*(parts or [NO_MODEL]), note])
+    return Readable(shares, parts or [NO_MODEL])
 
 
 def ceilings_by_token(table: pd.DataFrame) -> Readable:
@@ -84,15 +78,11 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
         parts += [
             f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any "
             "query behind the norm: the tokens whose keys can get least.",
-            grid(least.itertuples(), *columns),
+            grid(least, *columns),
         ]
         if len(most):
-            parts += ["And those whose keys can get most.", grid(most.itertuples(), *columns)]
-    note = (
-        "Per cent of the (key, head) pairs of a token, mean over its occurrences, with the 95 % interval over the "
-        "contexts in which it occurs. Received: the most that a query of the texts gives one of them."
-    )
-    return Readable(frame, [*(parts or [NO_MODEL]), note])
+            parts += ["And those whose keys can get most.", grid(most, *columns)]
+    return Readable(frame, parts or [NO_MODEL])
 
 
 def cut_heads(keys: pd.DataFrame) -> Readable:
@@ -109,13 +99,7 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
             f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
             layered([before], rows, after),
         ]
-    note = (
-        "Per cent of the keys of the heads that no query selects, if the keys of each head are cut to the first "
-        "principal components that they have in their context; in the last row they are whole. Means over contexts and "
-        "heads, with the 95 % interval over contexts. Gaussian: what is expected of as many Gaussian keys in as many "
-        "dimensions."
-    )
-    return Readable(frame, [*(parts or [NO_MODEL]), note])
+    return Readable(frame, parts or [NO_MODEL])
 
 
 def _by_layer(

@@ -1,75 +1,38 @@
-"""Which readable tables a reproduction has, and for each one what it is made from and its title.
+"""Which readable tables a reproduction has, and for each one what it is made from, its title and its note.
 
-Snakemake imports this module while it plans the jobs, so it holds strings only and imports neither pandas nor
-pyarrow; `make` imports the module that makes a table when it is called.
+The file tables.yaml beside this module has an entry for each table. Snakemake imports this module while it plans the
+jobs, so it imports neither pandas nor pyarrow; `make` imports the module that makes a table when it is called.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
 
 
-@dataclass(frozen=True)
-class Table:
-    """One readable table of a reproduction."""
+class Table(NamedTuple):
+    """One readable table of a reproduction; tables.yaml says what the fields mean."""
 
     name: str
-    """Name of the files without their ending, e.g. table_1."""
+    """Name of the files without their ending, e.g. table_1, and of the function that makes the table."""
     module: str
-    """Module of layernorm_roles.evidence.tables that makes the table; its function has the name of the table."""
-    inputs: tuple[str, ...]
-    """Parquet tables that the function takes, in this order, named as in layernorm_roles.schemas.SCHEMAS."""
+    """Module of layernorm_roles.evidence.tables that has the function."""
     title: str
-    """Heading on the page."""
-    kinds: tuple[str, ...] = ("csv", "md")
-    """Endings of the files: csv has the numbers in full precision, md is Markdown to read."""
+    inputs: Sequence[str]
+    note: str = ""
+    none: str = ""
+    kinds: Sequence[str] = ("csv", "md")
 
 
-DURATIONS = Table("durations", "durations", ("durations",), "Time taken")
+DURATIONS = Table("durations", "durations", "Time taken", ["durations"])
 """The one table that is not made from Parquet files but from the benchmark files of the jobs."""
 
-_KEYS = ("key_selectability",)
+_FILE = yaml.safe_load((Path(__file__).parent / "tables.yaml").read_text(encoding="utf-8"))
 
 TABLES = {
-    table.name: table
-    for table in (
-        Table("convergence", "majority", ("majority_metrics",), "Steps to each test loss"),
-        Table("convergence_runs", "majority", ("majority_metrics",), "Steps of every run", kinds=("csv",)),
-        Table("rates", "majority", ("majority_metrics",), "What each norm reaches at every learning rate"),
-        Table("widths", "majority", ("majority_metrics",), "What projection costs at every width"),
-        Table("size_and_projection", "majority", ("majority_metrics",), "Effects of size and projection"),
-        Table("table_1", "language_model", _KEYS, "Table 1"),
-        Table("table_2", "language_model", _KEYS, "Table 2"),
-        Table("table_3", "language_model", (*_KEYS, "sentence_tokens"), "Table 3"),
-        Table("table_4", "language_model", _KEYS, "Table 4"),
-        Table("heads", "language_model", _KEYS, "Unselectable keys in the heads"),
-        Table(
-            "head_ceilings",
-            "language_model",
-            ("language_model_ceilings",),
-            "How much attention a key in a head of our models can get",
-        ),
-        Table("baselines", "language_model", ("language_model_metrics",), "What attention is worth"),
-        Table(
-            "losses_by_rate",
-            "language_model",
-            ("language_model_metrics",),
-            "Losses by learning rate and length",
-        ),
-        Table("pilot", "language_model", (), "The pilot of gpt_bytes"),
-        Table("gaussian_law", "random_keys", ("gaussian_law",), "The law of widths"),
-        Table("ceilings", "pretrained", ("attention_ceilings",), "How much attention a key can get"),
-        Table(
-            "ceilings_by_token",
-            "pretrained",
-            ("token_ceilings",),
-            "Tokens whose keys can get little attention, and much",
-        ),
-        Table("cut_heads", "pretrained", ("pretrained_keys",), "Heads cut to fewer dimensions"),
-        Table("claims", "verdicts", ("claims",), "Every claim"),
-        Table("worked_numbers", "statements", ("worked_numbers",), "The worked numbers, recomputed"),
-    )
+    name: Table(name, module, **entry) for module, entries in _FILE.items() for name, entry in entries.items()
 }
 """The readable tables that are made from Parquet files, by name."""
 
@@ -89,4 +52,6 @@ def files(table: Table) -> list[str]:
 def make(table: Table, frames: Mapping[str, Any]) -> Any:
     """The `structure.Readable` of a table, from pandas data frames given by the names of their Parquet tables."""
     module = import_module(f"layernorm_roles.evidence.tables.{table.module}")
-    return getattr(module, table.name)(*(frames[name] for name in table.inputs))
+    readable = getattr(module, table.name)(*(frames[name] for name in table.inputs))
+    last = table.note if readable.parts else table.none
+    return readable._replace(parts=[*readable.parts, *([last] if last else [])])

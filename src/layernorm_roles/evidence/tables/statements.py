@@ -39,11 +39,5 @@ def worked_numbers(numbers: pd.DataFrame) -> Readable:
         right("from what was stated before", lambda row: four_digits(row.from_stated)),
         left("verdict", "{.verdict}"),
     )
-    note = (
-        "The worked examples of the notes on transformers that the report names, by the line of the notes where each "
-        "stands, computed again. Rounding: off in the last digit that is written, by the rounding alone; hedged: off, "
-        "but the notes say that it is only what might come out; carried: it follows from the numbers before it, of "
-        "which one is wrong or hedged. An example is wrong if one of its numbers is, else hedged, else rounding."
-    )
     by_example = grid(examples.sort_values("line").itertuples(), *example_columns)
-    return Readable(frame, [by_example, grid(frame.itertuples(), *columns), note])
+    return Readable(frame, [by_example, grid(frame, *columns)])

@@ -5,12 +5,13 @@ the parts; a CSV file holds the numbers behind them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.legends import label
 from layernorm_roles.evidence.tables.typography import MISSING
 
 SPLIT_CHARACTER = "□"
@@ -24,8 +25,7 @@ class Column(NamedTuple):
     right: bool = False
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """Rows of cells under headings."""
 
     columns: tuple[Column, ...]
@@ -39,8 +39,7 @@ class Span(NamedTuple):
     marked: bool
 
 
-@dataclass(frozen=True)
-class Sentences:
+class Sentences(NamedTuple):
     """A list of sentences, each made of spans."""
 
     sentences: list[list[Span]]
@@ -55,7 +54,7 @@ class Readable(NamedTuple):
     frame: pd.DataFrame
     """The numbers, in full precision."""
     parts: list[Part]
-    """What people read; empty for a table that only programs need."""
+    """What people read, above the note of tables.yaml; empty where there is nothing to show."""
 
 
 Cell = str | Callable[[Any], str]
@@ -72,10 +71,26 @@ def right(name: str, cell: Cell) -> tuple[Column, Cell]:
     return Column(name, right=True), cell
 
 
-def grid(rows: Iterable[Any], *columns: tuple[Column, Cell]) -> Grid:
-    """A grid with one row for each of `rows`, in columns that `left` and `right` make."""
+NORM = left("norm", lambda row: label(row.variant))
+"""The column of the variants of the norm, as the legends of figures name them."""
+
+
+def grid(rows: Iterable[Any] | pd.DataFrame, *columns: tuple[Column, Cell]) -> Grid:
+    """A grid with one row for each of `rows`, in columns that `left`, `right` and NORM make."""
     cells = [cell.format if isinstance(cell, str) else cell for _, cell in columns]
+    rows = rows.itertuples() if isinstance(rows, pd.DataFrame) else rows
     return Grid(tuple(column for column, _ in columns), [[cell(row) for cell in cells] for row in rows])
+
+
+def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The rows sorted by `columns`, variants in the order of the legends; rows that are equal there stay in place."""
+    order = legend_order(frame.variant)
+    return frame.sort_values(
+        [*columns],
+        key=lambda column: column.map(order.index) if column.name == "variant" else column,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]

@@ -69,30 +69,32 @@ def whole(value: float) -> str:
     """A number without decimals, with a true minus sign; infinity as its sign."""
     if pd.isna(value):
         return MISSING
-    if value in (float("inf"), float("-inf")):
-        return "∞" if value > 0 else "−∞"
-    return f"{value:,.0f}".replace("-0", "0").replace("-", "−")
-
-
-COLUMNS = (
-    left("Claim", lambda judged: typeset(judged.row.statement)),
-    left("What is measured", lambda judged: typeset(judged.row.statistic)),
-    left("Found, 95 % interval", lambda judged: judged.measured or MISSING),
-    left(
-        "Reported",
-        lambda judged: MISSING if pd.isna(judged.row.paper_value) else typeset(judged.row.paper_value),
-    ),
-    left("Control", lambda judged: _with_name(judged)),
-    right("Runs", lambda judged: judged.runs or MISSING),
-    right("Effect over the reported one", lambda judged: judged.size or MISSING),
-    left("Verdict", "{.verdict}"),
-)
-"""Headings of the table of claims, and what stands below each of them."""
+    return f"{value:,.0f}".replace("-0", "0").replace("-", "−").replace("inf", "∞")
 
 
 def claims(table: pd.DataFrame) -> Readable:
     """All claims by name, from the table claims: what is measured, found and reported, the control, the verdict."""
-    by_name = grid(judged(table), left("Name", "{.claim.name}"), *COLUMNS)
+
+    def reported(judged: Judged) -> str:
+        return MISSING if pd.isna(judged.row.paper_value) else typeset(judged.row.paper_value)
+
+    def control(judged: Judged) -> str:
+        """What the isolating comparison is, with its number where it has one; it comes first among the controls."""
+        first, _, _ = judged.row.control.partition(";")
+        return typeset(f"{judged.control} ({first})" if judged.control else first)
+
+    by_name = grid(
+        judged(table),
+        left("Name", "{.claim.name}"),
+        left("Claim", lambda judged: typeset(judged.row.statement)),
+        left("What is measured", lambda judged: typeset(judged.row.statistic)),
+        left("Found, 95 % interval", lambda judged: judged.measured or MISSING),
+        left("Reported", reported),
+        left("Control", control),
+        right("Runs", lambda judged: judged.runs or MISSING),
+        right("Effect over the reported one", lambda judged: judged.size or MISSING),
+        left("Verdict", "{.verdict}"),
+    )
     return Readable(table.drop(columns="setting"), [by_name])
 
 
@@ -100,9 +102,3 @@ def _estimate(judged: Judged, value: str, ends: str) -> str:
     row = judged.row
     words = [with_unit(row[value], judged.claim.unit), interval(row[f"{ends}_low"], row[f"{ends}_high"])]
     return " ".join(filter(None, words))
-
-
-def _with_name(judged: Judged) -> str:
-    """What the isolating comparison is, with its number where it has one; it comes first among the controls."""
-    first, _, _ = judged.row.control.partition(";")
-    return typeset(f"{judged.control} ({first})" if judged.control else first)

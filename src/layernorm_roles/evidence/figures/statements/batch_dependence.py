@@ -34,7 +34,7 @@ def batch_dependence(table: pd.DataFrame) -> Figure:
         axes.set(title=title, xlabel=label)
         if x == "batch_size":
             axes.set_xscale("log")
-            style.ticks_at(axes, sorted(part.batch_size.unique()))
+            style.ticks_at(axes, part.batch_size)
             axes.tick_params(axis="x", labelsize=6)
         else:
             axes.xaxis.set_major_formatter(PercentFormatter(1))

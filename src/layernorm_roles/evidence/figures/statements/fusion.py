@@ -8,17 +8,13 @@ from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.figures import style
 
+SIZE = {"ms": 3.5}
 ARRANGEMENTS = {
-    "plain": {"label": "nothing between", "color": "#7F7F7F", "marker": "o", "ms": 3.5},
-    "norm": {"label": "LayerNorm", "color": "#0072B2", "marker": "s", "ms": 3.5},
-    "residual": {"label": "residual", "color": "#E69F00", "marker": "^", "ms": 3.5, "lw": 2.2},
-    "residual_norm": {
-        "label": "residual and LayerNorm",
-        "color": "#009E73",
-        "marker": "D",
-        "ms": 3.5,
-        "ls": "--",
-    },
+    "plain": {"label": "nothing between", "color": "#7F7F7F", "marker": "o"} | SIZE,
+    "norm": {"label": "LayerNorm", "color": "#0072B2", "marker": "s"} | SIZE,
+    "residual": {"label": "residual", "color": "#E69F00", "marker": "^", "lw": 2.2} | SIZE,
+    "residual_norm": {"label": "residual and LayerNorm", "color": "#009E73", "marker": "D", "ls": "--"}
+    | SIZE,
 }
 """Look of what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
 
@@ -26,9 +22,12 @@ INPUTS = {"heads": "map of the heads c", "stream_and_heads": "map of stream and 
 """Title of the panel for each kind of single map, by what the map reads."""
 
 COSTS = {
-    "heads": {"label": "map of c", "color": "#7F7F7F", "marker": "o", "ms": 3.5},
-    "stream_and_heads": {"label": "map of [x, c]", "color": "#CC79A7", "ls": "--", "marker": "o", "ms": 3.5},
+    "heads": {"label": "map of c", "color": "#7F7F7F", "marker": "o"} | SIZE,
+    "stream_and_heads": {"label": "map of [x, c]", "color": "#CC79A7", "ls": "--", "marker": "o"} | SIZE,
 }
+
+TRAINED = {"ls": "", "mfc": "none"} | SIZE
+"""Look of a layer of a trained model."""
 
 EXACT = 1e-20
 """A share of variance below this is rounding; it is drawn on the lower axes."""
@@ -57,7 +56,7 @@ def fusion(table: pd.DataFrame) -> Figure:
         lower.set_yscale("symlog", linthresh=1e-33)
         lower.set(ylim=(0, 1e-24), yticks=[1e-32, 1e-26], xlabel="d_model", xscale="log")
         for panel in (upper, lower):
-            style.ticks_at(panel, sorted(square.d.unique()))
+            style.ticks_at(panel, square.d)
         upper.spines.bottom.set_visible(False)
         upper.tick_params(axis="x", bottom=False, labelbottom=False)
         upper.plot([0], [0], transform=upper.transAxes, **BREAK)
@@ -67,8 +66,7 @@ def fusion(table: pd.DataFrame) -> Figure:
     _cost(axes["cost"], table)
     handles = style.marks(ARRANGEMENTS)
     if (table.source != "random").any():
-        look = {"ls": "", "marker": "o", "mfc": "none", "mec": style.GREY, "ms": 3.5}
-        handles.append(style.mark("trained, one layer and seed", **look))
+        handles.append(style.mark("trained, one layer and seed", marker="o", mec=style.GREY, **TRAINED))
     random = table[table.source == "random"].seed.nunique()
     style.legend_below(figure, handles, columns=5, **style.seeds_title([random], "lines are means"))
     return figure
@@ -80,19 +78,18 @@ def _errors(axes: Axes, part: pd.DataFrame, spread: str | None) -> None:
     style.lines(axes, random, "arrangement", ARRANGEMENTS, "d", "error", spread=spread, zorder=3)
     for name, rows in trained.groupby("arrangement"):
         apart = 1 + 0.08 * (rows.layer - rows.layer.mean())  # side by side, the first layer left
-        look = {"marker": ARRANGEMENTS[name]["marker"], "mec": ARRANGEMENTS[name]["color"]}
-        axes.plot(rows.d * apart, rows.error, ls="", mfc="none", ms=3.5, mew=0.7, **look)
+        marker, colour = ARRANGEMENTS[name]["marker"], ARRANGEMENTS[name]["color"]
+        axes.plot(rows.d * apart, rows.error, marker=marker, mec=colour, mew=0.7, **TRAINED)
 
 
 def _cost(axes: Axes, table: pd.DataFrame) -> None:
     """Draw the entries of the single map over those of W_O and W_1, by the width of the heads."""
     random = table[(table.source == "random") & (table.arrangement == "plain") & (table.d == table.d.max())]
-    ratios = random.assign(
-        width=random.d_heads / random.d, entries=random.parameters_single / random.parameters_pair
-    )
+    widths, entries = random.d_heads / random.d, random.parameters_single / random.parameters_pair
+    ratios = random.assign(width=widths, entries=entries)
     style.lines(axes, ratios, "inputs", COSTS, "width", "entries", spread=None)
     axes.axhline(1, color=style.GREY, lw=0.7, ls=":")
-    axes.set(xlabel="heads' width over d_model", ylim=(0, None), xscale="log")
-    style.ticks_at(axes, sorted(ratios.width.unique()))
-    axes.set(title="size of the map", ylabel="entries over those of $W_O$, $W_1$")
+    axes.set(title="size of the map", xlabel="heads' width over d_model", xscale="log", ylim=(0, None))
+    axes.set_ylabel("entries over those of $W_O$, $W_1$")
+    style.ticks_at(axes, widths)
     axes.legend()

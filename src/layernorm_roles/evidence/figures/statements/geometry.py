@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, FigureBase
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.vectors import box, name_axes, plane_and_ones, plane_and_ones_marks
+from layernorm_roles.evidence.figures.vectors import box, plane_and_ones, plane_and_ones_marks
 
 DTYPES = {"float16": "#D55E00", "bfloat16": "#E69F00", "float32": "#0072B2", "float64": "#009E73"}
 """Colour of each precision."""
@@ -25,12 +25,7 @@ CEILING = 1e6
 
 NOT_FINITE = {"ls": "", "marker": "x", "ms": 4}
 
-STAGES = {
-    "x": "inputs x",
-    "f": "projection f",
-    "g": "scaling g to length $\\sqrt{3}$",
-    "h": "gain and bias h",
-}
+STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
 """Title of each stage of the cloud."""
 
 CLOUD_LIMIT = 3.2
@@ -69,26 +64,23 @@ def _difference_from_torch(axes: Axes, measured: pd.DataFrame) -> Sequence[Artis
         & (measured.quantity == "difference_from_torch")
     ]
     strokes = dict(zip(sorted(rows.offset.unique()), ("-", ":", "--"), strict=False))
-    infinite = False
-    for (dtype, offset), part in rows.groupby(["dtype", "offset"]):
-        largest = part.groupby("input_norm").value.max()
-        finite = np.isfinite(largest)
-        axes.plot(largest.index[finite], largest[finite], strokes[offset], color=DTYPES[dtype], lw=1.2)
-        if not finite.all():  # an empty line that is not clipped would confuse the layout
-            beyond = largest.index[~finite]
-            axes.plot(beyond, np.full(len(beyond), CEILING), color=DTYPES[dtype], clip_on=False, **NOT_FINITE)
-            infinite = True
+    largest = rows.groupby(["dtype", "offset", "input_norm"]).value.max().reset_index()
+    finite = np.isfinite(largest.value)
+    for (dtype, offset), part in largest[finite].groupby(["dtype", "offset"]):
+        axes.plot(part.input_norm, part.value, strokes[offset], color=DTYPES[dtype], lw=1.2)
+    for (dtype, _), part in largest[~finite].groupby(["dtype", "offset"]):
+        ceiling = np.full(len(part), CEILING)
+        axes.plot(part.input_norm, ceiling, color=DTYPES[dtype], clip_on=False, **NOT_FINITE)
     axes.set(xscale="log", yscale="log", xlabel="length of the inputs", ylim=(1e-17, CEILING))
     axes.set(title="difference from torch", ylabel="largest difference")
-    handles = [
-        style.mark(dtype, color=colour, lw=1.2)
-        for dtype, colour in DTYPES.items()
-        if (rows.dtype == dtype).any()
-    ]
+    present = set(rows.dtype)
+    handles = [style.mark(name, color=tone, lw=1.2) for name, tone in DTYPES.items() if name in present]
     for offset, stroke in strokes.items():
         label = f"mean {offset:g} × length" if offset else "mean near 0"
         handles.append(style.mark(label, color=style.GREY, ls=stroke, lw=1.2))
-    return [*handles, *([style.mark("not finite", color=style.GREY, **NOT_FINITE)] if infinite else [])]
+    if not finite.all():
+        handles.append(style.mark("not finite", color=style.GREY, **NOT_FINITE))
+    return handles
 
 
 def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
@@ -146,11 +138,9 @@ def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
             plane_and_ones(axes, radius=2.6, half_length=2.0)
             look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
             axes.scatter(*points.T, depthshade=False, **look)
-            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2))
-            name_axes(axes, labelpad=-11, fontsize=6)
+            view = {"elev": 24, "azim": 8}
+            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
             axes.tick_params(pad=-4, labelsize=5)
-            axes.set_box_aspect((1, 1, 1), zoom=1.0)
-            axes.view_init(elev=24, azim=8)
             title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
             axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)
     key = ScalarMappable(Normalize(0, 1), "viridis")

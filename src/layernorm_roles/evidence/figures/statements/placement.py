@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.lines import Line2D
 
 from layernorm_roles.evidence.analysis.statements import measurable, position_accuracies, run_ends
 from layernorm_roles.evidence.figures import style
@@ -44,6 +45,11 @@ def _strokes(values: pd.Series) -> dict[float, Any]:
     return {value: STROKES[i % len(STROKES)] for i, value in enumerate(sorted(map(float, values.unique())))}
 
 
+def _marks(strokes: Mapping[str, Any]) -> list[Line2D]:
+    """The legend's entries of line styles, by their labels."""
+    return [style.mark(label, color=style.GREY, ls=stroke, lw=1.3) for label, stroke in strokes.items()]
+
+
 def _in_words(warmup: float) -> str:
     return f"warm-up {warmup:g} steps" if warmup else "no warm-up"
 
@@ -62,9 +68,9 @@ def placement(table: pd.DataFrame) -> Figure:
     for (above, below), depth in zip(grid.T, depths, strict=True):
         here, runs = ends[ends.depth == depth], table[table.depth == depth]
         for warmup, stroke in warmups.items():
-            looks = {name: look | {"ls": stroke} for name, look in PLACEMENTS.items()}
+            looks = style.each(PLACEMENTS, ls=stroke)
             final = here[(here.warmup == warmup) & np.isfinite(here.loss)]
-            marked = {name: look | {"marker": "o", "ms": 2.5} for name, look in looks.items()}
+            marked = style.each(looks, marker="o", ms=2.5)
             style.lines(above, final, "placement", marked, "learning_rate", "loss", limits="range")
             curves = _at_best_rates(runs[runs.warmup == warmup], here[here.warmup == warmup])
             style.lines(below, curves, "placement", looks, "step", "train_loss", limits="range")
@@ -79,11 +85,7 @@ def placement(table: pd.DataFrame) -> Figure:
     low, top = min(finite) - 0.1, min(CEILING, max(finite) + 0.1)
     grid[0, 0].set(ylim=(low, top), ylabel="final loss above that of\ntoken frequencies (nats)")
     grid[1, 0].set(ylim=(low, 0.6), ylabel="loss at the best rate, above\ntoken frequencies (nats)")
-    handles = style.marks(PLACEMENTS)
-    handles += [
-        style.mark(_in_words(warmup), color=style.GREY, ls=stroke, lw=1.3)
-        for warmup, stroke in warmups.items()
-    ]
+    handles = style.marks(PLACEMENTS) + _marks({_in_words(number): ls for number, ls in warmups.items()})
     handles.append(style.mark("token frequencies alone", **ZERO))
     style.legend_below(figure, handles, columns=5, **style.seeds_title([table.seed.nunique()]))
     return figure
@@ -97,8 +99,8 @@ def _count_failures(axes: Axes, ends: pd.DataFrame) -> None:
         for status in ("diverged", "stuck"):
             if number := (states == status).sum():
                 lines.append(f"{look['label']}: {number} of {len(states)} {status}")
-    look = {"transform": axes.transAxes, "ha": "right", "va": "top"}
-    axes.text(0.98, 0.98, "\n".join(lines), fontsize=6, color="#333333", **look)
+    look = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 6, "color": "#333333"}
+    axes.text(0.98, 0.98, "\n".join(lines), **look)
 
 
 def _at_best_rates(table: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:
@@ -132,9 +134,9 @@ def placement_gradients(gradients: pd.DataFrame, untrained: pd.DataFrame) -> Fig
         style.lines(above, initial, "placement", PLACEMENTS, "layer", "gradient_norm", **geometric)
         for rate, stroke in rates.items():
             training = part[(part.step > 0) & (part.learning_rate == rate)]
-            looks = {name: look | {"ls": stroke} for name, look in PLACEMENTS.items()}
+            looks = style.each(PLACEMENTS, ls=stroke)
             style.lines(
-                below, training, "placement", looks, "layer", "gradient_norm", spread=None, geometric=True
+                below, training, "placement", looks, "layer", "gradient_norm", spread=None, **geometric
             )
         above.set(yscale="log", title=f"{depth} layers")
         ticks = sorted({1, max(1, int(depth) // 2), int(depth)})
@@ -144,12 +146,8 @@ def placement_gradients(gradients: pd.DataFrame, untrained: pd.DataFrame) -> Fig
         grid[0, 0].set_ylim(10 ** np.floor(initial.min()), 10 ** np.ceil(initial.max()))
     grid[0, 0].set_ylabel("gradient norm\nat initialisation")
     grid[1, 0].set_ylabel("gradient norm\nduring training")
-    handles = style.marks(PLACEMENTS)
-    handles += [
-        style.mark(f"learning rate {rate:g}", color=style.GREY, ls=stroke, lw=1.3)
-        for rate, stroke in rates.items()
-    ]
-    seeds = style.number_of(gradients.seed.nunique(), gradients.seed.nunique(), "seed")
+    handles = style.marks(PLACEMENTS) + _marks({f"learning rate {rate:g}": ls for rate, ls in rates.items()})
+    seeds = style.number_of([gradients.seed.nunique()], "seed")
     title = f"geometric means over {seeds}, in training over the logged steps too; {_in_words(warmup)}"
     style.legend_below(layered, handles, columns=3, title=title)
     _first_layer(first, _positive(untrained[untrained.layer == 1]))
@@ -168,19 +166,17 @@ def _first_layer(figure: FigureBase, first: pd.DataFrame) -> None:
     names = [name for name in UNTRAINED if (first.placement == name).any()]
     (panels,) = figure.subplots(1, len(names), squeeze=False)
     for axes, name in zip(panels, names, strict=True):
-        looks: Mapping = {
-            residual: look | {"color": UNTRAINED[name]["color"]} for residual, look in RESIDUAL.items()
-        }
+        looks = style.each(RESIDUAL, color=UNTRAINED[name]["color"])
         here = first[first.placement == name]
         style.lines(axes, here, "residual", looks, "depth", "gradient_norm", geometric=True, limits="range")
         axes.set(xscale="log", yscale="log", title=UNTRAINED[name]["label"], xlabel="layers of the network")
-        style.ticks_at(axes, sorted(first.depth.unique()))
+        style.ticks_at(axes, first.depth)
     normed = [axes for axes, name in zip(panels, names, strict=True) if name in PLACEMENTS]
     ends = np.array([axes.get_ylim() for axes in normed]).reshape(-1, 2)
     for axes in normed:
         axes.set_ylim(ends.min(), ends.max())
     panels[0].set_ylabel("gradient norm of\nthe first layer, untrained")
-    handles = style.marks({residual: look | {"color": style.GREY} for residual, look in RESIDUAL.items()})
+    handles = style.marks(style.each(RESIDUAL, color=style.GREY))
     title = style.seeds_title([first.seed.nunique()], "geometric means")
     style.legend_below(figure, handles, columns=2, **title)
 
@@ -196,16 +192,14 @@ def residual_position(probe: pd.DataFrame) -> Figure:
     for axes, trained in zip(panels, (False, True), strict=True):
         here = shares[shares.trained == trained]
         for residual, stroke in RESIDUAL.items():
-            looks = {name: look | stroke for name, look in PLACEMENTS.items()}
+            looks = style.each(PLACEMENTS, **stroke)
             part = here[here.residual == residual]
             style.lines(axes, part, "placement", looks, "layer", "percent", limits="range")
         axes.axhline(100 / probe.context_length.max(), **chance)
         axes.set(xlabel="before layer", title="trained" if trained else "untrained", ylim=(0, 103))
         axes.set(xticks=sorted(shares.layer.unique()))
     panels[0].set_ylabel("tokens whose position\na probe names (%)")
-    handles = style.marks(PLACEMENTS)
-    grey = {"color": style.GREY, "lw": 1.3}
-    handles += style.marks({residual: look | grey for residual, look in RESIDUAL.items()})
+    handles = style.marks(PLACEMENTS) + style.marks(style.each(RESIDUAL, color=style.GREY, lw=1.3))
     handles.append(style.mark("guessing", **chance))
     style.legend_below(figure, handles, columns=5, **style.seeds_title([shares.seed.nunique()]))
     return figure
