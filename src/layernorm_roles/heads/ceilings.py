@@ -10,17 +10,8 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.heads.keys import keys_without_norm
-from layernorm_roles.heads.layer import Layer, Recorder
-from layernorm_roles.job import Progress
-from layernorm_roles.schemas import (
-    ANY,
-    AS_USED,
-    CEILING_QUANTILES,
-    CEILING_SHARES,
-    NORM,
-    OWN,
-    WITHOUT_NORM,
-)
+from layernorm_roles.heads.layer import Layer, Recorder, layers
+from layernorm_roles.schemas import ANY, AS_USED, CEILING_QUANTILES, CEILING_SHARES, NORM, OWN
 from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
 
 HALF = 0.5
@@ -47,26 +38,25 @@ def pairs(
 ) -> pd.DataFrame:
     """The ceilings of every pair of a key and a query head, every bound verified.
 
-    `contexts` has the token ids of each context by its number, `normalised` names kinds of keys, AS_USED or
-    WITHOUT_NORM, and `what` is said on the terminal beside the progress. Columns context, layer, head (of the
-    queries), position (of the key), queries (ANY or NORM), normalised, n_keys, dimensions, lower and upper (bounds of
-    the ceiling) and received_max (the largest attention that the context's own queries give the key; NaN for keys that
-    the head does not use). A head whose norm is not known has no rows without the norm, nor any for NORM.
+    `contexts` and `what` are those of `layers`, `normalised` names kinds of keys, AS_USED or WITHOUT_NORM. Columns
+    context, layer, head (of the queries), position (of the key), queries (ANY or NORM), normalised, n_keys, dimensions,
+    lower and upper (bounds of the ceiling) and received_max (the largest attention that the context's own queries give
+    the key; NaN for keys that the head does not use). A head whose norm is not known has no rows without the norm, nor
+    any for NORM.
     """
-    progress = Progress(what, len(contexts), "contexts")
-    parts = []
-    for done, (number, tokens) in enumerate(contexts.items(), start=1):
-        for layer in model.record(tokens):
-            parts += [part.assign(context=number, layer=layer.layer) for part in _of_layer(layer, normalised)]
-        progress(done)
+    parts = [
+        part.assign(context=number, layer=layer.layer)
+        for number, layer in layers(model, contexts, what)
+        for part in _of_layer(layer, normalised)
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
 def _of_layer(layer: Layer, normalised: Sequence[str]) -> Iterator[pd.DataFrame]:
     """The pairs of each query head, kind of keys and set of queries."""
-    kinds = {AS_USED: lambda: layer.keys, WITHOUT_NORM: lambda: keys_without_norm(layer)}
     for kind in normalised:
-        if (stack := kinds[kind]()) is None:
+        stack = layer.keys if kind == AS_USED else keys_without_norm(layer)
+        if stack is None:
             continue
         anywhere = [ceilings(keys) for keys in stack]
         for head in range(len(layer.queries)):

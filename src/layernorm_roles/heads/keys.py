@@ -1,6 +1,6 @@
 """Which keys of a layer some query can select: certified verdicts, before and after the norm and in every head."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import NamedTuple
 
@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 
 from layernorm_roles import norms
-from layernorm_roles.heads.layer import Layer, Recorder
-from layernorm_roles.job import Progress
+from layernorm_roles.heads.layer import Layer, Recorder, layers
 from layernorm_roles.selectability.certificates import Certificates, Summary, summaries
 from layernorm_roles.selectability.certify import certify_many
 
@@ -46,34 +45,30 @@ def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarr
     return centred @ components.swapaxes(1, 2)
 
 
-def _one(keys: Float[np.ndarray, "n d"] | None) -> list[Stack]:
-    return [] if keys is None else [keys[None]]
-
-
-def _several(keys: Stack | None) -> list[Stack]:
-    return [] if keys is None else [keys]
-
-
 def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarray, "*heads n d"] | None:
     """Keys that come out of a scaling, scaled once more with eps = 0: an eps changes lengths only."""
     return None if keys is None else norms.scale(torch.from_numpy(keys)).numpy()
 
 
-SITES: dict[str, Callable[[Layer, Sequence[int]], list[Stack]]] = {
-    "before_norm": lambda layer, _: _one(layer.before_norm),
-    "after_norm": lambda layer, _: _one(layer.attention_input),
-    "head": lambda layer, _: [layer.keys],
-    "head_without_norm": lambda layer, _: _several(keys_without_norm(layer)),
-    "head_cut": lambda layer, cuts: [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])],
-    "after_norm_exact": lambda layer, _: _one(_without_eps(layer.attention_input)),
-    "head_exact": lambda layer, _: [_without_eps(layer.keys)],
-}
-"""Where keys are looked at: the residual stream before the norm; the input of attention, after it; the keys of a head,
-as the head uses them; those that it would have without the norm's scaling, see `keys_without_norm`; those in their
-first principal components, see `cut`; and the keys at the input of attention and of a head as a scaling with eps = 0
-would give them. Each name stands with a function from a layer, and the numbers of principal components to cut heads
-to, to the stacks of keys there: one matrix in the residual stream, a matrix for each key head elsewhere, and nothing
-where it is not known."""
+def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
+    """The keys of a layer at one site: one matrix in the residual stream, a matrix for each key head in the heads.
+
+    The sites are `before_norm`, the residual stream before the norm; `after_norm`, the input of attention; `head`, the
+    keys as the heads use them; `head_without_norm`, see `keys_without_norm`; `head_cut`, once for each number in
+    `cuts` that is below the dimension of the heads, see `cut`; and `after_norm_exact` and `head_exact`, the keys as a
+    scaling with eps = 0 would give them. The list is empty where the keys are not known.
+    """
+    if site == "head_cut":
+        return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
+    keys = {
+        "before_norm": lambda: layer.before_norm,
+        "after_norm": lambda: layer.attention_input,
+        "head": lambda: layer.keys,
+        "head_without_norm": lambda: keys_without_norm(layer),
+        "after_norm_exact": lambda: _without_eps(layer.attention_input),
+        "head_exact": lambda: _without_eps(layer.keys),
+    }[site]()
+    return [] if keys is None else [keys.reshape(-1, *keys.shape[-2:])]
 
 
 class Judged(NamedTuple):
@@ -105,21 +100,17 @@ def judged(
     what: str,
     cuts: Sequence[int] = (),
 ) -> Iterator[Judged]:
-    """The verdicts on the keys of every context, layer and site, names of SITES, in this order.
+    """The verdicts on the keys of every context, layer and site, in this order.
 
-    `contexts` has the token ids of each context by its number; `what` is said on the terminal beside the progress; the
-    site head_cut comes once for each number in `cuts` that is below the dimension of the heads. In a causal layer the
-    keys of the heads (site head) are judged once more among the keys before them.
+    `sites` and `cuts` are those of `stacks_at`, `contexts` and `what` those of `layers`. In a causal layer the keys of
+    the heads (site head) are judged once more among the keys before them.
     """
-    progress = Progress(what, len(contexts), "contexts")
-    for done, (number, tokens) in enumerate(contexts.items(), start=1):
-        for layer in model.record(tokens):
-            for site in sites:
-                for keys in SITES[site](layer, cuts):
-                    for causal in (False, True) if layer.causal and site == "head" else (False,):
-                        found = certify_many(keys, causal, flat=True)
-                        yield Judged(number, layer.layer, site, causal, keys, found)
-        progress(done)
+    for number, layer in layers(model, contexts, what):
+        for site in sites:
+            for keys in stacks_at(site, layer, cuts):
+                for causal in (False, True) if layer.causal and site == "head" else (False,):
+                    found = certify_many(keys, causal, flat=True)
+                    yield Judged(number, layer.layer, site, causal, keys, found)
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:

@@ -1,11 +1,13 @@
 """What one layer's attention computes on one context: queries and keys, and where they come from, in numpy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
+
+from layernorm_roles.job import Progress
 
 
 @dataclass(frozen=True)
@@ -127,3 +129,15 @@ class Recorder(Protocol):
 
     def record(self, tokens: Sequence[int]) -> list[Layer]:
         """The layers that have attention, first layer first, on one context, given as token ids."""
+
+
+def layers(model: Recorder, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
+    """The layers of every context with the context's number.
+
+    `contexts` has the token ids of each context by its number; `what` is said on the terminal beside the progress.
+    """
+    progress = Progress(what, len(contexts), "contexts")
+    for done, (number, tokens) in enumerate(contexts.items(), start=1):
+        for layer in model.record(tokens):
+            yield number, layer
+        progress(done)

@@ -59,7 +59,7 @@ def collect_run(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """Where the keys of a model are looked at: names of `heads.keys.SITES`.
+    """Where the keys of a model are looked at: sites of `heads.keys.stacks_at`.
 
     The last of them are those where keys come out of a scaling, with nothing after it, looked at with eps = 0; one's
     own norm counts as none, and BERT's norms have a gain.
@@ -84,7 +84,7 @@ def collect(
 ) -> Verdicts:
     """Certified verdicts for the keys of each row of table `contexts`, which has the long texts before the sentences.
 
-    `sites` are names of `heads.keys.SITES`, `prefix` holds tokens that stand before each text. The frames lack the
+    `sites` are sites of `heads.keys.stacks_at`, `prefix` holds tokens that stand before each text. The frames lack the
     columns that name the model. Raises ValueError if a certificate does not prove its verdict.
     """
     model, spell = model.double().eval(), _spelling(tokenizer)

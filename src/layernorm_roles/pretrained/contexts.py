@@ -1,6 +1,6 @@
 """Texts as the token ids of a pretrained model's own tokenizer."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -38,7 +38,8 @@ def contexts(
     of keys. Where there are fewer, which depends on the seed that chose the texts, they are taken, with a warning.
     Raises ValueError if there are none. `name` is the model's in config.yaml, for what is said.
     """
-    found = dict(islice(_full(texts, tokens, context_length), number))
+    read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
+    found = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
     if not found:
         raise ValueError(
             f"pretrained.{name}.context_length = {context_length}: expected fewer, since no held-out text has so many"
@@ -51,44 +52,28 @@ def contexts(
     return found
 
 
-def _full(texts: Iterable[str], tokens: Tokens, context_length: int) -> Iterator[tuple[int, list[int]]]:
-    for number, text in enumerate(texts):
-        if len(ids := tokens.encode(text, context_length)) == context_length:
-            yield number, ids
-
-
 def tokens_of(files: ModelFiles) -> Tokens:
-    """The tokenizer of a model, as transformers reads it; where it cannot, that of tokenizer.json.
+    """The tokenizer of a model, as its tokenizer_config.json or its GGUF file says, or else its tokenizer.json alone.
 
-    Raises ValueError if the folder has neither.
+    Raises ValueError if the folder has none of them.
     """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
     if files.gguf or (files.folder / "tokenizer_config.json").is_file():
-        return _of_transformers(files)
-    try:
-        tokenizer = Tokenizer.from_file(str(files.folder / "tokenizer.json"))
-    except Exception as error:
-        raise ValueError(
-            f"{files.folder}: expected tokenizer_config.json or tokenizer.json ({error})"
-        ) from None
-    tokenizer.no_padding()
-
-    def encode(text: str, longest: int) -> list[int]:
-        tokenizer.enable_truncation(longest)
-        return tokenizer.encode(text).ids
-
-    return Tokens(encode, lambda token: tokenizer.decode([token], skip_special_tokens=False))
-
-
-def _of_transformers(files: ModelFiles) -> Tokens:
-    from transformers import AutoTokenizer
-
-    options = {"gguf_file": files.gguf} if files.gguf else {}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            files.folder, local_files_only=True, trust_remote_code=False, **options
-        )
-    except Exception as error:
-        raise ValueError(refusal(files.folder, "tokenizer", error)) from error
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                files.folder, gguf_file=files.gguf, local_files_only=True, trust_remote_code=False
+            )
+        except Exception as error:
+            raise ValueError(refusal(files.folder, "tokenizer", error)) from error
+    else:
+        try:
+            alone = Tokenizer.from_file(str(files.folder / "tokenizer.json"))
+        except Exception as error:
+            raise ValueError(
+                f"{files.folder}: expected tokenizer_config.json or tokenizer.json ({error})"
+            ) from None
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=alone)
     return Tokens(
         lambda text, longest: tokenizer(text, truncation=True, max_length=longest)["input_ids"],
         lambda token: tokenizer.decode([token]),

@@ -20,7 +20,7 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
-"""Where keys are looked at, names of `heads.keys.SITES`; a layer whose norm or projections are not known has fewer."""
+"""Sites of `heads.keys.stacks_at` where keys are looked at; a layer whose norm or projections are not known has fewer."""
 UNTRAINED_SEED = 0
 """Seed of the weights of the untrained network beside a pretrained one."""
 
@@ -51,8 +51,7 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
     chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
     judged = keys.judged(model, chosen, SITES, f"keys of {name}", settings.cuts)
     verdicts = keys.table(row for found in judged for row in found.rows())
-    kinds = (AS_USED, WITHOUT_NORM)
-    pairs = ceilings.pairs(model, chosen, kinds, f"ceilings of {name}")
+    pairs = ceilings.pairs(model, chosen, (AS_USED, WITHOUT_NORM), f"ceilings of {name}")
     words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}
     summary = ceilings.summary(pairs).assign(variant=None, seed=None, checkpoint="pretrained")
     shares = [

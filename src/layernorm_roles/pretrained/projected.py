@@ -12,9 +12,6 @@ from layernorm_roles.heads.layer import LearnedNorm
 from layernorm_roles.pretrained.recording import NormChange, RecordingModel
 from layernorm_roles.random_streams import Stream, generator
 
-CHANGES = {"layernorm": "left out", "rmsnorm": "added"}
-"""What is done to the projection, by the kind of the norms."""
-
 
 def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
     """Norms without their projection (LayerNorm), or with one (RMSNorm), along `direction`, of length sqrt(d).
@@ -61,7 +58,7 @@ def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.D
         d = next(layer.before_norm.shape[-1] for layer in usual if layer.norm)
         directions = np.ones(d), random_direction(d, number)
         changed = (model.record(tokens, projection_changed(direction)) for direction in directions)
-        change = CHANGES[kinds.pop()]
+        change = {"layernorm": "left out", "rmsnorm": "added"}[kinds.pop()]  # the projection
         for before, *after in zip(usual, *changed, strict=True):
             for head in range(len(before.queries)):
                 moved = (

@@ -185,13 +185,14 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
         )
     queries, keys = query[0].numpy().copy(), key[0].numpy().copy()
     scaling = options.get("scaling")
-    norm, x = None, _attention_input(calls, module)
-    found = None
+    found = norm = before = None
+    x = _attention_input(calls, module)
     if x is not None:
         head_norms = tuple(_norm_of(calls, getattr(module, name, None)) for name in ("q_norm", "k_norm"))
         found = projections(module, x[0].numpy(), queries, keys, head_norms, _rotation(calls, module))
     if found is not None:
-        norm = next(((n, before) for _, n, before, after in reversed(calls.norms) if _same(after, x)), None)
+        ran = ((n, x_of_n) for _, n, x_of_n, y in reversed(calls.norms) if y is x or torch.equal(y, x))
+        norm, before = next(ran, (None, None))
     return Layer(
         layer=len(calls.layers) + 1,
         queries=queries,
@@ -199,8 +200,8 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
         scaling=queries.shape[-1] ** -0.5 if scaling is None else float(scaling),
         visible=_visible(module, mask, query.shape[2], options.get("is_causal")),
         attention_input=x[0].numpy().copy() if found else None,
-        before_norm=norm[1][0].numpy().copy() if norm else None,
-        norm=norm[0] if norm else None,
+        before_norm=before[0].numpy().copy() if norm else None,
+        norm=norm,
         query_projection=found[0] if found else None,
         key_projection=found[1] if found else None,
     )
@@ -241,10 +242,6 @@ def _rotation(calls: _Calls, module: nn.Module) -> Rotation | None:
 def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
     """What `module` computed when it ran last, if it is a norm that has just run."""
     return next((norm for ran, norm, _, _ in reversed(calls.norms) if ran is module), None)
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one is other or (one.shape == other.shape and torch.equal(one, other))
 
 
 @contextmanager

@@ -100,11 +100,9 @@ def files_at(path: Path, given: str) -> ModelFiles:
 
 def _has_no_layers(config: Path) -> bool:
     """Whether the configuration of a model says that it has no layers; what is no configuration, transformers says."""
+    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     try:
-        found = json.loads(config.read_bytes())
-        return any(
-            found.get(name) == 0 for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-        )
+        return any(json.loads(config.read_bytes()).get(name) == 0 for name in names)
     except (ValueError, AttributeError):
         return False
 

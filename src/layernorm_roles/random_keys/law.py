@@ -3,7 +3,6 @@
 Nothing is drawn at random: the numbers are those of the exact expectation, `gaussian_keys.expected_unselectable`.
 """
 
-from math import ceil, floor
 from pathlib import Path
 
 import pandas as pd
@@ -50,11 +49,7 @@ def keys_for(share: float, d: int, causal: bool, largest: int) -> int | None:
     few, many = 1, 2
     while excess(min(many, largest)) < 0:
         few, many = many, 2 * many
-
-    def between(x: float) -> float:  # linear from one whole number to the next
-        return excess(floor(x)) * (ceil(x) - x) + excess(ceil(x)) * (1 - ceil(x) + x)
-
-    n = ceil(brentq(between, few, min(many, largest), rtol=1e-12))
+    n = round(brentq(lambda x: excess(round(x)), few, min(many, largest), xtol=0.5))
     while excess(n - 1) >= 0:
         n -= 1
     while excess(n) < 0:

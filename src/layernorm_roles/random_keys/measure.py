@@ -12,10 +12,10 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from layernorm_roles import norms as norm_modules
 from layernorm_roles import random_streams, store
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.job import Progress
+from layernorm_roles.norms import build
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.selectability.certify import certify_many
@@ -42,16 +42,15 @@ def measure(
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
     """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
 
-    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in
-    norms have eps = 0. Every certificate is verified.
+    `seed` and `norms` are those of `measure`. Built-in norms have eps = 0. Every certificate is verified.
     """
     for norm in norms.values():
-        norm_modules.build(norm, settings.dimensions[0])  # an unusable one is refused before the work
+        build(norm, settings.dimensions[0])  # an unusable one is refused before the work
     rows = []
     for n, d, keys in _matrices(settings, seed, settings.dimensions, "random keys"):
         for name, norm in norms.items():
             cell = {"norm": name, "n": n, "d": d, "expected_unselectable": expected_after(norm, n, d)}
-            rows.append(cell | _row(_normalise(norm_modules.build(norm, d), keys)))
+            rows.append(cell | _row(build(norm, d), keys))
     return pd.DataFrame(rows).astype({"expected_unselectable": float})
 
 
@@ -64,7 +63,7 @@ def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
     for n, d, keys in _matrices(settings, seed, precision.dimensions, "random keys, precision"):
         for dtype in precision.dtypes:
             for eps in precision.eps:
-                row = _row(_normalise(norm_modules.build("layernorm", d, eps), keys.astype(dtype)))
+                row = _row(build("layernorm", d, eps), keys.astype(dtype))
                 del row["std_unselectable"], row["max_residual"]
                 rows.append({"dtype": dtype, "eps": eps, "n": n, "d": d, **row})
     return pd.DataFrame(rows)
@@ -99,17 +98,16 @@ def _matrices(
         progress(done)
 
 
-def _normalise(
-    norm: torch.nn.Module, keys: Float[np.ndarray, "matrices n d"]
-) -> Float[np.ndarray, "matrices n d"]:
+def _row(norm: torch.nn.Module, keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
+    """The columns of `random_keys` that are measured on matrices after a norm; NaN for a margin of no key.
+
+    The norm runs in the precision of the keys.
+    """
+    given = torch.from_numpy(keys)
     with torch.no_grad():
-        return norm.to(torch.from_numpy(keys).dtype)(torch.from_numpy(keys)).numpy()
-
-
-def _row(keys: Float[np.ndarray, "matrices n d"]) -> dict[str, float | int]:
-    """The columns of `random_keys` that are measured on the matrices of one size; NaN for a margin of no key."""
-    certificates = certify_many(keys, flat=True)
-    margin, residual = certificates.verify(keys)
+        normed = norm.to(given.dtype)(given).numpy()
+    certificates = certify_many(normed, flat=True)
+    margin, residual = certificates.verify(normed)
     unselectable = certificates.count("unselectable")
     margins = margin[(certificates.verdict == "selectable") & np.isfinite(margin)]
     residuals = residual[certificates.verdict == "unselectable"]
