@@ -20,7 +20,7 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
-"""Sites of `heads.keys.stacks_at` where keys are looked at; a layer whose norm or projections are not known has fewer."""
+"""Sites of `heads.keys.stacks_at` that are looked at; a layer whose norm or projections are not known has fewer."""
 UNTRAINED_SEED = 0
 """Seed of the weights of the untrained network beside a pretrained one."""
 

@@ -26,9 +26,6 @@ from layernorm_roles.selectability.certify import certify
 from layernorm_roles.selectability.matrices import FORMATS, TEXT, load
 from layernorm_roles.selectability.threads import Work
 
-_OUTPUTS = (".parquet", ".csv")
-SECONDS = 10.0
-"""Time between two lines of progress."""
 _NAMED = 20
 """Numbers of unselectable rows that are printed."""
 _DESCRIPTION = """\
@@ -84,10 +81,7 @@ def _bias(options: argparse.Namespace, keys: np.ndarray) -> np.ndarray:
     bias = bias[:, 0] if bias.ndim == 2 and bias.shape[1] == 1 else bias  # a table of one column
     if bias.shape != keys.shape[:1]:
         raise ValueError(f"{options.bias}: bias has shape {bias.shape}: expected {keys.shape[:1]}")
-    try:
-        bias = checked(bias, "bias", dimensions=1)
-    except ValueError as error:
-        raise ValueError(f"{options.bias}: {error}") from None
+    bias = checked(bias, f"{options.bias}: bias", dimensions=1)
     return _rows(options.bias, bias, options.rows)[0]
 
 
@@ -98,7 +92,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    holds = "\n".join(f"  {ending:<24}{kind.holds}" for ending, kind in FORMATS.items())
+    holds = "\n".join(f"  {ending:<24}{what}" for ending, (what, _) in FORMATS.items())
     parser = _Parser(
         prog="certify-keys",
         description=_DESCRIPTION,
@@ -173,8 +167,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _check_output(out: Path, inputs: list[Path]) -> None:
-    if out.suffix not in _OUTPUTS:
-        raise ValueError(f"{out}: --out has the ending {out.suffix!r}: expected one of {', '.join(_OUTPUTS)}")
+    if out.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"{out}: --out has the ending {out.suffix!r}: expected one of .parquet, .csv")
     if out.is_dir():
         raise ValueError(f"{out}: --out is a folder: expected a file")
     for path in inputs:
@@ -207,14 +201,13 @@ def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray
 
 
 def _certified(
-    keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool, every: float = SECONDS
+    keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool, every: float = 10.0
 ) -> Certificates:
     """Certificates, verified; while they are looked for, a line of progress to standard error every so many seconds.
 
     A matrix of many rows is passed over three times or more: each pass compares all rows with all, or is a round of the
-    search.
-    The work is done in a thread, so that the main one can print. Ctrl-C ends the process: as a Python exception it
-    would wait for compiled code.
+    search. The work is done in a thread, so that the main one can print. Ctrl-C ends the process: as a Python exception
+    it would wait for compiled code.
     """
 
     def prove() -> Certificates:
@@ -249,9 +242,7 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
     blocks = (_columns(certificates, rows, first) for rows in row_blocks(n, d))
     try:
         if out.suffix == ".csv":
-            names = [
-                name for name in SCHEMAS["key_verdicts"].names if name not in ("query", "support", "weights")
-            ]
+            names = [field.name for field in SCHEMAS["key_verdicts"] if not pa.types.is_list(field.type)]
             with partial_file.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(names)
@@ -259,15 +250,23 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
                     rows = zip(*(columns[name].tolist() for name in names), strict=True)
                     writer.writerows([["" if value != value else value for value in row] for row in rows])
         else:
-            origin = provenance(_asked(options, n, first), "cpu")
+            asked = {
+                "file": str(options.file),
+                "tensor": options.tensor,
+                "bias": None if options.bias is None else str(options.bias),
+                "bias_tensor": options.bias_tensor,
+                "rows": None if options.rows is None else [first, first + n],
+                "causal": options.causal,
+                "flat": options.flat,
+            }
+            origin = provenance(asked, "cpu")
             schema = SCHEMAS["key_verdicts"].with_metadata({"table": "key_verdicts", **origin})
             with pq.ParquetWriter(partial_file, schema, **STORED) as writer:
                 for columns in blocks:
                     arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
                     writer.write_table(pa.table(arrays, schema))
-        files.checksum_file(out).unlink(
-            missing_ok=True
-        )  # that of a table of this project, which this file replaces
+        # That of a table of this project, which the new file replaces.
+        files.checksum_file(out).unlink(missing_ok=True)
         partial_file.replace(out)
     finally:
         partial_file.unlink(missing_ok=True)
@@ -279,19 +278,6 @@ def _columns(certificates: Certificates, rows: slice, first: int) -> dict[str, A
     columns["key"] += first
     columns["support"] = [None if support is None else support + first for support in columns["support"]]
     return columns
-
-
-def _asked(options: argparse.Namespace, n: int, first: int) -> dict[str, object]:
-    """What the verdicts on `n` rows, from row `first` on, were made from, for the provenance of the file."""
-    return {
-        "file": str(options.file),
-        "tensor": options.tensor,
-        "bias": None if options.bias is None else str(options.bias),
-        "bias_tensor": options.bias_tensor,
-        "rows": None if options.rows is None else [first, first + n],
-        "causal": options.causal,
-        "flat": options.flat,
-    }
 
 
 def _printable(text: str) -> str:
@@ -317,13 +303,9 @@ def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str
     if len(inside):
         more = f" and {len(inside) - _NAMED:,} more" if len(inside) > _NAMED else ""
         lines.append(f"  unselectable rows, from 0: {', '.join(map(str, inside[:_NAMED].tolist()))}{more}")
-    margins, residuals = (
-        certificates.margin[verdict == "selectable"],
-        certificates.residual[verdict == "unselectable"],
-    )
-    if len(margins):
+    if len(margins := certificates.margin[verdict == "selectable"]):
         lines.append(f"  smallest margin {margins.min():.3g} (tolerance {certificates.tolerance:g})")
-    if len(residuals):
+    if len(residuals := certificates.residual[verdict == "unselectable"]):
         lines.append(f"  largest residual {residuals.max():.3g}")
     lines.append(f"  exact duplicates {certificates.duplicates:,}; every certificate verified")
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import json
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -61,9 +61,8 @@ def load(path: Path, name: str | None = None, header: bool | None = None) -> Mat
         raise ValueError(f"{path}: unknown kind {path.suffix!r}: expected one of {', '.join(FORMATS)}")
     if files.checksum_file(path).exists():
         files.verify(path)
-    if ending in TEXT:
-        return _from_text(path, name, header)
-    return FORMATS[ending].read(path, name)
+    _, read = FORMATS[ending]
+    return read(path, name, header) if ending in TEXT else read(path, name)
 
 
 @contextmanager
@@ -161,7 +160,8 @@ def _from_parquet(path: Path, name: str | None) -> Matrix:
     kinds = {field.name: field.type for field in table.schema}
     if len(kinds) < table.num_columns:
         raise ValueError(f"{path}: two columns have one name: expected different names")
-    lists = [column for column, kind in kinds.items() if _is_list(kind)]
+    is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    lists = [column for column, kind in kinds.items() if any(test(kind) for test in is_list)]
     if name is not None and name not in kinds:
         raise ValueError(f"{path}: no column {name!r}: it has {_listed([*kinds])}")
     if name is None and lists:
@@ -171,10 +171,15 @@ def _from_parquet(path: Path, name: str | None) -> Matrix:
                 f"one with --tensor, such as --tensor {lists[0]}"
             )
         name = _chosen(path, "list column", lists, None)
-    if any(column.null_count for column in (table.columns if name is None else [table[name]])):
+    table = table if name is None else table.select([name])
+    if any(column.null_count for column in table.columns):
         raise ValueError(f"{path}: there are nulls: expected numbers")
     if name is None:
-        return Matrix(_from_columns(path, table), "")
+        columns = [column.to_numpy() for column in table.columns]
+        for column, values in zip(table.column_names, columns, strict=True):
+            # Beside a column of floats, integers and truth values become floats before `certify` sees them.
+            checked(values, f"{path}: column {column!r}", dimensions=1)
+        return Matrix(np.column_stack(columns) if columns else np.empty((table.num_rows, 0)), "")
     column, taken = table[name], f"column {name}"
     if name not in lists:
         return Matrix(column.to_numpy(), taken)
@@ -189,40 +194,27 @@ def _from_parquet(path: Path, name: str | None) -> Matrix:
     return Matrix(flat.to_numpy().reshape(len(column), *lengths), taken)
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
 def _is_numeric(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
-def _from_columns(path: Path, table: pa.Table) -> np.ndarray:
-    columns = [column.to_numpy() for column in table.columns]
-    for name, column in zip(table.column_names, columns, strict=True):
-        # Beside a column of floats, integers and truth values become floats before `certify` sees them.
-        checked(column, f"{path}: column {name!r}", dimensions=1)
-    return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
-
-
 def _from_safetensors(path: Path, name: str | None) -> Matrix:
-    with _reading(path, "not readable as safetensors"), safe_open(path, framework="np") as tensors:
+    unreadable = "not readable as safetensors"
+    with _reading(path, unreadable):
+        tensors = safe_open(path, framework="np")
         slices = {key: tensors.get_slice(key) for key in tensors.keys()}
-        shapes = {key: part.get_shape() for key, part in slices.items()}
-        dtypes = {key: part.get_dtype() for key, part in slices.items()}
+    shapes = {key: part.get_shape() for key, part in slices.items()}
     # A model has many tensors; those with the most rows, such as its vocabulary, come first.
     names = sorted(shapes, key=lambda key: (-shapes[key][0] if shapes[key] else 0, key))
     name = _chosen(path, "tensor", names, name)
-    if dtypes[name] not in _DTYPES:
+    dtype = slices[name].get_dtype()
+    if dtype not in _DTYPES:
         raise ValueError(
-            f"{path}: tensor {name} has dtype {dtypes[name]}: expected real numbers of 16 bits or more, or integers"
+            f"{path}: tensor {name} has dtype {dtype}: expected real numbers of 16 bits or more, or integers"
         )
-    taken = f"tensor {name}, {_DTYPES[dtypes[name]]}"
-    with _reading(path, "not readable as safetensors"):
-        if dtypes[name] == "BF16":
-            return Matrix(_from_bfloat16(path, name, shapes[name]), taken)
-        with safe_open(path, framework="np") as tensors:
-            return Matrix(tensors.get_tensor(name), taken)
+    with _reading(path, unreadable):
+        values = _from_bfloat16(path, name, shapes[name]) if dtype == "BF16" else tensors.get_tensor(name)
+    return Matrix(values, f"tensor {name}, {_DTYPES[dtype]}")
 
 
 def _from_bfloat16(path: Path, name: str, shape: list[int]) -> np.ndarray:
@@ -277,21 +269,13 @@ def _listed(names: list[str], total: int | None = None) -> str:
     return ", ".join(names[:_LISTED]) + (f" and {left} more" if left else "")
 
 
-class Format(NamedTuple):
-    """A format of files that hold matrices."""
-
-    holds: str
-    """What a file may hold, for the help of certify-keys."""
-    read: Callable[[Path, str | None], Matrix]
-    """From a file, and the name of one of its arrays or None, to the array."""
-
-
 FORMATS = {
-    ".npy": Format("one array", _from_npy),
-    ".npz": Format("arrays with names", _from_npz),
-    ".csv": Format("numbers, with or without a line of names above them", _from_text),
-    ".tsv": Format("as .csv, separated by tabs", _from_text),
-    ".parquet": Format("columns of numbers, or a column of lists", _from_parquet),
-    ".safetensors": Format("tensors, bfloat16 and float16 too", _from_safetensors),
-    INDEX: Format("the names of a model's tensors, and the file beside it that holds each", _from_index),
+    ".npy": ("one array", _from_npy),
+    ".npz": ("arrays with names", _from_npz),
+    ".csv": ("numbers, with or without a line of names above them", _from_text),
+    ".tsv": ("as .csv, separated by tabs", _from_text),
+    ".parquet": ("columns of numbers, or a column of lists", _from_parquet),
+    ".safetensors": ("tensors, bfloat16 and float16 too", _from_safetensors),
+    INDEX: ("the names of a model's tensors, and the file beside it that holds each", _from_index),
 }
+"""What a file may hold, by the ending of its name, and the function that reads it."""
