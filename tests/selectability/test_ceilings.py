@@ -332,7 +332,7 @@ def test_blocks_and_parts_of_products_change_nothing(queries, monkeypatch):
     keys = gaussian(150, 6)
     expected = checked(keys, queries)
     for module in (ceilings_newton, ceilings_bounds):
-        monkeypatch.setattr(module, "_SCORES", 2000)
+        monkeypatch.setattr(module, "SCORES", 2000)
     monkeypatch.setattr(ceilings_newton, "_PRODUCTS", 1000)
     found = checked(keys, queries)
     np.testing.assert_allclose(found.lower, expected.lower, rtol=1e-7)

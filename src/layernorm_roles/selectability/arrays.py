@@ -76,7 +76,12 @@ def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
 
 def row_blocks(n: int, entries: int) -> list[slice]:
     """Slices of n rows with so many `entries` each, at most 64 MiB of float64 in a slice of more than one row."""
-    size = max(1, _BLOCK // entries)
+    return slices(n, _BLOCK // entries)
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Slices of n rows, `size` in each but the last, or one in each where that is less."""
+    size = max(1, size)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 

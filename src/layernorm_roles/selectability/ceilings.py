@@ -133,7 +133,7 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     if queries is None:
         query, proof = _search_all(keys, null)
     else:
-        queries = _matching(queries, keys.shape[1]).principal()
+        queries = _matching(queries, keys.shape[1])
         proof = _search_ellipsoid(keys, queries)
         query = _queries_at(proof, queries)
     bounds = _bounds(keys, queries, query, proof, null)
@@ -141,14 +141,14 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
 
 
 def _matching(queries: QueryEllipsoid, d: int) -> QueryEllipsoid:
-    """The ellipsoid with float64 arrays; ValueError if it is not one of queries for keys in d dimensions."""
+    """The ellipsoid with principal axes; ValueError if it is not one of queries for keys in d dimensions."""
     centre, axes = checked(queries.centre, "centre", 1), checked(queries.axes, "axes", 2)
     if centre.shape != (d,) or axes.shape[0] != d:
         raise ValueError(
             f"the queries have a centre of shape {centre.shape} and axes of shape {axes.shape}: "
             f"expected ({d},) and ({d}, r) for keys in {d} dimensions"
         )
-    return QueryEllipsoid(centre.astype(np.float64), axes.astype(np.float64), filled=queries.filled)
+    return QueryEllipsoid(centre, axes, filled=queries.filled).principal()
 
 
 class _Distinct:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from layernorm_roles.selectability.ceilings_newton import LARGEST_SCORE, softmax
+from layernorm_roles.selectability.arrays import slices
+from layernorm_roles.selectability.ceilings_newton import LARGEST_SCORE, SCORES, softmax
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
 
 _UNIT = np.finfo(np.float64).eps
-_SCORES = 2**16  # scores held at once: they stay in a core's cache
 
 
 class Bounds(NamedTuple):
@@ -46,7 +46,8 @@ def over_all_queries(
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
     size, spread = abs(centred).max(axis=0), abs(whitened).max(axis=0)
     lower, upper = np.empty(n), np.empty(n)
-    for rows in _blocks(n):
+    for block in slices(n, SCORES // n):
+        rows = np.arange(n)[block]
         own = np.arange(len(rows)), rows
         scores = query[rows] @ centred.T
         scores -= scores[own][:, None]
@@ -87,7 +88,8 @@ def over_ellipsoid(
     slope = float(np.sqrt((queries.axes**2).sum(axis=1)) @ size)
     unit = 4 * (d + queries.axes.shape[1] + 3) * _UNIT
     lower, upper = np.empty(n), np.empty(n)
-    for rows in _blocks(n):
+    for block in slices(n, SCORES // n):
+        rows = np.arange(n)[block]
         score = unit * ((abs(queries.centre) + abs(query[rows] - queries.centre)) @ size)
         f, _ = _minus_log_softmax(centred, query[rows], rows)
         lower[rows] = np.exp(-(f + _rounding(f, score, n)))
@@ -113,9 +115,3 @@ def _minus_log_softmax(centred, query, rows):
     scores -= scores[np.arange(len(rows)), rows][:, None]
     p, f = softmax(scores)
     return f, p @ centred - centred[rows]
-
-
-def _blocks(n):
-    """All row numbers, in blocks whose scores are held at once."""
-    at_once = max(1, _SCORES // n)
-    return [np.arange(start, min(start + at_once, n)) for start in range(0, n, at_once)]

@@ -13,23 +13,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from layernorm_roles.compiling import compilation_notice
+from layernorm_roles.selectability.arrays import slices
 from layernorm_roles.selectability.ceilings_steps import minimise_models
-
-GAP = 1e-9
-"""Distance between the bounds of log c, before allowances for rounding, at which the search for a key ends."""
 
 LARGEST_SCORE = 1e4
 """A ceiling over all queries is proved for the queries whose scores are at most so large."""
 
+_GAP = 1e-9  # distance between the bounds of log c, before allowances for rounding, at which a search ends
 _ITERATIONS = 100  # most keys take 5 to 15
 _HALVINGS = 40  # of a step that does not lower f
 _LEAD = 0.5  # score by which a key leads all others when its search ends
 _SHARE_LEFT = 1e-7  # attention that the lengthened query of a key that leads leaves to the other keys
 _NOISE = 1e-12  # of its score, added up over coordinates: a smaller lead may be rounding
-_CLOSE = (
-    1e-5  # squared length of a Newton step, in the metric of the curvature, from which on a proof is tried
-)
-_SCORES = 2**16  # scores held at once: they stay in a core's cache
+_CLOSE = 1e-5  # squared length of a step, in the metric of the curvature, below which a proof is tried
+SCORES = 2**16
+"""Scores held at once: they stay in a core's cache."""
 _PRODUCTS = 2**23  # products of coordinates held at once
 
 
@@ -79,11 +77,10 @@ def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[n
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
     second_moments = _SecondMoments(problem.keys)
-    at_once = max(8, min(_SCORES // n, _PRODUCTS // (r * (r + 1) // 2)))
+    at_once = max(8, min(SCORES // n, _PRODUCTS // (r * (r + 1) // 2)))
     with compilation_notice("the search for ceilings", 10):
-        for start in range(0, n, at_once):
-            rows = np.arange(start, min(start + at_once, n))
-            _minimise_block(problem, second_moments, rows, points, steps)
+        for block in slices(n, at_once):
+            _minimise_block(problem, second_moments, np.arange(n)[block], points, steps)
     return points, steps
 
 
@@ -139,7 +136,7 @@ def softmax(
 def _ball_gap_closed(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
     """By convexity f >= f(u) - g.u - |g| on the unit ball, for the gradient g at u."""
     gradient = at.mean - problem.keys[at.own]
-    return (gradient * at.u).sum(axis=1) + np.sqrt((gradient**2).sum(axis=1)) < GAP
+    return (gradient * at.u).sum(axis=1) + np.sqrt((gradient**2).sum(axis=1)) < _GAP
 
 
 def _separated(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
@@ -164,34 +161,26 @@ def _lengthen(problem: CeilingProblem, at: _Searches) -> None:
 
 def _newton_step(problem: CeilingProblem, second_moments: "_SecondMoments", at: _Searches) -> None:
     """Set the step to the minimum of the quadratic model, and the change of the scores that it makes."""
-    target = at.u.T.copy()
-    gradient = at.mean - problem.keys[at.own]
-    minimise_models(
-        second_moments(at.attention),
-        at.mean.T.copy(),
-        gradient.T.copy(),
-        target,
-        at.shift,
-        problem.bounded,
-    )
+    target, gradient = at.u.T.copy(), (at.mean - problem.keys[at.own]).T.copy()
+    moments = second_moments(at.attention)
+    minimise_models(moments, at.mean.T.copy(), gradient, target, at.shift, problem.bounded)
     at.step = target.T - at.u
     at.change = at.step @ problem.keys.T
     at.change -= at.change[np.arange(len(at)), at.own][:, None]
 
 
 def _proved(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
-    """Whether the weights that Newton's step makes prove f to within `GAP`; see `ceilings_bounds`."""
+    """Whether the weights that Newton's step makes prove f to within `_GAP`; see `ceilings_bounds`."""
     proved = np.zeros(len(at), bool)
     squared = -((at.mean - problem.keys[at.own]) * at.step).sum(axis=1)
     near = np.flatnonzero(squared < _CLOSE)
     if len(near):
         change, attention = at.change[near], at.attention[near]
-        factor = 1 + change - (attention * change).sum(axis=1, keepdims=True)
-        factor = np.maximum(factor, 0)
+        factor = np.maximum(1 + change - (attention * change).sum(axis=1, keepdims=True), 0)
         weights = attention * factor
         residual = abs(weights @ problem.keys - problem.keys[at.own[near]]).max(axis=1)
         divergence = (weights * np.log(np.where(factor > 0, factor, 1))).sum(axis=1)
-        proved[near] = divergence + LARGEST_SCORE * residual < GAP
+        proved[near] = divergence + LARGEST_SCORE * residual < _GAP
     return proved
 
 

@@ -6,6 +6,7 @@ Grivas et al. 2022, who solve a linear programme for each key). Proofs are looke
 `coordinates`, then carried back and judged in the coordinates of the data.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, duplicates, search
-from layernorm_roles.selectability.arrays import checked, double, row_blocks
+from layernorm_roles.selectability.arrays import checked, double, row_blocks, slices
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -64,9 +65,8 @@ def certify(
         bias = bias[None]
     with one_thread_a_product():
         many = _certify(keys[None], bias, causal, flat)
-    shared = {"tolerance": many.tolerance, "causal": many.causal}
-    arrays = {name: value[0] for name, value in vars(many).items() if name not in shared}
-    return Certificates(**arrays, **shared)
+    arrays = {name: value[0] for name, value in vars(many).items() if isinstance(value, np.ndarray)}
+    return replace(many, **arrays)
 
 
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
@@ -283,12 +283,11 @@ def _in_a_simplex(
     for d in np.unique(found.rank[full.any(axis=1)]).tolist():
         a, i = np.nonzero(full & (found.rank == d)[:, None])
         columns = np.argsort(~differs, axis=1, kind="stable")[:, None, :d]
-        for part in np.array_split(np.arange(len(a)), -(-len(a) * (d + 1) ** 2 // _ENTRIES)):
-            b, j = a[part, None], i[part]
-            weights = found.weights[a[part], j]
-            corners = found.support[a[part], j][weights > 0].reshape(-1, d + 1, 1)
-            inside[a[part], j] = surely_inside(
-                double(keys[b, j[:, None], columns[a[part], 0]]),
-                double(keys[b[:, :, None], corners, columns[a[part]]]),
+        for part in slices(len(a), _ENTRIES // (d + 1) ** 2):
+            b, j = a[part], i[part]
+            corners = found.support[b, j][found.weights[b, j] > 0].reshape(-1, d + 1, 1)
+            inside[b, j] = surely_inside(
+                double(keys[b[:, None], j[:, None], columns[b, 0]]),
+                double(keys[b[:, None, None], corners, columns[b]]),
             )
     return inside

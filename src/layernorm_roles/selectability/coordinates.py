@@ -5,10 +5,7 @@ queries. Here columns are brought to a common scale by powers of two, keys centr
 dropped, and the rest whitened. A bias becomes one more coordinate. Of many keys, a block of rows is looked at at once.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import iadd
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -152,7 +149,12 @@ def whiten(
         part -= mean
         return part
 
-    axes = _principal_axes(map(centred, blocks) if n > d else [centred(slice(None))], n > d)
+    if n > d:
+        # Eigenvectors of the covariance are accurate where its small eigenvalues are not: the spread is measured below.
+        covariance = sum(part.swapaxes(1, 2) @ part for part in map(centred, blocks))
+        axes = np.linalg.eigh(covariance)[1][:, :, ::-1]
+    else:
+        axes = np.linalg.svd(centred(slice(None)), full_matrices=False)[2].swapaxes(1, 2)
     squares, before = np.zeros((m, 1, axes.shape[2])), np.zeros((m, 1, d))
     distance, longest, whole = np.empty((m, n)), np.zeros(m), None
     for rows in blocks:
@@ -194,18 +196,6 @@ def whiten(
         depth=tolerance / np.maximum(distance.max(axis=1), _TINY) * thinnest,
         rounding=2.0**-53 * np.sqrt(longest) * (2 + d**0.5),
     )
-
-
-def _principal_axes(
-    blocks: Iterable[Float[np.ndarray, "m _ d"]], by_covariance: bool
-) -> Float[np.ndarray, "m d k"]:
-    """The principal axes of centred rows, widest first, by their covariance or by the singular values of one block."""
-    if not by_covariance:
-        (rows,) = blocks
-        return np.linalg.svd(rows, full_matrices=False)[2].swapaxes(1, 2)
-    # Eigenvectors of the covariance are accurate where its small eigenvalues are not: `whiten` measures along them.
-    covariance = reduce(iadd, (part.swapaxes(1, 2) @ part for part in blocks))
-    return np.linalg.eigh(covariance)[1][:, :, ::-1]
 
 
 def _minus_mean_before(

@@ -5,6 +5,8 @@ bisector with the key that beats it (braid reflect; Demeter et al. 2020, Grivas 
 the rest.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 
@@ -45,21 +47,19 @@ class _Some:
         return self.queries[a, self.place[rows]]
 
 
+@dataclass
 class Directions:
-    """The trial of known directions: a query with a margin of more than `enough` is entered, and its key can win."""
+    """The trial of known directions: a query with a margin of more than `enough` is entered, and its key can win.
 
-    def __init__(
-        self,
-        keys: Float[np.ndarray, "m n d"],
-        bias: Float[np.ndarray, "m n"] | None,
-        causal: bool,
-        enough: float,
-        state: Int8[np.ndarray, "m n"],
-        queries: Float[np.ndarray, "m n d"],
-    ):
-        """`state` and `queries`, for the data, are filled in by the methods; queries may be float32."""
-        self.keys, self.bias, self.causal, self.enough = keys, bias, causal, enough
-        self.state, self.queries = state, queries
+    The methods fill in `state` and `queries`, for the data; queries may be float32.
+    """
+
+    keys: Float[np.ndarray, "m n d"]
+    bias: Float[np.ndarray, "m n"] | None
+    causal: bool
+    enough: float
+    state: Int8[np.ndarray, "m n"]
+    queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
         """Try every open key itself, as it is in the data, if there is no bias."""

@@ -6,13 +6,12 @@ then go to all cores, and no number depends on how many there are. Keys and quer
 needed, so that no copy of all of them is made.
 """
 
-from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from layernorm_roles.selectability.arrays import double, largest_magnitude
+from layernorm_roles.selectability.arrays import double, largest_magnitude, slices
 from layernorm_roles.selectability.threads import on_all_cores
 
 LARGE = 2048
@@ -59,14 +58,12 @@ def leads(
 def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
     """Fill in `lead` and `rival` (m, n) for matrices of which at least one fits the cache."""
     n = keys.shape[1]
-    at_once = max(1, _SCORES // n**2)
-    for a in range(0, len(keys), at_once):
-        part = slice(a, a + at_once)
+    for part in slices(len(keys), _SCORES // n**2):
         wanted = np.flatnonzero(given[part].any(axis=0))
         some = double(keys[part]) if len(wanted) else keys[part]
         biases = None if bias is None else bias[part]
-        for b in range(0, len(wanted), max(1, _SCORES // n)):
-            rows = wanted[b : b + max(1, _SCORES // n)]
+        for block in slices(len(wanted), _SCORES // n):
+            rows = wanted[block]
             rivals = slice(0, rows[-1] + 1 if causal else n)
             scores = _scores(double(queries[part, rows]), some, biases, rivals)
             own = scores[:, np.arange(len(rows)), rows]
@@ -120,7 +117,7 @@ def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
             asked = asked[asked > 0]
         if len(asked):
             compare = _Comparison(keys[a], None if bias is None else bias[a], queries, a, causal)
-            blocks = [asked[part] for part in _slices(len(asked), _QUERIES)]
+            blocks = [asked[part] for part in slices(len(asked), _QUERIES)]
             for rows, found in zip(blocks, on_all_cores(compare, blocks), strict=True):
                 lead[a, rows] = found[0]
                 if rival is not None:
@@ -153,7 +150,7 @@ class _Comparison:
             largest = np.append(largest, largest_magnitude(bias[:, None], axis=0))
         self.exponent = np.frexp(largest)[1].clip(-_RANGE[kind], _RANGE[kind])
         self.scale, self.centre = np.ldexp(1.0, -self.exponent).astype(kind), np.zeros(len(largest), kind)
-        tiles = list(_slices(n, _KEYS))
+        tiles = slices(n, _KEYS)
         self.centre += sum(self._scaled(tile).sum(axis=0, dtype=np.float64) for tile in tiles) / n
         squares = (np.einsum("ij,ij->i", some, some) for some in map(double, map(self._scaled, tiles)))
         longest = max(float(square.max()) for square in squares) ** 0.5
@@ -172,7 +169,7 @@ class _Comparison:
     def __call__(self, rows: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
         """The leads of the keys `rows`, which have at least one rival each, by their queries, and their best rivals."""
         own = double(self.queries[self.a : self.a + 1, rows][0])
-        tiles = list(_slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS))
+        tiles = slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS)
         best = self._best_in_float32(own, rows, tiles)
         close = best >= best.max(axis=1, keepdims=True) - self.slack
         lowest, rival = np.full(len(rows), -np.inf), np.zeros(len(rows), np.int64)
@@ -207,8 +204,3 @@ class _Comparison:
             _leave_rivals(scores, rows, tile, self.causal)
             best[:, t] = scores.max(axis=1)
         return best
-
-
-def _slices(n: int, size: int) -> Iterator[slice]:
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
