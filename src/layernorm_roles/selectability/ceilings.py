@@ -131,10 +131,15 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     null = coordinates.NULL[keys.dtype]
     keys = keys.astype(np.float64)
     if queries is None:
-        query, proof = _search_all(keys, null)
+        distinct = _Distinct(keys, null)
+        problem = CeilingProblem(distinct.whitened, np.log(distinct.copies), bounded=False)
+        query, proof = (distinct.for_data(found)[distinct.place] for found in minimise(problem))
     else:
         queries = _matching(queries, keys.shape[1])
-        proof = _search_ellipsoid(keys, queries)
+        centred = keys - keys.mean(axis=0)
+        problem = CeilingProblem(centred @ queries.axes, centred @ queries.centre, bounded=True)
+        proof, _ = minimise(problem)
+        proof /= np.maximum(1, np.sqrt((proof**2).sum(axis=1, keepdims=True)))
         query = _queries_at(proof, queries)
     bounds = _bounds(keys, queries, query, proof, null)
     return Ceilings(bounds.lower, bounds.upper, query, proof, queries, null)
@@ -163,20 +168,6 @@ class _Distinct:
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
         """Queries for the keys as given, of queries for the whitened keys."""
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
-
-
-def _search_all(keys, null) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
-    """Queries and Newton steps for every key, over all queries."""
-    distinct = _Distinct(keys, null)
-    points, steps = minimise(CeilingProblem(distinct.whitened, np.log(distinct.copies), bounded=False))
-    return distinct.for_data(points)[distinct.place], distinct.for_data(steps)[distinct.place]
-
-
-def _search_ellipsoid(keys, queries) -> Float[np.ndarray, "n r"]:
-    """Points of the unit ball for every key, over an ellipsoid with principal axes."""
-    centred = keys - keys.mean(axis=0)
-    points, _ = minimise(CeilingProblem(centred @ queries.axes, centred @ queries.centre, bounded=True))
-    return points / np.maximum(1, np.sqrt((points**2).sum(axis=1, keepdims=True)))
 
 
 def _queries_at(points, queries) -> Float[np.ndarray, "n d"]:

@@ -49,13 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(arguments)
         file = options.file
         _run(options)
+        return 0
     except (ValueError, OSError) as error:
-        print(f"certify-keys: {_printable(str(error))}", file=sys.stderr)
-        return 2
+        fault = str(error)
     except MemoryError:
-        print(f"certify-keys: {_printable(str(file))}: too large for the memory", file=sys.stderr)
-        return 2
-    return 0
+        fault = f"{file}: too large for the memory"
+    print(f"certify-keys: {_printable(fault)}", file=sys.stderr)
+    return 2
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -179,9 +179,8 @@ def _check_output(out: Path, inputs: list[Path]) -> None:
         _partial(out).touch()
         _partial(out).unlink()
     except OSError as error:
-        raise ValueError(
-            f"{out}: --out: expected a place in a folder that can be written to ({error.strerror})"
-        ) from None
+        fault = f"expected a place in a folder that can be written to ({error.strerror})"
+        raise ValueError(f"{out}: --out: {fault}") from None
 
 
 def _partial(out: Path) -> Path:

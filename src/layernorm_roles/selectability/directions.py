@@ -35,16 +35,16 @@ class _Own:
         return of_size_one(scaled, self.exponent[a])[0]
 
 
+@dataclass
 class _Some:
-    """Queries for some rows of all matrices."""
+    """Queries for some rows, in ascending order, of all matrices."""
 
-    def __init__(self, rows: Int[np.ndarray, " k"], n: int, queries: Float[np.ndarray, "m k columns"]):
-        self.queries, self.place = queries, np.zeros(n, int)
-        self.place[rows] = np.arange(len(rows))
+    rows: Int[np.ndarray, " k"]
+    queries: Float[np.ndarray, "m k columns"]
 
-    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]]) -> Float[np.ndarray, "a k columns"]:
+    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " j"]]) -> Float[np.ndarray, "a j columns"]:
         a, rows = part
-        return self.queries[a, self.place[rows]]
+        return self.queries[a, np.searchsorted(self.rows, rows)]
 
 
 @dataclass
@@ -92,11 +92,10 @@ class Directions:
         name_rivals: bool = False,
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"] | None]:
         """Leads under those queries Q that are `given`, in whitened coordinates, and the best rivals if asked for."""
-        n = self.keys.shape[1]
         queries, size = at.queries_for_data(Q)
         asked = np.zeros(self.state.shape, bool)
         asked[:, rows] = given & (size > 0)
-        lead, rival = leads(self.keys, _Some(rows, n, queries), self.causal, self.bias, name_rivals, asked)
+        lead, rival = leads(self.keys, _Some(rows, queries), self.causal, self.bias, name_rivals, asked)
         wins = lead[:, rows] > self.enough
         if self.bias is not None:
             wins &= queries[:, :, -1] > 0
