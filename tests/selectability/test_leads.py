@@ -39,7 +39,7 @@ def test_leads_are_those_in_float64(n, c, causal):
     # Beside a matrix with all queries.
     stack = (np.stack([part, beside]) for part, beside in ((keys, keys), (queries, keys), (bias, bias)))
     keys, queries, bias = stack
-    lead, rival = (found[0] for found in leads(keys, queries, causal, bias, name_rivals=True))
+    lead, rival = (found[0] for found in leads(keys, queries, queries.any(axis=2), causal, bias))
     queries = queries[0]
 
     asked = queries.any(axis=1)
@@ -62,7 +62,7 @@ def test_rivals_that_float32_cannot_tell_apart():
     keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
     queries = rng.standard_normal(keys.shape)
     _, best = in_float64(keys, queries, False, 0.0)
-    _, rival = leads(keys[None], queries[None], False, name_rivals=True)
+    _, rival = leads(keys[None], queries[None], queries[None].any(axis=2), False)
     np.testing.assert_array_equal(rival[0], best)
     scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
     np.fill_diagonal(scores, -np.inf)

@@ -30,11 +30,12 @@ def learned_norm(
         0.0,
     )
     weight, bias = (_vector(getattr(module, name, None), x.shape[-1]) for name in ("weight", "bias"))
-    ones, zeros = np.ones(x.shape[-1]), np.zeros(x.shape[-1])
-    # Gemma stores the gain less 1, and OLMo has none.
     for kind in ("layernorm", "rmsnorm"):
-        for gain in [ones] if weight is None else [weight, 1 + weight]:
-            norm = LearnedNorm(kind, gain, zeros if bias is None else bias, float(eps))
+        for gain in (
+            weight,
+            1 + weight,
+        ):  # Gemma stores the gain less 1, and OLMo has none, which counts as 0
+            norm = LearnedNorm(kind, gain, bias, float(eps))
             if _agree(norm(x), y, 1e-5):
                 return norm
     return None
@@ -89,14 +90,13 @@ def _linear_map(module: nn.Module | None) -> tuple[np.ndarray, np.ndarray] | Non
         return None
     matrix = weight.detach().double().numpy()
     matrix = matrix.T if type(module).__name__ == "Conv1D" else matrix
-    bias = _vector(getattr(module, "bias", None), len(matrix))
-    return matrix, np.zeros(len(matrix)) if bias is None else bias
+    return matrix, _vector(getattr(module, "bias", None), len(matrix))
 
 
-def _vector(parameter: object, size: int) -> Float[np.ndarray, " size"] | None:
-    """A parameter of a module as a vector of `size` numbers; None if it is none."""
+def _vector(parameter: object, size: int) -> Float[np.ndarray, " size"]:
+    """A parameter of a module as a vector of `size` numbers; zeros if it is none."""
     if not isinstance(parameter, Tensor) or parameter.shape != (size,):
-        return None
+        return np.zeros(size)
     return parameter.detach().double().numpy()
 
 

@@ -224,7 +224,7 @@ def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray,
         blocks = row_blocks(n, keys[:, 0].size)
         size = np.concatenate([abs(double(queries[:, rows])) @ s[:, :, None] for rows in blocks], axis=1)
         size = size[:, :, 0] + s_b[:, None]
-        lead, _ = leads(keys, queries, causal, bias)
+        lead, _ = leads(keys, queries, queries.any(axis=2), causal, bias)
         precise = (size > _SMALLEST_SIZE) & (size < _LARGEST_SIZE)
         margin = np.divide(lead, size, out=np.full_like(lead, np.nan), where=precise)
         if causal:

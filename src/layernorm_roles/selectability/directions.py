@@ -64,7 +64,7 @@ class Directions:
     def try_keys(self) -> None:
         """Try every open key itself, as it is in the data, if there is no bias."""
         own, every = _Own(self.keys), slice(None)
-        lead, _ = leads(self.keys, own, self.causal, given=self.state == OPEN)
+        lead, _ = leads(self.keys, own, self.state == OPEN, self.causal)
         wins = lead > self.enough
         won = np.flatnonzero(wins.any(axis=0))
         for part in row_blocks(len(won), self.keys[:, 0].size):
@@ -89,18 +89,17 @@ class Directions:
         rows: Int[np.ndarray, " k"],
         Q: Float[np.ndarray, "m k r"],
         given: Bool[np.ndarray, "m k"],
-        name_rivals: bool = False,
-    ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"] | None]:
-        """Leads under those queries Q that are `given`, in whitened coordinates, and the best rivals if asked for."""
+    ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
+        """Leads under those queries Q that are `given`, in whitened coordinates, and the best rivals."""
         queries, size = at.queries_for_data(Q)
         asked = np.zeros(self.state.shape, bool)
         asked[:, rows] = given & (size > 0)
-        lead, rival = leads(self.keys, _Some(rows, queries), self.causal, self.bias, name_rivals, asked)
+        lead, rival = leads(self.keys, _Some(rows, queries), asked, self.causal, self.bias)
         wins = lead[:, rows] > self.enough
         if self.bias is not None:
             wins &= queries[:, :, -1] > 0
         self._enter(rows, wins, queries if self.bias is None else at.answers(Q))
-        return lead[:, rows] * size, None if rival is None else rival[:, rows]
+        return lead[:, rows] * size, rival[:, rows]
 
     def _enter(
         self, rows: Int[np.ndarray, " k"], wins: Bool[np.ndarray, "m k"], queries: Float[np.ndarray, "m k d"]
@@ -119,7 +118,7 @@ class Directions:
         for _ in range(r):
             if not given.any():
                 return
-            lead, rival = self._accept(at, rows, Q, given, name_rivals=True)
+            lead, rival = self._accept(at, rows, Q, given)
             found = (given & (self.state[:, rows] != OPEN)).sum(axis=1)
             poor_rounds += 2 * r * found < given.sum(axis=1)  # a search costs about as much as 2 r tries
             given &= (self.state[:, rows] == OPEN) & (poor_rounds <= 5)[:, None] & (rival >= 0)

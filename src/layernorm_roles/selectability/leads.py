@@ -36,22 +36,19 @@ class Queries(Protocol):
 def leads(
     keys: Float[np.ndarray, "m n c"],
     queries: Queries,
+    given: Bool[np.ndarray, "m n"],
     causal: bool,
     bias: Float[np.ndarray, "m n"] | None = None,
-    name_rivals: bool = False,
-    given: Bool[np.ndarray, "m n"] | None = None,
-) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"] | None]:
+) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"]]:
     """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key over its rivals, and the number of the best rival.
 
     keys, queries, bias: finite; query i is meant for key i. With a bias, a query may have one more entry, the bias's
     factor. The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an
-    infinite lead. NaN and -1 where no query is `given`; None: those are given that are not 0 in an array of queries.
-    None instead of the numbers unless they are asked for by `name_rivals`.
+    infinite lead. NaN and -1 where no query is `given`.
     """
+    lead, rival = np.full(given.shape, np.nan), np.full(given.shape, -1)
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
-    lead = np.full(keys.shape[:2], np.nan)
-    rival = np.full(keys.shape[:2], -1) if name_rivals else None
-    of_matrices(keys, bias, queries, causal, queries.any(axis=2) if given is None else given, lead, rival)
+    of_matrices(keys, bias, queries, causal, given, lead, rival)
     return lead, rival
 
 
@@ -60,20 +57,17 @@ def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
     n = keys.shape[1]
     for part in slices(len(keys), _SCORES // n**2):
         wanted = np.flatnonzero(given[part].any(axis=0))
-        some = double(keys[part]) if len(wanted) else keys[part]
-        biases = None if bias is None else bias[part]
+        some, biases = double(keys[part]), None if bias is None else bias[part]
         for block in slices(len(wanted), _SCORES // n):
             rows = wanted[block]
             rivals = slice(0, rows[-1] + 1 if causal else n)
             scores = _scores(double(queries[part, rows]), some, biases, rivals)
             own = scores[:, np.arange(len(rows)), rows]
             _leave_rivals(scores, rows, rivals, causal)
-            lead[part, rows] = own - scores.max(axis=2)
-            if rival is not None:
-                rival[part, rows] = scores.argmax(axis=2)
-    lead[~given] = np.nan
-    if rival is not None:
-        rival[~given] = -1
+            best = scores.argmax(axis=2)
+            lead[part, rows] = own - np.take_along_axis(scores, best[:, :, None], axis=2)[:, :, 0]
+            rival[part, rows] = best
+    lead[~given], rival[~given] = np.nan, -1
 
 
 def _scores(
@@ -119,9 +113,7 @@ def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
             compare = _Comparison(keys[a], None if bias is None else bias[a], queries, a, causal)
             blocks = [asked[part] for part in slices(len(asked), _QUERIES)]
             for rows, found in zip(blocks, on_all_cores(compare, blocks), strict=True):
-                lead[a, rows] = found[0]
-                if rival is not None:
-                    rival[a, rows] = found[1]
+                lead[a, rows], rival[a, rows] = found
 
 
 class _Comparison:
