@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 from random_models import random_network
 
@@ -8,13 +10,12 @@ from layernorm_roles.pretrained.source import files_at
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
     """A function from the name of an architecture to the folder of a model that it saved there once."""
-    folders = {}
 
+    @cache
     def save(architecture):
-        if architecture not in folders:
-            folders[architecture] = tmp_path_factory.mktemp(architecture)
-            random_network(architecture).save_pretrained(folders[architecture])
-        return folders[architecture]
+        folder = tmp_path_factory.mktemp(architecture)
+        random_network(architecture).save_pretrained(folder)
+        return folder
 
     return save
 

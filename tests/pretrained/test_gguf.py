@@ -83,13 +83,12 @@ def llama(saved, tmp_path_factory):
     return files_at(path, "path")
 
 
-def test_a_gguf_file_gives_the_numbers_of_the_model_in_safetensors(llama, saved, capsys):
-    model = recording.load(llama)
+def test_a_gguf_file_gives_the_numbers_of_the_model_in_safetensors(llama, model, capsys):
+    found = recording.load(llama)
     assert capsys.readouterr().err == "", "the loader's bar is not drawn among the lines of other jobs"
-    assert model.longest == 64
-    other = recording.load(files_at(saved("llama"), "path"))
+    assert found.longest == 64
     tokens = [3, 1, 41, 59, 2, 6, 53, 5, 8, 9]
-    for ours, theirs in zip(model.record(tokens), other.record(tokens), strict=True):
+    for ours, theirs in zip(found.record(tokens), model("llama").record(tokens), strict=True):
         for name in ("queries", "keys", "attention_input", "before_norm"):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-12)
         assert ours.causal and ours.scaling == theirs.scaling and ours.norm.kind == "rmsnorm"

@@ -85,9 +85,9 @@ class Scaled(torch.nn.Module):
         return x / (x.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def test_queries_and_keys_keep_their_norms(saved):
-    model, kinds = recording.load(files_at(saved("qwen3"), "path")), []
-    model.record(CONTEXTS[4], lambda norm, x: kinds.append(x.shape) or norm(x))
+def test_queries_and_keys_keep_their_norms(model):
+    kinds = []
+    model("qwen3").record(CONTEXTS[4], lambda norm, x: kinds.append(x.shape) or norm(x))
     assert kinds == [(1, 10, 24)] * 5
 
 
@@ -123,8 +123,8 @@ def test_each_norm_has_its_share_in_each_context(architecture, altered):
     assert (centred.ones_share < 1e-24).all() and (centred.dimensions == 24).all()
 
 
-def test_an_untrained_model_has_other_weights_that_its_seed_decides(saved):
-    model = recording.load(files_at(saved("bert"), "path"))
+def test_an_untrained_model_has_other_weights_that_its_seed_decides(model):
+    model = model("bert")
     first, again, other = (model.untrained(seed).record(CONTEXTS[4]) for seed in (0, 0, 1))
     assert np.array_equal(first[1].keys, again[1].keys) and not np.allclose(first[1].keys, other[1].keys)
     assert first[1].keys.shape == model.record(CONTEXTS[4])[1].keys.shape

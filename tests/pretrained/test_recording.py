@@ -1,6 +1,7 @@
 """Recorded layers against transformers' own attention weights and streams, and against their weights and norms."""
 
 import shutil
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,17 +19,9 @@ HEADS_ONLY = ["gpt_neox", "cohere"]
 
 
 @pytest.fixture(scope="module")
-def recorded(saved):
+def recorded(model):
     """A function from the name of an architecture to the recorded layers of its random model."""
-    known = {}
-
-    def record(architecture):
-        if architecture not in known:
-            model = recording.load(files_at(saved(architecture), "path"))
-            known[architecture] = model.record(TOKENS)
-        return known[architecture]
-
-    return record
+    return cache(lambda architecture: model(architecture).record(TOKENS))
 
 
 def test_grouped_key_heads_are_not_repeated(recorded):
@@ -77,9 +70,9 @@ def test_of_an_unknown_architecture_the_heads_alone_are_known(architecture, reco
         assert layer.queries.shape == (4, 10, 6)
 
 
-def test_a_known_name_with_an_unknown_meaning_gives_heads_only(saved):
+def test_a_known_name_with_an_unknown_meaning_gives_heads_only(model):
     # The projection of this model's keys does something that its weights do not say.
-    model = recording.load(files_at(saved("bert"), "path"))
+    model = model("bert")
     attention = model.network.encoder.layer[1].attention.self
     plain = attention.key.forward
     attention.key.forward = lambda x: 2 * plain(x)
@@ -94,8 +87,8 @@ def test_a_sliding_window_hides_keys_that_are_far(recorded):
     assert recorded("mistral")[0].causal
 
 
-def test_recording_leaves_the_model_as_it_was(saved):
-    model = recording.load(files_at(saved("llama"), "path"))
+def test_recording_leaves_the_model_as_it_was(model):
+    model = model("llama")
     first = model.record(TOKENS)
     model.record(TOKENS[:4])
     again = model.record(TOKENS)
@@ -108,37 +101,30 @@ def test_recording_leaves_the_model_as_it_was(saved):
 @pytest.mark.parametrize(
     ("architecture", "message"), [("bloom", "AttentionInterface"), ("t5", "expected one of them alone")]
 )
-def test_attention_that_cannot_be_recorded_is_refused(architecture, message, saved):
+def test_attention_that_cannot_be_recorded_is_refused(architecture, message, model):
     with pytest.raises(ValueError, match=message):
-        recording.load(files_at(saved(architecture), "path"))
+        model(architecture)
 
 
-def test_a_context_longer_than_the_model_reads_is_refused(saved):
-    model = recording.load(files_at(saved("gpt2"), "path"))
+def test_a_context_longer_than_the_model_reads_is_refused(model):
+    model = model("gpt2")
     with pytest.raises(ValueError, match="65 tokens: expected at most 64"):
         model.record([1] * 65)
     with pytest.raises(ValueError, match="token 60 of 60, from 0: the tokenizer is that of another model"):
         model.record([1, 60])
 
 
-def test_weights_that_are_not_finite_are_named(saved, tmp_path):
-    folder = shutil.copytree(saved("llama"), tmp_path / "model")
-    tensors = load_file(folder / "model.safetensors")
-    tensors["layers.1.self_attn.k_proj.weight"][0, 0] = torch.nan
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(
-        ValueError, match=r"layers\.1\.self_attn\.k_proj\.weight has weights that are not finite"
-    ):
-        recording.load(files_at(folder, "path"))
-
-
-def test_missing_weights_are_refused_instead_of_drawn(saved, tmp_path):
-    folder = shutil.copytree(saved("llama"), tmp_path / "model")
-    tensors = load_file(folder / "model.safetensors")
-    del tensors["layers.1.self_attn.k_proj.weight"]
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ValueError, match=r"1 weights are missing, .* layers\.1\.self_attn\.k_proj\.weight"):
-        recording.load(files_at(folder, "path"))
+def test_missing_weights_and_weights_that_are_not_finite_are_named(saved, tmp_path):
+    file = shutil.copytree(saved("llama"), tmp_path / "model") / "model.safetensors"
+    tensors, name = load_file(file), "layers.1.self_attn.k_proj.weight"
+    tensors[name][0, 0] = torch.nan
+    save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=f"{name} has weights that are not finite"):
+        recording.load(files_at(file.parent, "path"))
+    del tensors[name]
+    save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=f"1 weights are missing, .* {name}"):
+        recording.load(files_at(file.parent, "path"))
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
@@ -157,9 +143,9 @@ def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
         assert (ours.keys == expected.keys).all()
 
 
-def test_scores_that_are_capped_are_refused(saved):
+def test_scores_that_are_capped_are_refused(model):
     with pytest.raises(ValueError, match="Gemma2Attention has softcap"):
-        recording.load(files_at(saved("gemma2"), "path")).record(TOKENS)
+        model("gemma2").record(TOKENS)
 
 
 def test_a_mask_may_hide_keys_and_not_add_numbers_to_scores():

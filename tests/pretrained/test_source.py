@@ -138,33 +138,24 @@ def test_settings_name_one_place(faulty):
         PretrainedModel(**faulty, **SIZES)
 
 
-@pytest.fixture
-def folder(saved, tmp_path):
-    """A random BERT whose configuration, model and tokenizer need the folder's code, which would write a file."""
-    folder, marker = tmp_path / "model", tmp_path / "marker"
-    folder.mkdir()
-    for path in saved("bert").iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    (folder / "own.py").write_text(
+def test_code_of_a_folder_is_not_run(model, tmp_path, monkeypatch):
+    """A BERT whose configuration, model and tokenizer need the folder's code, which would write a file."""
+    marker = tmp_path / "marker"
+    (model / "own.py").write_text(
         f"from pathlib import Path\nPath({str(marker)!r}).touch()\n"
         "from transformers import BertConfig, BertModel, BertTokenizerFast\n"
         "class Own(BertConfig):\n    model_type = 'own'\nclass Model(BertModel): pass\n"
         "class Words(BertTokenizerFast): pass\n"
     )
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((model / "config.json").read_text())
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Model"}}
-    (folder / "config.json").write_text(json.dumps(config))
+    (model / "config.json").write_text(json.dumps(config))
     words = {"tokenizer_class": "Words", "auto_map": {"AutoTokenizer": ["own.Words", "own.Words"]}}
-    (folder / "tokenizer_config.json").write_text(json.dumps(words))
-    return folder, marker
-
-
-def test_code_of_a_folder_is_not_run(folder, monkeypatch):
-    folder, marker = folder
+    (model / "tokenizer_config.json").write_text(json.dumps(words))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question is asked"))
-    files = files_at(folder, "path")
+    files = files_at(model, "path")
     for read in (recording.load, contexts.tokens_of):
-        with pytest.raises(ValueError, match=rf"^{re.escape(str(folder))}/config\.json: auto_map") as refused:
+        with pytest.raises(ValueError, match=rf"^{re.escape(str(model))}/config\.json: auto_map") as refused:
             read(files)
         assert "\n" not in str(refused.value)
         assert not marker.exists()
