@@ -9,21 +9,13 @@ import pytest
 import second_methods as second
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_certify import gaussian, layer_norm
 
 from layernorm_roles.selectability import ceilings_bounds, ceilings_newton
 from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
 from layernorm_roles.selectability.certify import certify
 
 GAP = 1e-6
-
-
-def gaussian(n, d, seed=0):
-    return np.random.default_rng([seed, n, d]).standard_normal((n, d))
-
-
-def layer_norm(x):
-    x = x - x.mean(axis=1, keepdims=True)
-    return x / np.sqrt((x**2).mean(axis=1, keepdims=True))
 
 
 def softmax(scores):
