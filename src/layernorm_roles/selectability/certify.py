@@ -198,28 +198,18 @@ def _search_open(
     sharp = at.sharp(everything[:, : r - biased])
     place = np.zeros((m, n), int)
     place[:, rows] = np.arange(len(rows))
-    own, size = np.ascontiguousarray(state[:, order]), (m, len(rows), r + 1)
-    queries, support, weights = np.zeros((m, len(rows), r)), np.zeros(size, np.int32), np.zeros(size)
-    arrays = (
-        everything,
-        np.ascontiguousarray(at.B),
-        *(np.ascontiguousarray(part[:, order]) for part in (at.push, at.raised)),
-        known,
-        own,
-        np.ascontiguousarray(place[:, order]),
-        queries,
-        support,
-        weights,
-        biased,
+    own, place, push, raised = (
+        np.ascontiguousarray(part[:, order]) for part in (state, place, at.push, at.raised)
     )
-    if large:
-        search.find_certificates_of_large(*arrays, _ENOUGH * tolerance)
-    else:
-        search.find_certificates(*arrays, causal, _ENOUGH * tolerance)
+    size = (m, len(rows), r + 1)
+    found = search.Found(own, place, np.zeros((m, len(rows), r)), np.zeros(size, np.int32), np.zeros(size))
+    arrays = everything, np.ascontiguousarray(at.B), push, raised
+    problem = search.Problem(*arrays, biased, causal, _ENOUGH * tolerance, known)
+    (search.find_certificates_of_large if large else search.find_certificates)(problem, found)
     state[:, order] = own
-    used = max(1, int((weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
-    support = order[support[:, :, :used]].astype(np.int32)
-    return sharp, at.answers(queries), support, weights[:, :, :used].copy()
+    used = max(1, int((found.weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
+    support = order[found.support[:, :, :used]].astype(np.int32)
+    return sharp, at.answers(found.queries), support, found.weights[:, :, :used].copy()
 
 
 def _whole(

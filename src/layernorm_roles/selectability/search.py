@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layernorm_roles.compiling import cached_njit, njit
+from layernorm_roles.selectability.arrays import slices
 from layernorm_roles.selectability.corral import RAY, add, new_corral, rebuild, settle, sharpen
 from layernorm_roles.selectability.pool import ask, join, lowest_key, lowest_vertex, new_near, new_pool
 from layernorm_roles.selectability.sums import combine, dot, sums
@@ -46,32 +47,35 @@ _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; 
 
 
 class Problem(NamedTuple):
-    """One matrix of n keys in r whitened coordinates; the bias, if there is one, is the last coordinate."""
+    """m matrices of n keys in r whitened coordinates; the bias, if there is one, is the last coordinate.
 
-    everything: np.ndarray  # (r + 1, n) the keys, a column each, and half of their squared lengths
-    B: np.ndarray  # (r, d) query q of the whitened keys is q B for the keys of the data
-    push: np.ndarray  # (n,) how far the tolerance moves a key away from the mean, see `Coordinates`
-    raised: np.ndarray  # (n,) and by how much it lifts the bias
+    The arrays of a single matrix lack the first axis.
+    """
+
+    everything: np.ndarray  # (m, r + 1, n) the keys, a column each, and half of their squared lengths
+    B: np.ndarray  # (m, r, d) query q of the whitened keys is q B for the keys of the data
+    push: np.ndarray  # (m, n) how far the tolerance moves a key away from the mean, see `Coordinates`
+    raised: np.ndarray  # (m, n) and by how much it lifts the bias
     biased: bool
     causal: bool  # only the keys before a key are its rivals
     enough: float  # a query with a margin above this is taken at once
-    known: int  # so many keys, the first ones, are known to be vertices of the hull
+    known: int  # so many keys, the first ones of every matrix, are known to be vertices of the hull
 
 
 class Found(NamedTuple):
-    """What is known of every key; the search fills it in."""
+    """What is known of every key of m matrices; the search fills it in. All but `state` and `place` begin as zeros."""
 
-    state: np.ndarray  # (n,) OPEN, SELECTABLE, INSIDE or ON_EDGE
-    place: np.ndarray  # (n,) the row that an open key has in the k rows of the following arrays
-    # (k, r) of a selectable key the query that puts it first, of an open one the best so far
+    state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
+    place: np.ndarray  # (m, n) the row that an open key has in the k rows of the following arrays
+    # (m, k, r) of a selectable key the query that puts it first, of an open one the best so far
     queries: np.ndarray
-    support: np.ndarray  # (k, r + 1) the other keys of which a key in the hull is the weighted mean
-    weights: np.ndarray  # (k, r + 1) their weights; 0 where the support is not used
+    support: np.ndarray  # (m, k, r + 1) the other keys of which a key in the hull is the weighted mean
+    weights: np.ndarray  # (m, k, r + 1) their weights; 0 where the support is not used
 
 
 @njit
 def _search(problem, found):
-    """Wolfe's algorithm over Clarkson's pool for every open key.
+    """Wolfe's algorithm over Clarkson's pool for every open key of one matrix.
 
     It walks to the point of the other keys' hull nearest to the target, the key, until a query or a weighted mean is
     found. A key in the hull is first ON_EDGE; the walk goes on towards the key pushed outwards, and if that is in the
@@ -221,42 +225,34 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
 
 
 @cached_njit(nogil=True)
-def find_certificates(
-    everything, B, push, raised, known, state, place, queries, support, weights, biased, causal, enough
-):
-    """Look for a query or a weighted mean for every open key of m matrices.
-
-    everything (m, r + 1, n): the whitened keys W as columns, and half of their squared lengths below; B (m, r, d),
-    push, raised (m, n): see `Coordinates`. `known`: so many keys, the first ones of every matrix, are known to be
-    selectable by their order. Fills in state (m, n), queries (m, k, r), and support and weights (m, k, r + 1), which
-    hold zeros, and in which an open key has row place (m, n): see `Found`.
-    """
-    for a in range(len(everything)):
-        problem = Problem(everything[a], B[a], push[a], raised[a], biased, causal, enough, known)
-        found = Found(state[a], place[a], queries[a], support[a], weights[a])
-        if np.any(found.state == OPEN):
-            _search(problem, found)
+def find_certificates(problem, found):
+    """Look for a query or a weighted mean for every open key of the matrices."""
+    for a in range(len(found.state)):
+        if np.any(found.state[a] == OPEN):
+            arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]
+            one = Problem(*arrays, problem.biased, problem.causal, problem.enough, problem.known)
+            proofs = found.queries[a], found.support[a], found.weights[a]
+            _search(one, Found(found.state[a], found.place[a], *proofs))
 
 
-def find_certificates_of_large(
-    everything, B, push, raised, known, state, place, queries, support, weights, biased, enough
-):
-    """`find_certificates` for one large matrix whose rivals are all keys, on all cores; arrays as there, m = 1.
+def find_certificates_of_large(problem, found):
+    """`find_certificates` for one large matrix whose rivals are all keys, on all cores.
 
     The open keys are searched in rounds of parts. A part knows the vertices that were found before its round, and
     what it finds of its own keys, so that the results do not depend on how many cores there are.
     """
+    state = found.state
 
     def search(part):
         own = before.copy()
         own[0, part] = OPEN
-        found = place, queries, support, weights
-        find_certificates(everything, B, push, raised, known, own, *found, biased, False, enough)
+        find_certificates(problem, found._replace(state=own))
         return own[0, part]
 
-    for first in range(0, len(still := np.flatnonzero(state[0] == OPEN)), _PART * _PARTS):
-        keys = still[first : first + _PART * _PARTS]
+    still = np.flatnonzero(state[0] == OPEN)
+    for block in slices(len(still), _PART * _PARTS):
+        keys = still[block]
         before = np.where(state == OPEN, _ELSEWHERE, state)
         parts = [keys[k::_PARTS] for k in range(min(_PARTS, len(keys)))]
-        for part, found in zip(parts, on_all_cores(search, parts), strict=True):
-            state[0, part] = found
+        for part, known in zip(parts, on_all_cores(search, parts), strict=True):
+            state[0, part] = known
