@@ -105,7 +105,7 @@ def test_a_job_still_looks_for_garbage(tmp_path):
     """A cycle that nothing refers to is freed once there are as many new objects as the job waits for."""
     done = ended(
         """
-        import weakref
+        import gc, weakref
         class Node: pass
         def cycle():
             node = Node()
@@ -113,7 +113,7 @@ def test_a_job_still_looks_for_garbage(tmp_path):
             return weakref.ref(node)
         one = cycle()
         assert one() is not None
-        many = [[] for _ in range(job.OBJECTS + 10_000)]
+        many = [[] for _ in range(gc.get_threshold()[0] + 10_000)]
         assert one() is None
         """,
         tmp_path,

@@ -31,6 +31,7 @@ import llvmlite.binding
 import numba
 from numba import njit
 from numba.core import caching, event
+from numba.core.runtime import rtsys
 
 from layernorm_roles.provenance import reached
 
@@ -231,7 +232,11 @@ class _Cache(caching.FunctionCache):
         return found
 
     def _load(self, sig, target_context):
-        return super().load_overload(sig, target_context) if _is_private(Path(self._cache_path)) else None
+        if not _is_private(Path(self._cache_path)):
+            return None
+        # FunctionCache.load_overload makes numba ready to compile, which takes a third of a second and is not needed.
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
 
     def save_overload(self, sig, data) -> None:
         """Keep a compiled function, if there is a place for it; if not, the next process compiles again."""

@@ -1,5 +1,4 @@
 # Shared by all stages: the checked settings, the plan made of them, and the versions of the code behind a result.
-import gc
 import sys
 from functools import cache
 from pathlib import Path
@@ -34,10 +33,10 @@ from layernorm_roles import ending, made_from, planning, provenance
 from layernorm_roles.evidence.figures import registry as figures_registry
 from layernorm_roles.evidence.tables import registry as tables_registry
 from layernorm_roles.gpu.choice import hand_down
-from layernorm_roles.job import OBJECTS
+from layernorm_roles.job import search_garbage_rarely
 
 # As in jobs: a quarter of a dry run was the search for garbage in the graph of jobs, where there is none.
-gc.set_threshold(OBJECTS)
+search_garbage_rarely()
 
 # The files of --configfile. As a module of another workflow this one does not judge that workflow's files.
 OVERLAYS = (
