@@ -6,6 +6,7 @@ from torch import nn
 
 from layernorm_roles import checkpoint, files
 from layernorm_roles.checkpoint import Checkpoint
+from layernorm_roles.optimiser import AdamW
 
 TENSORS = {
     "weights": torch.arange(12.0).reshape(3, 4),
@@ -51,7 +52,7 @@ def test_missing_damaged_and_foreign_files_are_named(tmp_path):
 
 def trained(model, optimiser, steps):
     for _ in range(steps):
-        optimiser.zero_grad()
+        model.zero_grad()
         model(torch.randn(4, 3)).square().sum().backward()
         optimiser.step()
 
@@ -60,7 +61,7 @@ def test_all_that_a_step_changes_is_put_back(tmp_path):
     def new():
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.3))
-        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+        return model, AdamW(model.parameters(), lr=0.1)
 
     model, optimiser = new()
     trained(model, optimiser, 3)
@@ -81,7 +82,7 @@ def test_all_that_a_step_changes_is_put_back(tmp_path):
 
 def test_a_checkpoint_that_does_not_fit_is_said_and_leaves_the_model_alone(tmp_path, capsys, monkeypatch):
     model = nn.Linear(2, 2)
-    optimiser = torch.optim.Adam(model.parameters())
+    optimiser = AdamW(model.parameters(), lr=0.1)
     assert Checkpoint(tmp_path / "c", {}).load(model, optimiser) is None
     assert not capsys.readouterr().err
     Checkpoint(tmp_path / "c", {"seed": 0, "code": "a"}).save(nn.Linear(2, 2), optimiser, {})

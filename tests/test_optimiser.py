@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from layernorm_roles.optimiser import AdamW, linear_decay, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -12,21 +12,22 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
     """To the bit, also where a parameter gets its first gradient late, or cannot count the steps itself."""
     values = [torch.randn(shape, dtype=dtype) for shape in ((3, 5), (1,), (64, 33))]
     ours, theirs = ([torch.nn.Parameter(value.clone()) for value in values] for _ in range(2))
-    optimisers = (AdamW(ours, 0.0, decay), torch.optim.AdamW(theirs, weight_decay=decay, fused=True))
+    optimiser, reference = AdamW(ours, 0.0, decay), torch.optim.AdamW(theirs, weight_decay=decay, fused=True)
     for step in range(300):
         for number, pair in enumerate(zip(ours, theirs, strict=True)):
             gradient = torch.randn_like(pair[0]) ** 3
             for parameter in pair:
                 parameter.grad = gradient.clone() if number != 1 or step > 10 else None
-        for optimiser in optimisers:
-            set_learning_rate(optimiser, 0.1 / (1 + step))
-            optimiser.step()
+        optimiser.set_learning_rate(0.1 / (1 + step))
+        reference.param_groups[0]["lr"] = 0.1 / (1 + step)
+        optimiser.step()
+        reference.step()
         assert all(map(torch.equal, ours, theirs))
-    found, expected = (optimiser.state_dict()["state"] for optimiser in optimisers)
-    assert found.keys() == expected.keys()
-    for number, state in expected.items():
-        for name, value in state.items():
-            assert found[number][name].dtype == value.dtype and torch.equal(found[number][name], value)
+    states = reference.state_dict()["state"]
+    for number, found in enumerate(optimiser.state):
+        assert found.keys() == states[number].keys()
+        for name, value in states[number].items():
+            assert found[name].dtype == value.dtype and torch.equal(found[name], value)
 
 
 def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():
@@ -40,6 +41,6 @@ def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():
 
 def test_a_learning_rate_that_a_cuda_graph_reads_is_changed_where_it_lies():
     optimiser, kept = AdamW([torch.nn.Parameter(torch.zeros(3))], 0.1), torch.tensor(0.1)
-    optimiser.param_groups[0]["lr"] = kept
-    set_learning_rate(optimiser, 0.25)
-    assert kept == 0.25 and optimiser.param_groups[0]["lr"] is kept
+    optimiser.lr = kept
+    optimiser.set_learning_rate(0.25)
+    assert kept == 0.25 and optimiser.lr is kept

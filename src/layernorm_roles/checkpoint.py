@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from layernorm_roles import files, provenance
 from layernorm_roles.memory import warn
-from layernorm_roles.optimiser import AnyOptimiser
+from layernorm_roles.optimiser import AdamW
 
 
 def save(tensors: Mapping[str, Tensor], path: str | Path, facts: Mapping[str, Any]) -> None:
@@ -62,20 +62,20 @@ class Checkpoint:
         # In the form in which JSON gives it back, for the comparison: tuples become lists.
         self.identity = json.loads(json.dumps({**identity, "torch": torch.__version__}))
 
-    def save(self, model: nn.Module, optimiser: AnyOptimiser, progress: Mapping[str, Any]) -> None:
+    def save(self, model: nn.Module, optimiser: AdamW, progress: Mapping[str, Any]) -> None:
         """Write all that a step changes: parameters, the optimiser's state, torch's random generators, and `progress`.
 
         `progress` is anything that JSON can hold, such as the number of steps taken.
         """
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-        for parameter, state in optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{parameter}.{name}": tensor for name, tensor in state.items()}
+        for number, state in enumerate(optimiser.state):
+            tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in state.items()}
         tensors["generator.cpu"] = torch.get_rng_state()
         if torch.cuda.is_initialized():
             tensors["generator.cuda"] = torch.cuda.get_rng_state()
         save(tensors, self.path, {"identity": self.identity, "progress": progress})
 
-    def load(self, model: nn.Module, optimiser: AnyOptimiser) -> dict[str, Any] | None:
+    def load(self, model: nn.Module, optimiser: AdamW) -> dict[str, Any] | None:
         """Put the saved state into `model`, `optimiser` and torch's generators, and return the saved `progress`.
 
         Returns None and changes nothing where there is no checkpoint that can be used.
@@ -91,20 +91,13 @@ class Checkpoint:
         except ValueError as error:
             warn(f"{error}: training starts from the beginning")
             return None
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "generator": {}}
-        for name, tensor in tensors.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = tensor
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in parts["optimiser"].items():
-            parameter, _, rest = name.partition(".")
-            state.setdefault(int(parameter), {})[rest] = tensor
-        model.load_state_dict(parts["model"])
-        groups = optimiser.state_dict()["param_groups"]
-        optimiser.load_state_dict({"state": state, "param_groups": groups})
-        torch.set_rng_state(parts["generator"]["cpu"])
-        if "cuda" in parts["generator"]:
-            torch.cuda.set_rng_state(parts["generator"]["cuda"])
+        model.load_state_dict({name: tensors[f"model.{name}"] for name in model.state_dict()})
+        for number, (parameter, state) in enumerate(zip(optimiser.parameters, optimiser.state, strict=True)):
+            for name in state:
+                state[name] = tensors[f"optimiser.{number}.{name}"].to(parameter.device)
+        torch.set_rng_state(tensors["generator.cpu"])
+        if "generator.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["generator.cuda"])
         return facts["progress"]
 
     def remove(self) -> None:

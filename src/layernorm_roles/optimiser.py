@@ -25,14 +25,15 @@ class AdamW:
 
     It calls the function behind `torch.optim.AdamW(fused=True)`, with torch's default betas and eps, so that its state
     and its results are those of that class; without weight decay they are those of Adam. A step leaves parameters
-    without a gradient as they are. `param_groups` has of that class' what changes: the learning rate, and whether a
-    CUDA graph may hold the steps.
+    without a gradient as they are. A CUDA graph may hold the steps if `capturable` is set and `lr` is a tensor.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
         self.parameters, self.weight_decay = list(parameters), weight_decay
-        self.param_groups = [{"lr": lr, "capturable": False}]
+        self.lr: float | Tensor = lr
+        self.capturable = False
         self.state: list[dict[str, Tensor]] = []
+        """For each parameter the number of its steps, and the running means of its gradient and of the square."""
         for parameter in self.parameters:
             zero = torch.zeros_like(parameter.detach())
             step = zero.new_zeros((), dtype=torch.float32)
@@ -62,29 +63,13 @@ class AdamW:
             decoupled_weight_decay=True,
             eps=1e-8,
             maximize=False,
-            **self.param_groups[0],
+            lr=self.lr,
+            capturable=self.capturable,
         )
 
-    def state_dict(self) -> dict:
-        """The step, and the running means of the gradient and its square, in the form of torch.optim's `state_dict`."""
-        return {"state": dict(enumerate(self.state)), "param_groups": []}
-
-    def load_state_dict(self, saved: dict) -> None:
-        """Go on from `saved`, what `state_dict` returned, moved to the device of the parameters."""
-        self.state = [
-            {name: value.to(parameter.device) for name, value in saved["state"][number].items()}
-            for number, parameter in enumerate(self.parameters)
-        ]
-
-
-AnyOptimiser = AdamW | torch.optim.Optimizer
-"""An optimiser with the interface of torch.optim."""
-
-
-def set_learning_rate(optimiser: AnyOptimiser, rate: float) -> None:
-    """Let an optimiser take its next steps with the learning rate `rate`, also where a CUDA graph takes them."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+    def set_learning_rate(self, rate: float) -> None:
+        """Take the next steps with the learning rate `rate`, also where a CUDA graph takes them."""
+        if isinstance(self.lr, Tensor):
+            self.lr.fill_(rate)
         else:
-            group["lr"] = rate
+            self.lr = rate

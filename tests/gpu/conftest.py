@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from layernorm_roles.gpu import choice, driver, fallbacks
+from layernorm_roles.gpu import choice, driver, recording
 
 SOURCE = """
 #include <string.h>
@@ -31,7 +31,7 @@ def plain_environment(monkeypatch):
     """Nothing in the environment, and nothing that another test has left, speaks for or against a GPU."""
     for name in (driver.TF32_OVERRIDE, choice.DECIDED, "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(fallbacks, "_taken", {})
+    monkeypatch.setattr(recording, "_taken", {})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from layernorm_roles.gpu import fallbacks
+from layernorm_roles.gpu import recording
 from layernorm_roles.gpu.device import GPU
 
 
@@ -71,8 +71,8 @@ def test_a_recorded_step_is_taken_once_a_call(cuda):
     for calls in range(1, 8):
         take()
         assert len(taken) == calls
-    assert len(take.graph.kept) == 1
-    assert fallbacks.taken() == {"a training step": "as one CUDA graph"}
+    assert len(take.recorded.__self__.kept) == 1
+    assert recording.taken() == {"a training step": "as one CUDA graph"}
 
 
 def test_all_steps_of_a_process_share_a_stream_since_each_one_costs_memory(cuda, monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from default_settings import example
 
 from layernorm_roles.checkpoint import Checkpoint
-from layernorm_roles.gpu import fallbacks, recording
+from layernorm_roles.gpu import recording
 from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import open_device
 from layernorm_roles.language_model import tasks, train
@@ -58,7 +58,7 @@ def assert_equal_to_the_bit(weights, others):
 @pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
 def test_a_graph_is_the_eager_step_to_the_bit_and_both_are_close_to_the_cpu(text, settings, gpu, monkeypatch):
     metrics, weights = trained(text, settings, gpu)
-    assert fallbacks.taken()[recording.STEPS] == recording.GRAPH
+    assert recording.taken()[recording.STEPS] == recording.GRAPH
     monkeypatch.setattr(type(gpu), "recorded", lambda self, step: step)
     eager_metrics, eager_weights = trained(text, settings, gpu)
     assert metrics.equals(eager_metrics)
@@ -107,7 +107,7 @@ def test_one_batch_agrees_with_the_cpu_and_the_operators_with_float64(text, sett
     run = hand_made.run_of(text, settings)
     gpu.check(operators(run.settings, run.tokenizer.get_vocab_size()), "test")
     task = tasks.build(settings, text, run.tokenizer, seed=0)
-    gpu.compare(partial(derivatives, run.build_model(), next(task.validation())), "test")
+    gpu.compare(partial(derivatives, run.build_model(), task.validation[0]), "test")
 
 
 def test_the_majority_loss_and_gradient_agree_with_the_cpu(gpu):
@@ -138,7 +138,7 @@ def test_the_majority_task_is_trained_in_graphs_as_kernel_by_kernel_and_close_to
     sets = {name: data.Sequences(np.stack(p.counts), p.label.to_numpy().copy()) for name, p in parts}
     run = majority.MajorityRun("small", "layernorm", "layernorm", 0, 4, 0.01)
     graph = majority.train(settings, run, sets, gpu)
-    assert fallbacks.taken()[recording.STEPS] == recording.GRAPH
+    assert recording.taken()[recording.STEPS] == recording.GRAPH
     monkeypatch.setattr(type(gpu), "recorded", lambda self, step: step)
     eager, cpu = (majority.train(settings, run, sets, place) for place in (gpu, None))
     assert graph.metrics.equals(eager.metrics)

@@ -14,7 +14,7 @@ from layernorm_roles.language_model.bert import CLASS, MASK, PAD
 def test_training_and_validation_read_the_text_of_their_part(disjoint_text, settings):
     """BERT shows random tokens too, so that there only what the model has to predict counts."""
     task = tasks.build(settings, disjoint_text, tokenizer(), seed=0)
-    for batches, low in (([task.batch(step) for step in range(5)], 0), (list(task.validation()), 100)):
+    for batches, low in (([task.batch(step) for step in range(5)], 0), (task.validation, 100)):
         assert len(batches) == {0: 5, 100: 1 if settings is SMALL_GPT else 2}[low]
         tokens = np.concatenate([batch[-1].ravel() for batch in batches])
         assert ((low <= tokens) & (tokens < low + 100)).all()
@@ -23,7 +23,7 @@ def test_training_and_validation_read_the_text_of_their_part(disjoint_text, sett
 def test_runs_of_all_seeds_are_judged_on_the_same_masked_tokens(disjoint_text):
     """The masks of the validation come from the text's own seed, so that losses are of equal tokens."""
     one, other = (tasks.build(SMALL_BERT, disjoint_text, tokenizer(), seed) for seed in (0, 1))
-    for batches in zip(one.validation(), other.validation(), strict=True):
+    for batches in zip(one.validation, other.validation, strict=True):
         for parts in zip(*batches, strict=True):
             np.testing.assert_array_equal(*parts)
     assert any((a != b).any() for a, b in zip(one.batch(0), other.batch(0), strict=True))
@@ -46,7 +46,7 @@ def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
         seen += tokens[:, 1].tolist()
     assert sorted(seen) == list(range(8))
     assert seen != sorted(seen)
-    validation = np.concatenate([tokens[:, 1] for tokens, _, _ in task.validation()])
+    validation = np.concatenate([tokens[:, 1] for tokens, _, _ in task.validation])
     assert validation.tolist() == list(range(100, 108))
 
 
@@ -79,7 +79,7 @@ def test_an_epoch_reads_each_window_once_from_a_random_offset():
 
 
 def test_validation_windows_lie_at_equal_distances():
-    windows = np.concatenate([batch for (batch,) in next_token(seed=0).validation()])
+    windows = np.concatenate([batch for (batch,) in next_token(seed=0).validation])
     possible = 999 // 16
     assert windows[:, 0].tolist() == [16 * (i * (possible - 1) // 3) for i in range(4)]
 
@@ -115,9 +115,9 @@ def test_every_step_masks_other_tokens_and_a_repeated_step_the_equal_ones():
     for a, b, c in zip(first, second, again, strict=True):
         assert not np.array_equal(a, b)
         assert np.array_equal(a, c)
-    for a, b in zip(next(task.validation()), next(masked(seed=1).validation()), strict=True):
+    for a, b in zip(task.validation[0], masked(seed=1).validation[0], strict=True):
         assert np.array_equal(a, b)
-    tokens, masks = (next(masked(validation_seed=seed).validation())[0] for seed in (11, 12))
+    tokens, masks = (masked(validation_seed=seed).validation[0][0] for seed in (11, 12))
     assert not np.array_equal(tokens, masks)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from layernorm_roles.gpu import cards, driver, fallbacks
+from layernorm_roles.gpu import cards, driver, recording
 from layernorm_roles.memory import first_line, is_out_of_memory, warn
 
 log = logging.getLogger("layernorm_roles")
@@ -57,7 +57,7 @@ class Device:
         return step
 
     def recordable(self, optimiser: OptimiserT) -> OptimiserT:
-        """`optimiser`, of torch.optim or with its `param_groups`, in the form that a recorded step can take."""
+        """`optimiser`, an `optimiser.AdamW`, in the form that a recorded step can take."""
         return optimiser
 
     @contextmanager
@@ -87,7 +87,7 @@ class GPU(Device):
     @property
     def description(self) -> str:
         """The card, and how the run was computed on it."""
-        ways = "; ".join(f"{what}: {how}" for what, how in sorted(fallbacks.taken().items()))
+        ways = "; ".join(f"{what}: {how}" for what, how in sorted(recording.taken().items()))
         return f"cuda ({self.card.name if self.card else 'no card'}{'; ' + ways if ways else ''})"
 
     @property
@@ -136,7 +136,7 @@ class GPU(Device):
         found = agreement.difference(here, there)
         if found is None:
             log.info("loss %.8g on the CPU, %.8g on the GPU", here.loss, there.loss)
-            fallbacks.note(what, f"loss and gradients within {agreement.TOLERANCE:g}")
+            recording.note(what, f"loss and gradients within {agreement.TOLERANCE:g}")
         else:
             self._refuse(what, f"{title}: the GPU computes other numbers than the CPU: {found}")
 
@@ -151,7 +151,7 @@ class GPU(Device):
                     what, f"{title}: the GPU computes other numbers in float32 than in float64: {found}"
                 )
                 return
-        fallbacks.note(what, f"within {agreement.TOLERANCE:g}")
+        recording.note(what, f"within {agreement.TOLERANCE:g}")
 
     def _refuse(self, what: str, found: str) -> None:
         """Stop because of a difference that a comparison found, or warn and note it, as the configuration says."""
@@ -161,23 +161,20 @@ class GPU(Device):
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
         warn(line)
-        fallbacks.note(what, f"more than {agreement.TOLERANCE:g} {APART}")
+        recording.note(what, f"more than {agreement.TOLERANCE:g} {APART}")
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""
         import torch
 
-        from layernorm_roles.gpu.recording import Recorded
-
         self.stream = self.stream or torch.cuda.Stream()
-        return Recorded(step, self.stream)
+        return recording.Recorded(step, self.stream)
 
     def recordable(self, optimiser: OptimiserT) -> OptimiserT:
         """The learning rate, which changes, lies in the GPU's memory, where a CUDA graph reads it."""
         import torch
 
-        for group in optimiser.param_groups:
-            group |= {"lr": torch.tensor(group["lr"], device=self.name), "capturable": True}
+        optimiser.lr, optimiser.capturable = torch.tensor(optimiser.lr, device=self.name), True
         return optimiser
 
 

@@ -1,14 +1,28 @@
-"""Training steps recorded as CUDA graphs: a small model spends most of its time starting kernels one by one."""
+"""Training steps recorded as CUDA graphs: a small model spends most of its time starting kernels one by one.
+
+The module also remembers in which ways its process computes, which are part of what a run's metadata say of its device.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from layernorm_roles.gpu import fallbacks
 from layernorm_roles.memory import first_line, warn
 
 STEPS, GRAPH, EAGER = "a training step", "as one CUDA graph", "kernel by kernel"
 PLAIN_CALLS = 3
 """Ordinary calls of a training step before it is recorded."""
+
+_taken: dict[str, str] = {}
+
+
+def note(what: str, how: str) -> None:
+    """Remember that `what` is done in the way `how`."""
+    _taken[what] = how
+
+
+def taken() -> dict[str, str]:
+    """The ways that this process has taken, by what was done."""
+    return dict(_taken)
 
 
 class Recorded:
@@ -24,8 +38,8 @@ class Recorded:
         import torch
 
         self.step, self.plain_calls_left = step, PLAIN_CALLS
-        self.cuda, self.stream, self.graph, self.eager = torch.cuda, stream, None, False
-        self.out_of_memory = torch.OutOfMemoryError
+        self.cuda, self.stream, self.out_of_memory = torch.cuda, stream, torch.OutOfMemoryError
+        self.recorded: Callable[[], None] | None = None
 
     def __call__(self) -> None:
         """Take one training step."""
@@ -36,14 +50,11 @@ class Recorded:
                 self.step()
             self.cuda.current_stream().wait_stream(self.stream)
             return
-        if self.graph is None and not self.eager:
-            self._record()
-        if self.eager:
-            self.step()
-        else:
-            self.graph.replay()
+        self.recorded = self.recorded or self._record()
+        self.recorded()
 
-    def _record(self) -> None:
+    def _record(self) -> Callable[[], None]:
+        """The step as a CUDA graph, or as it is if it cannot be recorded."""
         generator = self.cuda.default_generators[self.cuda.current_device()]
         # A recording that fails leaves the generator as if it went on, and no number could be drawn.
         spare = generator.clone_state()
@@ -55,9 +66,8 @@ class Recorded:
             raise
         except RuntimeError as error:
             generator.graphsafe_set_state(spare)
-            self.eager = True
             warn(f"{STEPS} cannot be done {GRAPH} ({first_line(error)}); it is done {EAGER}", error)
-            fallbacks.note(STEPS, EAGER)
-        else:
-            self.graph = graph
-            fallbacks.note(STEPS, GRAPH)
+            note(STEPS, EAGER)
+            return self.step
+        note(STEPS, GRAPH)
+        return graph.replay

@@ -4,10 +4,10 @@ A task gives batches of token ids. Each batch depends on the seed and the step a
 step, and all variants of a seed read the same batches in the same order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Integer
@@ -33,29 +33,29 @@ SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
 """Of these tokens the shares that the mask token and a random token take the place of; the others stay."""
 
 
-@runtime_checkable
-class Task(Protocol):
+class Task:
     """A source of batches."""
 
     streams: ClassVar[tuple[Stream, ...]]
     """The random streams that the batches are drawn from."""
     tokens_per_step: int
     """Tokens of a training batch, for the metrics."""
+    validation: list[Batch]
+    """The validation batches."""
 
     def batch(self, step: int) -> Batch:
         """The training batch of a step, from 0."""
-
-    def validation(self) -> Iterator[Batch]:
-        """The validation batches, equal at every call."""
+        raise NotImplementedError
 
     def unigram_loss(self) -> float | None:
         """The baseline that knows how frequent each token is: its mean loss, in nats, over the validation batches.
 
         The frequencies are those of the training text. None for a task that predicts no tokens.
         """
+        return None
 
 
-class NextToken:
+class NextToken(Task):
     """Next-token prediction: GPT's task, on disjoint windows of context_length tokens and the token after each.
 
     An epoch reads the windows in a random order, from a random offset.
@@ -83,7 +83,7 @@ class NextToken:
             )
         possible = (len(validation) - 1) // self._length
         chosen = np.unique(np.linspace(0, possible - 1, settings.validation_windows).astype(int))
-        self._validation = self._windows(validation, chosen * self._length)
+        self.validation = _in_batches((self._windows(validation, chosen * self._length),), self._size)
         # To draw an epoch's order at every step would take longer than the step of a small model on a GPU.
         self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
@@ -93,14 +93,10 @@ class NextToken:
         chosen = self._starts(epoch)[position * self._size :][: self._size]
         return (self._windows(self._training, chosen),)
 
-    def validation(self) -> Iterator[Batch]:
-        """Windows of the validation text at equal distances, in batches of at most batch_size."""
-        for start in range(0, len(self._validation), self._size):
-            yield (self._validation[start : start + self._size],)
-
     def unigram_loss(self) -> float:
         """The loss of the training tokens' frequencies on all but the first token of the validation windows."""
-        return unigram_loss(self._training, self._vocabulary, self._validation[:, 1:])
+        targets = np.concatenate([windows[:, 1:] for (windows,) in self.validation])
+        return unigram_loss(self._training, self._vocabulary, targets)
 
     def _draw_starts(self, epoch: int) -> Integer[np.ndarray, " windows"]:
         """Where the windows of an epoch begin, in the order in which it reads them."""
@@ -114,7 +110,7 @@ class NextToken:
         return np.stack([stream[start : start + self._length + 1] for start in starts]).astype(np.int64)
 
 
-class MaskedTokens:
+class MaskedTokens(Task):
     """Masked-token prediction: BERT's task, on random windows with a class token before them.
 
     The masks are those of Devlin et al. 2019.
@@ -135,20 +131,16 @@ class MaskedTokens:
         self._vocabulary, self._training = vocabulary, training
         self.tokens_per_step = self._size * settings.context_length
         rng = random_streams.generator(Stream.MASKED_VALIDATION, validation_seed)
-        self._validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
+        self.validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
 
     def batch(self, step: int) -> Batch:
         """Token ids (batch_size, context_length), positions of the tokens to predict, and these tokens."""
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
 
-    def validation(self) -> Iterator[Batch]:
-        """Batches of the validation text whose masks are equal for every run."""
-        yield from self._validation
-
     def unigram_loss(self) -> float:
         """The loss of the training tokens' frequencies on the tokens of the validation batches to be predicted."""
-        targets = np.concatenate([targets for _, _, targets in self._validation])
+        targets = np.concatenate([targets for _, _, targets in self.validation])
         return unigram_loss(self._training, self._vocabulary, targets)
 
     def _draw(self, stream: TokenStream, rng: np.random.Generator) -> Batch:
@@ -162,10 +154,10 @@ class MaskedTokens:
         shown = np.where(fate < SHOWN_AS_MASK + SHOWN_AS_RANDOM, random, targets)
         shown = np.where(fate < SHOWN_AS_MASK, self._vocabulary + MASK, shown)
         np.put_along_axis(tokens, where, shown, axis=1)
-        return with_class_token(tokens, self._vocabulary), where + 1, targets
+        return _with_class_token(tokens, self._vocabulary), where + 1, targets
 
 
-class LabelledSentences:
+class LabelledSentences(Task):
     """The classes of sentences, as in SST-2: BERT's task in the paper. Sentences are filled up to context_length.
 
     Raises ValueError if there are fewer sentences than a batch takes, or one has no label.
@@ -184,7 +176,7 @@ class LabelledSentences:
         self._size, self._seed, self._length = settings.batch_size, seed, settings.context_length
         self.tokens_per_step = self._size * self._length
         self._training = self._encode("training", training, tokenizer)
-        self._validation = self._encode("validation", validation, tokenizer)
+        self.validation = _in_batches(self._encode("validation", validation, tokenizer), self._size)
         self._order = lru_cache(maxsize=1)(self._draw_order)
 
     @property
@@ -197,14 +189,6 @@ class LabelledSentences:
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)
-
-    def validation(self) -> Iterator[Batch]:
-        """All validation sentences, in batches of at most batch_size."""
-        for start in range(0, len(self._validation[0]), self._size):
-            yield tuple(part[start : start + self._size] for part in self._validation)
-
-    def unigram_loss(self) -> None:
-        """None: classes of sentences are no tokens."""
 
     def _draw_order(self, epoch: int) -> Integer[np.ndarray, " sentences"]:
         """The order in which an epoch reads the training sentences."""
@@ -227,10 +211,17 @@ class LabelledSentences:
         for row, sentence in zip(tokens, ids, strict=True):
             row[: len(sentence)] = sentence
         lengths = np.array([len(sentence) + 1 for sentence in ids])
-        return with_class_token(tokens, vocabulary), lengths, np.array(labels)
+        return _with_class_token(tokens, vocabulary), lengths, np.array(labels)
 
 
-def with_class_token(
+def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size: int) -> list[Batch]:
+    """`examples` in batches of `size`, the last of which may be smaller."""
+    return [
+        tuple(part[start : start + size] for part in examples) for start in range(0, len(examples[0]), size)
+    ]
+
+
+def _with_class_token(
     tokens: Integer[np.ndarray, "batch n"], vocabulary: int
 ) -> Integer[np.ndarray, "batch n+1"]:
     """Token ids with the class token before each row, as BERT reads every text."""

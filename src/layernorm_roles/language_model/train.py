@@ -25,7 +25,7 @@ from layernorm_roles.language_model import parallel, tasks
 from layernorm_roles.language_model.operators import operators
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
-from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -79,7 +79,7 @@ def train_run(
     checkpoint = Checkpoint(out.checkpoint, {**run.identity, "device": opened.identity, "code": code})
     with opened.memory_advice(_smaller(run)):
         opened.check(operators(run.settings, run.tokenizer.get_vocab_size()), run.title)
-        opened.compare(partial(derivatives, model, next(task.validation())), run.title)
+        opened.compare(partial(derivatives, model, task.validation[0]), run.title)
         result = train(model, task, run.settings, run.seed, opened, checkpoint, run.title)
     write(result, run, out, provenance(run.identity, opened.description, *task.streams, torch=True))
     checkpoint.remove()
@@ -189,7 +189,7 @@ class _Training:
             memory.copy_(torch.from_numpy(array))
         settings = self.settings
         rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
-        set_learning_rate(self.optimiser, rate)
+        self.optimiser.set_learning_rate(rate)
         self.update()
         if self.step == 0:
             self._add_row(self.loss_sum.item(), untrained)
@@ -234,12 +234,9 @@ class _Training:
 def validation_loss(model: nn.Module, task: Task, device: str) -> float:
     """The model's mean loss over the task's validation batches, without dropout."""
     model.eval()
-    losses, sizes = zip(
-        *((model.loss(*_on_device(batch, device)).item(), len(batch[0])) for batch in task.validation()),
-        strict=True,
-    )
+    losses = [model.loss(*_on_device(batch, device)).item() for batch in task.validation]
     model.train()
-    return float(np.average(losses, weights=sizes))
+    return float(np.average(losses, weights=[len(batch[0]) for batch in task.validation]))
 
 
 def _on_device(batch: Batch, device: str) -> tuple[Tensor, ...]:

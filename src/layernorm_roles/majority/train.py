@@ -26,7 +26,7 @@ from layernorm_roles.majority.evaluation import (
 )
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken, set_learning_rate
+from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.provenance import provenance, run_identity
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
@@ -180,7 +180,7 @@ def train(
             rows_of_step, take_step = step_on(len(chosen))
             rows_of_step.copy_(torch.from_numpy(chosen))
             rate = linear_decay(run.base_learning_rate, step, settings.schedule_steps)
-            set_learning_rate(optimiser, rate)
+            optimiser.set_learning_rate(rate)
             take_step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
