@@ -19,7 +19,7 @@ from layernorm_roles.language_model.train import Outputs, train_run
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
 
-class ToyTask:
+class ToyTask(tasks.Task):
     """A training batch holds numbers that the step gives; the validation batches are two, of different sizes."""
 
     streams, tokens_per_step, validation = (), 64, [(np.full(3, 1000),), (np.full(1, 3000),)]
