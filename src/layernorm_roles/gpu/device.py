@@ -5,7 +5,7 @@
     model.to(device.name)
     step = device.recorded(step)                  # on a GPU one CUDA graph
 
-torch is imported where it is needed: it takes a second.
+Only jobs that train import this module, since it imports torch.
 """
 
 import logging
@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from layernorm_roles.gpu import cards, driver, recording
+import torch
+
+from layernorm_roles.gpu import agreement, cards, driver, recording
 from layernorm_roles.memory import first_line, is_out_of_memory, warn
 
 log = logging.getLogger("layernorm_roles")
@@ -46,11 +48,11 @@ class Device:
     def prepare(self) -> None:
         """Make torch deterministic and exact; to be called before torch computes anything."""
 
-    def compare(self, derivatives: Callable[[str], Any], title: str) -> None:
-        """Compare what `derivatives` gives for "cpu" and for the device: the `agreement.Derivatives` of one batch."""
+    def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
+        """Compare what `derivatives` gives for "cpu" and for the device, both of one batch."""
 
-    def check(self, operators: Iterable[Any], title: str) -> None:
-        """Compare each of `operators`, of kind `agreement.Operator`, with itself in float64."""
+    def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
+        """Compare each of `operators` with itself in float64."""
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` in the form in which the device takes it fastest."""
@@ -102,8 +104,6 @@ class GPU(Device):
         """
         self.card = cards.take(driver.usable_cards())
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it matrix products are refused
-        import torch
-
         torch.use_deterministic_algorithms(True)
         # Nothing is read before it is written, so to fill new memory would only cost kernels.
         torch.utils.deterministic.fill_uninitialized_memory = False
@@ -127,10 +127,8 @@ class GPU(Device):
             ) from error
         log.info("GPU %d, %s", self.card.index, self.card.name)
 
-    def compare(self, derivatives: Callable[[str], Any], title: str) -> None:
+    def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
         """Raise ValueError if the GPU's numbers differ, or warn where the configuration has `device_check: warn`."""
-        from layernorm_roles.gpu import agreement
-
         here, there = derivatives("cpu"), derivatives(self.name)
         what = "one batch compared with the CPU"
         found = agreement.difference(here, there)
@@ -140,10 +138,8 @@ class GPU(Device):
         else:
             self._refuse(what, f"{title}: the GPU computes other numbers than the CPU: {found}")
 
-    def check(self, operators: Iterable[Any], title: str) -> None:
+    def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
         """Raise ValueError if an operator differs from itself in float64, or warn, as `compare` does."""
-        from layernorm_roles.gpu import agreement
-
         what = "operators on unit normal inputs compared with float64"
         for operator in operators:
             if found := agreement.operator_difference(operator, self.name):
@@ -155,8 +151,6 @@ class GPU(Device):
 
     def _refuse(self, what: str, found: str) -> None:
         """Stop because of a difference that a comparison found, or warn and note it, as the configuration says."""
-        from layernorm_roles.gpu import agreement
-
         line = f"{found}; expected a difference of {agreement.TOLERANCE:g} at most"
         if self.on_difference == "stop":
             raise ValueError(f"{line}. To train all the same: --config device_check=warn")
@@ -165,15 +159,11 @@ class GPU(Device):
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         """`step` as a CUDA graph, or kernel by kernel where it cannot be recorded."""
-        import torch
-
         self.stream = self.stream or torch.cuda.Stream()
         return recording.Recorded(step, self.stream)
 
     def recordable(self, optimiser: OptimiserT) -> OptimiserT:
         """The learning rate, which changes, lies in the GPU's memory, where a CUDA graph reads it."""
-        import torch
-
         optimiser.lr, optimiser.capturable = torch.tensor(optimiser.lr, device=self.name), True
         return optimiser
 

@@ -6,6 +6,8 @@ The module also remembers in which ways its process computes, which are part of 
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from layernorm_roles.memory import first_line, warn
 
 STEPS, GRAPH, EAGER = "a training step", "as one CUDA graph", "kernel by kernel"
@@ -35,34 +37,31 @@ class Recorded:
 
     def __init__(self, step: Callable[[], None], stream: Any):
         """`stream`, a torch.cuda.Stream, is for the ordinary calls. cuBLAS keeps 32 MiB for each that it has seen."""
-        import torch
-
-        self.step, self.plain_calls_left = step, PLAIN_CALLS
-        self.cuda, self.stream, self.out_of_memory = torch.cuda, stream, torch.OutOfMemoryError
+        self.step, self.stream, self.plain_calls_left = step, stream, PLAIN_CALLS
         self.recorded: Callable[[], None] | None = None
 
     def __call__(self) -> None:
         """Take one training step."""
         if self.plain_calls_left:
             self.plain_calls_left -= 1
-            self.stream.wait_stream(self.cuda.current_stream())
-            with self.cuda.stream(self.stream):
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
                 self.step()
-            self.cuda.current_stream().wait_stream(self.stream)
+            torch.cuda.current_stream().wait_stream(self.stream)
             return
         self.recorded = self.recorded or self._record()
         self.recorded()
 
     def _record(self) -> Callable[[], None]:
         """The step as a CUDA graph, or as it is if it cannot be recorded."""
-        generator = self.cuda.default_generators[self.cuda.current_device()]
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
         # A recording that fails leaves the generator as if it went on, and no number could be drawn.
         spare = generator.clone_state()
-        graph = self.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph()
         try:
-            with self.cuda.graph(graph):
+            with torch.cuda.graph(graph):
                 self.step()
-        except self.out_of_memory:
+        except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             generator.graphsafe_set_state(spare)

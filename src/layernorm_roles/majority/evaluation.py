@@ -75,9 +75,9 @@ def evaluate(
     mean, std = query_angle(queries, training.class_tokens)
     score_std, attention_share = spread_of_attention(keys, queries)
     return {
-        "train_loss": training_loss.item(),
-        "test_loss": test_loss.item(),
-        "test_accuracy": right.item() / test.tokens,
+        "train_loss": float(training_loss),
+        "test_loss": float(test_loss),
+        "test_accuracy": int(right) / test.tokens,
         "query_angle_mean": mean,
         "query_angle_std": std,
         "score_std": score_std,

@@ -18,7 +18,7 @@ from layernorm_roles.majority.data import Sequences
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.majority.parameters import LossParameters, Sizes
 
-Loss = Callable[[LossParameters, Tensor, Tensor], tuple[Tensor, Tensor]]
+Loss = Callable[[LossParameters, Tensor, Tensor], tuple[float | Tensor, int | Tensor]]
 """A function of parameters, counts and labels: the loss in nats per token, the number of tokens predicted rightly."""
 
 Gradient = Callable[[Tensor, Tensor], float | Tensor]
@@ -101,8 +101,7 @@ def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 def compiled_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+) -> tuple[float, int]:
     """The loss in nats per token and the number of tokens predicted rightly, of CPU tensors, without a gradient."""
     arrays = [parameter.detach().numpy() for parameter in parameters]
-    loss, right = kernel.loss_only(counts.numpy(), label.numpy(), arrays)
-    return torch.tensor(loss, dtype=torch.float64), torch.tensor(right)
+    return kernel.loss_only(counts.numpy(), label.numpy(), arrays)

@@ -20,15 +20,6 @@ column, rows begin where a cache line does, and every inner loop runs along a ro
 it is exact: sums over pairs are in the parameters' dtype within a block and in float64 across blocks, and so is all
 that is done once a batch. One thread: the result depends on nothing else, and several runs are several processes.
 The first call ever compiles (about 20 s); numba keeps the result on disk.
-
-    gradient        what others call: loss_and_gradients, loss_only, flat_gradient
-    sweep           the compiled function: all pairs of a batch, block by block
-    algebra         what is computed once a batch, from parameters to the weights of the pairs and back
-    block           what is computed for every block: forward, cross-entropy, backward
-    products        matrix products over a block
-    elementary      exponential and logarithm
-    arrays          the arrays of a batch and of a block
-    jit             how numba compiles
 """
 
 from layernorm_roles.majority.kernel.gradient import flat_gradient, loss_and_gradients, loss_only
