@@ -1,5 +1,9 @@
 """The kinds of values that settings are made of: types and bounds, shared by the sections of config.yaml."""
 
+import ast
+import inspect
+from itertools import pairwise
+from textwrap import dedent
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -9,7 +13,31 @@ from pydantic_core import PydanticCustomError
 class Section(BaseModel):
     """A part of config.yaml: frozen once it is read, with known keys only."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """The JSON schema, in which the docstrings of attributes describe them.
+
+        pydantic's `use_attribute_docstrings` would read them whenever a class is made, in each job.
+        """
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for section in cls.__mro__:
+            texts = _docstrings(section) if issubclass(section, Section) else {}
+            for name in texts.keys() & properties.keys():
+                properties[name].setdefault("description", texts[name])
+        return schema
+
+
+def _docstrings(section: type) -> dict[str, str]:
+    """The docstrings of the attributes that stand in a class, by attribute."""
+    (definition,) = ast.parse(dedent(inspect.getsource(section))).body
+    return {
+        attribute.target.id: inspect.cleandoc(text.value.value)
+        for attribute, text in pairwise(definition.body)
+        if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
 
 
 def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
