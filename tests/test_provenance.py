@@ -72,8 +72,7 @@ def test_a_name_from_a_package_leads_to_the_module_that_defines_it(tmp_path):
 
 BESIDE_THE_WORKFLOW = set(
     "ending.py gpu/choice.py job.py made_from.py planning.py selectability/command_line.py selectability/matrices.py "
-    "settings/__main__.py settings/json_schema.py settings/loading.py settings/reproduction.py "
-    "settings/yaml_files.py".split()
+    "settings/__main__.py settings/json_schema.py settings/loading.py settings/reproduction.py".split()
 )
 """Modules, or the beginnings of their names, behind no result: an edit makes nothing again."""
 NAMED_BY_RULES = ("evidence/figures/", "evidence/tables/")

@@ -15,6 +15,7 @@ import yaml
 
 from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
+from layernorm_roles.settings.yaml_files import LOADER
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_PROJECTION, PAPER_SCALING, QUERY_KEY_VARIANT
 
 WITH_PROJECTION, WITHOUT_PROJECTION = PAPER_PROJECTION
@@ -92,7 +93,7 @@ def draw(figure: Figure, tables: Mapping[str, Any]) -> Any:
     return function(*(tables[name] for name in figure.tables), **figure.options)
 
 
-_FILE = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text(encoding="utf-8"))
+_FILE = yaml.load((Path(__file__).parent / "figures.yaml").read_text(encoding="utf-8"), Loader=LOADER)
 _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     name: {"category": category, "options": {}} | entry
     for category, entries in _FILE["figures"].items()
