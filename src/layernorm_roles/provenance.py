@@ -276,9 +276,9 @@ def _source(node: ast.ImportFrom) -> str:
 
 def _place(module: str, importer: Path) -> Path | None:
     """The folder or file of a module in this package, the working directory or the importer's folder; else None."""
-    parts = [part for part in module.split(".") if part]
-    own = module.partition(".")[0] == PACKAGE.name
-    if level := len(module) - len(module.lstrip(".")):
+    name = module.lstrip(".")
+    own = name.partition(".")[0] == PACKAGE.name
+    if level := len(module) - len(name):
         roots = (importer.parents[level - 1],)
     elif own:
         roots = (PACKAGE.parent,)
@@ -286,15 +286,19 @@ def _place(module: str, importer: Path) -> Path | None:
         return None  # beside an installed package lie all others
     else:
         roots = (Path.cwd(), importer.parent)
-    for root in roots:
-        path = root.joinpath(*parts)
-        if parts and path.with_suffix(".py").is_file():
-            return path.with_suffix(".py")
-        if path.is_dir() and any(path.glob("*.py")):
-            return path
-    if own:
+    found = next(filter(None, (_below(root, name) for root in roots)), None)
+    if own and found is None:
         raise ValueError(f"{importer}: imports {module}, which is not there")
-    return None
+    return found
+
+
+@cache
+def _below(root: Path, module: str) -> Path | None:
+    """The file or folder of a module, whose name may be empty, below the folder `root`; None if there is none."""
+    path = root.joinpath(*filter(None, module.split(".")))
+    if module and path.with_suffix(".py").is_file():
+        return path.with_suffix(".py")
+    return path if path.is_dir() and any(path.glob("*.py")) else None
 
 
 def _definers(place: Path, name: str | None) -> Iterator[Path]:
