@@ -9,7 +9,6 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/cluster.smk"
 include: "workflow/rules/text.smk"
 include: "workflow/rules/majority.smk"
 include: "workflow/rules/random_keys.smk"
@@ -18,6 +17,7 @@ include: "workflow/rules/statements.smk"
 include: "workflow/rules/pretrained.smk"
 include: "workflow/rules/evidence.smk"
 include: "workflow/rules/targets.smk"
+include: "workflow/rules/cluster.smk"
 
 
 # This rule stands here because Snakemake takes no default target from an included file.

@@ -1,5 +1,10 @@
-# What Snakemake's executors need, which run the jobs here or submit them to a cluster.
+# What Snakemake's executors need, which run the jobs here or submit them to a cluster. Included after all rules.
 import subprocess
+
+# Only jobs that are submitted are put into groups; but a dry run would form those of jobs that run here as well.
+if IS_MAIN and not PLAN.elsewhere:
+    for RULE in workflow.rules:
+        RULE.group = None
 
 
 def prepare_executor():

@@ -38,10 +38,9 @@ from layernorm_roles.job import search_garbage_rarely
 # As in jobs: a quarter of a dry run was the search for garbage in the graph of jobs, where there is none.
 search_garbage_rarely()
 
-# The files of --configfile. As a module of another workflow this one does not judge that workflow's files.
-OVERLAYS = (
-    workflow.config_settings.configfiles if Path(workflow.main_snakefile).parent == WORKFLOW.parent else []
-)
+# As a module of another workflow this one leaves alone that workflow's rules and files of --configfile.
+IS_MAIN = Path(workflow.main_snakefile).parent == WORKFLOW.parent
+OVERLAYS = workflow.config_settings.configfiles if IS_MAIN else []
 
 # Whether jobs are submitted to other machines. Snakemake does not say yet which executor will run them, but only one that
 # submits has a number of nodes; or a dry run with --jobs alone, to which Snakemake gives one core.
