@@ -13,7 +13,7 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -130,7 +130,8 @@ def code_version(*starts: str | Path) -> str:
     files, packages = reached(*starts)
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(f"{file.name} {_content_hash(file)}\n".encode())
+        meaning = _facts(file).digest if file.suffix == ".py" else content_of(file)
+        digest.update(f"{file.name} {meaning}\n".encode())
     for package in sorted(packages - WITHOUT_NUMBERS):
         # A local part, as in 2.13.0+cpu, says for which machine the version was built.
         version = _installed_version(package).partition("+")[0]
@@ -205,14 +206,7 @@ class _Facts(NamedTuple):
 
 @cache
 def _facts(file: Path) -> _Facts:
-    state = file.stat()
-    # The time of the last change of the file's entry cannot be set back, as that of its content can.
-    stamp = [state.st_mtime_ns, state.st_ctime_ns, state.st_size]
-    then, facts = _REMEMBERED.get(str(file), (None, None))
-    if then != stamp:
-        facts = _Facts(*_read(file))
-        _REMEMBERED[str(file)] = stamp, facts
-    return _Facts(*facts)
+    return _Facts(*_remembered(str(file), _stamp([file]), lambda: [*_read(file)]))
 
 
 def _read(file: Path) -> Iterator[Any]:
@@ -245,14 +239,28 @@ _REMEMBERED: dict[str, tuple[list[int], Any]] = {}
 """The facts of files that were read, and the versions of packages, each after the times at which it was found."""
 
 
+def _remembered(key: str, stamp: list[Any], find: Callable[[], Any]) -> Any:
+    """What `find` returns, or has returned for the `key` when its `stamp` was the same."""
+    then, found = _REMEMBERED.get(key, (None, None))
+    if then != stamp:
+        found = find()
+        _REMEMBERED[key] = stamp, found
+    return found
+
+
+def _stamp(paths: Iterable[str | Path]) -> list[int]:
+    """Numbers that change when one of the files does; the time of an entry's last change cannot be set back."""
+    states = [Path(path).stat() for path in paths]
+    return [number for state in states for number in (state.st_mtime_ns, state.st_ctime_ns, state.st_size)]
+
+
 def remember(path: str | Path) -> None:
     """Take what earlier processes have read of Python files from the file `path`, and keep what is read from now on.
 
     To read all the code that a workflow's scripts reach takes seconds. A file that has changed since is read again; a
     file `path` that is missing, damaged or of another version of this module is not used.
     """
-    state = Path(__file__).stat()
-    version = [sys.version, state.st_mtime_ns, state.st_ctime_ns]
+    version = [sys.version, *_stamp([__file__])]
     try:
         found, earlier = json.loads(Path(path).read_text(encoding="utf-8"))
         if found == version:
@@ -329,22 +337,11 @@ def content_of(*paths: str | Path) -> str | None:
     With `remember`, files that have not changed since an earlier process read them are not read again.
     """
     try:
-        states = [Path(path).stat() for path in paths]
+        stamp = _stamp(paths)
     except OSError:
         return None
-    stamp = [number for state in states for number in (state.st_mtime_ns, state.st_ctime_ns, state.st_size)]
     name = " ".join(["content", *(str(Path(path).absolute()) for path in paths)])
-    then, digest = _REMEMBERED.get(name, (None, None))
-    if then != stamp:
-        digest = sha256_of(*paths)
-        _REMEMBERED[name] = stamp, digest
-    return digest
-
-
-@cache
-def _content_hash(file: Path) -> str:
-    """The SHA-256 of what a file means: of Python its syntax without docstrings, else its bytes."""
-    return _facts(file).digest if file.suffix == ".py" else hashlib.sha256(file.read_bytes()).hexdigest()
+    return _remembered(name, stamp, lambda: sha256_of(*paths))
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
@@ -363,14 +360,14 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 @cache
 def _installed_version(package: str) -> str:
     """The version of the distribution that provides the import name `package`; empty for the standard library."""
-    then, version = _REMEMBERED.get(f"package {package}", (None, ""))
-    if then != _installed():
+
+    def version() -> str:
         try:
-            version = metadata.version(package)
+            return metadata.version(package)
         except metadata.PackageNotFoundError:
-            version = ", ".join(metadata.version(name) for name in _distributions().get(package, []))
-        _REMEMBERED[f"package {package}"] = _installed(), version
-    return version
+            return ", ".join(metadata.version(name) for name in _distributions().get(package, []))
+
+    return _remembered(f"package {package}", _installed(), version)
 
 
 @cache
