@@ -125,11 +125,6 @@ class Batch(NamedTuple):
     runs: tuple[Run, ...]
 
     @property
-    def group(self) -> str:
-        """The name of the experiment or model."""
-        return self.runs[0].group
-
-    @property
     def seeds(self) -> list[int]:
         """The seeds of the runs, which follow each other."""
         return [run.seed for run in self.runs]
@@ -216,6 +211,8 @@ class Plan:
         lines, jobs = [], [*jobs]
         for stage, (device, why) in self.devices.items():
             runs = [wildcards for rule, wildcards in jobs if rule == f"{stage}_train"]
+            if not runs:
+                continue
             line = f"{DEVICE_KEYS[stage]} = {f'auto, which means {device}: {why}' if why else device}"
             if device == "cuda":
                 line += "; no GPU has run this code yet, so each training first compares itself with the CPU"
@@ -223,15 +220,14 @@ class Plan:
                 seconds = sum(self.seconds(run["model"], int(run["steps"])) for run in runs)
                 hours = seconds * self.settings.threads_per_training / 3600
                 line += f"; about {hours:,.0f} core hours, by measured steps" if hours > 1 else ""
-            lines += [line] if runs else []
+            lines.append(line)
         return lines
 
-    def runs(self, stage: str, *groups: str) -> list[Run]:
-        """The runs of a stage, majority or language_model: all, or those of the experiments or models in `groups`."""
+    def runs(self, stage: str) -> list[Run]:
+        """The runs of a stage, majority or language_model."""
         return [
             Run(group, variant, seed, tuple(zip(POINT[stage], values, strict=True)))
             for group, settings in self.plain[stage].items()
-            if not groups or group in groups
             for values in product(*(settings[key] for key in POINT[stage].values()))
             for variant, number in settings["seeds"].items()
             for seed in self.seeds(number)
@@ -410,9 +406,9 @@ class Plan:
         models = self.settings.language_model
         return lambda wildcards: self.text_files(models[wildcards.model].text, *files)
 
-    def benchmark_files(self, rule: str, runs: Iterable[str] = ()) -> list[str]:
-        """The paths of the benchmark files of a rule: one for each of `runs`, or a single one without runs."""
-        names = [f"{rule}/{run}" for run in runs] or [rule]
+    def benchmark_files(self, rule: str, runs: Iterable[str] | None = None) -> list[str]:
+        """The paths of the benchmark files of a rule: one for each of `runs`, or the one of a rule that has no runs."""
+        names = [rule] if runs is None else [f"{rule}/{run}" for run in runs]
         return [f"{self.folder}/benchmarks/{name}.tsv" for name in names]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
@@ -557,10 +553,6 @@ def ended_by_preemption(states: Mapping[str, str], before: Collection[str]) -> d
     }
 
 
-COMPARED_FILES = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]
-"""The files of a reproduction that a comparison reads, as paths in its folder."""
-
-
 def other(name: Any, own: str) -> KeptReproduction:
     """The reproduction results/<name>/, or that in the folder `name`, with which the one called `own` is compared.
 
@@ -586,7 +578,8 @@ def compared_tables(folder: str) -> list[str]:
 
 def checksums(folder: str) -> dict[str, str | None]:
     """The recorded SHA-256 of every file that a comparison reads of the reproduction in `folder`, by its path there."""
-    return {file: files.recorded(Path(folder) / file) for file in COMPARED_FILES}
+    read = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]
+    return {file: files.recorded(Path(folder) / file) for file in read}
 
 
 def command_options(name: str, presets: str | Path) -> str:

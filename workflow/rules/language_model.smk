@@ -133,4 +133,4 @@ for NAME, RUNS in {
     "ceilings": PLAN.ceiling_runs(),
     "activations": PLAN.recorded_runs(),
 }.items():
-    BENCHMARKS += PLAN.benchmark_files(f"language_model_{NAME}", [run.folder for run in RUNS]) if RUNS else []
+    BENCHMARKS += PLAN.benchmark_files(f"language_model_{NAME}", [run.folder for run in RUNS])

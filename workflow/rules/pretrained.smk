@@ -39,4 +39,4 @@ for TABLE in PRETRAINED_TABLES:
         PLAIN["pretrained"],
         [{"model": model, "settings": settings} for model, settings in PLAIN["pretrained"].items()],
     )
-BENCHMARKS += PLAN.benchmark_files("pretrained_measure", PLAIN["pretrained"]) if PLAIN["pretrained"] else []
+BENCHMARKS += PLAN.benchmark_files("pretrained_measure", PLAIN["pretrained"])

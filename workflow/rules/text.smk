@@ -47,4 +47,4 @@ rule text:
 
 
 BENCHMARKS += PLAN.benchmark_files("text", PLAN.texts())
-BENCHMARKS += PLAN.benchmark_files("download", HUB_SOURCES) if HUB_SOURCES else []
+BENCHMARKS += PLAN.benchmark_files("download", HUB_SOURCES)
