@@ -42,8 +42,16 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str
 
 def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
     arrow = arrow.replace_schema_metadata({**origin, "table": table, "content": _content(arrow)})
+    split = _split(arrow)
     with files.atomic_write(path) as partial:
-        pq.write_table(arrow, partial, **STORED)
+        named = [name for name in arrow.column_names if name not in split]
+        pq.write_table(arrow, partial, **STORED, use_byte_stream_split=split, use_dictionary=named)
+
+
+def _split(arrow: pa.Table) -> list[str]:
+    """Columns of numbers of which most differ: written byte by byte they take a third less than in a dictionary."""
+    floats = [field.name for field in arrow.schema if pa.types.is_floating(field.type)]
+    return [name for name in floats if 2 * len(np.unique(arrow[name].to_numpy())) > arrow.num_rows]
 
 
 def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:
