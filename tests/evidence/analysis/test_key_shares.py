@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from layernorm_roles.evidence.analysis import language_model, random_keys
+from layernorm_roles.evidence.analysis import heads, language_model, random_keys
+from layernorm_roles.gaussian_keys import expected_unselectable
 
 SHARES = np.array([[0.1, 0.2, 0.6], [0.3, 0.4, 0.8]])
 
@@ -41,3 +42,11 @@ def test_share_of_matrices_weighs_cells_by_their_matrices_and_is_a_bound_with_un
     assert random_keys.share_of_matrices(cells) == pytest.approx((19, 100 * exact.low, 100 * exact.high))
     assert random_keys.share_of_matrices(cells, undecided=True).mean == 24
     assert random_keys.share_of_matrices(cells.assign(n_borderline=100), undecided=True).mean == 100
+
+
+def test_gaussian_keys_are_as_many_as_those_of_every_row():
+    """Three short contexts count three times, and the long one beside them once."""
+    sizes = [30, 30, 30, 400]
+    keys = pd.DataFrame({"n_keys": sizes, "dimensions": 3, "causal": False})
+    expected = np.mean([100 * expected_unselectable(n, 3) / n for n in sizes])
+    assert heads.gaussian_percent(keys) == pytest.approx(expected)
