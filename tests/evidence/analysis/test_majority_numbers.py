@@ -40,3 +40,12 @@ def test_attention_is_equal_from_the_last_time_that_it_comes_to_be_so():
 def test_fewer_keys_than_dimensions_lie_on_a_plane():
     vectors = worlds.vectors({"scale": False}, {"scale": False}, dim=8, classes=5, seeds=1)
     assert majority.geometry_of_runs(vectors.query("checkpoint == 'final'")).flatness[0] == 0
+
+
+def test_a_run_that_is_as_long_as_its_experiment_is_not_lost_beside_a_longer_experiment():
+    accuracies = {"scale": 0.9, "layernorm": 0.8}
+    lengths = {"long": 2000, "short": 1000}
+    runs = [worlds.metrics(accuracies=accuracies, experiment=name, last=n) for name, n in lengths.items()]
+    costs = majority.costs(pd.concat(runs))
+    pd.testing.assert_frame_equal(costs, pd.concat(map(majority.costs, runs), ignore_index=True))
+    assert costs.cost[costs.variant == "layernorm"].between(9, 11).all()
