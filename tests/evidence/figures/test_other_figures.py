@@ -200,9 +200,11 @@ def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():
     left, middle, right = worlds.draw("pretrained_minilm_projection").axes
     shares, own = worlds.ones_share(), worlds.language_model_ones_share()
     shares, own = shares.query("model == 'minilm' and dimensions == 32"), own.query("variant == 'layernorm'")
-    wide = (middle, own[own.model == "wide"], curve(middle, "wide, d = 64").get_color(), 64)
-    panels = {"pretrained": (left, shares, pretrained.TRAINED[True]["color"], 32), "final": wide}
-    for done, (axes, table, colour, d) in panels.items():
+    panels = [("pretrained", left, shares, pretrained.TRAINED[True]["color"], 32)]
+    for model, d in (("gpt", 8), ("wide", 64)):
+        colour = curve(middle, f"{model}, d = {d}").get_color()
+        panels.append(("final", middle, own[own.model == model], colour, d))
+    for done, axes, table, colour, d in panels:
         for trained, look in pretrained.TRAINED.items():
             here = table[(table.checkpoint == done) == trained]
             shows(stroked(axes, colour, look["ls"]), d * here.ones_share, here.norm)
