@@ -8,6 +8,7 @@ from figure_worlds import curve, labels, name, named
 
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.figures.language_model import by_rate
 from layernorm_roles.evidence.legends import LOOKS
 from layernorm_roles.gaussian_keys import expected_unselectable
 
@@ -103,6 +104,15 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
     assert len(bare) and reference.get_ydata()[0] == pytest.approx(bare.mean())
     complete = worlds.language_model_metrics().replace(np.inf, 7.0)
     assert "diverged runs" not in labels(worlds.draw("loss_by_rate", language_model_metrics=complete))
+
+
+def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it():
+    table = worlds.language_model_metrics().replace({"model": {"swept": "gpt_rates"}})
+    table = table[(table.model != "gpt_rates") | (table.variant != "no_attention")]
+    figure = by_rate(table, {"gpt_rates": ["gpt_rates"]})
+    (reference,) = named(figure.axes[0], LOOKS["no_attention"].label)
+    (bare,) = final("gpt").loc["no_attention"].mean(axis=1)
+    assert reference.get_ydata()[0] == pytest.approx(bare)
 
 
 def test_loss_by_length_is_the_difference_at_the_best_rates_of_each_length():
