@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import worlds
 from kept import KEPT, TABLES
 from scipy import stats
 from tiny_world import HOSTILE, parsed, rows, words
@@ -104,6 +105,14 @@ def test_curves_of_what_both_have_are_drawn_and_the_rest_is_named(tree):
     assert [figure.get("id") for figure in tree.iter("figure")] == ["curves-d8", "curves-gpt"]
     assert all(image.get("src").startswith("data:image/png;base64,") for image in tree.iter("img"))
     assert "several widths or learning rates: widths, tiny." in words(tree)
+
+
+@pytest.mark.parametrize("setting", ["base_learning_rate", "steps"])
+def test_a_model_of_several_rates_or_lengths_has_no_single_curve(setting):
+    one = worlds.losses(0.05)
+    several = pd.concat([one, one.assign(**{setting: 2 * one[setting]})]).assign(model="several")
+    drawn, others = comparison.shared(pd.concat([one, several]), pd.concat([one, several]), "model")
+    assert [each.name for each in drawn] == ["gpt"] and others == ["several"]
 
 
 def test_a_side_that_is_too_small_has_no_verdicts(results, tmp_path):
