@@ -1,6 +1,7 @@
 """Whether a claim's rule is the one of the run's start."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import worlds
@@ -36,6 +37,17 @@ def test_a_threshold_changes_the_rules_that_reach_it(monkeypatch):
     monkeypatch.setattr(rules, "TEST_LOSS", 0.4)
     of_runs = {name for name, claim in CLAIMS.items() if "majority_metrics" in claim.tables}
     assert {"faster", "size_or_projection"} <= changed(before, hashes()) <= of_runs
+
+
+def test_the_words_and_the_role_of_a_claim_belong_to_its_rule_and_where_it_is_from_does_not():
+    """The word stands for any other text; as the part it gives the claim another role."""
+    words = {"statement", "setting", "statistic", "unit", "control", "rule", "part"}
+
+    def hash_with(**changes):
+        return fixed.rule_hashes([replace(CLAIMS["accurate"], **changes)], SETTINGS)["accurate"]
+
+    others = {"source", "paper_value", "target"}
+    assert {name for name in words | others if hash_with(**{name: "documents"}) != hash_with()} == words
 
 
 @pytest.mark.parametrize(
