@@ -169,6 +169,12 @@ def test_a_diverged_run_is_worse_than_any_other(lost, verdict):
     assert f"{sum(map(len, lost.values()))} of these runs diverged and count as infinitely bad." in row.reason
 
 
+def test_the_largest_share_of_padding_is_told():
+    _, row = verdict_on("batch_dependence", batch_dependence=worlds.batch_dependence(0.0, -0.5))
+    words = "With 75% of padding in the statistics a real token's changes by 55 % of its size."
+    assert row.reason.endswith(words)
+
+
 def test_a_run_without_a_part_of_the_table_says_so():
     _, row = verdict_on("placement", placement=worlds.placement({0.001: 0.5}).query("placement == 'pre'"))
     assert row.verdict == NOT_TESTED and row.reason == "The run has no post-norm."

@@ -487,6 +487,7 @@ def test_heads(layernorm, qk, exact, expected, expected_qk):
     }
     verdict, row = on("heads", shares, dimensions=(8, 2))
     assert verdict == expected and row.statement.endswith("after W_K. Here d_head = 2 and n = 1,000 keys.")
+    assert "at the attention input of the same models: none certified unselectable." in row.reason
     verdict, row = on("heads_qk_norm", shares)
     assert verdict == expected_qk and row.control_measured == approx(100 * layernorm * 1.02, abs=0.2)
     table = worlds.keys(shares)

@@ -70,6 +70,16 @@ def test_norm_lets_keys_win(used, without, world, expected):
     assert verdict == expected and anywhere.startswith("5" if "anywhere" in world else "none.")
 
 
+def test_what_is_out_of_reach_for_a_tenth_is_told_of_the_last_layer():
+    pairs = worlds.ceiling_pairs({"as used": (0.4, 0.2), "without norm": (0.5, 0.3)})
+    pairs[["lower", "upper"]] /= 5  # the lower ones of a layer fall below a tenth
+    last = pairs[(pairs.layer == 2) & (pairs.queries == "norm")]
+    used, without = (100 * (last.upper < 0.1)).groupby(last.normalised).mean()[["as used", "without norm"]]
+    _, row = verdict_on("norm_lets_keys_win", attention_ceilings=worlds.ceilings(pairs), pairs=pairs)
+    words = f"{used:.3g} % of the last layer's pairs with the norm and for {without:.3g} % without."
+    assert 0 < used < without and words in row.reason
+
+
 @pytest.mark.parametrize(("received", "expected"), [(0.05, HOLDS), (0.7, DOES_NOT_HOLD)])
 def test_ceilings_not_used(received, expected):
     assert on_ceilings("ceilings_not_used", 0.2, 0.2, received=received)[0] == expected
