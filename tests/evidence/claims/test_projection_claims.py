@@ -274,6 +274,7 @@ WIDTHS = [
     # LayerNorm's accuracy, and that with projected queries and keys, at three widths; scaling only has 0.9
     ((0.66, 0.80, 0.89), (0.89, 0.90, 0.90), HOLDS),
     ((0.66, 0.80, 0.89), (0.70, 0.90, 0.90), PARTIAL),
+    ((0.66, 0.80, 0.89), (0.81, 0.90, 0.90), PARTIAL),  # little on average, much at the narrowest
     ((0.89, 0.89, 0.66), (0.70, 0.70, 0.70), DOES_NOT_HOLD),
     ((0.66, 0.66, 0.60), (0.89, 0.90, 0.90), PARTIAL),
 ]
