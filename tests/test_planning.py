@@ -257,9 +257,13 @@ def test_a_job_that_stays_preempted_is_cancelled_and_one_that_starts_again_is_no
     assert found == {"1": "CANCELLED", "2": "PREEMPTED", "3": "PENDING"}
 
 
-@pytest.mark.parametrize("only", [["d3", "d8"], ["d8", "d3"]])
-def test_scores_are_those_of_the_widest_experiment(only):
-    assert plan_of({"majority": {"only": only}}).widest_experiment() == "d8"
+@pytest.mark.parametrize(
+    ("only", "chosen"),
+    [(["d3", "d8"], "d8"), (["d8", "d3"], "d8"), (["d3", "widths"], "d3"), (["widths"], "widths")],
+)
+def test_scores_are_those_of_the_widest_experiment_of_a_single_width(only, chosen):
+    """`widths` trains in up to 16 dimensions, and is read only where there is no other experiment."""
+    assert plan_of({"majority": {"only": only}}).widest_experiment() == chosen
 
 
 def test_files_of_contexts_with_a_source_of_their_own_are_watched(tmp_path):

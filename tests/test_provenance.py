@@ -1,8 +1,11 @@
 """What a script reaches: an edit of any module marks what depends on it, and nothing else."""
 
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -88,6 +91,17 @@ def test_every_module_is_reached_by_a_script_or_is_known_not_to_be():
     unexpected = {name for name in never if not name.startswith((*BESIDE_THE_WORKFLOW, *NAMED_BY_RULES))}
     assert not unexpected
     assert all(any(name.startswith(known) for name in never) for known in BESIDE_THE_WORKFLOW)
+
+
+def test_a_file_whose_time_was_set_back_is_read_again(tmp_path):
+    """Its size is the same, too; the pause is longer than the steps in which a file system counts time."""
+    file, found = tmp_path / "weights", []
+    for text in ("old", "new"):
+        file.write_text(text)
+        os.utime(file, ns=(0, 0))
+        found.append(provenance.content_of(file))
+        time.sleep(0.02)
+    assert found == [hashlib.sha256(text).hexdigest() for text in (b"old", b"new")]
 
 
 class PackageFinder(ModuleFinder):

@@ -178,6 +178,7 @@ text: {words: {long: {shortest: 2000}}} -> text.words.long.shortest = 2000: expe
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
 random_keys: {norms: [none, none]} -> random_keys.norms = ['none', 'none']: expected different
+statements: {placement: {depths: [6, 2], probe_up_to: 1}} -> statements.placement.probe_up_to = 1: expected at least 2
 statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
 language_model: {bert: {task: labelled}}
     -> language_model.bert.training = None: expected a source of kind hub with a label_column

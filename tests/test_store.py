@@ -158,6 +158,17 @@ def test_lists_are_told_apart_by_where_they_end(tmp_path):
         store.read_arrow(path, "majority_data")
 
 
+def test_missing_values_are_told_apart_by_their_rows(tmp_path):
+    """Two tables whose values are alike but for the row that has none."""
+    path, numbers = tmp_path / "law.parquet", dict.fromkeys(SCHEMAS["gaussian_law"].names, 2)
+    frame = pd.DataFrame(numbers | {"causal": False, "n": [None, 3.0]})
+    store.write(frame, "gaussian_law", path, ORIGIN)
+    arrow = pq.read_table(path)
+    replace(path, arrow.set_column(at := arrow.column_names.index("n"), arrow.schema[at], [[3.0, None]]))
+    with pytest.raises(ValueError, match="not the 2 rows"):
+        store.read(path, "gaussian_law")
+
+
 def test_another_table_or_no_table_or_no_file_is_named(path):
     with pytest.raises(ValueError, match="no table majority_vectors of this version, it lacks checkpoint"):
         store.read(path, "majority_vectors")

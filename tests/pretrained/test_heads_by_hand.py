@@ -1,6 +1,7 @@
 """Ceilings of a layer whose norm, projections and scaling are set by hand: two query heads that share a key head."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from layernorm_roles.heads import ceilings
@@ -83,6 +84,19 @@ def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
     summed = ceilings.summary(found).query("layer == 1 and normalised == 'as used'").set_index("queries").idle
     for queries, rows in used.groupby("queries"):
         assert summed[queries] == ((rows.lower >= 0.5) & (rows.received_max < 0.5)).sum()
+
+
+def test_tokens_are_listed_of_the_layer_in_which_most_keys_cannot_get_half():
+    """That is layer 2 for the queries behind the norm, and not for all queries or for other keys."""
+    uppers = {"layer": [1, 2, 3], "upper": [[0.4, 0.6, 0.7], [0.4, 0.3, 0.7], [0.8, 0.6, 0.7]]}
+    made = pd.DataFrame(uppers).explode("upper").assign(head=0, context=5, position=[0, 1, 2] * 3)
+    made = made.astype({"upper": float}).assign(queries="norm", normalised="as used", received_max=0.1)
+    other = made.assign(upper=np.where(made.layer == 2, 0.9, 0.1))
+    table = pd.concat([made, other.assign(queries="any"), other.assign(normalised="without norm")])
+    found = ceilings.of_tokens(table, {5: ["a", "b", "c"]})
+    assert (found.layer == 2).all() and found.upper.tolist() == [0.4, 0.3, 0.7]
+    assert found.token.tolist() == ["a", "b", "c"]
+    assert ceilings.of_tokens(table[table.queries == "any"], {}).empty, "the norm of no head is known"
 
 
 def test_a_bound_that_does_not_hold_stops_the_table(monkeypatch):

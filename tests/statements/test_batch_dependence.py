@@ -40,15 +40,19 @@ def test_padding_moves_batchnorm_by_the_lost_variance(table):
     assert change == pytest.approx({0.5: 2**0.5 - 1, 0.25: (4 / 3) ** 0.5 - 1}, rel=0.1)
 
 
-def test_evaluation_uses_the_statistics_of_earlier_batches():
-    """Earlier batches have mean 5 and deviation 2, the first one 0 and 1: x is x in training, and (x - 5) / 2 after."""
+@pytest.mark.parametrize("updates", [1, 100])
+def test_evaluation_uses_the_statistics_of_earlier_batches_and_of_no_others(updates):
+    """Earlier batches have mean 5 and deviation 2, the first one 3 and 1: x becomes x - 3 in training.
+
+    The running mean and variance start at 0 and 1, of which each earlier batch leaves nine tenths, torch's default.
+    """
     rng = np.random.default_rng(0)
-    earlier = [torch.from_numpy(5 + 2 * rng.standard_normal((50, 40, 3))) for _ in range(100)]
-    first, second = (torch.from_numpy(rng.standard_normal((500, 40, 3))) for _ in range(2))
-    x = first[0, 0]
-    moved = batch_dependence.rms(x - (x - 5) / 2)
+    earlier = [torch.from_numpy(5 + 2 * rng.standard_normal((50, 40, 3))) for _ in range(updates)]
+    first, second = (torch.from_numpy(3 + rng.standard_normal((500, 40, 3))) for _ in range(2))
+    x, start = first[0, 0], 0.9**updates
+    moved = batch_dependence.rms(x - 3 - (x - 5 * (1 - start)) / (start + 4 * (1 - start)) ** 0.5)
     expected = {"batchnorm": pytest.approx(moved, rel=0.02), "layernorm": 0}
     for name in batch_dependence.NORMS:
-        effects = batch_dependence._effects(name, first, second, earlier, ())
+        effects = batch_dependence._effects(name, first, second, earlier, (0.5,))
         changes = {effect: change for effect, _, change in effects}
         assert changes["mode"] == expected[name]

@@ -118,11 +118,13 @@ def test_every_parameter_is_the_setting_that_its_name_means(jobs, settings):
 def test_each_of_the_two_reproductions_is_judged_with_its_own_settings(jobs, settings):
     kept = planning.KeptReproduction(str(ROOT / "results/published")).plain
     (own,) = (job["params"] for job in jobs if job["rule"] == "claims")
-    of_the_kept = planned([SMOKE], {}, ("published_claims", "publish"))["jobs"]
-    published, publish = (
-        {job["rule"]: job["params"] for job in of_the_kept}[f"publish{end}"] for end in ("ed_claims", "")
+    of_the_kept = planned([SMOKE], {}, ("published_claims", "published_page", "publish"))["jobs"]
+    published, page, publish = (
+        {job["rule"]: job["params"] for job in of_the_kept}[f"publish{end}"]
+        for end in ("ed_claims", "ed_page", "")
     )
-    assert own["settings"] == settings and published["settings"] == kept != settings
+    assert own["settings"] == settings and published["settings"] == page["settings"] == kept != settings
+    assert page["options"] == "", "commands on its page need no preset"
     assert own["rules"] == "results/smoke/rules.json"
     assert published["rules"] == "results/published/rules.json"
     kept_files = {"rules.json", "settings.json", "parquet/claims.parquet", "tables/claims.csv"}

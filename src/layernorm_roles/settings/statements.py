@@ -86,7 +86,7 @@ class Placement(Section):
     """pre: LayerNorm before the parts of a layer; post: after their residual sums."""
     depths: Distinct[Annotated[Integer, Field(ge=1, le=1024)]]
     """Numbers of layers of the networks that are trained."""
-    probe_up_to: Annotated[Integer, Field(ge=0, le=1024)]
+    probe_up_to: Annotated[Integer, Field(ge=1, le=1024)]
     """Largest of `depths` at which networks without residual connections are trained, too, and the streams of both are
     probed for the position of their tokens."""
     untrained_depths: Distinct[Annotated[Integer, Field(ge=1, le=1024)]]
@@ -115,8 +115,11 @@ class Placement(Section):
     """Untrained networks of every kind and depth, with the seeds first_seed, first_seed + 1, ..."""
 
     @model_validator(mode="after")
-    def _heads_divide_d_model(self):
+    def _networks_can_be_built_and_probed(self):
         refuse_indivisible(self.d_model, self.heads)
+        if self.probe_up_to < min(self.depths):
+            expected = f"at least {min(self.depths)}, the smallest of depths"
+            raise refuse("probe_up_to", self.probe_up_to, expected)
         return self
 
 
