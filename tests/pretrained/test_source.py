@@ -69,7 +69,7 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
     ("package", "said"),
     [
         *(
-            (name, "an installed package; try: pip")
+            (name, "an installed package; its files alone are used: pip")
             for name in ("no_such_package", "no_such.package", "..", "a b")
         ),
         *((name, "not a module of Python itself$") for name in ("os", "json", "json.tool")),
