@@ -104,7 +104,7 @@ def test_the_page_says_what_differs_and_how_to_make_it(tree):
 def test_curves_of_what_both_have_are_drawn_and_the_rest_is_named(tree):
     assert [figure.get("id") for figure in tree.iter("figure")] == ["curves-d8", "curves-gpt"]
     assert all(image.get("src").startswith("data:image/png;base64,") for image in tree.iter("img"))
-    assert "several widths or learning rates: widths, tiny." in words(tree)
+    assert "several widths, learning rates or lengths: widths, tiny." in words(tree)
 
 
 @pytest.mark.parametrize("setting", ["base_learning_rate", "steps"])
