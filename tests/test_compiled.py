@@ -30,6 +30,11 @@ verdicts = [certify(rng.standard_normal((n, d))) for n, d in ((300, 4), (500, 8)
 verdicts.append(certify(rng.standard_normal((300, 5)), bias=rng.standard_normal(300)))
 arrays = [a for c in verdicts for a in (c.verdict, c.margin, c.residual)]
 """,
+    "ceilings": """
+from layernorm_roles.selectability import ceilings
+found = [ceilings(rng.standard_normal((n, d))) for n, d in ((200, 2), (100, 16))]
+arrays = [a for c in found for a in (c.lower, c.upper, c.query)]
+""",
 }
 
 
