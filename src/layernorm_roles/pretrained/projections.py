@@ -31,10 +31,8 @@ def learned_norm(
     )
     weight, bias = (_vector(getattr(module, name, None), x.shape[-1]) for name in ("weight", "bias"))
     for kind in ("layernorm", "rmsnorm"):
-        for gain in (
-            weight,
-            1 + weight,
-        ):  # Gemma stores the gain less 1, and OLMo has none, which counts as 0
+        # Gemma stores the gain less 1, and OLMo has none, which counts as 0.
+        for gain in (weight, 1 + weight):
             norm = LearnedNorm(kind, gain, bias, float(eps))
             if _agree(norm(x), y, 1e-5):
                 return norm

@@ -153,7 +153,8 @@ def _is_number(text: str) -> bool:
 
 def _from_parquet(path: Path, name: str | None) -> Matrix:
     with _reading(path, "no Parquet table"):
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        # Without threads, see `store.read_arrow`.
+        table = pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
     # pandas keeps the numbers of rows that were chosen as a column of its own, which is no dimension of the keys.
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     table = table.drop_columns([name for name in index if isinstance(name, str)])

@@ -122,7 +122,8 @@ def _parquet(source: Source) -> Iterator[str]:
         words = kind.value_type if pa.types.is_dictionary(kind) else kind  # as pandas writes categories
         if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
             raise ValueError(f"{path}: column {source.column!r} is of type {kind}; expected texts")
-        batches = file.iter_batches(columns=wanted, batch_size=downloads.TOGETHER)
+        # Without threads, see `store.read_arrow`.
+        batches = file.iter_batches(downloads.TOGETHER, columns=wanted, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from (text for text in downloads.joined(rows, source) if text is not None)
 

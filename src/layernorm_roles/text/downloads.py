@@ -53,7 +53,8 @@ def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
         )
     path = Path(folder) / source.file_name
     files.verify(path)
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=TOGETHER):
+    # Without threads, see `store.read_arrow`.
+    for batch in pq.ParquetFile(path).iter_batches(TOGETHER, use_threads=False):
         yield from batch.to_pylist()
 
 
