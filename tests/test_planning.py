@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -59,7 +60,7 @@ def test_runs_are_counted_variant_by_variant(plan):
 
 
 def test_a_batch_has_the_seeds_of_one_variant_width_and_rate_in_order(plan):
-    batches = plan.batches("majority")
+    batches = plan.batches()
     assert [run for batch in batches for run in batch.runs] == plan.runs("majority"), "no run is left out"
     assert all(len({run._replace(seed=0) for run in batch.runs}) == 1 for batch in batches)
     assert [batch.folder for batch in batches if batch.runs[0].group == "mine"] == [
@@ -77,10 +78,39 @@ def test_a_batch_has_the_seeds_of_one_variant_width_and_rate_in_order(plan):
     assert identities[5]["base_learning_rate"] == 0.001 and identities[6]["base_learning_rate"] == 0.1
 
 
+def test_runs_have_a_job_each_or_one_for_all_of_their_group_and_the_same_files():
+    overlay = planning.merged(OVERLAY, {"majority": {"alone": {"in_one_job": True}}})
+    plan, apart = plan_of(overlay), plan_of(OVERLAY)
+    together, each = plan.jobs("majority", "train")
+    assert (together.rule, together.groups, together.in_one) == ("majority_train_alone", ["alone"], True)
+    assert (each.rule, each.groups, each.in_one) == ("majority_train", ["mine"], False)
+    (of_all,) = apart.jobs("majority", "train")
+    assert {*of_all.groups} == {"mine", "alone"}
+    wildcards = {"experiment": "alone", "variant": "layernorm", "d_model": "5"}
+    wildcards |= {"base_learning_rate": "0.1", "seeds": "8_to_8"}
+    (batch,) = of_all.runs_of(wildcards)
+    number = [run.folder for run in together.runs].index(batch.folder)
+    assert batch == together.runs[number] and batch in apart.batches()
+    (pattern,) = of_all.files("metrics.parquet")
+    assert together.files("metrics.parquet")[number] == pattern.format(**wildcards)
+    assert of_all.named(wildcards) == [together.named({})[number]]
+    assert (of_all.seeds(wildcards), together.seeds({})) == ([8], [7, 8])
+    assert [Path(file).stem for file in together.data({})] == ["seed_7", "seed_8"]
+    assert together.settings({}) == of_all.settings(wildcards) == plan.run_settings("majority", "alone")
+    assert together.norms({}) == {"layernorm": "layernorm", "projected_qk": "projected_qk"}
+    assert together.benchmarks() == ["results/mine/benchmarks/majority_train/alone.tsv"]
+    assert together.note("logs", ".log") == "results/mine/logs/majority_train/alone.log"
+    of_each = of_all.note("logs", ".log").format(**wildcards)
+    assert of_each == f"results/mine/logs/majority_train/{batch.folder}.log"
+    assert of_each.replace("/logs/", "/benchmarks/")[:-4] + ".tsv" in of_all.benchmarks()
+
+
 def test_what_a_run_computes_does_not_depend_on_who_else_is_trained(plan):
     settings = plan.run_settings("majority", "mine")
     assert settings["d_ff"] == 8 and settings["batch_size"] == 6000
-    assert not {"seeds", "seeds_per_job", "d_model", "learning_rate"} & {*settings}
+    assert not {"seeds", "seeds_per_job", "in_one_job", "d_model", "learning_rate"} & {*settings}
+    model = plan.run_settings("language_model", "gpt")
+    assert not {"seeds", "in_one_job", "steps", "learning_rate"} & {*model}
 
 
 def test_a_norm_of_one_s_own_has_a_version_and_built_in_ones_have_none(plan):
@@ -225,9 +255,12 @@ def test_the_line_before_the_first_job_says_how_long_processors_take(monkeypatch
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(planning, "choose", lambda wanted, elsewhere: planning.Choice(wanted, ""))
     overlay = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-    gpt = [("language_model_train", {"model": "gpt", "steps": "50000"})] * 35
-    bert = [("language_model_train", {"model": "bert", "steps": "210500"})] * 15
-    small = [("language_model_train", {"model": "gpt_bytes", "steps": "3000"})]
+
+    def jobs(model, steps, number):
+        named = {"variant": "layernorm", "base_learning_rate": "0.001", "seed": "1"}
+        return [("language_model_train", {"model": model, "steps": str(steps), **named})] * number
+
+    gpt, bert, small = jobs("gpt", 50_000, 35), jobs("bert", 210_500, 15), jobs("gpt_bytes", 3_000, 1)
 
     def said(device, jobs, threads=1):
         changed = overlay | {"device": device, "threads_per_training": threads}
@@ -238,7 +271,9 @@ def test_the_line_before_the_first_job_says_how_long_processors_take(monkeypatch
     assert said("cpu", bert) == ["device = cpu; about 488 core hours, by measured steps"]
     assert said("cpu", gpt, threads=2) == ["device = cpu; about 393 core hours, by measured steps"]
     assert said("cpu", small) == ["device = cpu"]
-    assert said("cpu", [("majority_train", {}), *small]) == ["majority_device = cpu", "device = cpu"]
+    of_majority = {"experiment": "d8", "variant": "scale", "d_model": "8", "base_learning_rate": "0.001"}
+    majority = ("majority_train", of_majority | {"seeds": "1_to_2"})
+    assert said("cpu", [majority, *small]) == ["majority_device = cpu", "device = cpu"]
     assert said("cpu", [("claims", {})]) == []
     (on_gpu,) = said("cuda", gpt)
     assert on_gpu.startswith("device = cuda; no GPU has run this code yet")

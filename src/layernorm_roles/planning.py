@@ -52,6 +52,17 @@ POINT = {
 }
 """By stage, the names in `Run.point`, and the keys of the settings that list their values."""
 
+FOLDERS = {
+    "majority": (
+        "{experiment}/{variant}/d_model_{d_model}/base_learning_rate_{base_learning_rate}/seeds_{seeds}"
+    ),
+    "language_model": "{model}/{variant}/base_learning_rate_{base_learning_rate}/steps_{steps}/seed_{seed}",
+}
+"""By stage, the folder of the files of a batch or run, relative to results/<name>/runs/<stage>/, with wildcards."""
+
+GROUPS = {"majority": "experiment", "language_model": "model"}
+"""By stage, what its runs are grouped by, which is a wildcard."""
+
 CATEGORIES = {
     "majority": figures.MAJORITY,
     "random_keys": figures.RANDOM_KEYS,
@@ -125,6 +136,21 @@ class Batch(NamedTuple):
     runs: tuple[Run, ...]
 
     @property
+    def group(self) -> str:
+        """The experiment that the runs belong to."""
+        return self.runs[0].group
+
+    @property
+    def variant(self) -> str:
+        """The variant of the norm that the runs have."""
+        return self.runs[0].variant
+
+    @property
+    def point(self) -> tuple[tuple[str, int | float], ...]:
+        """The values of the runs of what an experiment may have a list of."""
+        return self.runs[0].point
+
+    @property
     def seeds(self) -> list[int]:
         """The seeds of the runs, which follow each other."""
         return [run.seed for run in self.runs]
@@ -188,9 +214,8 @@ class Plan:
         Runs that a machine with a GPU has trained are drawn on any machine.
         """
         wanted = []
-        for stage, runs in {"majority": self.batches, "language_model": self.runs}.items():
-            device, why = self.devices[stage]
-            metrics = self.run_files(stage, "metrics.parquet", runs(stage))
+        for stage, (device, why) in self.devices.items():
+            metrics = self.run_files(stage, "metrics.parquet", self.trained(stage))
             if device == "cuda" and not why and not all(map(os.path.exists, metrics)):
                 wanted.append(DEVICE_KEYS[stage])
         if not wanted or self.elsewhere:
@@ -210,14 +235,20 @@ class Plan:
         """
         lines, jobs = [], [*jobs]
         for stage, (device, why) in self.devices.items():
-            runs = [wildcards for rule, wildcards in jobs if rule == f"{stage}_train"]
+            training = {each.rule: each for each in self.jobs(stage, "train")}
+            runs = [
+                run
+                for rule, wildcards in jobs
+                if rule in training
+                for run in training[rule].runs_of(wildcards)
+            ]
             if not runs:
                 continue
             line = f"{DEVICE_KEYS[stage]} = {f'auto, which means {device}: {why}' if why else device}"
             if device == "cuda":
                 line += "; no GPU has run this code yet, so each training first compares itself with the CPU"
             elif stage == "language_model":
-                seconds = sum(self.seconds(run["model"], int(run["steps"])) for run in runs)
+                seconds = sum(self.seconds(run.group, dict(run.point)["steps"]) for run in runs)
                 hours = seconds * self.settings.threads_per_training / 3600
                 line += f"; about {hours:,.0f} core hours, by measured steps" if hours > 1 else ""
             lines.append(line)
@@ -251,31 +282,44 @@ class Plan:
 
     def identities(self, stage: str, runs: Iterable[Run | Batch]) -> list[dict[str, Any]]:
         """What the files of runs or batches say of themselves; those of language models add a hash of their text."""
-        kind = {"majority": "experiment", "language_model": "model"}[stage]
         return [
             provenance.run_identity(
-                variant=run.variant,
                 norm=self.settings.norm_class(run.variant),
                 settings=self.run_settings(stage, run.group),
-                **({"seeds": each.seeds} if isinstance(each, Batch) else {"seed": run.seed}),
-                **{kind: run.group},
-                **dict(run.point),
+                **self.named(stage, run),
             )
-            for each in runs
-            for run in (each.runs[:1] if isinstance(each, Batch) else [each])
+            for run in runs
         ]
 
-    def batches(self, stage: str) -> list[Batch]:
-        """The runs of a stage that trains batches, in their order, each batch with at most `seeds_per_job` seeds.
+    def named(self, stage: str, run: Run | Batch) -> dict[str, Any]:
+        """What names a run or batch of a stage, by the names of columns; a batch has its seeds."""
+        seeds = {"seeds": run.seeds} if isinstance(run, Batch) else {"seed": run.seed}
+        return {GROUPS[stage]: run.group, "variant": run.variant, **seeds, **dict(run.point)}
+
+    def batches(self) -> list[Batch]:
+        """The runs of the majority task, in their order, each batch with at most `seeds_per_job` seeds.
 
         Starting a process takes longer than a short run. More seeds keep the batches that are full.
         """
         found = []
-        for _, same in groupby(self.runs(stage), key=attrgetter("group_folder")):
+        for _, same in groupby(self.runs("majority"), key=attrgetter("group_folder")):
             runs = tuple(same)
-            size = self.plain[stage][runs[0].group]["seeds_per_job"]
+            size = self.plain["majority"][runs[0].group]["seeds_per_job"]
             found += [Batch(runs[first : first + size]) for first in range(0, len(runs), size)]
         return found
+
+    def trained(self, stage: str) -> list[Run] | list[Batch]:
+        """What has files of its own in a stage: the batches of the majority task, the runs of the language models."""
+        return self.batches() if stage == "majority" else self.runs(stage)
+
+    def jobs(self, stage: str, work: str, runs: Iterable[Run | Batch] | None = None) -> list["Jobs"]:
+        """The rules that do `work`, such as train, for `runs`, or else for all of a stage, and their jobs."""
+        alone, together = [], {}
+        for run in self.trained(stage) if runs is None else runs:
+            in_one_job = self.plain[stage][run.group]["in_one_job"]
+            (together.setdefault(run.group, []) if in_one_job else alone).append(run)
+        found = [Jobs(self, stage, work, tuple(same), True) for same in together.values()]
+        return [*found, *([Jobs(self, stage, work, tuple(alone), False)] if alone else [])]
 
     def seconds(self, model: str, steps: int) -> float:
         """The seconds that `steps` of a language model take on a processor, see LAYER."""
@@ -289,28 +333,25 @@ class Plan:
         threads = self.settings.threads_per_training**THREADS
         return steps * settings.batch_size * settings.context_length * token / threads
 
-    def minutes(self, stage: str, group: str, steps: int | None = None, attempt: int = 1) -> int:
-        """The minutes that a cluster is asked for, for one training job of an experiment or model.
+    def minutes(self, stage: str, runs: Collection[Run | Batch], attempt: int = 1) -> int:
+        """The minutes that a cluster is asked for, for one job that trains `runs`, all of them in turn.
 
-        `steps` are those of the run, where a model has a list of them. The minutes are about twice what the job took
-        where it was measured, on a processor or (estimated) on a GPU. A short job asks for twice as much at each
-        further attempt; a long one goes on from its last checkpoint, and more than a partition allows would be refused.
+        They are about twice what the job took where it was measured, on a processor or (estimated) on a GPU. A short
+        job asks for twice as much at each further attempt; a long one goes on from its last checkpoint, and more than a
+        partition allows would be refused.
         """
-        settings = self.plain[stage][group]
-        steps = steps or settings["steps"]
-        if stage == "majority":
-            sequences = max(settings["batch_size"], 6000) / 6000
-            seconds = steps * settings["seeds_per_job"] * MAJORITY_STEP * sequences
-        elif self.gpus(stage):
-            seconds = steps * GPU_STEP
-        else:
-            seconds = 2 * self.seconds(group, steps)
+        seconds = 0.0
+        for run in runs:
+            settings = self.plain[stage][run.group]
+            if stage == "majority":
+                sequences = max(settings["batch_size"], 6000) / 6000
+                seconds += settings["steps"] * settings["seeds_per_job"] * MAJORITY_STEP * sequences
+            elif self.gpus(stage):
+                seconds += dict(run.point)["steps"] * GPU_STEP
+            else:
+                seconds += 2 * self.seconds(run.group, dict(run.point)["steps"])
         asked = 5 + math.ceil(seconds / 60)
         return asked * 2 ** (attempt - 1) if asked <= SHORT else asked
-
-    def group(self, stage: str, group: str, steps: int | None = None) -> str | None:
-        """The name under which short training jobs of a stage share submissions to a cluster; None for long ones."""
-        return f"{stage}_train" if self.minutes(stage, group, steps) <= SHORT else None
 
     def widest_experiment(self) -> str:
         """The majority experiment with the largest d_model, of those with one width and learning rate; else any."""
@@ -401,11 +442,6 @@ class Plan:
         """The paths of `files`, keys of TEXT_FILES, of the text called `name`, by key."""
         return {file: f"{self.folder}/data/text/{name}/{TEXT_FILES[file]}" for file in files}
 
-    def text_of_model(self, *files: str) -> Callable[[Any], dict[str, str]]:
-        """A function that gives Snakemake the `files` of the text of the model that a rule's wildcards name."""
-        models = self.settings.language_model
-        return lambda wildcards: self.text_files(models[wildcards.model].text, *files)
-
     def benchmark_files(self, rule: str, runs: Iterable[str] | None = None) -> list[str]:
         """The paths of the benchmark files of a rule: one for each of `runs`, or the one of a rule that has no runs."""
         names = [rule] if runs is None else [f"{rule}/{run}" for run in runs]
@@ -424,6 +460,108 @@ class Plan:
     def figures(self) -> dict[str, Figure]:
         """The figures of this reproduction by name."""
         return figures.figures(self.plain)
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of one rule, which do something for runs or batches: one for each, or one for all of a group.
+
+    The group is an experiment or model whose `in_one_job` is true: its runs take less time than a process to start.
+    Methods with the argument `wildcards` are functions for Snakemake.
+    """
+
+    plan: Plan
+    stage: str
+    work: str
+    """What is done, such as train."""
+    runs: tuple[Run | Batch, ...]
+    in_one: bool
+    """Whether one job does it for all of the runs, which are then of one group."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the rule."""
+        return "_".join([self.stage, self.work, *([self.runs[0].group] if self.in_one else [])])
+
+    @property
+    def groups(self) -> list[str]:
+        """The experiments or models that the runs belong to."""
+        return [*dict.fromkeys(run.group for run in self.runs)]
+
+    def note(self, folder: str, ending: str) -> str:
+        """The path of what is noted of a job in a folder of the reproduction, logs or benchmarks."""
+        job = self.runs[0].group if self.in_one else FOLDERS[self.stage]
+        return f"{self.plan.folder}/{folder}/{self.stage}_{self.work}/{job}{ending}"
+
+    def files(self, file: str) -> list[str]:
+        """The paths of `file` in the folders of the runs of a job, in their order."""
+        if self.in_one:
+            return self.plan.run_files(self.stage, file, self.runs)
+        return [f"{self.plan.folder}/runs/{self.stage}/{FOLDERS[self.stage]}/{file}"]
+
+    def benchmarks(self) -> list[str]:
+        """The benchmark files of all of the jobs."""
+        jobs = self.groups if self.in_one else [run.folder for run in self.runs]
+        return self.plan.benchmark_files(f"{self.stage}_{self.work}", jobs)
+
+    def runs_of(self, wildcards: Mapping[str, str]) -> list[Run | Batch]:
+        """The runs of the job that the wildcards name."""
+        if self.in_one:
+            return [*self.runs]
+        point = tuple((name, json.loads(wildcards[name])) for name in POINT[self.stage])
+        group, variant = wildcards[GROUPS[self.stage]], wildcards["variant"]
+        if self.stage == "majority":
+            return [Batch(tuple(Run(group, variant, seed, point) for seed in seeds_of(wildcards["seeds"])))]
+        return [Run(group, variant, int(wildcards["seed"]), point)]
+
+    def named(self, wildcards: Mapping[str, str]) -> list[dict[str, Any]]:
+        """What names each of the job's runs or batches."""
+        return [self.plan.named(self.stage, run) for run in self.runs_of(wildcards)]
+
+    def seeds(self, wildcards: Mapping[str, str]) -> list[int]:
+        """The seeds of the batches of the job, in their order."""
+        return sorted({seed for batch in self.runs_of(wildcards) for seed in batch.seeds})
+
+    def data(self, wildcards: Mapping[str, str]) -> list[str]:
+        """The data sets of the batches of the job, one for each of its seeds."""
+        folder = f"{self.plan.folder}/data/majority/{self._group(wildcards)}"
+        return [f"{folder}/seed_{seed}.parquet" for seed in self.seeds(wildcards)]
+
+    def _group(self, wildcards: Mapping[str, str]) -> str:
+        return self.runs_of(wildcards)[0].group
+
+    def settings(self, wildcards: Mapping[str, str]) -> dict[str, Any]:
+        """The settings on which the runs of the job depend."""
+        return self.plan.run_settings(self.stage, self._group(wildcards))
+
+    def ceiling_contexts(self, wildcards: Mapping[str, str]) -> int:
+        """The number of contexts behind the ceilings of the language model of the job."""
+        return self.plan.settings.language_model[self._group(wildcards)].ceiling_contexts
+
+    def norms(self, wildcards: Mapping[str, str]) -> dict[str, str]:
+        """What builds the norm of each variant in the job."""
+        return {run.variant: self.plan.settings.norm_class(run.variant) for run in self.runs_of(wildcards)}
+
+    def norm_code(self, wildcards: Mapping[str, str]) -> dict[str, str | None]:
+        """A hash of the code of each norm in the job that is a user's own, by its variant."""
+        return {run.variant: self.plan.norm_version(run.variant) for run in self.runs_of(wildcards)}
+
+    def minutes(self, wildcards: Mapping[str, str], attempt: int) -> int:
+        """The minutes that a cluster is asked for, for a job that trains."""
+        return self.plan.minutes(self.stage, self.runs_of(wildcards), attempt)
+
+    def submission(self, wildcards: Mapping[str, str]) -> str | None:
+        """The name under which short training jobs share submissions to a cluster; None for long ones."""
+        return f"{self.stage}_train" if self.minutes(wildcards, 1) <= SHORT else None
+
+    def text(self, *files: str) -> Callable[[Any], dict[str, str]]:
+        """A function that gives Snakemake the `files` of the text of the language model of a job."""
+        models = self.plan.settings.language_model
+        return lambda wildcards: self.plan.text_files(models[self._group(wildcards)].text, *files)
+
+    def downloads(self, wildcards: Mapping[str, str]) -> list[str]:
+        """The files with the labelled sentences on which the language model of a job is trained."""
+        return self.plan.downloaded(self.plan.labelled_sources(self._group(wildcards)))
 
 
 @dataclass(frozen=True)

@@ -168,12 +168,12 @@ class LogHandler(LogHandlerBase):
         """What a dry run plans: the jobs of each rule, and how long they take as long as those of the earlier run."""
         jobs = {rule: number for rule, number in stats.items() if rule != "total"}
         seconds = sum(number * self._earlier.get(rule, UNKNOWN_SECONDS) for rule, number in jobs.items())
-        trainings = sum(number for rule, number in jobs.items() if rule.endswith("_train"))
+        training = sum(number for rule, number in jobs.items() if re.search("_train(_|$)", rule))
         width = max(map(len, jobs))
         by_number = sorted(jobs.items(), key=lambda job: -job[1])
         lines = [f"{rule:{width}} {number:7}" for rule, number in by_number]
         said = (
-            f"{trainings:,} trainings and {sum(jobs.values()) - trainings:,} other jobs; on one core about "
+            f"{training:,} jobs that train and {sum(jobs.values()) - training:,} others; on one core about "
             f"{_duration(seconds)}, if each takes what it took at the sizes of the kept reproduction; "
             "--verbose shows each job"
         )

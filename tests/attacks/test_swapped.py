@@ -60,8 +60,8 @@ def majority(tmp_path_factory):
     """The data and the metrics of every run of two reproductions, by the folder of the run."""
     folder, made = tmp_path_factory.mktemp("majority"), {}
     for number, plan in enumerate(map(planned, (SETTINGS, EDITED))):
-        for batch, identity in zip(plan.batches("majority"), plan.identities("majority", plan.batches("majority")),
-                                   strict=True):  # fmt: skip
+        batches = plan.batches()
+        for batch, identity in zip(batches, plan.identities("majority", batches), strict=True):
             (run,) = batch.runs
             settings = MajorityTraining.model_validate(plan.run_settings("majority", run.group))
             norm = plan.settings.norm_class(run.variant)

@@ -1,6 +1,7 @@
 """What each job of a plan is given: its files, its parameters, what it asks of a cluster, and whose code counts."""
 
 import math
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -43,37 +44,92 @@ def seeds(number):
     return list(range(1000, 1000 + number))
 
 
+WORK = "majority_train language_model_train language_model_keys language_model_ceilings language_model_activations"
+
+
+def work_of(job):
+    """What a job for runs does, one of WORK, and the experiment or model it is for; None and None for other jobs.
+
+    A job for all runs of an experiment or model has no wildcards and a rule of its own.
+    """
+    for work in WORK.split():
+        if job["rule"] == work:
+            return work, job["wildcards"].get("experiment") or job["wildcards"]["model"]
+        if job["rule"].startswith(f"{work}_"):
+            return work, job["rule"].removeprefix(f"{work}_")
+    return None, None
+
+
+def runs_of(job, settings):
+    """What names the runs or batches of a job, in the order of its files."""
+    work, group = work_of(job)
+    majority, named = work == "majority_train", job["wildcards"]
+    own = settings["majority" if majority else "language_model"][group]
+    point = {"d_model": own["d_model"], "base_learning_rate": own["learning_rate"]}
+    if not majority:
+        point = {"base_learning_rate": own["learning_rate"], "steps": own["steps"]}
+    found = []
+    for values in product(*point.values()):
+        for variant, number in own["seeds"].items():
+            here = {("experiment" if majority else "model"): group, "variant": variant}
+            here |= dict(zip(point, values, strict=True))
+            size = own["seeds_per_job"] if majority else 1
+            batches = [seeds(number)[first : first + size] for first in range(0, number, size)]
+            found += [here | ({"seeds": batch} if majority else {"seed": batch[0]}) for batch in batches]
+    judged = {
+        "language_model_keys": lambda run: run["variant"] != "no_attention",
+        "language_model_ceilings": lambda run: (
+            run["variant"] in ("layernorm", "projection") and run["seed"] < 1000 + own["ceiling_seeds"]
+        ),
+        "language_model_activations": lambda run: run["variant"] == "layernorm",
+    }.get(work, lambda run: True)
+    found = [run for run in found if judged(run)]
+    if not named:
+        assert own["in_one_job"]
+        return found
+    assert not own["in_one_job"]
+    text = {name: str(value) for name, value in named.items() if name != "seeds"}
+    of_job = [run for run in found if text.items() <= {key: str(value) for key, value in run.items()}.items()]
+    first_last = [f"{run['seeds'][0]}_to_{run['seeds'][-1]}" for run in of_job] if majority else []
+    return [of_job[first_last.index(named["seeds"])]] if majority else of_job
+
+
 def expected(job, settings):
     """The parameters that a job must have, by its rule, from the settings as the user wrote them."""
     rule, named, statements = job["rule"], job["wildcards"], settings["statements"]
-    variant = named.get("variant")
-    norm = {
-        "norm": settings["norms"].get(variant, variant),
-        "norm_code": code_version(ROOT / "examples/dynamic_tanh.py") if variant == "mine" else None,
-    }
     if rule in statements and rule != "placement":
         own = {"settings": statements[rule]}
         return own | ({"seed": 1000} if rule == "geometry" else {"seeds": seeds(statements[rule]["seeds"])})
-    if rule.startswith("majority"):
+    if rule == "majority_data":
         experiment = settings["majority"][named["experiment"]]
-        if rule == "majority_data":
-            return {"settings": {key: experiment[key] for key in DATA}}
-        own = {"settings": {key: experiment[key] for key in OF_TRAINING}}
-        own |= {"device": "cpu", "device_check": "warn"}
-        first, last = map(int, named["seeds"].split("_to_"))
-        assert last - first < experiment["seeds_per_job"]
-        return own | norm | {"seeds": list(range(first, last + 1))}
-    if rule.startswith("language_model"):
-        model = settings["language_model"][named["model"]]
-        not_of_runs = ("seeds", "learning_rate", "steps", "ceiling_seeds", "ceiling_contexts")
-        shared = {key: value for key, value in model.items() if key not in not_of_runs}
-        own = {"settings": shared} | norm
-        if rule == "language_model_train":
+        return {"settings": {key: experiment[key] for key in DATA}}
+    work, group = work_of(job)
+    if work:
+        runs = runs_of(job, settings)
+        variants = dict.fromkeys(run["variant"] for run in runs)
+        own = {
+            "runs": runs,
+            "norms": {variant: settings["norms"].get(variant, variant) for variant in variants},
+            "norm_code": {
+                variant: code_version(ROOT / "examples/dynamic_tanh.py") if variant == "mine" else None
+                for variant in variants
+            },
+        }
+    if work == "majority_train":
+        experiment = settings["majority"][group]
+        own |= {"settings": {key: experiment[key] for key in OF_TRAINING}}
+        own |= {"seeds": sorted({seed for run in runs for seed in run["seeds"]})}
+        return own | {"device": "cpu", "device_check": "warn"}
+    if work:
+        model = settings["language_model"][group]
+        not_of_runs = ("seeds", "learning_rate", "steps", "ceiling_seeds", "ceiling_contexts", "in_one_job")
+        own |= {"settings": {key: value for key, value in model.items() if key not in not_of_runs}}
+        if work == "language_model_train":
             downloads = "results/smoke/data/downloads"
             return own | {"device": "cuda", "device_check": "warn", "downloads": downloads}
-        if rule == "language_model_ceilings":
+        if work == "language_model_ceilings":
             own["contexts"] = model["ceiling_contexts"]
-        if rule == "language_model_activations":
+        if work == "language_model_activations":
             own["block_contexts"] = statements["fusion"]["contexts"]
             own["head_contexts"] = statements["score_scale"]["contexts"]
         return own
@@ -150,29 +206,39 @@ def test_a_retry_asks_for_twice_what_the_first_attempt_asked_for(jobs):
             assert first[0] is None or more == factor * first[0], job["rule"]
             assert first[1] is None or longer == factor * first[1], job["rule"]
             assert gpu == first[2]
-        on_gpu = job["rule"] == "language_model_train"  # device is cuda, majority_device is cpu
+        on_gpu = work_of(job)[0] == "language_model_train"  # device is cuda, majority_device is cpu
         assert (first[2] or 0) == on_gpu, job["rule"]
 
 
 def test_trainings_ask_for_minutes_by_their_steps():
     overlay = {"device": "cpu", "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}}}
-    overlay["language_model"] = {"gpt": {"batch_size": 16}}
+    overlay["language_model"] = {"gpt": {"batch_size": 16, "steps": 50_000}, "bert": {"in_one_job": True}}
     plan = planning.Plan(planning.configured(ROOT / "config.yaml", overlay))
-    assert plan.minutes("majority", "d8") == 5 + 4 * 9000 / 100 / 60
+
+    def first(plan, stage, group):
+        jobs = next(jobs for jobs in plan.jobs(stage, "train") if group in jobs.groups)
+        run = next(run for run in jobs.runs if run.group == group)
+        named = {key: str(value) for key, value in plan.named(stage, run).items()}
+        return jobs, named | ({"seeds": run.folder.rpartition("seeds_")[2]} if stage == "majority" else {})
+
+    majority, d8 = first(plan, "majority", "d8")
+    models, gpt = first(plan, "language_model", "gpt")
+    assert majority.minutes(d8, 1) == 5 + 4 * 9000 / 100 / 60
     # Twice the time of 16 x 1,024 tokens: four layers of 32 hidden units, and 8,192 entries of size 8.
     step = 16 * 1024 * (4 * (3e-6 + 32 * 10e-9) + 8192 * 8 * 60e-12)
     asked = 5 + math.ceil(2 * 50_000 * step / 60)
-    assert plan.minutes("language_model", "gpt", 50_000) == asked
-    assert plan.minutes("language_model", "gpt", 50_000, attempt=3) == asked, "it goes on from its checkpoint"
-    assert plan.minutes("majority", "d8", attempt=3) == 4 * plan.minutes("majority", "d8")
-    assert (plan.group("majority", "d8"), plan.group("language_model", "gpt", 50_000)) == (
-        "majority_train",
-        None,
-    )
+    assert models.minutes(gpt, 1) == asked
+    assert models.minutes(gpt, 3) == asked, "it goes on from its checkpoint"
+    assert majority.minutes(d8, 3) == 4 * majority.minutes(d8, 1)
+    assert (majority.submission(d8), models.submission(gpt)) == ("majority_train", None)
+    berts, _ = first(plan, "language_model", "bert")
+    steps = 2 * len(berts.runs) * plan.seconds("bert", plan.settings.language_model["bert"].steps[0])
+    assert berts.in_one and berts.minutes({}, 1) == 5 + math.ceil(steps / 60), "one run after another"
     on_gpus = planning.Plan(
         planning.configured(ROOT / "config.yaml", overlay | {"device": "cuda"}), elsewhere=True
     )
-    assert on_gpus.minutes("language_model", "gpt", 50_000) == 5 + 50_000 * 0.03 / 60
+    models, gpt = first(on_gpus, "language_model", "gpt")
+    assert models.minutes(gpt, 1) == 5 + 50_000 * 0.03 / 60
 
 
 @pytest.mark.parametrize(
@@ -198,38 +264,58 @@ def test_a_cluster_gets_few_submissions_that_ask_for_realistic_times(preset, dev
 
 
 NAMES = {
-    "language_model_train": {"initial": "initial.safetensors", "final": "final.safetensors"}
-    | {"metrics": "metrics.parquet"},
-    "language_model_keys": {"initial": "initial.safetensors", "final": "final.safetensors"}
-    | {"verdicts": "keys.parquet", "tokens": "tokens.parquet", "ones_share": "ones_share.parquet"},
-    "language_model_ceilings": {"initial": "initial.safetensors", "final": "final.safetensors"},
-    "language_model_activations": {"final": "final.safetensors"},
-    "majority_train": {name: f"{name}.parquet" for name in ("metrics", "vectors")}
-    | {"weights": "weights.safetensors"},
+    "language_model_train": ["initial.safetensors", "final.safetensors", "metrics.parquet"],
+    "language_model_keys": ["keys.parquet", "tokens.parquet", "ones_share.parquet"],
+    "language_model_ceilings": ["ceilings.parquet"],
+    "language_model_activations": ["activations.safetensors"],
+    "majority_train": ["metrics.parquet", "vectors.parquet", "weights.safetensors"],
     "pretrained_measure": {name: f"{name}.parquet" for name in ("attention_ceilings", "ones_share")},
     "random_keys_table": {"norms": "random_keys.parquet", "precision": "random_keys_precision.parquet"},
     "geometry": {"measured": "geometry.parquet", "cloud": "geometry_cloud.parquet"},
     "score_scale": {"vectors": "majority_vectors.parquet"},
 }
-"""The file behind each name that a rule gives to an input or output."""
+"""The file behind each name that a rule gives to an input or output; of jobs for runs, those of a run in order."""
+
+
+def folder_of(run):
+    """The folder of the files of a run or batch below results/smoke/runs/<stage>/."""
+    rate = f"base_learning_rate_{run['base_learning_rate']}"
+    if "experiment" in run:
+        batch = f"seeds_{run['seeds'][0]}_to_{run['seeds'][-1]}"
+        return f"{run['experiment']}/{run['variant']}/d_model_{run['d_model']}/{rate}/{batch}"
+    return f"{run['model']}/{run['variant']}/{rate}/steps_{run['steps']}/seed_{run['seed']}"
 
 
 def test_each_file_is_the_one_that_its_name_means(jobs, settings):
     for job in jobs:
-        files = {
-            name: Path(file).name
-            for name, file in (job["inputs"] | job["outputs"]).items()
-            if isinstance(file, str)
-        }
-        wanted = NAMES.get(job["rule"], {})
-        assert {name: files[name] for name in wanted} == wanted, job["rule"]
-        if model := job["wildcards"].get("model"):
-            text = settings["language_model"][model]["text"]
+        work, group = work_of(job)
+        if work is None:
+            given, wanted = job["inputs"] | job["outputs"], NAMES.get(job["rule"], {})
+            assert {name: Path(given[name]).name for name in wanted} == wanted, job["rule"]
+            continue
+        stage = "majority" if work == "majority_train" else "language_model"
+        folders = [f"results/smoke/runs/{stage}/{folder_of(run)}" for run in runs_of(job, settings)]
+        names = [Path(files[0]).name for files in job["outputs"].values()]
+        assert names == NAMES[work]
+        weights = {} if work.endswith("_train") else {name: f"{name}.safetensors" for name in WEIGHTS[work]}
+        for files, name in [*zip(job["outputs"].values(), names, strict=True)] + [
+            (job["inputs"][key], name) for key, name in weights.items()
+        ]:
+            assert files == [f"{folder}/{name}" for folder in folders]
+        if stage == "language_model":
+            text = settings["language_model"][group]["text"]
             assert {Path(file).parent.name for file in job["input"] if "/data/text/" in file} == {text}
-        if job["rule"] == "majority_train":
-            read = [int(Path(file).stem.removeprefix("seed_")) for file in job["input"]]
-            assert read == job["params"]["seeds"]
-            assert {Path(file).parent.name for file in job["input"]} == {job["wildcards"]["experiment"]}
+        else:
+            data = f"results/smoke/data/majority/{group}"
+            assert job["input"] == [f"{data}/seed_{seed}.parquet" for seed in job["params"]["seeds"]]
+
+
+WEIGHTS = {
+    "language_model_keys": ["initial", "final"],
+    "language_model_ceilings": ["initial", "final"],
+    "language_model_activations": ["final"],
+}
+"""The weights that a job reads of each of its runs."""
 
 
 COLLECTED = {

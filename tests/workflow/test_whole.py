@@ -17,6 +17,8 @@ from layernorm_roles.statements import placement
 from layernorm_roles.text.prepared import PreparedText
 
 RUN = "d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1001"
+ALONE = "d3_uniform/scale/d_model_3/base_learning_rate_0.001/seeds_1000_to_1001"
+"""A batch of an experiment whose batches have a job each, unlike most in the smoke preset."""
 
 
 def results(smoke):
@@ -82,7 +84,7 @@ def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):
     metrics = store.read(results(smoke) / "parquet/majority_metrics.parquet", "majority_metrics")
     runs = metrics[metrics.experiment == "d8"].groupby("variant").seed.unique().map(list)
     assert runs["dynamic_tanh"] == [1000] and runs["layernorm"] == [1000, 1001]
-    for log in ("majority_data/d8/seed_1000", f"majority_train/{RUN}"):
+    for log in ("majority_data/d8/seed_1000", "majority_train/d8", f"majority_train/{ALONE}"):
         assert (results(smoke) / f"logs/{log}.log").stat().st_size
         assert (results(smoke) / f"benchmarks/{log}.tsv").stat().st_size
 
@@ -106,17 +108,18 @@ def test_a_comment_and_one_more_seed_or_width_keep_what_is_there(smoke):
     train = smoke.folder / "src/layernorm_roles/majority/train.py"
     before, more = train.read_bytes(), copy.deepcopy(SMOKE)
     train.write_bytes(before + b"\n# nothing new\n")
-    more["majority"]["d8"]["seeds"]["layernorm"] = 3  # a batch of two is full, and a second one begins
-    more["majority"]["widths"]["d_model"] = [3, 5, 8]
+    more["majority"]["d3_uniform"]["seeds"]["layernorm"] = (
+        3  # a batch of two is full, and a second one begins
+    )
+    more["majority"]["d3_uniform"]["d_model"] = [3, 5]
     smoke.configure(more)
     try:
         plan = jobs_of(smoke.run("results/smoke/parquet/majority_metrics.parquet", "--dry-run"))
     finally:
         smoke.configure(SMOKE)
         train.write_bytes(before)
-    widths = sum(seeds > 0 for seeds in SMOKE["majority"]["widths"]["seeds"].values())
-    assert (plan["majority_train"], plan["majority_data"]) == (1 + widths, 1), plan
-    assert "geometry" not in plan
+    assert (plan["majority_train"], plan["majority_data"]) == (1 + 3, 1), plan
+    assert not {"geometry", "majority_train_d8", "majority_train_d3"} & {*plan}
 
 
 def test_what_was_lost_is_made_again_with_the_same_bytes(smoke):

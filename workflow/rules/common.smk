@@ -145,12 +145,13 @@ def asking(memory, minutes):
     return {"mem_mb": doubling(memory), "runtime": doubling(minutes)}
 
 
-def of_runs(stage, kind):
-    """The parameters of every rule for runs of a stage, whose experiment or model is the wildcard `kind`."""
+def of_runs(jobs):
+    """The parameters of every rule for runs, whose `jobs` are those of the rule."""
     return {
-        "settings": lambda wildcards: PLAN.run_settings(stage, wildcards[kind]),
-        "norm": lambda wildcards: PLAN.settings.norm_class(wildcards.variant),
-        "norm_code": lambda wildcards: PLAN.norm_version(wildcards.variant),
+        "settings": jobs.settings,
+        "runs": jobs.named,
+        "norms": jobs.norms,
+        "norm_code": jobs.norm_code,
     }
 
 

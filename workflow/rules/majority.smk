@@ -1,10 +1,6 @@
 # The majority task (Figures 1a, 1b, 2a, 2b and 3): data, training, aggregation. A batch of seeds is trained by one job.
-MAJORITY_BATCH = (
-    "{experiment}/{variant}/d_model_{d_model}/base_learning_rate_{base_learning_rate}/seeds_{seeds}"
-)
-MAJORITY_FILES = f"{RUN}/runs/majority/{MAJORITY_BATCH}"
 MAJORITY_DATA = f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet"
-MAJORITY_BATCHES = PLAN.batches("majority")
+MAJORITY_BATCHES = PLAN.batches()
 
 
 wildcard_constraints:
@@ -31,33 +27,38 @@ rule majority_data:
         "../scripts/generate_majority_data.py"
 
 
-rule majority_train:
-    input:
-        data=lambda wildcards: expand(
-            MAJORITY_DATA, experiment=wildcards.experiment, seed=planning.seeds_of(wildcards.seeds)
-        ),
-    output:
-        metrics=f"{MAJORITY_FILES}/metrics.parquet",
-        vectors=f"{MAJORITY_FILES}/vectors.parquet",
-        weights=f"{MAJORITY_FILES}/weights.safetensors",
-    log:
-        f"{RUN}/logs/majority_train/{MAJORITY_BATCH}.log",
-    benchmark:
-        f"{RUN}/benchmarks/majority_train/{MAJORITY_BATCH}.tsv"
-    group:
-        lambda wildcards: PLAN.group("majority", wildcards.experiment)
-    resources:
-        gpu=PLAN.gpus("majority"),
-        mem_mb=doubling(4000 if PLAN.gpus("majority") else 1500),
-        runtime=lambda wildcards, attempt: PLAN.minutes("majority", wildcards.experiment, attempt=attempt),
-    params:
-        **of_runs("majority", "experiment"),
-        seeds=lambda wildcards: planning.seeds_of(wildcards.seeds),
-        device=PLAN.devices["majority"].device,
-        device_check=PLAIN["device_check"],
-        code=code("train_majority.py"),
-    script:
-        "../scripts/train_majority.py"
+for JOBS in PLAN.jobs("majority", "train"):
+    BENCHMARKS += JOBS.benchmarks()
+
+    rule:
+        name:
+            JOBS.rule
+        input:
+            data=JOBS.data,
+        output:
+            metrics=JOBS.files("metrics.parquet"),
+            vectors=JOBS.files("vectors.parquet"),
+            weights=JOBS.files("weights.safetensors"),
+        log:
+            JOBS.note("logs", ".log"),
+        benchmark:
+            JOBS.note("benchmarks", ".tsv")
+        wildcard_constraints:
+            experiment="|".join(JOBS.groups),
+        group:
+            JOBS.submission
+        resources:
+            gpu=PLAN.gpus("majority"),
+            mem_mb=doubling(4000 if PLAN.gpus("majority") else 1500),
+            runtime=JOBS.minutes,
+        params:
+            **of_runs(JOBS),
+            seeds=JOBS.seeds,
+            device=PLAN.devices["majority"].device,
+            device_check=PLAIN["device_check"],
+            code=code("train_majority.py"),
+        script:
+            "../scripts/train_majority.py"
 
 
 for KIND in ("metrics", "vectors"):
@@ -68,4 +69,3 @@ for KIND in ("metrics", "vectors"):
     )
 MAJORITY_SEEDS = sorted({f"{run.group}/seed_{run.seed}" for run in PLAN.runs("majority")})
 BENCHMARKS += PLAN.benchmark_files("majority_data", MAJORITY_SEEDS)
-BENCHMARKS += PLAN.benchmark_files("majority_train", [batch.folder for batch in MAJORITY_BATCHES])

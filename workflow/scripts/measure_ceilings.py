@@ -6,6 +6,7 @@ with job(snakemake):
     from layernorm_roles.language_model.ceilings import measure_run
     from layernorm_roles.language_model.runs import LanguageModelRun
 
-    run = LanguageModelRun.of_rule(snakemake)
-    weights = {name: Path(snakemake.input[name]) for name in ("initial", "final")}
-    measure_run(run, weights, Path(snakemake.output[0]), snakemake.threads, snakemake.params.contexts)
+    for number, run in enumerate(LanguageModelRun.of_job(snakemake)):
+        weights = {name: Path(snakemake.input[name][number]) for name in ("initial", "final")}
+        out = Path(snakemake.output.ceilings[number])
+        measure_run(run, weights, out, snakemake.threads, snakemake.params.contexts)

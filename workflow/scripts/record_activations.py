@@ -4,7 +4,7 @@ with job(snakemake):
     from layernorm_roles.language_model.activations import record_run
     from layernorm_roles.language_model.runs import LanguageModelRun
 
-    params, files = snakemake.params, snakemake.input
-    run = LanguageModelRun.of_rule(snakemake)
+    params, final, out = snakemake.params, snakemake.input.final, snakemake.output.activations
     contexts = (params.block_contexts, params.head_contexts)
-    record_run(run, files.final, snakemake.output[0], *contexts, snakemake.threads)
+    for run, weights, activations in zip(LanguageModelRun.of_job(snakemake), final, out, strict=True):
+        record_run(run, weights, activations, *contexts, snakemake.threads)

@@ -6,8 +6,11 @@ with job(snakemake):
     from layernorm_roles.language_model.runs import LanguageModelRun
     from layernorm_roles.language_model.train import Outputs, train_run
 
-    params, run = snakemake.params, LanguageModelRun.of_rule(snakemake)
-    files = [Path(snakemake.output[name]) for name in ("initial", "final", "metrics")]
-    out = Outputs(*files, files[0].with_name("checkpoint.safetensors"))
-    code = [params.code, params.norm_code]
-    train_run(run, out, params.device, snakemake.threads, code, params.device_check, Path(params.downloads))
+    params, output = snakemake.params, snakemake.output
+    files = zip(output.initial, output.final, output.metrics, strict=True)
+    for run, paths in zip(LanguageModelRun.of_job(snakemake), files, strict=True):
+        out = Outputs(*map(Path, paths), Path(paths[0]).with_name("checkpoint.safetensors"))
+        code = [params.code, params.norm_code[run.variant]]
+        train_run(
+            run, out, params.device, snakemake.threads, code, params.device_check, Path(params.downloads)
+        )

@@ -36,17 +36,20 @@ class LanguageModelRun:
     text: PreparedText
 
     @classmethod
-    def of_rule(cls, job: Any) -> "LanguageModelRun":
-        """The run of a workflow rule, from `job`, the object `snakemake` of its script.
+    def of_job(cls, job: Any) -> "list[LanguageModelRun]":
+        """The runs of a job of the workflow in the order of its files; `job` is the object `snakemake` of its script.
 
-        The rule's wildcards are the model, the variant, the learning rate, the steps and the seed. Its parameters are
-        norm, and settings, which all runs of the model share. The files of the text lie beside its input manifest.
+        Its parameters are `runs`, with model, variant, base_learning_rate, steps and seed of each; `norms`, by variant;
+        and `settings`, which all of them share. The files of the text lie beside its input manifest.
         """
-        named, settings = job.wildcards, job.params.settings
-        point = {"learning_rate": float(named.base_learning_rate), "steps": int(named.steps)}
-        checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
-        text = PreparedText(Path(job.input.manifest).parent)
-        return cls(named.model, named.variant, job.params.norm, int(named.seed), checked, text)
+        text, settings = PreparedText(Path(job.input.manifest).parent), job.params.settings
+        runs = []
+        for named in job.params.runs:
+            point = {"learning_rate": named["base_learning_rate"], "steps": named["steps"]}
+            checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
+            variant = named["variant"]
+            runs.append(cls(named["model"], variant, job.params.norms[variant], named["seed"], checked, text))
+        return runs
 
     @property
     def identity(self) -> dict[str, Any]:

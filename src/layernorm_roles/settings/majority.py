@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, model_validator
 
 from layernorm_roles.partitions import count_admissible
 from layernorm_roles.settings.base import (
@@ -123,5 +123,8 @@ class MajorityExperiment(MajorityTraining):
     seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)]
     """Seeds of a variant that one process trains in turn, and whose results are in the same files: above 1 for short
     runs. A seed that is added to a batch that is not full trains all of that batch again."""
+    in_one_job: StrictBool
+    """Whether one process trains all runs of the experiment in turn: for runs that take less time than its start. A
+    run that is added trains all of them again."""
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
