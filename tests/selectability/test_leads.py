@@ -135,7 +135,7 @@ def test_memory_grows_with_the_keys_and_not_with_their_pairs(spread, arrays, mon
     monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", 1 << 16)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     rng = np.random.default_rng(0)
-    keys = rng.standard_normal((20_000, 64), np.float32)
+    keys = rng.standard_normal((8_000, 64), np.float32)
     keys *= rng.lognormal(sigma=spread, size=(len(keys), 1)).astype(np.float32)
     certify(keys[:50])  # compiled
     tracemalloc.start()
