@@ -84,6 +84,8 @@ def drawn(rng: random.Random, name: str, schema: Mapping[str, Any], now: Any) ->
             return rng.choice(
                 [low, high, tiny, most, rng.uniform(low, min(high, 10.0)), near * 2, near / 2, 5.0]
             )
+        case "boolean":
+            return not now
         case "array":
             items = schema.get("prefixItems")
             current = now if isinstance(now, list) and now else [None]
@@ -104,11 +106,14 @@ def configuration(rng: random.Random, base: Mapping[str, Any]) -> tuple[dict[str
     plain = planning.configured(ROOT / "config.yaml", base).model_dump(mode="json")
     leaves = [key for key in keys(plain) if not isinstance(key.value, dict) and not LEFT_ALONE & {*key.place}]
     sections = sorted({leaf.place[0] for leaf in leaves})
-    for _ in range(rng.choice([1, 1, 2, 4])):
+    wanted = rng.choice([1, 1, 2, 4])
+    while len(said) < wanted:
         section = rng.choice(sections)  # not the leaf: the majority task has most keys
         leaf = rng.choice([leaf for leaf in leaves if leaf.place[0] == section])
         *sections_above, name = leaf.place
         value = drawn(rng, name, _resolved(leaf.schema, leaf.value), leaf.value)
+        if value == leaf.value:
+            continue
         place = changed
         for above in sections_above:
             place = place.setdefault(above, {})
