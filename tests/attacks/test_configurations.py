@@ -107,13 +107,11 @@ def configuration(rng: random.Random, base: Mapping[str, Any]) -> tuple[dict[str
     leaves = [key for key in keys(plain) if not isinstance(key.value, dict) and not LEFT_ALONE & {*key.place}]
     sections = sorted({leaf.place[0] for leaf in leaves})
     wanted = rng.choice([1, 1, 2, 4])
-    while len(said) < wanted:
+    while len(said) < wanted or changed == base:
         section = rng.choice(sections)  # not the leaf: the majority task has most keys
         leaf = rng.choice([leaf for leaf in leaves if leaf.place[0] == section])
         *sections_above, name = leaf.place
         value = drawn(rng, name, _resolved(leaf.schema, leaf.value), leaf.value)
-        if value == leaf.value:
-            continue
         place = changed
         for above in sections_above:
             place = place.setdefault(above, {})
