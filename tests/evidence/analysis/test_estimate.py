@@ -1,13 +1,28 @@
 """Means, intervals and exponents on values whose truth is known."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
+import plain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, holm, log_ratio, t_interval
+from layernorm_roles.evidence.analysis.estimate import (
+    Estimate,
+    binomial,
+    cross_fitted,
+    difference_of_medians,
+    holm,
+    log_ratio,
+    p_value,
+    percent_over_seeds,
+    power_law,
+    span,
+    t_interval,
+)
 
 NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8)
 
@@ -94,3 +109,52 @@ def test_a_seed_with_neither_value_weakens_an_effect_and_is_no_evidence_of_absen
     assert even == (0, -np.inf, np.inf)
     never = log_ratio(top, bottom.where(bottom.isna()), at_least=(LAST, LAST / 10))
     assert never.low == -np.inf and never.high == np.inf, "all that is known: at most 10 times the steps"
+
+
+@pytest.mark.parametrize("seeds", [2, 5, 8])
+def test_the_other_half_of_the_seeds_chooses_by_lost_runs_and_then_by_the_mean_of_the_others(seeds):
+    for number in range(20):
+        rng = np.random.default_rng((seeds, number))
+        values = pd.DataFrame(rng.random((seeds, 4)), index=rng.permutation(10 * seeds)[:seeds])
+        values = values.mask(rng.random(values.shape) < 0.25, np.inf)
+        lacking = values.assign(lacks=np.where(np.arange(seeds) == 0, np.nan, -1.0))
+        order = sorted(values.index)
+        halves = order[::2], order[1::2]
+        expected = {seed: plain.best(values.loc[halves[seed in halves[0]]]) for seed in order}
+        assert cross_fitted(lacking).to_dict() == expected
+
+
+def test_shares_have_the_exact_interval_where_student_s_has_no_length():
+    for hits, n in ((0, 9), (3, 9), (9, 9), (40, 48)):
+        exact = stats.binomtest(hits, n).proportion_ci()
+        assert binomial(hits, n) == pytest.approx((hits / n, exact.low, exact.high))
+    for share in (0.0, 100.0):
+        found = percent_over_seeds([share, share], 48)
+        assert found == pytest.approx([100 * each for each in binomial(int(0.48 * share), 48)])
+    assert percent_over_seeds([0.0, 100.0], 48) == pytest.approx((50, *t_interval([0.0, 100.0])))
+    assert percent_over_seeds([7.0, 7.0], 48) == (7, 7, 7)
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 3), (4, 4), (5, 4), (6, 7)])
+def test_a_difference_of_medians_has_the_ends_that_mann_and_whitney_do_not_reject(m, n):
+    rng = np.random.default_rng((m, n))
+    high, low = pd.Series(rng.random(m)), pd.Series(rng.random(n))
+    pairs = sorted(one - other for one in high for other in low)
+    sums = [sum(ranks) - m * (m - 1) // 2 for ranks in combinations(range(m + n), m)]
+    least = sum(np.mean([u <= number for u in sums]) <= 0.025 for number in range(m * n + 1))
+    ends = (pairs[least - 1], pairs[-least]) if least else (-np.inf, np.inf)
+    assert difference_of_medians(high, low) == pytest.approx((np.median(pairs), *ends))
+    assert np.isnan(difference_of_medians(high, low[:0])).all()
+    never = difference_of_medians(high + np.inf, low + np.inf)
+    assert never.mean == 0
+
+
+def test_an_exponent_is_the_mean_of_the_seeds_slopes_and_its_p_is_student_s():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"seed": np.repeat([3, 5, 9], 6), "x": np.tile(2.0 ** np.arange(6), 3)})
+    table["y"] = table.x**table.seed * np.exp(rng.standard_normal(18))
+    seeds = [np.polyfit(np.log(part.x), np.log(part.y), 1)[0] for _, part in table.groupby("seed")]
+    assert power_law("x", "y", table) == pytest.approx((np.mean(seeds), *t_interval(seeds)))
+    assert p_value(Estimate.of(seeds), 3) == pytest.approx(stats.ttest_1samp(seeds, 0).pvalue)
+    assert np.isnan([p_value(Estimate.of(seeds), 1), p_value(Estimate(1.0, 0.5, np.inf), 3)]).all()
+    assert span([3.0, 1234.0, 1.0], ",.0f") == "1 to 1,234" and span([0.5, 0.5], ".2f") == "0.50"

@@ -34,6 +34,8 @@ def rows(t, model: str) -> pd.DataFrame:
         return own
     rates, one = FURTHER[model]
     more = m[(m.model == rates) & ~m.steps.isin(set(own.steps))]
+    if "no_attention" in set(more.variant):
+        return pd.concat([own, more])
     bare = m[(m.model == one) & (m.variant == "no_attention") & m.steps.isin(set(more.steps))]
     return pd.concat([own, more, bare])
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import recomputed_documents
 import worlds
 from judging import CLAIMS, DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
+from plain import interval
 
 from layernorm_roles.evidence.claims import rules
 
@@ -167,6 +169,8 @@ def test_a_diverged_run_is_worse_than_any_other(lost, verdict):
     found, row = verdict_on("placement", placement=table)
     assert found == verdict, row
     assert f"{sum(map(len, lost.values()))} of these runs diverged and count as infinitely bad." in row.reason
+    for name in ("pre", "post"):
+        assert f"Of 3 {name}-norm runs of 24 layers {len(lost.get(name, ()))} did not train." in row.reason
 
 
 def test_the_largest_share_of_padding_is_told():
@@ -202,3 +206,21 @@ def test_close_to_the_origin_is_meant_of_the_root_mean_square():
     table.loc[near, "input_norm"] *= 0.6 * rules.CLOSE / 1e-5
     assert (table.input_norm[near] > rules.CLOSE).all()
     assert verdict_on("geometry_radius", geometry=table)[0] == HOLDS
+
+
+def test_the_tuned_placements_are_told_with_both_depths_and_the_settings_that_were_tried():
+    """The kept reproduction does not decide this claim, so its sentence is not among those that are compared."""
+    table = worlds.placement(PEAKED, gains={2: 0.3, 24: 0.2})
+    table["train_loss"] *= 1 + 0.02 * table.depth.eq(2) * table.placement.eq("post") * (1 + table.seed)
+    stuck = table.learning_rate.eq(0.01) & (
+        table.depth.eq(2) | table.placement.eq("pre") | table.warmup.eq(0)
+    )
+    table["status"] = table.status.mask(stuck, "stuck")
+    _, row = verdict_on("placement_tuned", placement=table)
+    gaps = [
+        "{:+.2f} [{:+.2f}, {:+.2f}]".format(*interval(recomputed_documents.tuned({"placement": part})))
+        for part in (table, table[table.depth == 2])
+    ]
+    words = f"is {gaps[0]} nats above pre-norm's with 24 layers and {gaps[1]} with 2 (3 rates, 2 lengths"
+    assert gaps[0] != gaps[1] and words in row.reason
+    assert "Of post-norm's 18 runs of 24 layers 3 learn no more" in row.reason

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import recomputed_language_model
 import worlds
 from judging import (
     CONFOUNDED,
@@ -20,6 +21,7 @@ from judging import (
 )
 from pytest import approx
 
+from layernorm_roles.evidence.analysis.language_model import of_all_lengths
 from layernorm_roles.gaussian_keys import expected_unselectable
 
 BY_MODEL = {"": "gpt", "_bytes": "gpt_bytes"}
@@ -356,6 +358,20 @@ def test_a_gap_is_followed_from_the_first_length_after_which_attention_is_learnt
     assert row.control_measured == approx(0.02, abs=0.004)
     assert verdict == (HOLDS if early else DOES_NOT_HOLD)
     assert ("After 250 steps attention is worth -0." in row.reason) == (early > 0)
+
+
+def test_a_model_of_several_lengths_borrows_one_that_it_lacks_and_no_other():
+    lengths = {"bytes_lengths": (250, 4000), "bytes_rates": (250, 1000), "gpt_bytes": (1000, 4000, 9000)}
+    runs = [worlds.losses(0.05, model=name, steps=steps) for name in lengths for steps in lengths[name]]
+    for own in (True, False):
+        losses = pd.concat(runs)
+        losses = losses[(losses.model != "bytes_rates") | (losses.variant != "no_attention") | own]
+        expected = recomputed_language_model.rows({"language_model_metrics": losses}, "bytes_lengths")
+        found, expected = (
+            frame.drop(columns="model").sort_values([*frame.columns[1:]], ignore_index=True)
+            for frame in (of_all_lengths(losses, "bytes_lengths"), expected)
+        )
+        pd.testing.assert_frame_equal(found, expected)
 
 
 def test_what_attention_is_worth_in_the_longest_training():

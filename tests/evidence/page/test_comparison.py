@@ -81,7 +81,10 @@ def test_the_page_has_changed_verdicts_first_and_every_claim(tree):
         "2.00× [1.00, 3.00]4 runsconfounded",
         "2.50× [1.50, 3.50]4 runsreproduced",
     ]
+    assert ["runs" in words(cell) for cell in claims["single"][1:3]] == [False, True]
     assert "2 of 9 verdicts differ." in words(tree)
+    alike = [pair for pair in EXPECTED.values() if pair in (("identical", "same"), ("not measured", "same"))]
+    assert f"{len(alike)} claims without any difference" in words(tree)
 
 
 def test_links_lead_to_definitions_and_ids_are_unique(tree):
@@ -97,6 +100,8 @@ def test_the_page_says_what_differs_and_how_to_make_it(tree):
     differ = [["first_seed", "0", "7"], ["majority.d8.steps", "6000", "8000"]]
     differ += [["majority.widths", "set, 4 keys", "–"], ["commit", "mineminemi", "theirsthei"]]
     assert all(row in rows(tree) for row in differ)
+    headings = [[words(cell) for cell in row.iter("th")] for row in tree.iter("tr")]
+    assert all([name, "mine", "theirs"] in headings for name in ("setting", "made with"))
     commands = [code.text for code in tree.iter("code")]
     assert commands == ["snakemake --cores all compare --configfile mine.yaml --config against=theirs"]
 

@@ -231,7 +231,7 @@ def head_ceilings(t):
     def row(part, level):
         reached, lesser = part.upper >= level, part.upper[part.upper < 0.5]
         found = {"seeds": part.seed.nunique(), "n_keys": round(part.n_keys.mean())}
-        found["median"] = np.mean([np.median(uppers) for _, uppers in part.upper.groupby(part.seed)])
+        found["median"] = part.upper.groupby([part.seed, part.context]).median().mean()
         found["undecided_percent"] = 100 * (reached & (part.lower < level)).mean()
         found["rest_percent"] = 100 * (lesser >= level).mean()
         return found | named("percent", 100 * reached.groupby(part.seed).mean(), "low", "high")
