@@ -2,6 +2,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -43,3 +44,16 @@ def checkout(tmp_path_factory):
     from checkouts import Checkout
 
     return lambda settings: Checkout(tmp_path_factory.mktemp("checkout"), settings)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The random streams that a test draws from, by the streams' numbers: a set of the seeds of each."""
+    plain, made = np.random.SeedSequence, {}
+
+    def watched(seed, spawn_key):
+        made.setdefault(spawn_key[0], set()).add(seed)
+        return plain(seed, spawn_key=spawn_key)
+
+    monkeypatch.setattr(np.random, "SeedSequence", watched)
+    return made

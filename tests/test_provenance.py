@@ -2,17 +2,20 @@
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from importlib import metadata
 from modulefinder import ModuleFinder
 from pathlib import Path
 
 import pytest
 
-from layernorm_roles import provenance
+from layernorm_roles import provenance, random_streams
+from layernorm_roles.random_streams import Stream
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "workflow/scripts").glob("*.py"))
@@ -195,3 +198,29 @@ def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, wor
     expected = {"seed": 1, "settings": {"steps": 2}}
     with pytest.raises(ValueError, match=rf"a file of another run \({words}\)") if words else nullcontext():
         provenance.refuse_other("a.parquet", found, expected)
+
+
+def test_of_many_differences_three_are_named():
+    expected = {"settings": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}}
+    with pytest.raises(ValueError, match=r"\(no settings.a, .*; no settings.c, expected 3 and 2 more\)"):
+        provenance.refuse_other("a.parquet", {}, expected)
+    with pytest.raises(ValueError, match=r"no settings.c, expected 3\)"):
+        provenance.refuse_other("a.parquet", {"settings": {"d": 4, "e": 5}}, expected)
+
+
+def test_a_file_carries_what_made_it_and_one_of_several_all_their_different_values():
+    one = provenance.provenance({"b": 2, "a": 1}, "a card", Stream.FUSION, torch=True)
+    config = b'{"a": 1, "b": 2}'
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    known = {
+        "config": config.decode(),
+        "config_sha256": hashlib.sha256(config).hexdigest(),
+        "device": "a card",
+    }
+    known |= {"version": metadata.version("layernorm-roles"), "git_commit": head.stdout.strip() or "unknown"}
+    known |= {"torch": metadata.version("torch"), "python": platform.python_version()}
+    assert one == known | {"seed_rule": random_streams.describe((Stream.FUSION,), torch=True)}
+    other = one | {"device": "another", "torch": "1.0"}
+    joined = provenance.joined([one, other, one], {"c": 3})
+    several = {"config": '{"c": 3}', "device": "a card, another", "torch": f"1.0, {one['torch']}"}
+    assert joined == one | several | {"config_sha256": hashlib.sha256(b'{"c": 3}').hexdigest()}

@@ -25,6 +25,7 @@ from layernorm_roles import store
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model import keys, model, tasks
 from layernorm_roles.language_model.runs import refuse_misfits
+from layernorm_roles.random_streams import Stream, describe
 
 TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 
@@ -205,8 +206,9 @@ def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_h
         unselectable = part.token[part.verdict == "unselectable"].tolist()
         assert unselectable == {"initial": [], "final": ["w4", "w5"]}[name]
     assert tokens.groupby(["checkpoint", "layer"]).ngroups == 4
-    rule = store.read_provenance(out["verdicts"])["seed_rule"]
-    assert all(f"Stream.{name}" in rule for name in ("LANGUAGE_MODEL_BATCHES", "TEXT_SELECTION"))
+    for path in out.values():
+        rule = store.read_provenance(path)["seed_rule"]
+        assert rule == describe((Stream.LANGUAGE_MODEL_BATCHES, Stream.TEXT_SELECTION), torch=True)
 
 
 def test_a_token_that_the_model_does_not_know_is_refused():

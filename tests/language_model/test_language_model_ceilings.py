@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 from layernorm_roles import norms, store
 from layernorm_roles.heads.ceilings import pairs
 from layernorm_roles.language_model import ceilings, model
+from layernorm_roles.random_streams import Stream, describe
 from layernorm_roles.schemas import AS_USED, CEILING_SHARES
 
 N = 24
@@ -112,6 +113,8 @@ def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
     }
     rows = table[table.layer.notna()].set_index(["checkpoint", "queries", "layer"])
     assert len(rows) == 2 * 3 * 2 and set(rows.pairs) == {2 * N} and set(table.dimensions) == {4}
+    rule = store.read_provenance(out)["seed_rule"]
+    assert rule == describe((Stream.LANGUAGE_MODEL_BATCHES, Stream.TEXT_SELECTION), torch=True)
     trained = table_of("layernorm")
     for (queries, layer), part in trained.groupby(["queries", "layer"]):
         counts = rows.loc["final", queries, layer].upper_below

@@ -11,7 +11,7 @@ from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, run_of, snakemak
 from interrupted import killed_after
 from torch import nn
 
-from layernorm_roles import checkpoint, random_streams, store
+from layernorm_roles import checkpoint, ones_direction, random_streams, store
 from layernorm_roles.language_model import tasks, train
 from layernorm_roles.language_model.keys import collect_run
 from layernorm_roles.language_model.train import Outputs, train_run
@@ -113,6 +113,8 @@ def test_a_killed_run_resumes_to_the_same_bytes(text, tmp_path, settings, checkp
     torch.manual_seed(999)
     train_run(run, killed, "cpu", 1)
     assert everything(killed) == everything(whole) and not killed.checkpoint.exists()
+    seconds = store.read(killed.metrics, "language_model_metrics").seconds
+    assert seconds.is_monotonic_increasing and seconds[0] > 0, "they count the time before it was killed"
 
 
 def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, capsys):
@@ -220,7 +222,7 @@ def test_what_does_not_fit_shows_before_training(text, tmp_path):
 def test_sentences_with_labels_train(text, tmp_path):
     rows = {"sentence": ["w7 w8", "w9 w1 w2 w11"] * 12, "label": [0, 1] * 12}
     settings = labelled(tmp_path, {"train": rows, "validation": rows}, steps=60)
-    run, out = run_of(text, settings), outputs(tmp_path / "run")
+    run, out = run_of(text, settings, seed=2), outputs(tmp_path / "run")
     train_run(run, out, "cpu", 1, downloads=tmp_path)
     metrics = store.read(out.metrics, "language_model_metrics")
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
@@ -230,6 +232,14 @@ def test_sentences_with_labels_train(text, tmp_path):
     tables = {name: tmp_path / name for name in ("selectability", "tokens", "ones")}
     collect_run(run, {"final": out.final}, tables, 1)
     assert len(store.read(tables["tokens"], "sentence_tokens"))
+    # What enters the norms on the first context, which BERT reads after its class token.
+    first, network = run.contexts().iloc[0], run.restore_model(out.final).double().eval()
+    window = torch.tensor([[*run.prefix, *first.tokens]])
+    known = ones_direction.table(network, lambda: network(window))
+    ones = store.read(tables["ones"], "language_model_ones_share")
+    assert ones.ones_share.tolist() == pytest.approx(known.ones_share.tolist(), rel=1e-12)
+    columns = {"context": first.context, "model": "hand_made", "variant": "layernorm", "seed": 2}
+    assert (ones[[*columns, "checkpoint"]] == [*columns.values(), "final"]).all(axis=None)
 
 
 def test_the_rules_script_trains_the_run_of_its_wildcards(text, tmp_path):

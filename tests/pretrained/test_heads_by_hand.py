@@ -1,11 +1,16 @@
 """Ceilings of a layer whose norm, projections and scaling are set by hand: two query heads that share a key head."""
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from layernorm_roles.heads import ceilings
-from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection
+from layernorm_roles.heads import ceilings, keys
+from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection, Rotation
+from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
+from layernorm_roles.selectability import certify
 from layernorm_roles.selectability.ceilings import Ceilings, QueryEllipsoid
 from layernorm_roles.selectability.ceilings import ceilings as of_keys
 
@@ -84,6 +89,70 @@ def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
     summed = ceilings.summary(found).query("layer == 1 and normalised == 'as used'").set_index("queries").idle
     for queries, rows in used.groupby("queries"):
         assert summed[queries] == ((rows.lower >= 0.5) & (rows.received_max < 0.5)).sum()
+
+
+def test_what_queries_a_norm_allows_is_known_of_heads_with_a_linear_map_alone():
+    made = layer("layernorm")
+    norm, turn = (
+        LearnedNorm("rmsnorm", np.ones(2), np.zeros(2), 0.0),
+        Rotation(np.ones((N, 2)), np.zeros((N, 2))),
+    )
+    for changes in ({"norm": norm}, {"rotation": turn}):
+        other = replace(made, query_projection=replace(made.query_projection, **changes))
+        assert ceilings.queries_behind_norm(other, 0) is None
+    assert ceilings.queries_behind_norm(replace(made, norm=None), 0) is None
+    assert ceilings.queries_behind_norm(made, 0) is not None
+
+
+def test_sums_over_layers_and_contexts_are_those_of_their_pairs():
+    """Random bounds in two contexts and two layers, some of them exactly a share that is counted, or a half."""
+    rng = np.random.default_rng(6)
+    places = product((3, 5), (1, 2), ("any", "norm"), ("as used", "without norm"), range(40))
+    pairs = pd.DataFrame(places, columns=["context", "layer", "queries", "normalised", "position"])
+    bounds = rng.choice([*rng.random(9), 0.5, CEILING_SHARES[40]], (len(pairs), 3))
+    pairs[["received_max", "lower", "upper"]] = np.sort(bounds, axis=1)
+    pairs = pairs.assign(head=0, n_keys=pairs.context * 10, dimensions=pairs.layer + 20)
+    pairs.loc[pairs.normalised == "without norm", "received_max"] = np.nan
+    found = ceilings.summary(pairs)
+    assert len(found) == 2 * 3 * (4 + 1)
+    for row in found.itertuples():
+        of_context = pairs[(pairs.context == row.context) & (pairs.normalised == row.normalised)]
+        part = of_context[of_context.queries == ("any" if row.queries == "own" else row.queries)]
+        part = part if pd.isna(row.layer) else part[part.layer == row.layer]
+        received = part.received_max
+        lower, upper = (received, received) if row.queries == "own" else (part.lower, part.upper)
+        assert (row.pairs, row.n_keys) == (len(part), row.context * 10)
+        assert row.dimensions == part.dimensions.iloc[0]
+        for counts, values in ((row.lower_below, lower), (row.upper_below, upper)):
+            assert list(counts) == [(values < share).sum() for share in CEILING_SHARES]
+        np.testing.assert_allclose(row.quantiles, [upper.quantile(q) for q in CEILING_QUANTILES])
+        if row.normalised == "as used":
+            assert row.idle == ((lower >= 0.5) & (received < 0.5)).sum()
+        else:
+            assert pd.isna(row.idle) and row.queries != "own"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_heads_are_judged_twice(causal):
+    """The keys of the heads are cut to one dimension, too, and to no more than they have.
+
+    In the layer that is not causal a query sees three keys after it, and no more.
+    """
+    made = replace(layer("layernorm"), visible=np.tri(N, N, 0 if causal else 3, dtype=bool))
+    judged = keys.judged(HandMade(made), {5: range(N)}, ("head", "head_cut", "after_norm"), "keys", (1, 2, 3))
+    found = keys.table(row for one in judged for row in one.rows())
+    sites = [("head", False, 2), *([("head", True, 2)] if causal else []), ("head_cut", False, 1)]
+    sites.append(("after_norm", False, 6))
+    assert list(zip(found.site, found.causal, found.dimensions, strict=True)) == sites
+    assert found["head"].isna().tolist() == [False] * (len(sites) - 1) + [True]
+    for row in found[found.site == "head"].itertuples():
+        one = certify(made.keys[0], causal=row.causal)
+        margin = one.margin[(one.verdict == "selectable") & np.isfinite(one.margin)].min()
+        residual = one.residual[one.verdict == "unselectable"].max()
+        for rounded, exact, way in ((row.min_margin, margin, 1), (row.max_residual, residual, -1)):
+            assert rounded == float(f"{rounded:.0e}") and 0 <= way * (exact - rounded) < 10 ** np.floor(
+                np.log10(exact)
+            )
 
 
 def test_tokens_are_listed_of_the_layer_in_which_most_keys_cannot_get_half():

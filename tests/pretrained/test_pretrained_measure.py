@@ -1,12 +1,19 @@
 """What is measured of a tiny model in a folder: from the files of a prepared text to those of the tables."""
 
+import json
 import shutil
 
+import numpy as np
 import pytest
 from hand_made import contexts, prepared_text, tokenizer
 
 from layernorm_roles import store
-from layernorm_roles.pretrained.measure import Measured, measure, measure_files
+from layernorm_roles.pretrained import recording
+from layernorm_roles.pretrained.measure import SITES, Measured, measure, measure_files
+from layernorm_roles.pretrained.projected import ones_shares
+from layernorm_roles.pretrained.source import files_at
+from layernorm_roles.random_streams import Stream, describe
+from layernorm_roles.schemas import AS_USED, WITHOUT_NORM
 from layernorm_roles.settings.pretrained import PretrainedModel
 
 
@@ -29,17 +36,46 @@ def test_a_context_may_be_as_long_as_the_model_reads(folder):
         measure("tiny", settings(folder, 65), [text])
 
 
-def test_the_files_say_of_which_model_and_text_they_are(folder, tmp_path):
-    frame = contexts(("sentences", range(9)), ("long", range(5)), ("long", range(20, 30)))
-    frame = frame.assign(document=[0, 1, 2])
+def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text_they_are(
+    folder, tmp_path, drawn
+):
+    """The first document is too short, of the others each first long context is read, with all that is measured."""
+    frame = contexts(
+        ("sentences", range(9)), *(("long", range(*ends)) for ends in ((5,), (20, 30), (33, 42), (9,)))
+    )
+    frame = frame.assign(document=[0, 1, 2, 3, 4])
     text = prepared_text(tmp_path / "text", range(9), range(9), frame, 60)
     out = {name: tmp_path / f"{name}.parquet" for name in Measured._fields}
-    measure_files("tiny", settings(folder, 8).model_dump(mode="json"), text.manifest, out)
+    asked = settings(folder, 8).model_dump(mode="json") | {"contexts": 2, "cuts": [2, 3]}
+    drawn.clear()
+    measure_files("tiny", asked, text.manifest, out)
+    assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, (
+        "a context's number is the seed of its direction"
+    )
     tables = {
         name: store.read(path, name, {"model": "tiny", "text": "made by hand"}) for name, path in out.items()
     }
-    assert all(set(table.model) == {"tiny"} and set(table.context) == {1} for table in tables.values())
-    shares = tables["ones_share"].groupby("checkpoint").ones_share.mean()
-    assert shares["random"] != shares["pretrained"], "the untrained model has other weights"
-    spelt = tables["token_ceilings"].groupby("position").token.agg(set)
-    assert list(spelt) == [{f"w{i}"} for i in range(20, 28)]
+    for name, table in tables.items():
+        assert set(table.model) == {"tiny"} and set(table.context) == {1, 2}
+        origin = store.read_provenance(out[name])
+        assert json.loads(origin["config"])["settings"] == asked
+        assert origin["seed_rule"] == describe((Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION), torch=True)
+    pretrained = tables["pretrained_keys"]
+    assert {*pretrained.site} == {*SITES} and {*pretrained[pretrained.site == "head_cut"].dimensions} == {
+        2,
+        3,
+    }
+    ceilings = tables["attention_ceilings"]
+    assert {*ceilings.normalised} == {AS_USED, WITHOUT_NORM} and {*ceilings.checkpoint} == {"pretrained"}
+    assert ceilings.seed.isna().all() and ceilings.variant.isna().all()
+    read = recording.load(files_at(folder, "path"))
+    given = {1: list(range(20, 28)), 2: list(range(33, 41))}
+    shares = tables["ones_share"].sort_values(["context", "norm"])
+    for name, model in (("pretrained", read), ("random", read.untrained(0))):
+        rows = shares[shares.checkpoint == name]
+        assert rows.seed.isna().all() if name == "pretrained" else (rows.seed == 0).all()
+        known = ones_shares(model, given).sort_values(["context", "norm"])
+        np.testing.assert_allclose(rows.ones_share, known.ones_share)
+    for number, tokens in given.items():
+        rows = tables["token_ceilings"].query(f"context == {number}")
+        assert rows.groupby("position").token.agg(set).to_list() == [{f"w{i}"} for i in tokens]

@@ -39,7 +39,18 @@ def altered(tmp_path):
 
 @pytest.mark.parametrize(("architecture", "change"), [("gpt2", "left out"), ("llama", "added")])
 def test_attention_moves_as_far_as_the_stream_lies_along_the_ones_vector(architecture, change, altered):
-    table = projected.shifts(altered(architecture, offset=20.0), CONTEXTS)
+    model = altered(architecture, offset=20.0)
+    table = projected.shifts(model, CONTEXTS)
+    for column in ("total_variation", "random_direction"):
+        u = np.ones(24) if column == "total_variation" else projected.random_direction(24, 7)
+        usual, moved = (model.record(CONTEXTS[7], how) for how in (None, projected.projection_changed(u)))
+        rows = table[(table.context == 7) & (table.layer == 2)]
+        for head, shift in zip(rows["head"], rows[column], strict=True):
+            of_queries = [
+                np.maximum(p - q, 0).sum()
+                for p, q in zip(usual[1].attention(head), moved[1].attention(head), strict=True)
+            ]
+            assert shift == pytest.approx(np.mean(of_queries)), (column, head)
     assert set(table.change) == {change} and (table.total_variation > 0.02).all()
     assert table.total_variation.mean() > 0.2 and (table.total_variation <= 1).all()
     place = ["context", "layer", "head"]

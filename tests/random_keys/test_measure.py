@@ -1,6 +1,9 @@
 """The random-keys experiment: its tables, and what they say about LayerNorm."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from default_settings import example
@@ -66,6 +69,19 @@ def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is
         expected = certify_many(norms.build("layernorm", 3, eps)(torch.from_numpy(keys)).numpy(), flat=True)
         assert row.min_margin == expected.margin[expected.verdict == "selectable"].min()
         assert row.mean_unselectable == expected.count("unselectable").mean()
+
+
+def test_both_files_hold_their_tables_and_say_what_made_them(tmp_path, drawn):
+    settings = example(RandomKeys, **SIZES | {"keys": [3, 4], "matrices": 3})
+    measure.measure(settings, 5, {"mine": "scale"}, tmp_path / "a", tmp_path / "b")
+    assert drawn == {Stream.RANDOM_KEYS.number: {5}}
+    tables = measure.table(settings, 5, {"mine": "scale"}), measure.precision_table(settings, 5)
+    for name, path, table in zip(("random_keys", "random_keys_precision"), "ab", tables, strict=True):
+        found, origin = store.read(tmp_path / path, name), store.read_provenance(tmp_path / path)
+        pd.testing.assert_frame_equal(found, table[found.columns], check_dtype=False)
+        assert json.loads(origin["config"]) == settings.model_dump(mode="json") | {"seed": 5}
+        assert origin["seed_rule"] == Stream.RANDOM_KEYS.sentence
+    assert {*found.d} == {3} and {*tables[0].d} == {3, 4}
 
 
 def test_an_unknown_norm_is_refused():

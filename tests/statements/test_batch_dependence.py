@@ -1,8 +1,12 @@
+from itertools import product
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from default_settings import example
 
+from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import BatchDependence
 from layernorm_roles.statements import batch_dependence
 
@@ -56,3 +60,45 @@ def test_evaluation_uses_the_statistics_of_earlier_batches_and_of_no_others(upda
         effects = batch_dependence._effects(name, first, second, earlier, (0.5,))
         changes = {effect: change for effect, _, change in effects}
         assert changes["mode"] == expected[name]
+
+
+def test_the_table_has_the_means_over_the_draws_of_plain_formulas():
+    """Every row once more in numpy, from the draws of its seed and batch size."""
+    sizes = {
+        "d_model": 3,
+        "tokens": 5,
+        "batch_sizes": [1, 3],
+        "updates": 2,
+        "repeats": 2,
+        "padding": [0.4, 0.2],
+    }
+    settings, expected = example(BatchDependence, **sizes), {}
+    for seed, batch, (norm, axes) in product((4, 6), (1, 3), {"layernorm": 2, "batchnorm": (0, 1)}.items()):
+        rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
+        for _ in range(2):
+            first, second, *earlier = rng.standard_normal((2 + 2, batch, 5, 3))
+
+            def out(x, mean, variance):
+                return ((x - mean) / np.sqrt(variance + 1e-5))[0, 0]
+
+            def normed(x, axes=axes):
+                return out(x, x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True))
+
+            changed = {("padding", share): np.copy(first) for share in (0.4, 0.2)}
+            for (_, share), x in changed.items():
+                x[:, {0.4: 3, 0.2: 4}[share] :] = 0
+            moves = {key: normed(first[:, : 5 - round(5 * key[1])]) - normed(x) for key, x in changed.items()}
+            moves |= {("others", 0.0): normed(first) - normed(np.concatenate([first[:1], second[1:]]))}
+            mean, variance = np.zeros(3), np.ones(3)
+            for x in earlier:
+                mean = 0.9 * mean + 0.1 * x.mean(axis=(0, 1))
+                variance = 0.9 * variance + 0.1 * x.var(axis=(0, 1)) * (5 * batch) / (5 * batch - 1)
+            moves["mode", 0.0] = (norm == "batchnorm") * (normed(first) - out(first, mean, variance))
+            for (effect, share), move in moves.items():
+                if (effect, batch) != ("others", 1):
+                    draws = expected.setdefault((norm, effect, batch, share, seed), [])
+                    draws.append(np.sqrt(np.mean(move**2)))
+    found = batch_dependence.measure(settings, [4, 6])
+    found = found.set_index(["norm", "effect", "batch_size", "padding", "seed"]).change
+    known = pd.Series({key: np.mean(draws) for key, draws in expected.items()})
+    assert found.to_dict() == pytest.approx(known.to_dict(), abs=1e-12)

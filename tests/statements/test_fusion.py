@@ -4,6 +4,7 @@ import torch
 from default_settings import example
 from scipy.special import gammaln
 
+from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
 from layernorm_roles.statements import fusion
 
@@ -65,7 +66,7 @@ def test_layer_norm_is_torchs():
     assert np.allclose(fusion.layer_norm(x.numpy(), gain.numpy(), bias.numpy()), theirs)
 
 
-@pytest.mark.parametrize("d", [4, 32])
+@pytest.mark.parametrize("d", [4, 16])
 def test_error_of_layernorm_on_gaussians(d):
     """LN(y) = sqrt(d) u with u uniform on S ∩ U, and y's length in U is chi with m = d - 1 degrees of freedom and
     independent of u. The best map is a multiple of P, and misses 1 - E[chi]^2 / E[chi^2]."""
@@ -76,10 +77,44 @@ def test_error_of_layernorm_on_gaussians(d):
     assert error(b, "norm", b.heads) == pytest.approx(1 - chi_mean**2 / m, rel=0.05)
 
 
-def test_parameters(table):
-    row = table[(table.d_heads == 16) & (table.inputs == "heads")].iloc[0]
-    assert row.parameters_pair == 16 * 8 + 8 * 32
-    assert row.parameters_single == 16 * 32  # wide heads: the pair is the cheaper one
+def test_random_blocks_are_the_draws_of_their_seed_with_weights_of_variance_1_over_inputs():
+    settings = example(Fusion, d_model=[4, 6], head_factors=[0.5, 1], expansion=3, tokens_per_input=2)
+    found = list(fusion.random_blocks(settings, seeds=[3, 5]))
+    sizes = [(d, h, seed) for d, h in ((4, 2), (4, 4), (6, 3), (6, 6)) for seed in (3, 5)]
+    for (d, h, seed), made in zip(sizes, found, strict=True):
+        rng, n = generator(Stream.FUSION, seed, d, h), 2 * 2 * (d + h)  # half of the tokens is fitted
+        assert made.columns == {"source": "random", "variant": None, "seed": seed, "layer": 1}
+        known = [rng.standard_normal((n, d)), rng.standard_normal((n, h))]
+        known += [rng.standard_normal((h, d)) / h**0.5, np.zeros(d), np.ones(d), np.zeros(d)]
+        known.append(rng.standard_normal((d, 3 * d)) / d**0.5)
+        for ours, theirs in zip(made, known, strict=False):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-15)
+
+
+def test_the_table_of_a_block_is_what_plain_formulas_give():
+    """No two sizes and no two ranks are equal, gains, biases and b_O are not trivial, and 61 tokens have no half."""
+    rng, n, d, h, d_ff = np.random.default_rng(5), 61, 5, 7, 9
+    stream, heads = rng.standard_normal((n, d)) + 1, rng.standard_normal((n, h)) - 2
+    w_o, w_1 = rng.standard_normal((h, d)), rng.standard_normal((d, d_ff))
+    w_o[:, 3:], w_1[:1] = 0, 0  # ranks 3 and 4; of the product 2
+    b_o, gain, bias = rng.standard_normal((3, d))
+    columns = {"source": "x", "variant": "y", "seed": 6, "layer": 2}
+    found = fusion.measure([fusion.AttentionBlock(stream, heads, w_o, b_o, gain, bias, w_1, columns)])
+    assert len(found) == 8
+    for row in found.itertuples():
+        y = heads @ w_o + b_o + stream * row.arrangement.startswith("residual")
+        if row.arrangement.endswith("norm"):
+            y = (y - y.mean(axis=1, keepdims=True)) / y.std(axis=1, keepdims=True) * gain + bias
+        out = y @ w_1
+        x = heads if row.inputs == "heads" else np.hstack([stream, heads])
+        x = np.hstack([x, np.ones((n, 1))])
+        rest, left = out[30:] - x[30:] @ np.linalg.pinv(x[:30]) @ out[:30], out[30:] - out[30:].mean(axis=0)
+        assert row.error == pytest.approx((rest**2).sum() / (left**2).sum(), abs=1e-12)
+        assert (row.d, row.d_heads, row.d_ff, row.n_fit, row.n_held_out) == (d, h, d_ff, 30, 31)
+        assert (row.rank_w_o, row.rank_product, row.parameters_pair) == (3, 2, 7 * 5 + 5 * 9)
+        assert row.parameters_single == (x.shape[1] - 1) * 9
+        assert (row.source, row.variant, row.seed, row.layer) == ("x", "y", 6, 2)
+    assert set(found.arrangement) == {"plain", "residual", "norm", "residual_norm"}
 
 
 def test_errors_are_those_of_tokens_that_were_not_fitted():

@@ -110,12 +110,12 @@ def test_gradient_norm_is_that_of_the_layers_own_parameters():
 
 
 def test_untrained_gradients_are_autograds():
-    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5])["untrained_gradients"]
-    assert set(found.seed) == {5}
-    assert set(found.placement) == {"pre", "none"}  # those without a norm are measured along with pre-norm
-    for (placement, residual, depth), rows in found.groupby(["placement", "residual", "depth"]):
+    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5, 6])["untrained_gradients"]
+    groups = found.groupby(["placement", "residual", "depth", "seed"])
+    assert groups.ngroups == 2 * 2 * 2 * 2  # those without a norm are measured along with pre-norm
+    for (placement, residual, depth, seed), rows in groups:
         shape = SHAPE._replace(placement=placement, residual=bool(residual), depth=depth)
-        known = gradients_of_layers(shape, 5)
+        known = gradients_of_layers(shape, seed)
         expected = [known[layer - 1] for layer in rows.layer]
         assert rows.gradient_norm.tolist() == pytest.approx(expected, rel=1e-4)
 
@@ -144,11 +144,28 @@ def test_reduce_vocabulary():
 def test_status():
     flat = np.full(100, 2.0)
     assert P.status(flat, flat, 20) == "stuck"
-    assert P.status(flat - np.linspace(0, 1, 100), flat, 20) == "trained"
-    assert P.status(flat + 2.0, flat, 20) == "diverged"  # above ln 20
+    falls = np.repeat([2.3, 1.5, 2.3, 1.5], [50, 40, 5, 5])  # the end is the mean of the last tenth, 1.9
+    for unigram, known in ((1.94, "stuck"), (1.96, "trained")):  # LEARNT is 0.05
+        assert P.status(falls, np.repeat([9.0, unigram], [90, 10]), 20) == known
+    for vocabulary, known in ((8, "stuck"), (7, "diverged")):  # at the end above ln(vocabulary)
+        assert P.status(np.full(30, 1.99), np.full(30, 1.99), vocabulary) == known
     broken = flat - 1
     broken[50] = np.inf
     assert P.status(broken, flat, 20) == "diverged"
+    assert P._finite_or_infinite(np.array([1.0, np.nan, np.inf])).tolist() == [1.0, np.inf, np.inf]
+
+
+def test_parameters_are_drawn_by_seed_with_xaviers_variances():
+    shape = SHAPE._replace(d_model=64, vocabulary=100, context_length=90, depth=1)
+    drawn, again, other = (shape.matrices(T.initial(shape, seeds)) for seeds in ([3, 4], [4], [5]))
+    for (name, size), matrix, same, unlike in zip(shape.parameters(), drawn, again, other, strict=True):
+        assert torch.equal(matrix[1], same[0])
+        if name.startswith(("gain", "bias")):
+            assert (matrix == name.startswith("gain")).all()
+        else:
+            variance = 0.5 if name in ("token", "position") else 2 / sum(size)
+            assert matrix.var().item() == pytest.approx(variance, rel=0.06), name
+            assert not (matrix[0] == matrix[1]).any() and not (same == unlike).any()
 
 
 def test_scales_are_measured_before_and_after_training():
@@ -165,20 +182,45 @@ def test_scales_are_measured_before_and_after_training():
     assert all(s.is_monotonic_increasing for _, s in streams.groupby("depth")), "each part adds to the stream"
 
 
-def test_each_run_is_probed_with_its_own_network():
-    """Of two rates, warm-ups and seeds each: the rows of a run are those that it would have alone."""
-    several = {"learning_rates": [1e-2, 0.5], "warmup": [0, 3], "probe_up_to": 1}
+def test_each_run_has_the_rows_that_it_would_have_alone():
+    """Of two rates, warm-ups and seeds each, in networks of two layers; those of one layer more are not probed."""
+    several = {
+        "learning_rates": [1e-2, 0.5],
+        "warmup": [0, 3],
+        "probe_up_to": 2,
+        "depths": [2, 3],
+        "steps": 6,
+    }
     settings = example(Placement, **SMALL | several)
-    found = P.measure(TOKENS, "pre", settings, [7, 8], [5])["position_probe"]
-    assert found.groupby("depth").size().to_dict() == {1: 2 * 2 * 2 * 2 * 2}, "depth 3 is not probed"
-    for residual in (True, False):
-        shape = SHAPE._replace(depth=1, residual=residual)
-        for run in [(1e-2, 3, 8), (0.5, 0, 7)]:
-            trained = P.train(shape, REDUCED, [run], settings)
+    tables = P.measure(TOKENS, "pre", settings, [7, 8], [5])
+    assert tables["position_probe"].groupby("depth").size().to_dict() == {2: 2 * 2 * 2 * 2 * 2 * 2}
+    for rate, warmup, seed in [(1e-2, 3, 8), (0.5, 0, 7)]:
+        mine = f"depth == 2 and learning_rate == {rate} and warmup == {warmup} and seed == {seed}"
+        rows = {name: frame.query(mine) for name, frame in tables.items() if name != "untrained_gradients"}
+        for residual in (True, False):
+            shape = SHAPE._replace(residual=residual)
+            trained = P.train(shape, REDUCED, [(rate, warmup, seed)], settings)
             windows = position.probe_windows(REDUCED, shape.context_length, 7)
-            (known,) = position.position_accuracy(shape, shape.matrices(trained.parameters), windows)
-            rate, warmup, seed = run
-            row = found.query(f"residual == {residual} and learning_rate == {rate} and warmup == {warmup}")
-            row = row.query(f"seed == {seed} and step == {settings.steps}")
-            assert row.position_accuracy.to_list() == pytest.approx(known)
-            assert row.final_loss.to_list() == pytest.approx([trained.loss[-1, 0]])
+            probes = rows["position_probe"].query(f"residual == {residual}")
+            for step, parameters in ((0, T.initial(shape, [seed])), (6, trained.parameters)):
+                (known,) = position.position_accuracy(shape, shape.matrices(parameters), windows)
+                row = probes[probes.step == step]
+                assert row.layer.to_list() == [1, 2] and set(row.context_length) == {5}
+                assert row.position_accuracy.to_list() == pytest.approx(known)
+                assert row.final_loss.to_list() == pytest.approx([trained.loss[-1, 0]] * 2)
+        trained = P.train(SHAPE, REDUCED, [(rate, warmup, seed)], settings)
+        curve = rows["placement"]
+        assert curve.step.to_list() == list(range(6))
+        assert curve.train_loss.to_list() == pytest.approx(trained.loss[:, 0], rel=1e-4)
+        assert curve.unigram_loss.to_list() == pytest.approx(trained.unigram[:, 0])
+        assert set(curve.status) == {P.status(trained.loss[:, 0], trained.unigram[:, 0], 20)}
+        gradients = rows["placement_gradients"].set_index(["step", "layer"]).gradient_norm
+        assert list(gradients.index) == [(step, layer) for step in (0, 2, 4, 5) for layer in (1, 2)]
+        assert gradients.to_list() == pytest.approx(trained.gradient_norm.ravel(), rel=1e-3)
+        first = torch.from_numpy(P._batch(generator(Stream.PLACEMENT_BATCHES, seed), REDUCED, 2, 5))[None]
+        sizes = rows["placement_scales"].set_index(["step", "layer", "part"])
+        for step, parameters in ((0, T.initial(SHAPE, [seed])), (6, trained.parameters)):
+            known = P.part_scales(SHAPE, SHAPE.matrices(parameters), first)
+            for name, (values,) in known.items():
+                places = [(step, layer, part) for layer in (1, 2) for part in ("attention", "feed_forward")]
+                assert sizes.loc[places, name].to_list() == pytest.approx(values, rel=1e-3), name

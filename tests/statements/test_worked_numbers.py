@@ -1,11 +1,14 @@
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from default_settings import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layernorm_roles import store
 from layernorm_roles.statements import worked_numbers as w
 
 KEYS = torch.tensor([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
@@ -118,3 +121,9 @@ def test_twice_the_tokens_have_not_twice_the_output(table):
     once, twice = (torch.softmax((n * KEYS) @ (n * query), 0) @ (n * VALUES) for n in (1, 2))
     found = table[table.quantity.str.startswith("output for twice")]
     assert np.allclose(found.recomputed, twice / once, rtol=1e-6) and (found.verdict == "wrong").all()
+
+
+def test_the_numbers_are_those_of_the_kept_reproduction(table):
+    """The notes do not change: numbers, lines, recomputations and verdicts stand as they were published."""
+    kept = store.read(ROOT / "results/published/parquet/worked_numbers.parquet", "worked_numbers")
+    pd.testing.assert_frame_equal(table[kept.columns], kept, check_dtype=False)

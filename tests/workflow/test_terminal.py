@@ -16,6 +16,8 @@ from snakemake_logger_plugin_layernorm_roles import (
     LINE_CHARACTERS,
     LogHandler,
     LogHandlerSettings,
+    _cut,
+    _duration,
     _of_configfile,
 )
 from snakemake_logger_plugin_layernorm_roles.remaining import UNKNOWN_SECONDS, Remaining, seconds_by_rule
@@ -244,3 +246,43 @@ def test_the_last_job_ends_the_run(monkeypatch, capsys):
         "2 jobs",
         "all 2 jobs done in 10 s",
     ]
+
+
+def test_a_long_job_is_announced_once_and_at_its_end_the_time_left_is_said(monkeypatch, capsys):
+    """Long is above ten seconds and above twice the mean of the jobs before; two of five jobs run at a time."""
+    handler, now, tell = listening(monkeypatch)
+    handler._earlier = {"train": 200.0}
+    tell(LogEvent.RESOURCES_INFO, cores=2)
+    tell(LogEvent.RUN_INFO, stats={"train": 5, "total": 5})
+    for job, log in ((1, "a/b"), (2, "c")):
+        tell(LogEvent.JOB_INFO, jobid=job, log=[f"results/x/logs/{log}.log"])
+        now[0] += 2.0
+    for now[0] in (9.0, 10.5, 11.0, 12.5):
+        handler._watch_once()
+    now[0] = 20.0
+    tell(LogEvent.JOB_FINISHED, job_id=1)
+    tell(LogEvent.JOB_INFO, jobid=3)  # without a log
+    for now[0] in (49.0, 60.0):
+        handler._watch_once()
+    handler.close()
+    since = [time.strftime("%H:%M:%S", time.localtime(began)) for began in (0, 2, 20)]
+    assert [line[10:] for line in capsys.readouterr().err.splitlines()] == [
+        "5 jobs, 2 at a time",
+        f"running   a/b, since {since[0]}",
+        f"running   c, since {since[1]}",
+        "finished  a/b, 20 s (1 of 5 jobs in 20 s, about 33 s left)",  # 4 * 20 - 18, of 38 s of jobs in 20
+        f"running   train, since {since[2]}",
+    ]
+
+
+def test_durations_and_long_lines_are_printed_shortly(monkeypatch):
+    seconds = {0.4: "0 s", 99.4: "99 s", 100: "2 min", 5960: "99 min", 5990: "1 h 40 min", 7260: "2 h 01 min"}
+    assert {number: _duration(number) for number in seconds} == seconds
+    line = "x" * LINE_CHARACTERS
+    assert _cut(line) == line and _cut(f"{line}yz") == f"{line} ... (2 more characters; --verbose shows them)"
+    handler, _, _ = listening(monkeypatch)
+    handler._earlier = {"a_train": 100.0, "b": 10.0}
+    rows = handler._plan({"a_train": 3, "b": 12, "unknown": 2, "total": 17}).splitlines()
+    handler.close()
+    assert [row.split() for row in rows[:3]] == [["b", "12"], ["a_train", "3"], ["unknown", "2"]]
+    assert rows[3].startswith("3 trainings and 14 other jobs; on one core about 7 min, if each")
