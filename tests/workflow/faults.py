@@ -5,6 +5,7 @@ the wall time in column `seconds`), equal bytes in every file of weights, tokens
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
 """
 
+import json
 import os
 import random
 import re
@@ -332,7 +333,13 @@ def differences(one: Path, other: Path) -> dict[Path, str]:
 
 
 def content(file: Path) -> bytes:
-    """A file's bytes; of a Parquet file those of the columns but for `seconds`, or none if it is damaged."""
+    """A file's bytes; of a Parquet file those of the columns but for `seconds`, or none if it is damaged.
+
+    Of a note of what files were made from it is all but their hashes, since some of the files tell the time.
+    """
+    if made_from.FOLDER in file.parts:
+        note = json.loads(file.read_text(encoding="utf-8"))
+        return json.dumps(note | {key: sorted(note[key]) for key in ("input", "output")}).encode()
     if file.suffix != ".parquet":
         return file.read_bytes()
     try:
