@@ -50,7 +50,8 @@ POINT = {
     "majority": {"d_model": "d_model", "base_learning_rate": "learning_rate"},
     "language_model": {"base_learning_rate": "learning_rate", "steps": "steps"},
 }
-"""By stage, the names in `Run.point`, and the keys of the settings that list their values."""
+"""By stage, the settings that may list several values, of which each run has one: the key in config.yaml by the name
+that the setting has in `Run.point`, in the names of folders and in the columns of tables."""
 
 FOLDERS = {
     "majority": (
@@ -489,7 +490,10 @@ class Jobs:
         return [*dict.fromkeys(run.group for run in self.runs)]
 
     def note(self, folder: str, ending: str) -> str:
-        """The path of what is noted of a job in a folder of the reproduction, logs or benchmarks."""
+        """The path of a job's log or benchmark file; it has Snakemake's wildcards unless one job does all of the runs.
+
+        `folder` is logs or benchmarks, `ending` is that of the file's name, such as .log.
+        """
         job = self.runs[0].group if self.in_one else FOLDERS[self.stage]
         return f"{self.plan.folder}/{folder}/{self.stage}_{self.work}/{job}{ending}"
 
@@ -515,7 +519,7 @@ class Jobs:
         return [Run(group, variant, int(wildcards["seed"]), point)]
 
     def named(self, wildcards: Mapping[str, str]) -> list[dict[str, Any]]:
-        """What names each of the job's runs or batches."""
+        """For each run or batch of the job the columns that identify it, such as variant and seed, with values."""
         return [self.plan.named(self.stage, run) for run in self.runs_of(wildcards)]
 
     def seeds(self, wildcards: Mapping[str, str]) -> list[int]:
@@ -539,7 +543,7 @@ class Jobs:
         return self.plan.settings.language_model[self._group(wildcards)].ceiling_contexts
 
     def norms(self, wildcards: Mapping[str, str]) -> dict[str, str]:
-        """What builds the norm of each variant in the job."""
+        """The norm of each variant in the job, as a built-in name or "package.module:Class", by the variant's name."""
         return {run.variant: self.plan.settings.norm_class(run.variant) for run in self.runs_of(wildcards)}
 
     def norm_code(self, wildcards: Mapping[str, str]) -> dict[str, str | None]:
@@ -566,7 +570,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class KeptReproduction:
-    """A kept reproduction in `folder`: Parquet files that no rule makes, and the settings they were made with."""
+    """A finished reproduction in `folder`: settings and Parquet files that the workflow reads but does not make."""
 
     folder: str
 
@@ -642,7 +646,11 @@ def shown(found: Iterable[Room], name: str, folder: str) -> list[str]:
 
 
 def table_modules() -> list[str]:
-    """The modules that make readable tables, as paths below the package: the page sets the tables in HTML."""
+    """The modules that make readable tables, as file paths relative to src/layernorm_roles/.
+
+    The script that writes the page imports these modules by names made at run time. A hash of the script's code finds
+    no such imports, so the rule that writes the page adds these modules to the hash.
+    """
     modules = {table.module for table in (*tables.TABLES.values(), tables.DURATIONS)}
     return [f"evidence/tables/{module}.py" for module in sorted(modules)]
 
@@ -710,7 +718,7 @@ def other(name: Any, own: str) -> KeptReproduction:
 
 
 def compared_tables(folder: str) -> list[str]:
-    """The tables that a comparison reads, of those that the reproduction in `folder` has."""
+    """The names of the Parquet tables that a comparison reads and that the reproduction in `folder` has."""
     return [table for table in figures.COMPARED if Path(folder, f"parquet/{table}.parquet").is_file()]
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 ANY, NORM, OWN = "any", "norm", "own"
-"""Values of the column `queries`: all queries, those that the head can make behind its norm, on any text, or those that
-it makes on the context itself. Each set holds the next."""
+"""Values of the column `queries`, each a set of queries that contains the next set: all vectors; the queries that a
+head can compute from any output of the norm before it; the queries that the head computes on the context itself."""
 AS_USED, WITHOUT_NORM = "as used", "without norm"
 """Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
 LINEARITY = "self-attention as a linear operation"

@@ -51,7 +51,7 @@ UNIMPORTANT = (
     "Elapsed time",
     "Some jobs were triggered by provenance information",
 )
-"""Beginnings of what Snakemake says that has a line of ours, or needs none."""
+"""Beginnings of Snakemake's messages that are not printed: this package prints other lines for them, or none."""
 
 REPEATED = ("CalledProcessError", "At least one job did not complete successfully")
 """Parts of errors that only repeat that a job has failed."""

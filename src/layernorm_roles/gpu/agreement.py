@@ -68,7 +68,7 @@ class Operator(NamedTuple):
 
     name: str
     function: Callable[..., Tensor]
-    """Takes tensors of the shapes, and `others`."""
+    """Returns a tensor, given one tensor of floating-point numbers for each of `shapes`, and then `others`."""
     shapes: tuple[tuple[int, ...], ...]
     others: tuple[Tensor, ...] = ()
     """Further arguments, such as the numbers of tokens."""

@@ -17,7 +17,7 @@ class Choice(NamedTuple):
     device: str
     """cpu or cuda."""
     why: str
-    """Why `auto` means that device, as the end of a sentence; empty if the configuration names the device."""
+    """Why `auto` stands for `device`, as the end of a sentence; empty if the configuration names cpu or cuda."""
 
 
 def choose(wanted: str, elsewhere: bool = False) -> Choice:

@@ -128,7 +128,11 @@ class GPU(Device):
         log.info("GPU %d, %s", self.card.index, self.card.name)
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Raise ValueError if the GPU's numbers differ, or warn where the configuration has `device_check: warn`."""
+        """Compare loss and gradients of one batch, which `derivatives` computes on a given device, on CPU and GPU.
+
+        A relative difference above `agreement.TOLERANCE` raises a ValueError that begins with `title`, or only warns
+        if the configuration says `device_check: warn`.
+        """
         here, there = derivatives("cpu"), derivatives(self.name)
         what = "one batch compared with the CPU"
         found = agreement.difference(here, there)

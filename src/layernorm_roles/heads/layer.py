@@ -26,7 +26,7 @@ class LearnedNorm:
         return x - x.mean(axis=-1, keepdims=True) if self.kind == "layernorm" else x
 
     def standardised(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The norm of x before gain and bias: every vector has the mean square 1, but for eps."""
+        """LayerNorm or RMSNorm of `x` without gain and bias: vectors of mean square 1, or slightly less due to eps."""
         x = self.centred(x)
         return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
 

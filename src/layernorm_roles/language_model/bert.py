@@ -46,7 +46,7 @@ class BERTLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch n d"], present: Bool[Tensor, "batch 1 1 n"] | None
     ) -> Float[Tensor, "batch n d"]:
-        """The layer's output before its last norm; `present` is False where a sentence is filled up."""
+        """The layer's output before its last norm; `present` is False where a token is padding."""
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
@@ -81,7 +81,7 @@ class BERT(nn.Module):
     def forward(
         self, tokens: Integer[Tensor, "batch n"], present: Bool[Tensor, "batch n"] | None = None
     ) -> Float[Tensor, "batch n d"]:
-        """The final hidden states; `present` is False where a sentence is filled up."""
+        """The final hidden states; `present` is False where a token is padding; None if there is no padding."""
         mask = None if present is None else present[:, None, None]
         x = self.dropout(self.norm_0(self.embed(tokens)))
         for layer in self.layers:

@@ -1,8 +1,8 @@
-"""Several cores for one training: the compiled kernels compute the parts of a batch side by side.
+"""Threads for the compiled kernels of a language model, which compute the parts of a training batch side by side.
 
-How many threads there are changes no result. A part is the work of one thread from beginning to end, parts are the
-heads of attention, or are cut where a fixed number of tokens ends; and what sums over parts adds them in their order.
-torch itself is kept to one thread, because its sums are cut by the number of its threads.
+The number of threads changes no result. In attention, where nothing is summed over parts, a part is a group of whole
+heads. Elsewhere a part is a fixed number of consecutive tokens (`TOKENS`), and sums over parts are taken in the order
+of the tokens. torch itself runs on one thread, because torch splits its sums by the number of threads.
 """
 
 from collections.abc import Callable, Iterable

@@ -44,7 +44,7 @@ class Task:
     """The validation batches."""
 
     def batch(self, step: int) -> Batch:
-        """The training batch of a step, from 0."""
+        """The batch for training step `step`; the first step is 0."""
         raise NotImplementedError
 
     def unigram_loss(self) -> float | None:

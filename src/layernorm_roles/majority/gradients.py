@@ -77,9 +77,10 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """The gradient of `model` on a CPU; `flat` is what `flatten(model)` returned.
+    """A function that returns the loss of `model` on a batch and sets `flat.grad`, by the compiled kernel, on a CPU.
 
-    The kernel differentiates the loss with respect to the normed embeddings and the parameters, torch the norms.
+    `flat` is what `flatten(model)` returned. The kernel computes the loss and its gradient with respect to the normed
+    embeddings and the parameters after the norms; torch's autograd continues from the normed embeddings.
     """
     parameters, gradient = flat.detach().numpy(), flat.grad.numpy()
     sizes = Sizes(*model.embedding.weight.shape, len(model.layer.linear1.bias))

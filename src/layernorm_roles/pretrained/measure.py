@@ -26,7 +26,7 @@ UNTRAINED_SEED = 0
 
 
 class Measured(NamedTuple):
-    """What was measured of a pretrained model, by the names of the tables."""
+    """The tables of measurements on one pretrained model; each field has the name of its Parquet table."""
 
     pretrained_keys: pd.DataFrame
     attention_ceilings: pd.DataFrame

@@ -141,7 +141,7 @@ def load(files: ModelFiles) -> RecordingModel:
 
 @dataclass
 class _Calls:
-    """What is seen while a model runs."""
+    """Records of one forward pass of a pretrained model: queries and keys of its layers, inputs of modules, norms."""
 
     layers: list[Layer] = field(default_factory=list)
     inputs: dict[nn.Module, tuple[tuple, dict[str, Any]]] = field(default_factory=dict)

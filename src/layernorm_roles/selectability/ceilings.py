@@ -71,7 +71,8 @@ class Ceilings:
     queries: QueryEllipsoid | None
     """The set of queries, with principal axes; None stands for all queries."""
     null: float
-    """Standard deviation, relative to the largest entry of a column, below which a direction counts as constant."""
+    """Threshold for the standard deviation of the keys along a direction, relative to the largest magnitude in a column
+    of the keys. Below the threshold the keys count as equal along the direction."""
 
     def __repr__(self) -> str:
         """The number of keys, the set of queries and the range of the ceilings, in one line."""

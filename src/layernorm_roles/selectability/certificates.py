@@ -1,4 +1,4 @@
-"""Verdicts with their proofs, and the check of the proofs, which knows nothing of how they were found."""
+"""Certificates: a verdict on every key with its proof, and a check of proofs that does not rely on the search."""
 
 from __future__ import annotations
 

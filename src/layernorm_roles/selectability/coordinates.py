@@ -32,9 +32,9 @@ class Coordinates:
     mean: Float[np.ndarray, "m 1 d"]
     """The mean of the keys, scaled."""
     axes: Float[np.ndarray, "m d k"]
-    """The directions of the coordinates in the space of the keys, without a bias."""
+    """Principal axes of the centred and scaled keys, without a bias: a unit vector for each whitened coordinate."""
     inverse: Float[np.ndarray, "m 1 k"]
-    """1 / the standard deviation of the keys along each; 0 beyond the rank of a matrix."""
+    """1 / the standard deviation of the scaled keys along each of `axes`; 0 for axes beyond the rank of a matrix."""
     B: Float[np.ndarray, "m r columns"]
     """Query q of the whitened keys is q B for the columns of the data, each divided by 2**exponent."""
     push: Float[np.ndarray, "m n"]

@@ -1,4 +1,4 @@
-"""Keys that equal another key to the last bit, compiled."""
+"""Compiled search for duplicate keys: keys that equal another key to the last bit."""
 
 import numpy as np
 

@@ -63,7 +63,11 @@ class Problem(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is known of every key of m matrices; the search fills it in. All but `state` and `place` begin as zeros."""
+    """The state of every key of m matrices of n keys, and the proof of it, which the search for certificates fills in.
+
+    r is the number of whitened coordinates, k that of rows for proofs; `place` says which row is a key's. `queries`,
+    `support` and `weights` are 0 at first. The arrays of a single matrix lack the first axis.
+    """
 
     state: np.ndarray  # (m, n) OPEN, SELECTABLE, INSIDE or ON_EDGE
     place: np.ndarray  # (m, n) the row that an open key has in the k rows of the following arrays

@@ -153,7 +153,7 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """The division of attention scores by sqrt(d_k)."""
+    """Measurement of attention scores with and without their division by sqrt(d_k)."""
 
     d_k: Distinct[Size]
     """Dimensions of queries and keys."""

@@ -83,9 +83,10 @@ def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.nda
 def linear_errors(
     inputs: Float[np.ndarray, "tokens a"], outputs: list[Float[np.ndarray, "tokens b"]], n_fit: int
 ) -> list[float]:
-    """For each of `outputs` the share of its variance that no single linear map of the inputs explains.
+    """For each of `outputs` the share of its variance that a single linear map of `inputs` does not explain.
 
-    The map and its intercept are the least-squares ones of the first `n_fit` tokens, the error is on the others.
+    The map and its intercept are fitted by least squares to the first `n_fit` tokens. The share is the sum of squared
+    errors over the sum of squared deviations from the mean, both over the remaining tokens and all b features.
     """
     design = np.column_stack([inputs, np.ones(len(inputs))])
     # By SVD, not the normal equations: trained activations can be nearly dependent.
@@ -130,7 +131,7 @@ def trained_blocks(path: str | Path, identity: Mapping[str, Any] | None = None) 
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
-    """Table `fusion`: for every block, arrangement and choice of inputs the error, ranks and parameters."""
+    """Table `fusion`: errors, ranks and numbers of parameters, a row for every block, arrangement and set of inputs."""
     rows = []
     for block in blocks:
         d_heads, d = block.w_o.shape

@@ -42,9 +42,11 @@ def part_scales(
     matrices: list[Float[Tensor, "runs _ _"]],
     windows: Int[Tensor, "runs batch tokens"],
 ) -> dict[str, Float[np.ndarray, "runs parts"]]:
-    """Root mean squares, over tokens and features, of what each part receives and of the residual stream before it.
+    """Root mean squares, over tokens and features, of activations of transformers with weights `matrices` on `windows`.
 
-    The names are the columns input_rms and stream_rms; parts are those of the first layer, then of the second, ...
+    The key input_rms stands for the input of a part, which is normed in a pre-norm transformer, and stream_rms for the
+    residual stream before the part. Parts are the attention and the feed-forward part of layer 1, of layer 2 and so on.
+    A value that is not a number becomes infinity.
     """
     found = {"input_rms": [], "stream_rms": []}
 

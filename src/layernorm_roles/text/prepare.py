@@ -1,4 +1,4 @@
-"""From the documents of a corpus to the files that the language models read."""
+"""Preparation of a text: a corpus of documents becomes the tokenizer, token streams and contexts of language models."""
 
 import hashlib
 import json

@@ -14,7 +14,7 @@ TEXT_FILES = {
     "contexts": "contexts.parquet",
     "manifest": "manifest.json",
 }
-"""The files of a text, by the names that rules give them."""
+"""Names of the files in the folder of a prepared text, by the keys with which Snakemake's rules refer to the files."""
 
 
 @dataclass(frozen=True)

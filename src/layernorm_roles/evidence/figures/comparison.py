@@ -16,7 +16,7 @@ THERE = {"lw": 4.0, "ls": "-", "alpha": 0.35, "solid_capstyle": "butt"}
 """Look of the one that it is compared with: wide pale lines, below the thin ones."""
 
 AXES = majority.AXES | {"valid_loss": "validation loss (nats per token)"}
-"""Label of the y axis for each column that is drawn."""
+"""Labels of the y axis, by column of the tables majority_metrics and language_model_metrics."""
 
 
 def overlay(shared: Shared, columns: Sequence[str], names: tuple[str, str]) -> Figure:

@@ -25,7 +25,7 @@ AXES = {
     "test_accuracy": style.ACCURACY,
     "query_angle_mean": "angle of queries to\nones vector (degrees)",
 }
-"""Label of the y axis for each column that is drawn."""
+"""Labels of the y axis, by column of the table majority_metrics."""
 
 COLUMNS = {
     "test_loss": "test loss\n(nats per token)",

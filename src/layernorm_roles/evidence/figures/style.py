@@ -33,7 +33,7 @@ GREY = "#555555"
 """Colour of legend marks that stand for all variants, and of notes inside the axes."""
 
 PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
-"""Look of a value that the paper reports; its edge has the colour of what it belongs to."""
+"""Options of `Axes.plot` for the marker of a value that the paper reports; callers add `mec`, the edge colour."""
 
 THIN = {"lw": 0.6, "alpha": 0.45}
 """Look of the line of a single run."""

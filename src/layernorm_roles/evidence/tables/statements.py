@@ -1,4 +1,4 @@
-"""The worked numbers of the transformer notes, as a readable table."""
+"""Readable table of the numbers in the worked examples of the lecture notes on transformers, with their verdicts."""
 
 import pandas as pd
 

@@ -94,7 +94,7 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 
 LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
-"""The cells before those of the layers, those of the layers, and those after them."""
+"""A row for `layered`: the cells of the first columns, the cells of layers by layer number, the last columns' cells."""
 
 
 def layered(before: Sequence[Column], rows: Sequence[LayeredRow], after: Sequence[Column]) -> Grid:

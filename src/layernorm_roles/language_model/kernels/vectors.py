@@ -85,7 +85,7 @@ class Code:
         self.builder = builder
 
     def constant(self, x: float, type_: ir.Type = _FLOATS) -> ir.Constant:
-        """A vector of equal numbers that are known when the code is written."""
+        """A constant vector, whose `LANES` entries all equal the Python number `x`."""
         return ir.Constant(type_, [x] * LANES)
 
     def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:

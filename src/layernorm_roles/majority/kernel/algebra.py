@@ -104,10 +104,10 @@ def fold(t, s, w):
 
 @inlined
 def unfold(g, t, s, out):
-    """Apply the chain rule of `attend` and `fold`.
+    """Backpropagate through `fold` and `attend`: set `out` to the gradient with respect to the parameters `t`.
 
-    `out`, which holds zeros, becomes the gradient with respect to the parameters `t`, whose class attention is `s`;
-    `g` is the gradient with respect to their `PairWeights`.
+    `g` is the gradient with respect to the `PairWeights` that `fold` makes of `t`, and `s` the `ClassAttention` that
+    `attend` makes of `t`. `out` has the fields and shapes of `t`, and has to hold zeros. All arrays are float64.
     """
     (classes, d), f = t.embedding.shape, len(t.b1)
     d_scores, d_qkvu = np.zeros((classes, classes)), np.zeros((4, classes, d))

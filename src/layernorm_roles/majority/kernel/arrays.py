@@ -31,9 +31,9 @@ class PairWeights(NamedTuple):
     start: Float[np.ndarray, "C d"]
     """E + b_o, where the residual stream starts; not padded."""
     w1: Float[np.ndarray, "f d"]
-    """W_1 diag(g): the gain and bias of the second norm belong to the layer after it."""
+    """W_1 diag(g): the first matrix of the feed-forward part times the gain g of the norm before it."""
     b1: Float[np.ndarray, " f"]
-    """W_1 b + b_1."""
+    """W_1 b + b_1, with the bias b of the norm before the feed-forward part."""
     w2: Float[np.ndarray, "d f"]
     """W_2."""
     b2: Float[np.ndarray, " d"]
@@ -117,9 +117,10 @@ def _up(size, multiple):
 
 @lru_cache
 def block_memory(classes: int, d_model: int, d_ff: int, dtype: np.dtype) -> PairBlock:
-    """The `PairBlock` of a model's sizes, in zeros.
+    """A `PairBlock` for a model of the given sizes, allocated by the first call with these sizes and this dtype.
 
-    Every call with equal sizes returns one and the same memory, which is used under the interpreter's lock.
+    Later calls with equal arguments return the arrays of the first call, as they were left. Compiled code that uses
+    the arrays has to hold Python's global interpreter lock, so that threads do not overwrite each other's numbers.
     """
     present = classes
     extended, classes, d, f = padded(classes, d_model, d_ff)

@@ -42,7 +42,11 @@ def _plus(quad, y, x, k, p):
 
 @inlined
 def add_products(y, x, total):
-    """Add y @ x.T to `total`: summed over the block's pairs in the dtype of `x`, added in the dtype of `total`."""
+    """Add y @ x.T to `total` (rows, columns); `y` is (rows, BLOCK) and `x` (columns, BLOCK), with a pair a column.
+
+    Products are summed over the pairs in the dtype of `x`, and the sums are added in the dtype of `total`. There are
+    a multiple of `ROWS` rows and a multiple of `COLUMNS` columns.
+    """
     rows, columns = total.shape
     zero = x.dtype.type(0)
     for i in range(0, rows, ROWS):
