@@ -17,6 +17,7 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.text import downloads
 from layernorm_roles.text.prepared import PreparedText
+from layernorm_roles.variants import VARIANTS
 
 VOCABULARY = 300
 
@@ -96,24 +97,34 @@ def save_weights(run, folder, **networks):
     return paths
 
 
-def snakemake(run, log, **parts):
-    """What Snakemake gives to the script of a rule of `run`."""
-    settings = run.settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-    params = {"norm": run.norm, "settings": settings, "code": "a", "norm_code": None, "device": "cpu"}
+def snakemake(runs, log, **parts):
+    """What Snakemake gives to the script of a rule for `runs` of one model; each input and output is a list of files."""
+    settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
+    named = [{"model": run.model, "variant": run.variant, "seed": run.seed, **run.point} for run in runs]
+    params = {"runs": named, "settings": settings, "code": "a", "device": "cpu"}
+    params |= {"norms": {run.variant: run.norm for run in runs}, "norm_code": dict.fromkeys(VARIANTS)}
     params |= {"device_check": "stop", "downloads": "downloads"}
-    names = {"model": run.model, "variant": run.variant, "seed": str(run.seed)} | {
-        key: str(value) for key, value in run.point.items()
-    }
-    inputs = {"manifest": str(run.text.manifest)} | parts.pop("input", {})
+    inputs = {"manifest": str(runs[0].text.manifest)} | parts.pop("input", {})
     return SimpleNamespace(
         rule="hand_made",
         log=[str(log.parent / "logs" / log.name)],
         threads=1,
-        wildcards=Wildcards(fromdict=names),
+        wildcards=Wildcards(fromdict={}),
         params=Params(fromdict=params | parts.pop("params", {})),
-        input=InputFiles(fromdict=inputs),
-        output=OutputFiles(fromdict=parts["output"]),
+        input=_named(InputFiles(), inputs),
+        output=_named(OutputFiles(), parts["output"]),
     )
+
+
+def _named(found, files):
+    """`found`, a list of Snakemake's, with files by name; a name may stand for a list of them."""
+    for name, value in files.items():
+        several = isinstance(value, list)
+        found.extend(value if several else [value])
+        found._set_name(
+            name, len(found) - (len(value) if several else 1), end=len(found) if several else None
+        )
+    return found
 
 
 def randomise(network, seed=0):

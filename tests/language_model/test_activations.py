@@ -27,9 +27,9 @@ def recorded(trained):
     """Tensors and facts of the file that the rule's script writes: two contexts for blocks, three for heads."""
     run, weights = trained
     path = weights.with_name("activations.safetensors")
-    parts = {"input": {"final": str(weights)}, "output": {"activations": str(path)}}
+    parts = {"input": {"final": [str(weights)]}, "output": {"activations": [str(path)]}}
     numbers = {"block_contexts": 2, "head_contexts": 3}
-    job = snakemake(run, weights.with_name("log"), params=numbers, **parts)
+    job = snakemake([run], weights.with_name("log"), params=numbers, **parts)
     runpy.run_path(str(ROOT / "workflow/scripts/record_activations.py"), {"snakemake": job})
     return checkpoint.load(path)
 

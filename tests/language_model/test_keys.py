@@ -181,8 +181,9 @@ def weights(tmp_path):
 def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
     run, files = weights
     out = {name: str(tmp_path / f"{name}.parquet") for name in ("verdicts", "tokens", "ones_share")}
-    inputs = {name: str(path) for name, path in files.items()}
-    job = snakemake(run, tmp_path / "log", input=inputs, output=out)
+    inputs = {name: [str(path)] for name, path in files.items()}
+    outputs = {name: [path] for name, path in out.items()}
+    job = snakemake([run], tmp_path / "log", input=inputs, output=outputs)
     runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
     table = store.read(out["verdicts"], "key_selectability")
     assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}

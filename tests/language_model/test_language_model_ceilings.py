@@ -103,9 +103,9 @@ def saved(tmp_path):
 def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
     run, files = saved
     out = tmp_path / "ceilings.parquet"
-    inputs = {name: str(path) for name, path in files.items()}
-    parts = {"input": inputs, "output": {"ceilings": str(out)}, "params": {"contexts": 1}}
-    job = snakemake(run, tmp_path / "log", **parts)
+    inputs = {name: [str(path)] for name, path in files.items()}
+    parts = {"input": inputs, "output": {"ceilings": [str(out)]}, "params": {"contexts": 1}}
+    job = snakemake([run], tmp_path / "log", **parts)
     runpy.run_path(str(ROOT / "workflow/scripts/measure_ceilings.py"), {"snakemake": job})
     table = store.read(out, "language_model_ceilings", run.identity)
     assert set(zip(table.model, table.variant, table.seed, table.context, strict=True)) == {

@@ -242,14 +242,20 @@ def test_sentences_with_labels_train(text, tmp_path):
     assert (ones[[*columns, "checkpoint"]] == [*columns.values(), "final"]).all(axis=None)
 
 
-def test_the_rules_script_trains_the_run_of_its_wildcards(text, tmp_path):
-    run = run_of(text, SMALL_BERT, variant="none", seed=3, model="gpt_bytes")
-    train_run(run, outputs(tmp_path / "called"), "cpu", 1)
-    files = {name: str(tmp_path / "script" / name) for name in ("initial", "final", "metrics")}
-    job = snakemake(run, tmp_path / "log", output=files)
+def test_the_rules_script_trains_its_runs_in_turn_as_each_would_be_alone(text, tmp_path):
+    named = {"none_3": {"variant": "none", "seed": 3}, "layernorm_2": {"variant": "layernorm", "seed": 2}}
+    runs = {name: run_of(text, SMALL_BERT, model="gpt_bytes", **run) for name, run in named.items()}
+    files = {
+        part: [str(path) for path in (getattr(outputs(tmp_path / "script" / name), part) for name in runs)]
+        for part in ("initial", "final", "metrics")
+    }
+    job = snakemake([*runs.values()], tmp_path / "log", output=files)
     runpy.run_path(str(ROOT / "workflow/scripts/train_language_model.py"), {"snakemake": job})
-    assert everything(outputs(tmp_path / "script")) == everything(outputs(tmp_path / "called"))
-    metrics = store.read(files["metrics"], "language_model_metrics")
-    assert set(metrics.model) == {"gpt_bytes"}
-    assert set(metrics.variant) == {"none"}
-    assert set(metrics.seed) == {3}
+    for name, run in runs.items():
+        train_run(run, outputs(tmp_path / "called" / name), "cpu", 1)
+        assert everything(outputs(tmp_path / "script" / name)) == everything(
+            outputs(tmp_path / "called" / name)
+        )
+        metrics = store.read(outputs(tmp_path / "script" / name).metrics, "language_model_metrics")
+        assert set(metrics.model) == {"gpt_bytes"}
+        assert (metrics[["variant", "seed"]] == [run.variant, run.seed]).all(axis=None)

@@ -285,4 +285,4 @@ def test_durations_and_long_lines_are_printed_shortly(monkeypatch):
     rows = handler._plan({"a_train": 3, "b": 12, "unknown": 2, "total": 17}).splitlines()
     handler.close()
     assert [row.split() for row in rows[:3]] == [["b", "12"], ["a_train", "3"], ["unknown", "2"]]
-    assert rows[3].startswith("3 trainings and 14 other jobs; on one core about 7 min, if each")
+    assert rows[3].startswith("3 jobs that train and 14 others; on one core about 7 min, if each")
