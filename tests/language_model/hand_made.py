@@ -98,7 +98,7 @@ def save_weights(run, folder, **networks):
 
 
 def snakemake(runs, log, **parts):
-    """What Snakemake gives to the script of a rule for `runs` of one model; each input and output is a list of files."""
+    """What Snakemake gives to the script of a rule for `runs` of one model, with a list of files for each name."""
     settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
     named = [{"model": run.model, "variant": run.variant, "seed": run.seed, **run.point} for run in runs]
     params = {"runs": named, "settings": settings, "code": "a", "device": "cpu"}
