@@ -63,15 +63,19 @@ def test_the_checksum_of_another_file_does_not_serve(tmp_path):
 def test_a_folder_is_checked_file_by_file(tmp_path):
     for name in ("a.txt", "deep/b.txt", "deep/c.txt"):
         files.write_text(tmp_path / name, name)
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs/d.log").write_text("no checksum")
+    for name in ("logs/d.log", "logs/deep/d.log"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("no checksum")
     assert files.faults(tmp_path, beside=("logs",)) == []
     (tmp_path / "deep/b.txt").write_text("damaged")
     (tmp_path / "e.txt").write_text("from elsewhere")
     first, second = files.faults(tmp_path, beside=("logs",))
+    (tmp_path / "deep/logs").mkdir()
+    (tmp_path / "deep/logs/f.log").write_text("not right under the folder")
+    assert len(files.faults(tmp_path, beside=("logs",))) == 3
     assert first.startswith(f"{tmp_path / 'deep/b.txt'}: damaged") and "delete it and run again" in first
     assert second.startswith(f"{tmp_path / 'e.txt'}: no checksum")
-    assert len(files.faults(tmp_path)) == 3
+    assert len(files.faults(tmp_path)) == 5
 
 
 def test_an_error_while_writing_leaves_what_was_there_and_nothing_else(tmp_path):

@@ -132,4 +132,5 @@ def test_check_names_what_was_made_from_something_else_and_a_plan_leaves_no_trac
     copied.configure(TINY)
     done = copied.snakemake("check")
     assert f"{TRAINED}/metrics.parquet: made by nobody knows what" in done.stdout
+    assert f"{table}: made from other content of its inputs" in done.stdout
     assert "weights.safetensors" not in done.stdout
