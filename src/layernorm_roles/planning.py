@@ -61,6 +61,9 @@ FOLDERS = {
 }
 """By stage, the folder of the files of a batch or run, relative to results/<name>/runs/<stage>/, with wildcards."""
 
+MAJORITY_DATA = "data/majority/{experiment}/seed_{seed}.parquet"
+"""The path of the data set of a majority experiment for one seed, relative to results/<name>/, with wildcards."""
+
 GROUPS = {"majority": "experiment", "language_model": "model"}
 """By stage, what its runs are grouped by, which is a wildcard."""
 
@@ -528,8 +531,8 @@ class Jobs:
 
     def data(self, wildcards: Mapping[str, str]) -> list[str]:
         """The data sets of the batches of the job, one for each of its seeds."""
-        folder = f"{self.plan.folder}/data/majority/{self._group(wildcards)}"
-        return [f"{folder}/seed_{seed}.parquet" for seed in self.seeds(wildcards)]
+        path = f"{self.plan.folder}/{MAJORITY_DATA}"
+        return [path.format(experiment=self._group(wildcards), seed=seed) for seed in self.seeds(wildcards)]
 
     def _group(self, wildcards: Mapping[str, str]) -> str:
         return self.runs_of(wildcards)[0].group

@@ -1,5 +1,5 @@
 # The majority task (Figures 1a, 1b, 2a, 2b and 3): data, training, aggregation. A batch of seeds is trained by one job.
-MAJORITY_DATA = f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet"
+MAJORITY_DATA = f"{RUN}/{planning.MAJORITY_DATA}"
 MAJORITY_BATCHES = PLAN.batches()
 
 
