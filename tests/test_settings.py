@@ -210,6 +210,10 @@ random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensio
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
+majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: this key is now called runs_per_job
+language_model: {bert: {in_one_job: true}} -> language_model.bert.in_one_job: this key is now called runs_per_job
+majority: {d8: {runs_per_job: 0}} -> majority.d8.runs_per_job = 0: expected integer at least 1
+language_model: {gpt: {runs_per_job: some}} -> language_model.gpt.runs_per_job = 'some': expected integer at least 1
 majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
 """
 """What is laid over config.yaml -> what is said about it."""

@@ -301,14 +301,15 @@ class Plan:
         return {GROUPS[stage]: run.group, "variant": run.variant, **seeds, **dict(run.point)}
 
     def batches(self) -> list[Batch]:
-        """The runs of the majority task, in their order, each batch with at most `seeds_per_job` seeds.
+        """The runs of the majority task, in their order, each batch with at most `runs_per_job` seeds.
 
         Starting a process takes longer than a short run. More seeds keep the batches that are full.
         """
         found = []
         for _, same in groupby(self.runs("majority"), key=attrgetter("group_folder")):
             runs = tuple(same)
-            size = self.plain["majority"][runs[0].group]["seeds_per_job"]
+            size = self.plain["majority"][runs[0].group]["runs_per_job"]
+            size = 1 if size == "all" else size  # files of their own, by one process
             found += [Batch(runs[first : first + size]) for first in range(0, len(runs), size)]
         return found
 
@@ -320,8 +321,8 @@ class Plan:
         """The rules that do `work`, such as train, for `runs`, or else for all of a stage, and their jobs."""
         alone, together = [], {}
         for run in self.trained(stage) if runs is None else runs:
-            in_one_job = self.plain[stage][run.group]["in_one_job"]
-            (together.setdefault(run.group, []) if in_one_job else alone).append(run)
+            all_in_one = self.plain[stage][run.group]["runs_per_job"] == "all"
+            (together.setdefault(run.group, []) if all_in_one else alone).append(run)
         found = [Jobs(self, stage, work, tuple(same), True) for same in together.values()]
         return [*found, *([Jobs(self, stage, work, tuple(alone), False)] if alone else [])]
 
@@ -349,7 +350,7 @@ class Plan:
             settings = self.plain[stage][run.group]
             if stage == "majority":
                 sequences = max(settings["batch_size"], 6000) / 6000
-                seconds += settings["steps"] * settings["seeds_per_job"] * MAJORITY_STEP * sequences
+                seconds += settings["steps"] * len(getattr(run, "seeds", [0])) * MAJORITY_STEP * sequences
             elif self.gpus(stage):
                 seconds += dict(run.point)["steps"] * GPU_STEP
             else:
@@ -470,7 +471,7 @@ class Plan:
 class Jobs:
     """The jobs of one rule, which do something for runs or batches: one for each, or one for all of a group.
 
-    The group is an experiment or model whose `in_one_job` is true: its runs take less time than a process to start.
+    The group is an experiment or model whose `runs_per_job` is all: its runs take less time than a process to start.
     Methods with the argument `wildcards` are functions for Snakemake.
     """
 

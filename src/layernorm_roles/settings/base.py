@@ -4,9 +4,17 @@ import ast
 import inspect
 from itertools import pairwise
 from textwrap import dedent
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+)
 from pydantic_core import PydanticCustomError
 
 
@@ -69,6 +77,11 @@ def _whole_number(value: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
+def _runs_or_all(value: Any) -> Any:
+    """`value` if it is the word all, else the number of runs that it stands for."""
+    return value if value == "all" else TypeAdapter(Number).validate_python(value)
+
+
 def _distinct(values: tuple) -> tuple:
     if len(set(values)) < len(values):
         raise PydanticCustomError("distinct", "expected different values")
@@ -104,6 +117,11 @@ Identifier = Annotated[
     StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$"),
     Field(description='a name of lower-case letters, digits and "_", beginning with a letter'),
 ]
+RunsPerJob = Annotated[
+    int | Literal["all"],
+    BeforeValidator(_runs_or_all, json_schema_input_type=Number | Literal["all"]),
+]
+"""How many runs of an experiment or model one process trains in turn; all: every run of it."""
 NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
 """How many seeds an experiment has: first_seed, first_seed + 1, ..."""
 Word = Annotated[str, StringConstraints(min_length=1)]

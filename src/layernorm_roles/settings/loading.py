@@ -9,6 +9,9 @@ from pydantic import ValidationError
 from layernorm_roles.settings.json_schema import NAMED, json_schema
 from layernorm_roles.settings.reproduction import Settings
 
+RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
+"""The keys that config.yaml had in earlier versions, and what they are called now."""
+
 
 def load(config: Mapping[str, Any]) -> Settings:
     """Return the settings that `config` gives.
@@ -103,6 +106,8 @@ def _explain(fault: Mapping[str, Any]) -> str:
             inner = fault["ctx"]
             return f"{'.'.join([*names, inner['key']])} = {inner['value']}: expected {inner['expected']}"
         case "extra_forbidden" | "invalid_key":
+            if place[-1] in RENAMED:
+                return f"{key}: this key is now called {RENAMED[place[-1]]}, see config.yaml"
             known = ", ".join(above.get("properties", {}))
             return f"{'.'.join(names[:-1]) or '(top level)'}: unknown key {place[-1]!r}; known are {known}"
         case "missing":

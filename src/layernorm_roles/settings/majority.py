@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from layernorm_roles.partitions import count_admissible
 from layernorm_roles.settings.base import (
@@ -11,6 +11,7 @@ from layernorm_roles.settings.base import (
     LearningRate,
     Number,
     Real,
+    RunsPerJob,
     Section,
     Seeds,
     Steps,
@@ -120,11 +121,9 @@ class MajorityExperiment(MajorityTraining):
     """Size of the residual stream; there is one attention head of this size. A list trains every variant with each."""
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
     """Adam's learning rate at the first step. A list trains every variant with each."""
-    seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)]
-    """Seeds of a variant that one process trains in turn, and whose results are in the same files: above 1 for short
-    runs. A seed that is added to a batch that is not full trains all of that batch again."""
-    in_one_job: StrictBool
-    """Whether one process trains all runs of the experiment in turn: for runs that take less time than its start. A
-    run that is added trains all of them again."""
+    runs_per_job: RunsPerJob
+    """Runs of the experiment that one process trains in turn, and whose results are in the same files: above 1 for
+    runs that take less time than its start; all: every run. A run that is added to a batch that is not full trains all
+    of that batch again."""
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""
