@@ -60,13 +60,13 @@ class Plan(dict[str, Any]):
         files.replace_text(Path(origin), self.text)
 
 
-def plan(stage: str, job: str, plans: Mapping[str, Mapping[str, Any]], reads: Any = (), **parameters: Any) -> Any:
-    """The plan of `job`, whose code is that of `stage`, and which reads the results of the jobs `reads`.
+def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) -> dict[str, Any]:
+    """The plan of `job`, whose code is that of `stage`.
 
-    `plans` has the plans of these by name; `parameters` are what JSON can hold.
+    `made_by` has the jobs or tables whose content the job reads, in the order of its inputs, with the hash of the plan
+    behind each. `parameters` are what JSON can hold.
     """
-    made_by = {name: hash_of(plans[name]) for name in reads}
-    return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": made_by}
+    return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": dict(made_by)}
 
 
 def hash_of(plan: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ docstrings and line numbers; templates, YAML and CSV by their content.
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from modulefinder import ModuleFinder
@@ -17,7 +17,8 @@ from types import CodeType
 PACKAGE = Path(__file__).parent
 
 
-def digest(rooms: Iterable[str], packages: Iterable[str] = ()) -> str:
+@cache
+def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
     """A hash, of 16 hexadecimal digits, of the files of `rooms`, paths below this package, and of installed versions.
 
     `packages` are the names of distributions, installed or not.
