@@ -88,15 +88,11 @@ def merged(base: Any, overlay: Any) -> Any:
     return {**base, **{key: merged(base.get(key), value) for key, value in overlay.items()}}
 
 
-def configured(
-    defaults: str | Path, overlay: Mapping[str, Any], files: Iterable[str | Path] = ()
-) -> Settings:
-    """The settings of the YAML file `defaults` with `overlay` laid over them, which was read from `files`.
+def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
+    """The settings of the YAML file `defaults` with `overlay` laid over them.
 
-    Raises ValueError with one line for every wrong value, and for what the files say ambiguously.
+    Raises ValueError with one line for every wrong value.
     """
-    for file in files:
-        yaml_files.read(file)
     return load(merged(yaml_files.read(defaults), overlay))
 
 

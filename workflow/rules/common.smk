@@ -40,7 +40,6 @@ search_garbage_rarely()
 
 # As a module of another workflow this one leaves alone that workflow's rules and files of --configfile.
 IS_MAIN = Path(workflow.main_snakefile).parent == WORKFLOW.parent
-OVERLAYS = workflow.config_settings.configfiles if IS_MAIN else []
 
 # Whether jobs are submitted to other machines. Snakemake does not say yet which executor will run them, but only one that
 # submits has a number of nodes; or a dry run with --jobs alone, to which Snakemake gives one core.
@@ -53,7 +52,7 @@ SET = {key: value for key, value in config.items() if AGAINST is None or key != 
 
 try:
     PLAN = planning.Plan(
-        planning.configured(WORKFLOW.parent / "config.yaml", SET, OVERLAYS),
+        planning.configured(WORKFLOW.parent / "config.yaml", SET),
         elsewhere=workflow.remote_exec or SUBMITTED,
     )
     planning.refuse_read_only(PLAN.folder, WORKFLOW.parent / "Snakefile")
