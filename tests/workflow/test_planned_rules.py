@@ -31,7 +31,7 @@ def jobs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def settings():
     overlay = planning.merged(planning.yaml_files.read(SMOKE), CONFIG)
-    return planning.configured(ROOT / "config.yaml", overlay, [SMOKE]).model_dump(mode="json")
+    return planning.configured(ROOT / "config.yaml", overlay).model_dump(mode="json")
 
 
 DATA = "sequence_length classes majority_gap sequences labellings sampling split test_share".split()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from layernorm_roles.partitions import count_admissible
 from layernorm_roles.settings.base import (
@@ -21,11 +21,6 @@ from layernorm_roles.settings.base import (
 
 LOGARITHMIC = "logarithmic"
 """The value of `evaluate_every` with which the time between two evaluations grows with the steps taken."""
-
-
-def _steps_or_logarithmic(value: Any) -> Any:
-    """`value` if it is LOGARITHMIC, else the number of steps that it stands for."""
-    return value if value == LOGARITHMIC else TypeAdapter(Steps).validate_python(value)
 
 
 Width = Annotated[Integer, Field(ge=2, le=1024)]
@@ -91,10 +86,7 @@ class MajorityTraining(MajorityData):
     """Optimiser steps of a run."""
     schedule_steps: Annotated[Integer, Field(ge=1, le=1_000_000_000)]
     """Optimiser step at which the learning rate, which falls linearly, reaches 0."""
-    evaluate_every: Annotated[
-        int | Literal["logarithmic"],
-        BeforeValidator(_steps_or_logarithmic, json_schema_input_type=Steps | Literal["logarithmic"]),
-    ]
+    evaluate_every: Steps | Literal["logarithmic"]
     """Optimiser steps between two rows of majority_metrics; or logarithmic: ten rows from any step to its tenfold."""
     checkpoint_every: Steps
     """Optimiser steps between two checkpoints, from which a killed run goes on."""
