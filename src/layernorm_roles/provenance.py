@@ -50,7 +50,7 @@ def provenance(
     return {
         **_config(settings),
         "version": __version__,
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
         "torch": _installed_version("torch") or "not installed",
         "python": platform.python_version(),
@@ -112,7 +112,8 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 @cache
-def _git_commit() -> str:
+def git_commit() -> str:
+    """The commit of the working tree that this package stands in; "unknown" without git."""
     command = ["git", "rev-parse", "HEAD"]
     try:
         done = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, check=True)

@@ -184,8 +184,9 @@ onstart:
         f"{RUN}/parquet"
     ).exists():  # then the record stays, and claims import pandas, which no plan needs
         from layernorm_roles.evidence import claims
+        from layernorm_roles.provenance import git_commit
 
-        claims.record(Path(RUN) / "rules.json", PLAIN)
+        claims.record(Path(RUN) / "rules.json", PLAIN, git_commit())
     for line in PLAN.devices_in_words(
         (job.rule.name, job.wildcards_dict) for job in workflow.dag.needrun_jobs()
     ):
