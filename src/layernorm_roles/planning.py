@@ -15,6 +15,7 @@ from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits, command_options
 from layernorm_roles.gpu.choice import choose
 from layernorm_roles.pretrained.source import locate
+from layernorm_roles.provenance import git_commit
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import Settings
@@ -89,7 +90,7 @@ class Reproduction:
         if not any(Path(self.folder, beginning).exists() for beginning in ("data", "runs", "parquet")):
             from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
 
-            claims.record(Path(self.folder) / "rules.json", self.plain)
+            claims.record(Path(self.folder) / "rules.json", self.plain, git_commit())
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:

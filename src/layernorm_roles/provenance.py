@@ -26,7 +26,7 @@ def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bo
     return {
         **_config(plan),
         "version": __version__,
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "seed_rule": random_streams.describe(streams, torch),
         "torch": _torch_version(),
         "python": platform.python_version(),
@@ -80,7 +80,8 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 @cache
-def _git_commit() -> str:
+def git_commit() -> str:
+    """The commit of the working tree that this package stands in; "unknown" without git."""
     # Without the environment: GIT_DIR may name another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
