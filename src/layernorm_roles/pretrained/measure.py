@@ -71,17 +71,15 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
     return Measured(*(table.assign(model=name) for table in tables))
 
 
-def measure_files(
-    name: str, settings: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]
-) -> None:
-    """Write the tables of the model pretrained.`name` to the files `out`, by the names of the tables.
+def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
+    """Write the tables of the model that a job's plan names to the files `out`, by the names of the tables.
 
     The texts are the held-out ones of the prepared text whose manifest is given.
     """
-    checked, text = PretrainedModel.model_validate(settings), PreparedText(Path(manifest).parent)
+    checked, text = PretrainedModel.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
-    measured = measure(name, checked, held_out)
-    identity = {"model": name, "settings": dict(settings), "text": text.content_hash()}
-    about = provenance(identity, "cpu", Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION, torch=True)
+    measured = measure(plan["model"], checked, held_out)
+    streams = Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION
+    about = provenance({**plan, "text": text.content_hash()}, "cpu", *streams, torch=True)
     for table, frame in measured._asdict().items():
         store.write(frame, table, out[table], about)
