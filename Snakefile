@@ -17,7 +17,6 @@ include: "workflow/rules/statements.smk"
 include: "workflow/rules/pretrained.smk"
 include: "workflow/rules/evidence.smk"
 include: "workflow/rules/targets.smk"
-include: "workflow/rules/cluster.smk"
 
 
 # This rule stands here because Snakemake takes no default target from an included file.
@@ -27,3 +26,4 @@ rule all:
     input:
         FINISHED,
         f"{RUN}/report.html",
+        f"{RUN}/findings.html",

@@ -13,8 +13,8 @@ from layernorm_roles.planning import KeptReproduction, Plan, Run
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
 GPT_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT]
-MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "seeds_per_job": 2}
-ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "seeds_per_job": 1}
+MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "runs_per_job": 2}
+ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "runs_per_job": 1}
 ALONE |= {"d_model": [3, 5], "learning_rate": ["1e-3", 0.1]}
 OVERLAY = {
     "name": "mine",
@@ -79,7 +79,7 @@ def test_a_batch_has_the_seeds_of_one_variant_width_and_rate_in_order(plan):
 
 
 def test_runs_have_a_job_each_or_one_for_all_of_their_group_and_the_same_files():
-    overlay = planning.merged(OVERLAY, {"majority": {"alone": {"in_one_job": True}}})
+    overlay = planning.merged(OVERLAY, {"majority": {"alone": {"runs_per_job": "all"}}})
     plan, apart = plan_of(overlay), plan_of(OVERLAY)
     together, each = plan.jobs("majority", "train")
     assert (together.rule, together.groups, together.in_one) == ("majority_train_alone", ["alone"], True)
@@ -108,9 +108,9 @@ def test_runs_have_a_job_each_or_one_for_all_of_their_group_and_the_same_files()
 def test_what_a_run_computes_does_not_depend_on_who_else_is_trained(plan):
     settings = plan.run_settings("majority", "mine")
     assert settings["d_ff"] == 8 and settings["batch_size"] == 6000
-    assert not {"seeds", "seeds_per_job", "in_one_job", "d_model", "learning_rate"} & {*settings}
+    assert not {"seeds", "runs_per_job", "d_model", "learning_rate"} & {*settings}
     model = plan.run_settings("language_model", "gpt")
-    assert not {"seeds", "in_one_job", "steps", "learning_rate"} & {*model}
+    assert not {"seeds", "runs_per_job", "steps", "learning_rate"} & {*model}
 
 
 def test_a_norm_of_one_s_own_has_a_version_and_built_in_ones_have_none(plan):

@@ -20,7 +20,9 @@ from layernorm_roles.settings.loading import load, resolve
 ROOT = Path(__file__).parents[1]
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 DEFAULT = resolve(WRITTEN)
-KEYS = [*keys(DEFAULT)]
+ONE_OF_EACH = WRITTEN | {"majority": {"d8": WRITTEN["majority"]["d8"]}}
+ONE_OF_EACH["language_model"] = {name: WRITTEN["language_model"][name] for name in ("gpt", "bert")}
+KEYS = [*keys(resolve(ONE_OF_EACH))]
 PRESETS = sorted((ROOT / "workflow/presets").glob("*.yaml"))
 
 
@@ -146,12 +148,12 @@ majority: {d8: {classes: 51}} -> majority.d8.classes = 51: expected at most
 majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
 majority: {d8: {labellings: 1}} -> each of the 69,413 admissible partitions
 majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values
-majority: {d8: {learning_rate: [0.1, -1]}} -> majority.d8.learning_rate = -1: expected number above 0 and at most 10
+majority: {d8: {learning_rate: [0.1, -1]}} -> majority.d8.learning_rate.1 = -1: Input should be greater than 0
 majority: {d8: {d_model: [8, 8]}} -> majority.d8.d_model = [8, 8]: expected different values
 majority: {d8: {d_model: []}}
-    -> majority.d8.d_model = []: expected integer at least 2 and at most 1024 or a list of length at least 1
+    -> majority.d8.d_model = []: Tuple should have at least 1 item
 majority: {d8: {evaluate_every: linear}}
-    -> majority.d8.evaluate_every = 'linear': expected integer at least 1 and at most 100000000 or 'logarithmic'
+    -> majority.d8.evaluate_every = 'linear': Input should be a valid integer, or: Input should be 'logarithmic'
 majority: {d8: {seeds: {no_attention: 1}}} -> majority.d8.seeds = 'no_attention': expected one of layernorm
 norms: {projected_qk: 'a:B'} -> norms.projected_qk = 'a:B': expected another name
 majority: {d8: {seeds: {layer_norm: 3}}} -> majority.d8.seeds = 'layer_norm': expected one of layernorm
@@ -166,7 +168,7 @@ language_model: {bert: {context_length: 128}}
     -> text.words.sentences.longest = 128: expected at most 127, what language_model.bert reads
 language_model: {bert: {text: letters}} -> language_model.bert.text = 'letters': expected one of words, bytes
 statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
-language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'bert', 'gpt'
+language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 language_model: {mine: {like: bert, task: labelled}}
     -> language_model.mine.training = None: expected a source of kind hub
 language_model: {gpt: {seeds: {projected_kq: 1}}}
@@ -182,7 +184,7 @@ statements: {placement: {depths: [6, 2], probe_up_to: 1}} -> statements.placemen
 statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
 language_model: {bert: {task: labelled}}
     -> language_model.bert.training = None: expected a source of kind hub with a label_column
-steps: 3 -> unknown key 'steps'
+steps: 3 -> steps: unknown key; known: name, device
 majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
 majority: {mine: {like: d9}} -> majority.mine.like = 'd9': expected another experiment
 text: {bytes: {like: chars}} -> text.bytes.like = 'chars': expected another text
@@ -210,7 +212,12 @@ random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensio
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
-majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
+majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: this key is now called runs_per_job
+language_model: {bert: {in_one_job: true}} -> language_model.bert.in_one_job: this key is now called runs_per_job
+majority: {d8: {runs_per_job: 0}}
+    -> majority.d8.runs_per_job = 0: Input should be greater than or equal to 1, or: Input should be 'all'
+language_model: {gpt: {runs_per_job: some}} -> language_model.gpt.runs_per_job = 'some': Input should be a valid integer
+majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_length, 
 """
 """What is laid over config.yaml -> what is said about it."""
 
@@ -225,7 +232,7 @@ majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
         ),
         (
             {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1000000.0 for i in range(3000)]}}},
-            "or a list of length at least 1 and of length at most 100",
+            "Tuple should have at most 100 items",
         ),
     ],
 )
@@ -243,9 +250,16 @@ def test_a_fault_that_others_take_over_is_reported_once():
     overlay["language_model"] = {"gpt": {"heds": 4}}
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
-    told = [line.split(";")[0].split(": expected")[0].strip() for line in str(error.value).splitlines()[1:]]
-    wrong = ["majority.d8.steps = -1", "majority.d8: unknown key 'stepz'", "majority.rates.steps = -2"]
-    assert sorted(told) == ["language_model.gpt: unknown key 'heds'", *wrong]
+    told = [line.split(":")[0].strip() for line in str(error.value).splitlines()[1:]]
+    wrong = ["majority.d8.steps = -1", "majority.d8.stepz", "majority.rates.steps = -2"]
+    assert sorted(told) == ["language_model.gpt.heds", *wrong]
+    assert "language_model.gpt.heds: unknown key; the nearest: heads" in str(error.value)
+
+
+def test_an_entry_that_others_take_over_and_that_is_no_mapping_is_reported_once():
+    with pytest.raises(ValueError, match="not usable") as error:
+        load(merged(WRITTEN, {"majority": {"d3": 5}}))
+    assert len(str(error.value).splitlines()) == 2
 
 
 def test_an_experiment_names_only_what_differs():

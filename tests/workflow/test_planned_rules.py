@@ -31,7 +31,7 @@ def jobs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def settings():
     overlay = planning.merged(planning.yaml_files.read(SMOKE), CONFIG)
-    return planning.configured(ROOT / "config.yaml", overlay, [SMOKE]).model_dump(mode="json")
+    return planning.configured(ROOT / "config.yaml", overlay).model_dump(mode="json")
 
 
 DATA = "sequence_length classes majority_gap sequences labellings sampling split test_share".split()
@@ -73,7 +73,8 @@ def runs_of(job, settings):
         for variant, number in own["seeds"].items():
             here = {("experiment" if majority else "model"): group, "variant": variant}
             here |= dict(zip(point, values, strict=True))
-            size = own["seeds_per_job"] if majority else 1
+            size = own["runs_per_job"] if majority else 1
+            size = 1 if size == "all" else size
             batches = [seeds(number)[first : first + size] for first in range(0, number, size)]
             found += [here | ({"seeds": batch} if majority else {"seed": batch[0]}) for batch in batches]
     judged = {
@@ -85,9 +86,9 @@ def runs_of(job, settings):
     }.get(work, lambda run: True)
     found = [run for run in found if judged(run)]
     if not named:
-        assert own["in_one_job"]
+        assert own["runs_per_job"] == "all"
         return found
-    assert not own["in_one_job"]
+    assert own["runs_per_job"] != "all"
     text = {name: str(value) for name, value in named.items() if name != "seeds"}
     of_job = [run for run in found if text.items() <= {key: str(value) for key, value in run.items()}.items()]
     first_last = [f"{run['seeds'][0]}_to_{run['seeds'][-1]}" for run in of_job] if majority else []
@@ -122,7 +123,7 @@ def expected(job, settings):
         return own | {"device": "cpu", "device_check": "warn"}
     if work:
         model = settings["language_model"][group]
-        not_of_runs = ("seeds", "learning_rate", "steps", "ceiling_seeds", "ceiling_contexts", "in_one_job")
+        not_of_runs = ("seeds", "learning_rate", "steps", "ceiling_seeds", "ceiling_contexts", "runs_per_job")
         own |= {"settings": {key: value for key, value in model.items() if key not in not_of_runs}}
         if work == "language_model_train":
             downloads = "results/smoke/data/downloads"
@@ -211,8 +212,8 @@ def test_a_retry_asks_for_twice_what_the_first_attempt_asked_for(jobs):
 
 
 def test_trainings_ask_for_minutes_by_their_steps():
-    overlay = {"device": "cpu", "majority": {"d8": {"steps": 9000, "seeds_per_job": 4}}}
-    overlay["language_model"] = {"gpt": {"batch_size": 16, "steps": 50_000}, "bert": {"in_one_job": True}}
+    overlay = {"device": "cpu", "majority": {"d8": {"steps": 8000, "runs_per_job": 3}}}
+    overlay["language_model"] = {"gpt": {"batch_size": 16, "steps": 50_000}, "bert": {"runs_per_job": "all"}}
     plan = planning.Plan(planning.configured(ROOT / "config.yaml", overlay))
 
     def first(plan, stage, group):
@@ -223,7 +224,7 @@ def test_trainings_ask_for_minutes_by_their_steps():
 
     majority, d8 = first(plan, "majority", "d8")
     models, gpt = first(plan, "language_model", "gpt")
-    assert majority.minutes(d8, 1) == 5 + 4 * 9000 / 100 / 60
+    assert majority.minutes(d8, 1) == 5 + 3 * 8000 / 100 / 60
     # Twice the time of 16 x 1,024 tokens: four layers of 32 hidden units, and 8,192 entries of size 8.
     step = 16 * 1024 * (4 * (3e-6 + 32 * 10e-9) + 8192 * 8 * 60e-12)
     asked = 5 + math.ceil(2 * 50_000 * step / 60)

@@ -17,7 +17,7 @@ from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
-from layernorm_roles.majority.data import Sequences, identity_of, load
+from layernorm_roles.majority.data import Sequences, load
 from layernorm_roles.majority.evaluation import (
     DeviceSequences,
     evaluate,
@@ -27,14 +27,17 @@ from layernorm_roles.majority.evaluation import (
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
-from layernorm_roles.provenance import provenance, run_identity
+from layernorm_roles.plan import Plan
+from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
-    """Which of an experiment's runs a run is."""
+    """Which of an experiment's runs a run is, as a plan names it."""
 
+    name: str
+    """What logs, error messages and the names of its weights begin with; no other run has it."""
     experiment: str
     """Name of the experiment in config.yaml."""
     variant: str
@@ -49,30 +52,9 @@ class MajorityRun(NamedTuple):
     """Adam's learning rate at the first step."""
 
     @property
-    def title(self) -> str:
-        """What logs and error messages call the run."""
-        return (
-            f"majority {self.experiment} {self.variant} d_model {self.d_model} "
-            f"learning rate {self.base_learning_rate} seed {self.seed}"
-        )
-
-    @property
     def columns(self) -> dict[str, str | int | float]:
         """The columns that name the run in its tables."""
-        return {name: value for name, value in self._asdict().items() if name != "norm"}
-
-    def identity(self, settings: MajorityTraining) -> dict[str, Any]:
-        """All that the result depends on beside the code and the device, as every file of the run has it."""
-        return run_identity(**self._asdict(), settings=settings.of_training())
-
-
-class Outputs(NamedTuple):
-    """Paths of the files that the runs of a batch have in common."""
-
-    metrics: str | Path
-    vectors: str | Path
-    weights: str | Path
-    """The models' parameters, whose names begin with the seed, as in `1000.embedding.weight`."""
+        return {name: value for name, value in self._asdict().items() if name not in ("name", "norm")}
 
 
 class TrainedRun(NamedTuple):
@@ -83,31 +65,26 @@ class TrainedRun(NamedTuple):
     model: MajorityTransformer
 
 
-def train_batch(
-    settings: MajorityTraining,
-    runs: Mapping[MajorityRun, str | Path],
-    out: Outputs,
-    device: str,
-    code: Any,
-    on_difference: str = "stop",
-) -> None:
-    """Train `runs`, which differ in the seed only, on `device`, cpu or cuda, one after another, and write their files.
+def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
+    """Train the runs of a job one after another and write its files, by the names metrics, vectors and weights.
 
-    `runs` gives for each run the file of its data; `code` identifies the code that trains them; `on_difference` is the
-    key device_check of config.yaml. A killed call goes on from where it was when it is made again with equal arguments:
-    every run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
+    `plan` has the runs, the settings that they share, the device, cpu or cuda, and the key device_check of config.yaml;
+    `data` are the files of the jobs that it reads, one for each seed. Weights are named <run>/<parameter>. A killed call
+    goes on from where it was when it is made again with an equal plan: every run keeps its last checkpoint until all are
+    finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    opened, results, checkpoints = open_device(device, on_difference), {}, []
-    for run, file in runs.items():
-        identity = {**run.identity(settings), "device": opened.identity, "code": code}
-        checkpoints.append(
-            Checkpoint(Path(out.weights).with_name(f"checkpoint_{run.seed}.safetensors"), identity)
-        )
+    settings = MajorityTraining.model_validate(plan["settings"])
+    opened, results, checkpoints = open_device(plan["device"], plan["device_check"]), {}, []
+    files = {plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)}
+    for number, run in enumerate(MajorityRun(**each) for each in plan["runs"]):
+        identity = {**run._asdict(), "settings": plan["settings"], "device": opened.identity}
+        identity |= {"code": [plan["code"], plan["norm_code"][run.variant]]}
+        file = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
+        checkpoints.append(Checkpoint(file, identity))
         with opened.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
-            data = load(file, identity_of(settings, run.seed))
-            results[run] = train(settings, run, data, opened, checkpoints[-1])
-    write(results, settings, opened.description, out)
+            results[run] = train(settings, run, load(*files[run.seed]), opened, checkpoints[-1])
+    write(results, plan, opened.description, out)
     for checkpoint in checkpoints:
         checkpoint.remove()
 
@@ -131,7 +108,7 @@ def train(
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
     first_batch = Sequences(*(array[: settings.batch_size] for array in data["train"]))
-    device.compare(partial(derivatives, model, first_batch), run.title)
+    device.compare(partial(derivatives, model, first_batch), run.name)
     model.to(device.name)
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device.name)
@@ -156,7 +133,7 @@ def train(
         return rows, device.recorded(update)
 
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
-    progress = Progress(run.title, settings.steps, "steps", first)
+    progress = Progress(run.name, settings.steps, "steps", first)
 
     def at(step: int) -> dict[str, float | int]:
         learning_rate = rate_taken(run.base_learning_rate, step, settings.schedule_steps)
@@ -171,7 +148,7 @@ def train(
             if not np.isfinite([metrics["train_loss"], metrics["test_loss"]]).all():
                 later = (evaluation for evaluation in evaluated if evaluation >= step)
                 before = rows[-1] if rows else None
-                rows += rows_after_divergence(run.title, step, before, later, at)
+                rows += rows_after_divergence(run.name, step, before, later, at)
                 return TrainedRun(pd.DataFrame(rows), initial, model)
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
@@ -196,25 +173,17 @@ def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " ba
 
 
 def write(
-    results: Mapping[MajorityRun, TrainedRun], settings: MajorityTraining, device: str, out: Outputs
+    results: Mapping[MajorityRun, TrainedRun], plan: Mapping[str, Any], device: str, out: Mapping[str, str | Path]
 ) -> None:
     """Write the weights, vectors and metrics of the runs of a batch; `device` describes what trained them."""
-    identity = batch_identity(settings, [*results])
     weights = {
-        f"{run.seed}.{name}": tensor
+        f"{run.name}/{name}": tensor
         for run, result in results.items()
         for name, tensor in result.model.state_dict().items()
     }
-    save(weights, out.weights, {"identity": identity})
+    save(weights, out["weights"], {"identity": plan})
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
-    about = provenance(identity, device, *streams, torch=True)
+    about = provenance(plan, device, *streams, torch=True)
     for kind in ("vectors", "metrics"):
         rows = [getattr(result, kind).assign(**run.columns) for run, result in results.items()]
-        store.write(pd.concat(rows), f"majority_{kind}", getattr(out, kind), about)
-
-
-def batch_identity(settings: MajorityTraining, runs: Sequence[MajorityRun]) -> dict[str, Any]:
-    """What the files of `runs`, which differ in the seed only, say of themselves: as one run's, with all the seeds."""
-    identity = runs[0].identity(settings)
-    del identity["seed"]
-    return {**identity, "seeds": [run.seed for run in runs]}
+        store.write(pd.concat(rows), f"majority_{kind}", out[kind], about)

@@ -41,12 +41,8 @@ class Use(NamedTuple):
 class Settings(Section):
     """All settings of one reproduction, as config.yaml and its overlays give them."""
 
-    name: Annotated[
-        str,
-        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"),
-        Field(description=f'a folder name of letters, digits, "_" and "-"; "{KEPT}" is reserved'),
-    ]
-    """Name of the reproduction, whose outputs go to results/<name>/."""
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    """Name of the reproduction, whose outputs go to results/<name>/; published is reserved for the kept one."""
     device: Literal["auto", "cpu", "cuda"]
     """Device that trains the language models; auto: the GPU if one can be used, else the CPU."""
     majority_device: Literal["auto", "cpu", "cuda"]
@@ -58,10 +54,7 @@ class Settings(Section):
     first_seed: Annotated[Integer, Field(ge=0, le=2**31)]
     """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ... It
     also seeds what all runs share: the choice of the contexts whose keys are tested, and BERT's validation windows."""
-    norms: dict[
-        Identifier,
-        Annotated[str, StringConstraints(pattern=_CLASS), Field(description='"package.module:Class"')],
-    ]
+    norms: dict[Identifier, Annotated[str, StringConstraints(pattern=_CLASS)]]
     """Normalisations of the user's own, by name: a torch.nn.Module whose constructor takes the dimension d, and which
     maps (..., d) to (..., d)."""
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
