@@ -55,5 +55,3 @@ def test_the_table_of_a_block_is_what_plain_formulas_give():
         assert row.parameters_single == (x.shape[1] - 1) * 9
         assert (row.source, row.variant, row.seed, row.layer) == ("x", "y", 6, 2)
     assert set(found.arrangement) == {"plain", "residual", "norm", "residual_norm"}
-
-

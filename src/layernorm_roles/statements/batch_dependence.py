@@ -50,7 +50,6 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
     return frame.groupby(keys, as_index=False, sort=False)["change"].mean()
 
 
-@torch.no_grad()
 def effects(
     name: str,
     first: Float[Tensor, "batch tokens d"],
@@ -64,6 +63,7 @@ def effects(
     """
     norm, aged = (NORMS[name](first.shape[-1], dtype=first.dtype) for _ in range(2))
 
+    @torch.no_grad()
     def output(x: Tensor, norm: nn.Module = norm) -> Tensor:
         return norm(x.flatten(0, 1))[0]
 

@@ -19,10 +19,11 @@ import pandas as pd
 from jaxtyping import Float
 
 from layernorm_roles import store
+from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
-from layernorm_roles.statements.samples import trained_runs
+from layernorm_roles.statements.samples import Samples, trained_runs
 
 ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
 HEAD_FACTORS, EXPANSION = (0.5, 1, 2), 4
@@ -45,14 +46,16 @@ class AttentionBlock(NamedTuple):
     """columns `source`, `variant`, `seed`, `layer` of the table"""
 
 
-def write(plan: Mapping[str, Any], samples: Iterable[str | Path], out: str | Path) -> None:
+def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
     """Write the table fusion to the file `out`: random blocks, and those of the trained models in files of `samples`.
 
-    The plan has `settings` and the `seeds` of the random blocks. Raises ValueError if a file is missing or damaged.
+    The plan has `settings` and the `seeds` of the random blocks, and names the jobs that wrote the samples. Raises
+    ValueError if a file is missing, damaged or of another plan.
     """
-    settings = Fusion.model_validate(plan["settings"])
-    blocks = chain(random_blocks(settings.d_model, plan["seeds"]), trained_blocks(samples))
-    store.write(measure(blocks), "fusion", out, provenance(plan, "cpu", Stream.FUSION))
+    settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
+    trained = trained_blocks(zip(samples, planned, strict=True))
+    frame = measure(chain(random_blocks(settings.d_model, plan["seeds"]), trained))
+    store.write(frame, "fusion", out, provenance(plan, "cpu", Stream.FUSION))
 
 
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
@@ -106,7 +109,7 @@ def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Atten
         )
 
 
-def trained_blocks(samples: Iterable[str | Path]) -> Iterator[AttentionBlock]:
+def trained_blocks(samples: Samples) -> Iterator[AttentionBlock]:
     """The blocks of trained language models, run by run and layer by layer, from files of samples."""
     for run, tensors in trained_runs(samples):
         columns = {"source": "language_model", "variant": run["variant"], "seed": run["seed"]}

@@ -58,7 +58,8 @@ def measure(settings: Geometry, seed: int) -> pd.DataFrame:
             x = torch.from_numpy(x + offset * length / np.sqrt(n))
             for dtype, eps in product(DTYPES, EPS):
                 setting = {**named, "dtype": dtype, "input_norm": length, "offset": offset, "eps": eps}
-                for placement, quantity, value in _precision(norm, x.to(getattr(torch, dtype)), gain, bias, eps):
+                rounded = x.to(getattr(torch, dtype))
+                for placement, quantity, value in _precision(norm, rounded, gain, bias, eps):
                     rows.append({**setting, "eps_placement": placement, "quantity": quantity, "value": value})
     return pd.DataFrame(rows)
 

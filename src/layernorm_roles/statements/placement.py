@@ -39,7 +39,7 @@ def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str |
     `manifest` is that of the prepared text. Raises ValueError if a file of the text is missing, damaged, of another
     text or too short.
     """
-    torch.set_num_threads(1)  # the processes share the cores, not the threads of one
+    torch.set_num_threads(1)  # processes share the cores, not the threads of one
     settings, text = Placement.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     text.content_hash()  # raises an error if the token stream is of another text
     tokens = read_stream(text.tokens("training"), 2**32, settings.context_length)  # rarer tokens become one
@@ -106,8 +106,9 @@ def _probed(
     runs: pd.DataFrame, shape: TransformerShape, tokens: Integer[np.ndarray, " n"], curves: Curves
 ) -> pd.DataFrame:
     """Rows of the table position_probe of networks of one shape, untrained and trained, all on the same windows."""
-    probes = probe_windows(tokens, shape.context_length, runs.seed[0])
-    states = initial(shape, [*runs.seed]), curves.parameters
+    seeds = runs.seed.tolist()
+    probes = probe_windows(tokens, shape.context_length, seeds[0])
+    states = initial(shape, seeds), curves.parameters
     shares = [position_accuracy(shape, shape.matrices(state), probes) for state in states]
     runs = runs.assign(
         residual=shape.residual, context_length=shape.context_length, final_loss=_end(curves.loss)

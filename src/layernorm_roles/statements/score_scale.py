@@ -15,10 +15,11 @@ from jaxtyping import Float
 from scipy.special import entr, softmax
 
 from layernorm_roles import store
+from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import ScoreScale
-from layernorm_roles.statements.samples import trained_runs
+from layernorm_roles.statements.samples import Samples, trained_runs
 
 KEYS = 128
 """Keys of a random head, and as many queries."""
@@ -37,20 +38,19 @@ class QueriesAndKeys(NamedTuple):
     """query i sees the keys 0..i only; queries and keys are then of the same tokens"""
 
 
-def write(
-    plan: Mapping[str, Any], vectors: str | Path, samples: Iterable[str | Path], out: str | Path
-) -> None:
+def write(plan: Plan, vectors: str | Path, samples: Iterable[str | Path], out: str | Path) -> None:
     """Write the table score_scale to `out`: random heads, and those of trained models of both kinds.
 
     `vectors` is the file of the table majority_vectors, of which the heads of the plan's `experiment` are taken, and
-    `samples` are files of trained language models. The plan also has `settings` and the `seeds` of the random heads.
-    Raises ValueError if a file is missing or damaged.
+    `samples` are files of trained language models. The plan also has `settings` and the `seeds` of the random heads,
+    and names the jobs that wrote the files. Raises ValueError if a file is missing, damaged or of another plan.
     """
     settings = ScoreScale.model_validate(plan["settings"])
+    of_vectors, *of_samples = map(plan.of, plan["made_by"])
     heads = chain(
         random_heads(settings.d_k, plan["seeds"]),
-        majority_heads(store.read(vectors, "majority_vectors"), plan["experiment"]),
-        language_model_heads(samples),
+        majority_heads(store.read(vectors, "majority_vectors", of_vectors), plan["experiment"]),
+        language_model_heads(zip(samples, of_samples, strict=True)),
     )
     store.write(measure(heads), "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
@@ -102,7 +102,7 @@ def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAn
         yield QueriesAndKeys(kinds["query"] * np.sqrt(widest), kinds["key"], columns)
 
 
-def language_model_heads(samples: Iterable[str | Path]) -> Iterator[QueriesAndKeys]:
+def language_model_heads(samples: Samples) -> Iterator[QueriesAndKeys]:
     """The heads of trained language models, by run, context, layer and head, from files of samples."""
     for run, tensors in trained_runs(samples):
         columns = {"source": "language_model", "variant": run["variant"], "seed": run["seed"]}
