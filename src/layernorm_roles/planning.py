@@ -20,7 +20,6 @@ from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.figures.registry import Figure
 from layernorm_roles.evidence.tables import registry as tables
 from layernorm_roles.evidence.tables.registry import Table
-from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.pretrained.source import locate
 from layernorm_roles.settings import yaml_files
@@ -193,7 +192,8 @@ class Plan:
     def devices(self) -> dict[str, Choice]:
         """The device that trains in each stage, majority and language_model, and why."""
         return {
-            stage: choose(getattr(self.settings, key), self.elsewhere) for stage, key in DEVICE_KEYS.items()
+            stage: choose(getattr(self.settings, key), self.elsewhere, key)
+            for stage, key in DEVICE_KEYS.items()
         }
 
     def gpus(self, stage: str) -> int:
@@ -211,26 +211,6 @@ class Plan:
         if model.hub is None and not measured:
             locate(name, model)
         return self.text_files(model.text, "tokenizer", "contexts", "manifest")
-
-    def refuse_without_gpu(self) -> None:
-        """Raise ValueError if the configuration names a GPU for runs that are not there yet, and none can be used here.
-
-        Runs that a machine with a GPU has trained are drawn on any machine.
-        """
-        wanted = []
-        for stage, (device, why) in self.devices.items():
-            metrics = self.run_files(stage, "metrics.parquet", self.trained(stage))
-            if device == "cuda" and not why and not all(map(os.path.exists, metrics)):
-                wanted.append(DEVICE_KEYS[stage])
-        if not wanted or self.elsewhere:
-            return
-        try:
-            driver.usable_cards()
-        except driver.NoGPU as fault:
-            raise ValueError(
-                f"{', '.join(f'{key} = cuda' for key in wanted)}: {fault}\n    To train on the CPU: --config "
-                f"{' '.join(f'{key}=cpu' for key in wanted)}; to send jobs to a cluster: --workflow-profile slurm"
-            ) from None
 
     def devices_in_words(self, jobs: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
         """A line for each stage that one of `jobs` trains, which are given by their rule and its wildcards.

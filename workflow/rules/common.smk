@@ -57,7 +57,7 @@ try:
         elsewhere=workflow.remote_exec or SUBMITTED,
     )
     planning.refuse_read_only(PLAN.folder, WORKFLOW.parent / "Snakefile")
-    PLAN.refuse_without_gpu()
+    PLAN.devices  # auto may be refused
     OTHER = None if AGAINST is None else planning.other(AGAINST, PLAN.settings.name)
     KEPT = planning.KeptReproduction(f"results/{planning.KEPT}")
     KEPT.plain  # a damaged file is named here, as a wrong setting is

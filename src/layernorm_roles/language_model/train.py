@@ -159,11 +159,7 @@ class _Training:
         }
         # Summed on the device: to read the loss at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
-        self.optimiser = device.recordable(optimiser)
-        # Every step reads its batch from this memory, as a CUDA graph demands.
-        self.batch = _on_device(task.batch(0), self.device)
-        self.update = device.recorded(self._update)
+        self.optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
         """Take over the state in the file of `checkpoint`, if it is there."""
@@ -185,12 +181,15 @@ class _Training:
     def take_step(self) -> None:
         """Train on the next batch; around the first step, measure the untrained model."""
         untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
-        for memory, array in zip(self.batch, self.task.batch(self.step), strict=True):
-            memory.copy_(torch.from_numpy(array))
         settings = self.settings
         rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         self.optimiser.set_learning_rate(rate)
-        self.update()
+        loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
+        self.model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
+        self.optimiser.step()
+        self.loss_sum.add_(loss.detach())
         if self.step == 0:
             self._add_row(self.loss_sum.item(), untrained)
         self.step += 1
@@ -201,14 +200,6 @@ class _Training:
         self._add_row(train_loss, validation_loss(self.model, self.task, self.device))
         self.loss_sum.zero_()
         return self.rows[-1]
-
-    def _update(self) -> None:
-        loss = self.model.loss(*self.batch)
-        self.model.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
-        self.optimiser.step()
-        self.loss_sum.add_(loss.detach())
 
     def _add_row(self, train_loss: float, valid_loss: float) -> None:
         if np.isfinite([train_loss, valid_loss]).all():
