@@ -60,7 +60,7 @@ EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
     [
         (("majority", "d8", "steps"), 61, {"majority", "tables", "score_scale"}),
         (("majority", "d8", "majority_gap"), 5, {"majority_data", "majority", "tables", "score_scale"}),
-        (("language_model", "bytes_rates", "steps"), 19, {"tables"}),
+        (("language_model", "bytes_rates", "steps"), 19, {"language_model", "tables"}),
         (("language_model", "gpt", "gradient_clip"), 2.0, {"language_model", "measure", "tables", "fusion", "score_scale"}),
         (("statements", "fusion", "seeds"), 4, {"fusion"}),
         (("random_keys", "matrices"), 5, {"random_keys"}),
@@ -85,7 +85,8 @@ def test_tables_that_nothing_is_asked_of_are_not_there():
     assert not {"language_model_ceilings", "language_model_attention", "pretrained_keys"} & {*tables}
     assert {"key_selectability", "language_model_metrics", "majority_metrics"} <= {*tables}
     diagnosed = of({"language_model": {"gpt": {"diagnose_every": 100}}})
-    assert {job.split("/")[1] for job in diagnosed.jobs_of("language_model_attention")} == {"gpt"}
+    models = {job.split("/")[1] for job in diagnosed.jobs_of("language_model_attention")}
+    assert {"gpt", "gpt_bytes"} <= models and "bert" not in models
 
 
 def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
