@@ -173,19 +173,19 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
-    """Yield a line for every norm of the user's own that cannot be built for a size at which it is used."""
-    sizes: dict[str, set[int]] = {}
+    """Yield a line for every norm of the user's own that no run can use, tried with the shapes of its inputs."""
+    shapes: dict[str, set[tuple[int, ...]]] = {}
     for use in settings.variants_used():
-        if use.variant in settings.norms:
-            sizes.setdefault(use.variant, set()).update(use.sizes)
-    if not sizes:
+        if ":" in settings.norm_class(use.variant):
+            shapes.setdefault(use.variant, set()).update(use.shapes)
+    if not shapes:
         return
     from layernorm_roles import norms  # torch takes a second to import, only for norms of one's own
 
-    for name, used in sizes.items():
-        for size in sorted(used):
+    for name, used in shapes.items():
+        for shape in sorted(used):
             try:
-                norms.build(settings.norms[name], size)
+                norms.probe(settings.norm_class(name), shape)
             except ValueError as error:
                 yield f"norms.{name}: {error}"
                 break
