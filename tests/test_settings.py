@@ -212,6 +212,12 @@ random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensio
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
+norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
+norms: {big: {like: projection, factor: 0}} -> norms.big.factor = 0: Input should be greater than 0
+norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
+norms: {big: {like: projection}} -> norms.big.factor: this key is missing
+norms: {big: projection} -> norms.big = 'projection': String should match pattern
+norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
 majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: this key is now called runs_per_job
 language_model: {bert: {in_one_job: true}} -> language_model.bert.in_one_job: this key is now called runs_per_job
 majority: {d8: {runs_per_job: 0}}
@@ -301,6 +307,26 @@ def test_numbers_are_read_as_their_writer_meant_them(written):
     d8 = load(merged(WRITTEN, yaml.safe_load(given))).majority["d8"]
     assert d8.steps == d8.evaluate_every == 1000 and d8.learning_rate == (0.001,)
     assert isinstance(d8.steps, int) and isinstance(d8.evaluate_every, int)
+
+
+def test_a_factor_is_a_norm_of_its_own_wherever_variants_are_named():
+    norms = {
+        "big": {"like": "projection", "factor": 35},
+        "v": {"like": "scale", "factor": "1e-1", "part": "values"},
+    }
+    overlay = {
+        "norms": norms,
+        "majority": {"d8": {"seeds": {"big": 1, "v": 1}}},
+        "random_keys": {"norms": ["big"]},
+    }
+    settings = load(merged(WRITTEN, overlay))
+    again = load(json.loads(settings.model_dump_json()))
+    for each in (settings, again):
+        assert each.norm_class("big") == "projection*35.0" and each.norm_class("v") == "scale*0.1@values"
+        assert each.norm_class("layernorm") == "layernorm" and [*each.majority["d8"].seeds][-2:] == [
+            "big",
+            "v",
+        ]
 
 
 def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():
