@@ -1,7 +1,9 @@
 """Every key of config.yaml, spoilt in every way its type knows, is refused with its name."""
 
 import copy
+import datetime
 import json
+import random
 import re
 import subprocess
 import sys
@@ -248,6 +250,42 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
         load(merged(WRITTEN, overlay))
     assert says in str(error.value)
     assert "pydantic" not in str(error.value)
+
+
+JUNK = [
+    None,
+    -1,
+    2.5,
+    float("nan"),
+    "x",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    {1: 2},
+    {None: 3},
+    True,
+    datetime.date(2026, 1, 1),
+]
+JUNK += [{"like": "d8"}, {"only": ["x"]}, {"architecture": [1]}, {(1, 2): 3}, 10**400, "seeds_per_job"]
+
+
+def test_whatever_stands_in_a_configuration_is_accepted_or_refused_in_sentences():
+    rng, refused = random.Random(5), 0
+    for _ in range(150):
+        config = copy.deepcopy(DEFAULT)
+        for key in rng.sample(KEYS, 3):
+            here = config
+            for name in key.place[:-1]:
+                here = here.get(name) if isinstance(here, dict) else None
+            if isinstance(here, dict):
+                here[rng.choice([key.place[-1]] * 4 + [3, None, True, (1, 2), "zz"])] = rng.choice(JUNK)
+        try:
+            load(config)
+        except ValueError as error:
+            assert "not usable" in str(error), str(error)
+            refused += 1
+    assert refused > 100
 
 
 def test_a_fault_that_others_take_over_is_reported_once():

@@ -103,15 +103,16 @@ def _place(fault: Mapping[str, Any], value: Any) -> tuple[str, ...]:
     pydantic's own way has steps that no configuration has: for a value of one of several classes, for the one item that
     stands for a list, and for the name of an entry itself.
     """
-    names = []
-    for part in fault["loc"]:
+    names, loc = [], fault["loc"]
+    is_not_there = fault["type"] in ("missing", "invalid_key")  # the latter is no text
+    for part in loc[:-1] if is_not_there else loc:
         inside = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
         if part in inside:
             names.append(str(part))
             value = value[part]
     match fault["type"]:
-        case "missing":
-            names.append(str(fault["loc"][-1]))
+        case "missing" | "invalid_key":
+            names.append(str(loc[-1]))
         case "combination":
             names += fault["ctx"]["key"].split(".")
         case "union_tag_invalid" | "union_tag_not_found":
