@@ -149,8 +149,6 @@ majority: {d8: {majority_gap: 49}} -> majority.d8.majority_gap = 49: expected at
 majority: {d8: {classes: 51}} -> majority.d8.classes = 51: expected at most
 majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
 majority: {d8: {labellings: 1}} -> each of the 69,413 admissible partitions
-majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values
-majority: {d8: {learning_rate: [0.1, -1]}} -> majority.d8.learning_rate.1 = -1: Input should be greater than 0
 majority: {d8: {d_model: [8, 8]}} -> majority.d8.d_model = [8, 8]: expected different values
 majority: {d8: {d_model: []}}
     -> majority.d8.d_model = []: Tuple should have at least 1 item
@@ -171,8 +169,6 @@ language_model: {bert: {context_length: 128}}
 language_model: {bert: {text: letters}} -> language_model.bert.text = 'letters': expected one of words, bytes
 statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
 language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
-language_model: {mine: {like: bert, task: labelled}}
-    -> language_model.mine.training = None: expected a source of kind hub
 language_model: {gpt: {seeds: {projected_kq: 1}}}
     -> language_model.gpt.seeds = 'projected_kq': expected one of layernorm
 random_keys: {norms: [projected_qk]} -> random_keys.norms = 'projected_qk': expected one of layernorm
@@ -181,7 +177,6 @@ text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
 text: {words: {long: {shortest: 2000}}} -> text.words.long.shortest = 2000: expected at most longest = 1024
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
-random_keys: {norms: [none, none]} -> random_keys.norms = ['none', 'none']: expected different
 statements: {placement: {depths: [6, 2], probe_up_to: 1}} -> statements.placement.probe_up_to = 1: expected at least 2
 statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
 language_model: {bert: {task: labelled}}
@@ -189,42 +184,31 @@ language_model: {bert: {task: labelled}}
 steps: 3 -> steps: unknown key; known: name, device
 majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
 majority: {mine: {like: d9}} -> majority.mine.like = 'd9': expected another experiment
-text: {bytes: {like: chars}} -> text.bytes.like = 'chars': expected another text
 language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model
 language_model: {only: gpt2} -> language_model.only = 'gpt2': expected a list of models, some
-language_model: {bytes_heads_8: {like: {not: this}}}
-    -> language_model.bytes_heads_8.like = {'not': 'this'}: expected another model
-majority: {only: [{d8: 1}]} -> majority.only = [{'d8': 1}]: expected a list of experiments
 majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
 majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
 majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 0.9999999: expected a share
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
     -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
-statements: {batch_dependence: {padding: []}} -> statements.batch_dependence.padding = []
 statements: {batch_dependence: {padding: [0.999]}} -> statements.batch_dependence.padding = 0.999
-statements: {batch_dependence: {tokens: 2}} -> statements.batch_dependence.tokens = 2
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
 statements: {fusion: {head_factors: [0.5]}} -> statements.fusion.head_factors = [0.5]
 statements: {geometry: {offsets: [5]}} -> statements.geometry.offsets = [5.0]
 statements: {geometry: {offsets: [0, 1, 2, 3]}} -> statements.geometry.offsets = [0, 1, 2, 3]
 statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes = ['float32']
-random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
-random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
 norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
-norms: {big: {like: projection, factor: 0}} -> norms.big.factor = 0: Input should be greater than 0
 norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
 norms: {big: {like: projection}} -> norms.big.factor: this key is missing
-norms: {big: projection} -> norms.big = 'projection': String should match pattern
 norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
 majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: this key is now called runs_per_job
 language_model: {bert: {in_one_job: true}} -> language_model.bert.in_one_job: this key is now called runs_per_job
 majority: {d8: {runs_per_job: 0}}
     -> majority.d8.runs_per_job = 0: Input should be greater than or equal to 1, or: Input should be 'all'
-language_model: {gpt: {runs_per_job: some}} -> language_model.gpt.runs_per_job = 'some': Input should be a valid integer
 majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_length, 
 """
 """What is laid over config.yaml -> what is said about it."""
