@@ -82,6 +82,8 @@ class GPTSettings(_LanguageModel):
     """Share of the attention weights that is dropped in training."""
     validation_windows: Size
     """Windows of context_length tokens over which the validation loss is computed."""
+    diagnose_every: Steps | None
+    """Optimiser steps between two looks at attention, for table language_model_attention; null for none."""
 
     @property
     def longest_text(self) -> int:

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,12 @@ from layernorm_roles import store
 from layernorm_roles.evidence.analysis.estimate import Estimate, holm, p_value
 from layernorm_roles.evidence.claims import (
     batch_dependence,
-    fixed,
     fusion,
     geometry,
     head_widths,
     language_model,
     placement,
+    preregistration,
     pretrained,
     projection,
     rules,
@@ -87,7 +88,9 @@ def _claims() -> Iterator[Claim]:
 def _claim(entry: Mapping[str, Any], test: Callable[..., Outcome]) -> Claim:
     """The claim of an entry of the YAML files, with the thresholds filled in."""
     plain = {*_TUPLES, "primary", "also"}
-    texts = {key: text and text.format_map(vars(rules)) for key, text in entry.items() if key not in plain}
+    raw = {key: text for key, text in entry.items() if key not in plain}
+    named = {name for text in raw.values() if text for _, name, _, _ in Formatter().parse(text) if name}
+    texts = {key: text and text.format_map(vars(rules)) for key, text in raw.items()}
     of, describe = texts.pop("of", None), sizes.SIZES[texts.pop("sizes", "none")]
     return Claim(
         **texts,
@@ -96,6 +99,7 @@ def _claim(entry: Mapping[str, Any], test: Callable[..., Outcome]) -> Claim:
         of=(*([of] if of else []), *entry["also"]),
         test=partial(test, of) if of else test,
         sizes=partial(describe, of) if of else describe,
+        numbers={name: getattr(rules, name) for name in sorted(named)},
     )
 
 
@@ -107,18 +111,18 @@ TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables]
 
 
 def judge(
-    tables: Tables, recorded: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None
+    tables: Tables, at_the_start: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
     """Table `claims`: one row for every claim, from those of the reproduction's tables that are there.
 
-    `recorded` are the hashes of the rules when the run began, by claim, as `fixed.record` wrote them, and `settings`
-    those of the reproduction today. Without a recorded hash that equals today's a rule counts as made after the data.
+    `at_the_start` are the hashes of the rules when the run began, by claim, as `record` wrote them, and `settings` those
+    of the reproduction today. Where the hash of a rule at the start is not today's, the rule was made after the data.
     """
-    today = fixed.rule_hashes(CLAIMS, settings or {})
-    rows = [
-        row(claim, tables) | {"rule_fixed": fixed.when(today[claim.name], (recorded or {}).get(claim.name))}
-        for claim in CLAIMS
-    ]
+    today, start = preregistration.rule_hashes(CLAIMS, settings or {}), at_the_start or {}
+    fixed = {
+        name: preregistration.fixed_before_or_after(rule, start.get(name)) for name, rule in today.items()
+    }
+    rows = [row(claim, tables) | {"rule_fixed": fixed[claim.name]} for claim in CLAIMS]
     adjusted = holm(
         {claim.name: _p(claim, found) for claim, found in zip(CLAIMS, rows, strict=True) if claim.primary}
     )
@@ -164,25 +168,29 @@ def row(claim: Claim, tables: Tables) -> dict[str, Any]:
 def judge_files(
     paths: Iterable[str | Path],
     out: str | Path,
-    recorded: str | Path | None = None,
+    rules_at_start: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write table `claims` to `out`, from those of the Parquet files `paths` that the tests read.
 
-    The name of a file, without its suffix, is that of its table. `recorded` is the file that `record` wrote when the
-    run began, None or a path without a file if there is none, and `settings` are those of the reproduction. The
+    The name of a file, without its suffix, is that of its table. `rules_at_start` is the file that `record` wrote
+    when the run began, None or a path without a file if there is none, and `settings` are those of the reproduction. The
     provenance of `out` is that of the Parquet files, joined: judging draws nothing at random, so equal files and equal
     code give equal bytes.
     """
     chosen = {Path(path).stem: path for path in paths if Path(path).stem in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
     tables = {name: store.read(path, name) for name, path in chosen.items()}
-    store.write(judge(tables, fixed.recorded(recorded), settings), "claims", out, provenance)
+    at_the_start = preregistration.read_record(rules_at_start).rules
+    store.write(judge(tables, at_the_start, settings), "claims", out, provenance)
 
 
-def record(path: str | Path, settings: Mapping[str, Any]) -> None:
-    """Write the hash of every claim's rule to `path` when a run begins, unless the file is there, see `fixed`."""
-    fixed.record(path, CLAIMS, settings)
+def record(path: str | Path, settings: Mapping[str, Any], commit: str) -> None:
+    """Write the hash of every claim's rule to `path` when a run begins with the code of `commit`.
+
+    A file beside results that have been made since stays as it is, see `preregistration.record`.
+    """
+    preregistration.record(path, CLAIMS, settings, commit)
 
 
 __all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Verdict", "judge", "judge_files", "record", "row"]

@@ -43,13 +43,13 @@ there if it is seen or smaller, and as not there if it is absent or reversed.
 
 The rule of e / 2 is older than all data. The findings "smaller" and "reversed", which used to count as undecided or
 absent, were added after a look at runs with seeds below 10, and before the first run with a seed from 1,000 on. Whether
-a claim's rule is older than the data that it judges is computed, see `claims.fixed`.
+a claim's rule is older than the data that it judges is computed, see `claims.preregistration`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -376,6 +376,14 @@ class Claim:
     """Whether the claim is one of the few that were named before the run, see `role`."""
     of: tuple[str, ...] = ()
     """The experiments and models that the test reads; empty if it reads whole tables."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """The thresholds that the texts name, by their names."""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The texts that make the rule, by the names of their fields, and the role."""
+        texts = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
+        return {name: getattr(self, name) for name in texts}
 
     @property
     def of_paper(self) -> bool:

@@ -1,0 +1,6 @@
+from layernorm_roles.job import job
+
+with job(snakemake) as plan:
+    from layernorm_roles.language_model.measure import measure_batch
+
+    measure_batch(plan, dict(snakemake.input.items()), dict(snakemake.output.items()), snakemake.threads)
