@@ -23,7 +23,7 @@ from layernorm_roles.language_model.tasks import task_type
 from layernorm_roles.provenance import provenance, refuse_other
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, SCHEMAS
-from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import QUERY_KEY_VARIANT, maps
 
 TABLES = {
     "keys": "key_selectability",
@@ -117,9 +117,8 @@ def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
         return sites
     if variant == QUERY_KEY_VARIANT:
         return (*sites, "after_norm_exact", "head_exact")
-    of_keys = SPLIT_VARIANTS[norm].queries_keys if norm in SPLIT_VARIANTS else norm
-    built_in = VARIANTS.get(of_keys)
-    exact = built_in and built_in.scales and built_in.learns == "nothing"
+    built_in = maps(norm)
+    exact = built_in and built_in[0].scales and built_in[0].learns == "nothing"
     return (*sites, "after_norm_exact") if exact else sites
 
 
