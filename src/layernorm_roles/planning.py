@@ -144,7 +144,7 @@ class Reproduction:
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
             return [f"measure/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
-            models = {name for name, model in self.settings.language_model.items() if model.diagnose_every}
+            models = {name for name, model in self.settings.language_model.items() if getattr(model, "diagnose_every", None)}
             jobs = self.training["language_model"].values()
             return [f"language_model/{batch.name}" for batch in jobs if batch.group in models]
         if stage in self.training:

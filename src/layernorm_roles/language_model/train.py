@@ -61,6 +61,7 @@ def train_batch(
     device = open_device(plan["device"], plan["device_check"])
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
     settings, results, checkpoints = runs[0].settings, [], []
+    downloads = plan["downloads"] and Path(plan["downloads"])
     with naming(f"language_model.{runs[0].model}"):
         runs[0].contexts()  # a context that does not fit shows now, not after hours of training
     with device.memory_advice(_smaller(runs[0])):
@@ -71,7 +72,7 @@ def train_batch(
             path = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
             checkpoints.append(Checkpoint(path, identity))
             with naming(f"language_model.{run.model}"):
-                task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, plan["downloads"])
+                task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
             model = run.build_model(getattr(task, "classes", None))
             device.compare(partial(derivatives, model, task.validation[0]), run.name)
             results.append(train(model, task, run.settings, run.seed, device, checkpoints[-1], run.name))

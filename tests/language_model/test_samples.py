@@ -1,12 +1,9 @@
-"""Recorded activations: what the model's own modules receive, its attention, and its keys."""
-
-import runpy
+"""Samples of a trained model: what the model's own modules receive, its attention, and its keys."""
 
 import numpy as np
 import pytest
 import torch
-from default_settings import ROOT
-from hand_made import SMALL_GPT, contexts, prepared_text, randomise, run_of, save_weights, snakemake
+from hand_made import SMALL_GPT, contexts, measured, prepared_text, randomise, run_of, save_weights
 
 from layernorm_roles import checkpoint
 
@@ -14,24 +11,20 @@ LONG = [np.random.default_rng(n).integers(30, size=n) for n in (12, 7, 16)]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A run with random weights, saved as if it had trained, and the file of these weights."""
-    folder = tmp_path_factory.mktemp("trained")
+def sampled(tmp_path_factory):
+    """A network, and tensors and facts of its samples: two contexts for blocks, three for heads."""
+    folder = tmp_path_factory.mktemp("sampled")
     frame = contexts(("sentences", [1, 2, 3]), *(("long", tokens) for tokens in LONG))
     run = run_of(prepared_text(folder / "text", range(30), range(30), frame))
-    return run, save_weights(run, folder, final=randomise(run.build_model()))["final"]
-
-
-@pytest.fixture(scope="module")
-def recorded(trained):
-    """Tensors and facts of the file that the rule's script writes: two contexts for blocks, three for heads."""
-    run, weights = trained
-    path = weights.with_name("activations.safetensors")
-    parts = {"input": {"final": [str(weights)]}, "output": {"activations": [str(path)]}}
-    numbers = {"block_contexts": 2, "head_contexts": 3}
-    job = snakemake([run], weights.with_name("log"), params=numbers, **parts)
-    runpy.run_path(str(ROOT / "workflow/scripts/record_activations.py"), {"snakemake": job})
-    return checkpoint.load(path)
+    network = randomise(run.build_model())
+    weights = save_weights(run, folder, initial=run.build_model(), final=network)
+    tensors, facts = checkpoint.load(measured([run], weights, folder, "samples")["samples"])
+    assert facts["runs"] == [
+        {"name": run.name, "variant": "layernorm", "seed": 0, "layers": 2, "heads": 4, "contexts": 3}
+    ]
+    assert len(tensors) == 2 * (7 + 3 * 2)
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float64}
+    return network.double(), {name.removeprefix(f"{run.name}/"): tensor for name, tensor in tensors.items()}
 
 
 def inputs_of(network, module, texts):
@@ -45,8 +38,8 @@ def inputs_of(network, module, texts):
     return torch.cat(seen)
 
 
-def test_blocks_are_what_the_modules_of_the_model_receive(trained, recorded):
-    network, (tensors, _) = trained[0].restore_model(trained[1]).double().eval(), recorded
+def test_blocks_are_what_the_modules_of_the_model_receive(sampled):
+    network, tensors = sampled
     for number, layer in enumerate(network.layers, start=1):
         names = ("stream", "heads", "w_o", "b_o", "gain", "bias", "w_1")
         block = {name: tensors[f"layer_{number}.{name}"] for name in names}
@@ -60,8 +53,8 @@ def test_blocks_are_what_the_modules_of_the_model_receive(trained, recorded):
         torch.testing.assert_close(up, inputs_of(network, layer.feed_forward[1], LONG[:2]))
 
 
-def test_queries_and_keys_attend_as_the_model_does(trained, recorded):
-    network, (tensors, _) = trained[0].restore_model(trained[1]).double().eval(), recorded
+def test_queries_and_keys_attend_as_the_model_does(sampled):
+    network, tensors = sampled
     for context, tokens in enumerate(LONG):
         for number, layer in enumerate(network.layers, start=1):
             at = f"layer_{number}.context_{context}"
@@ -73,12 +66,3 @@ def test_queries_and_keys_attend_as_the_model_does(trained, recorded):
             p = (q @ k.mT / 2**0.5).masked_fill(future, -torch.inf).softmax(-1)
             heads = (p @ v.unflatten(1, (4, 2)).transpose(0, 1)).transpose(0, 1).flatten(1)
             torch.testing.assert_close(heads, inputs_of(network, layer.attention.out, [tokens]))
-
-
-def test_the_file_has_the_facts_and_float64_tensors_of_every_layer(recorded):
-    tensors, facts = recorded[0], dict(recorded[1])
-    identity = facts.pop("identity")
-    assert (identity["model"], identity["variant"], identity["seed"]) == ("hand_made", "layernorm", 0)
-    assert facts == {"variant": "layernorm", "seed": 0, "layers": 2, "heads": 4, "contexts": 3}
-    assert len(tensors) == 2 * (7 + 3 * 2)
-    assert {tensor.dtype for tensor in tensors.values()} == {torch.float64}
