@@ -180,7 +180,8 @@ text: {words: {long: {shortest: 2000}}} -> text.words.long.shortest = 2000: expe
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
 random_keys: {norms: [none, none]} -> random_keys.norms = ['none', 'none']: expected different
-statements: {placement: {depths: [24, 7]}} -> statements.placement.depths = [24, 7]: expected a list with a depth of at most 6
+statements: {placement: {depths: [24, 7]}}
+    -> statements.placement.depths = [24, 7]: expected a list with a depth of at most 6
 statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
 language_model: {bert: {task: labelled}}
     -> language_model.bert.training = None: expected a source of kind hub with a label_column
