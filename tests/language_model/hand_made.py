@@ -95,7 +95,7 @@ def plan_of(runs, **changes):
     named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point, **nothing} for run in runs]
     settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
     plan = {"job": "hand_made", "code": "a", "made_by": {}, "settings": settings, "runs": named}
-    plan |= {"device": "cpu", "device_check": "stop", "norm_code": {}, "downloads": None}
+    plan |= {"device": "cpu", "device_check": "stop", "norm_code": {}}
     return plan | {"ceiling_contexts": 1, "block_contexts": 2, "head_contexts": 3} | changes
 
 

@@ -39,10 +39,10 @@ rule language_model_measure:
         manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
     output:
         origin=f"{RUN}/origin/measure/{{batch}}.json",
-        verdicts=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",
-        tokens=f"{RUN}/runs/measure/{{batch}}/sentence_tokens.parquet",
-        ones_share=f"{RUN}/runs/measure/{{batch}}/language_model_ones_share.parquet",
-        ceilings=f"{RUN}/runs/measure/{{batch}}/language_model_ceilings.parquet",
+        key_selectability=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",
+        sentence_tokens=f"{RUN}/runs/measure/{{batch}}/sentence_tokens.parquet",
+        language_model_ones_share=f"{RUN}/runs/measure/{{batch}}/language_model_ones_share.parquet",
+        language_model_ceilings=f"{RUN}/runs/measure/{{batch}}/language_model_ceilings.parquet",
         samples=f"{RUN}/runs/measure/{{batch}}/samples.safetensors",
     log:
         f"{RUN}/logs/measure/{{batch}}.log",

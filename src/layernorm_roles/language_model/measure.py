@@ -40,7 +40,7 @@ MEASURED = ("keys", "ceilings", "samples")
 def measure_batch(
     plan: Mapping[str, Any], inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
-    """Measure the trained models of a batch, and write a file for each key of TABLES, and samples.
+    """Measure the trained models of a batch, and write each of TABLES, and samples.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
     and `samples` are measured; ceiling_contexts, block_contexts and head_contexts say for how many long contexts, the
@@ -76,14 +76,15 @@ def measure_batch(
     for name, table in TABLES.items():
         filled = [frame for frame in frames[name] if len(frame)]
         frame = pd.concat(filled) if filled else pd.DataFrame(columns=SCHEMAS[table].names)
-        store.write(frame, table, out[name], origin)
+        store.write(frame, table, out[table], origin)
     checkpoint.save(samples, out["samples"], {"identity": plan, "runs": sampled})
 
 
 def _trained(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What a plan says of training: its settings, and its runs without what is measured of them."""
-    runs = [{key: value for key, value in run.items() if key not in MEASURED} for run in plan.get("runs", ())]
-    return {"settings": plan.get("settings", {}), "runs": runs}
+    runs = plan.get("runs", ())
+    named = {run["name"]: {key: run[key] for key in run if key not in MEASURED} for run in runs}
+    return {"settings": plan.get("settings", {}), "runs": named}
 
 
 def measure(

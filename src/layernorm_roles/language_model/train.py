@@ -50,7 +50,7 @@ def train_batch(
     """Train the runs of a batch in turn, and write their files: the tables metrics and attention, and the weights.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code,
-    norm_code by variant, and downloads, the folder of the hub's texts. `inputs` has the text's manifest. The weights
+    and norm_code by variant. `inputs` has the text's manifest, beside whose folder the hub's texts lie. The weights
     are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on from where it was:
     every run keeps its last checkpoint beside the weights until the files are written, and a finished run is not
     trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the device cannot be
@@ -61,7 +61,7 @@ def train_batch(
     device = open_device(plan["device"], plan["device_check"])
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
     settings, results, checkpoints = runs[0].settings, [], []
-    downloads = plan["downloads"] and Path(plan["downloads"])
+    downloads = Path(inputs["manifest"]).parents[2] / "downloads"
     with naming(f"language_model.{runs[0].model}"):
         runs[0].contexts()  # a context that does not fit shows now, not after hours of training
     with device.memory_advice(_smaller(runs[0])):
