@@ -71,6 +71,10 @@ EXEMPT = {
 """Files and folders through which no number passes, each with the reason why an edit of one makes nothing again."""
 
 
+EVIDENCE = ("claims", "draw", "page", "durations", "settings")
+"""The stages that show results and compute none, in which a reproduction ends."""
+
+
 class Table(NamedTuple):
     """Where a Parquet table of a reproduction comes from."""
 

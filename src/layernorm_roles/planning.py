@@ -161,8 +161,13 @@ class Reproduction:
 
     def benchmarks(self) -> list[str]:
         """The benchmark files of all jobs that compute a result."""
-        evidence = ("claims", "draw", "page", "durations", "settings")
-        return [f"{self.folder}/benchmarks/{job}.tsv" for job, each in self.plans.items() if each["stage"] not in evidence]
+        computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
+        return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
+
+    def ends(self) -> list[str]:
+        """The files that say that the jobs in which this reproduction ends are done as planned."""
+        last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
+        return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
         """The paths of the files of the text called `name`, by the keys of TEXT_FILES."""

@@ -125,12 +125,12 @@ def save_weights(run, folder, **networks):
 
 def measured(runs, weights, folder, *asked):
     """The files of a batch of which `asked` is measured: keys, ceilings or samples."""
-    out, plan = files_in(folder, (*TABLES, "samples")), plan_of(runs)
+    out, plan = files_in(folder, (*TABLES.values(), "samples")), plan_of(runs)
     for run in plan["runs"]:
         run |= dict.fromkeys(asked, True)
     inputs = {"manifest": str(runs[0].text.manifest), "weights": str(weights)}
     measure_batch(plan, inputs, out, 1)
-    return out
+    return {"samples": out["samples"], **{name: out[table] for name, table in TABLES.items()}}
 
 
 def randomise(network, seed=0):

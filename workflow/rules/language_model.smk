@@ -10,6 +10,7 @@ def text_of(wildcards):
 rule language_model_train:
     input:
         plan=f"{RUN}/plan/language_model/{{batch}}.json",
+        done=done("language_model/{batch}"),
         manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
         downloads=ancient(
             lambda wildcards: THIS.downloaded(THIS.labelled_sources(MODELS[wildcards.batch].group))
@@ -35,6 +36,7 @@ rule language_model_train:
 rule language_model_measure:
     input:
         plan=f"{RUN}/plan/measure/{{batch}}.json",
+        done=done("measure/{batch}"),
         weights=ancient(rules.language_model_train.output.weights),
         manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
     output:
