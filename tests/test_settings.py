@@ -201,7 +201,7 @@ majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
     -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-statements: {geometry: {dtypes: [float32]}} -> statements.geometry: unknown key 'dtypes'
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: this key is gone
 random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
 random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
