@@ -194,7 +194,7 @@ majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
     -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: unknown key; known: dimensions
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: this key is gone
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8

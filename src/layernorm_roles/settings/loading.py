@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from layernorm_roles.settings.base import Section
 from layernorm_roles.settings.reproduction import Settings
+from layernorm_roles.settings.statements import REMOVED
 
 NAMED = {
     "majority": "experiment",
@@ -139,6 +140,8 @@ def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, st
             return key, "this key is missing"
         case "extra_forbidden" | "invalid_key" if place and place[-1] in RENAMED:
             return key, f"this key is now called {RENAMED[place[-1]]}, see config.yaml"
+        case "extra_forbidden" if key in REMOVED:
+            return key, "this key is gone, its value is fixed now; leave it out"
         case "extra_forbidden" | "invalid_key":
             known = _known_keys(fault["loc"])
             near = get_close_matches(place[-1], known)
