@@ -10,17 +10,11 @@ import pandas as pd
 import pytest
 import torch
 from default_settings import ROOT
-from hand_made import SMALL_GPT, changed, contexts, prepared_text, run_of
 
 from layernorm_roles import checkpoint, files, planning, store, variants
-from layernorm_roles.language_model import runs as language_runs
-from layernorm_roles.language_model.activations import record_run
-from layernorm_roles.language_model.train import Outputs, TrainingResult
-from layernorm_roles.language_model.train import write as write_run
 from layernorm_roles.majority import data, train
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.majority import MajorityTraining
-from layernorm_roles.statements import fusion, score_scale
 
 FEW = {"sequences": 20, "labellings": 1, "batch_size": 10, "steps": 1, "schedule_steps": 8, "d_ff": None}
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
@@ -47,7 +41,6 @@ METRICS = one_row(
     "train_loss test_loss test_accuracy query_angle_mean query_angle_std learning_rate attention_share score_std",
     step=0,
 )
-LOSSES = one_row("train_loss valid_loss unigram_loss learning_rate seconds", step=0, tokens=0)
 VECTORS = pd.DataFrame({"checkpoint": ["initial"], "token": [0], "kind": ["key"], "vector": [[1.0, 2.0]]})
 
 
@@ -112,63 +105,6 @@ def test_no_training_takes_the_data_of_another_seed_or_other_settings(majority, 
         train.train_batch(settings, {run: copied(other, tmp_path / "data.parquet")}, paths, "cpu", None)
     with pytest.raises(ValueError, match=r"sequences = 20, expected 30"):
         data.load(own, data.identity_of(settings.model_copy(update={"sequences": 30}), 1000))
-
-
-@pytest.fixture(scope="module")
-def language_models(tmp_path_factory):
-    """Runs of language models that differ in one thing each, with the folder of their files."""
-    folder, made = tmp_path_factory.mktemp("models"), []
-    text = prepared_text(folder / "text", range(100), range(100), contexts(("long", range(9))))
-    runs = [
-        run_of(text),
-        run_of(text, seed=1),
-        run_of(text, variant="projection"),
-        run_of(text, model="other"),
-    ]
-    for number, run in enumerate([*runs, run_of(text, changed(SMALL_GPT, steps=41))]):
-        place, weights = folder / str(number), run.build_model().state_dict()
-        names = ("initial.safetensors", "final.safetensors", "metrics.parquet", "checkpoint.safetensors")
-        out = Outputs(*(place / name for name in names))
-        write_run(TrainingResult(weights, weights, LOSSES), run, out, provenance(run.identity, "cpu"))
-        record_run(run, out.final, place / "activations.safetensors", 1, 1, 1)
-        made.append((run, place))
-    return made
-
-
-def test_no_job_takes_the_weights_metrics_or_activations_of_another_language_model(language_models, tmp_path):
-    for (run, _), (_, place) in itertools.permutations(language_models, 2):
-        readers = {
-            "initial.safetensors": lambda path, run=run: run.restore_model(path, "initial"),
-            "final.safetensors": lambda path, run=run: run.restore_model(path, "final"),
-            "activations.safetensors": lambda path, run=run: list(fusion.trained_blocks(path, run.identity)),
-            "metrics.parquet": lambda path, run=run: store.collect(
-                [path], "language_model_metrics", tmp_path / "out", {}, [run.identity]
-            ),
-        }
-        for name, read in readers.items():
-            with pytest.raises(ValueError, match=rf"{name}: a file of another run \(.*expected"):
-                read(place / name)
-    assert not (tmp_path / "out").exists()
-    for run, place in language_models:
-        assert run.restore_model(place / "final.safetensors") is not None
-        assert list(score_scale.language_model_heads(place / "activations.safetensors", run.identity))
-        assert len(store.read(place / "metrics.parquet", "language_model_metrics", run.identity))
-
-
-def test_no_job_takes_initial_for_final_weights(language_models):
-    run, place = language_models[0]
-    with pytest.raises(ValueError, match="checkpoint = 'initial', expected 'final'"):
-        run.restore_model(place / "initial.safetensors", "final")
-
-
-def test_what_the_rules_expect_of_a_language_model_is_what_its_files_have(language_models):
-    plan = planned({"name": "rules"})
-    runs = plan.judged_runs()
-    for run, identity in zip(runs, plan.identities("language_model", runs), strict=True):
-        assert identity["model"] == run.group and identity["seed"] == run.seed
-        assert {*identity, "text"} == {*language_models[0][0].identity}
-        settings = language_runs.SETTINGS[identity["settings"]["architecture"]]
-        assert {*identity["settings"]} == {*settings.model_fields} - {"learning_rate", "steps"}
 
 
 def test_a_file_that_says_nothing_of_itself_is_refused(tmp_path):

@@ -20,7 +20,8 @@ from layernorm_roles.heads.layer import layers
 from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
-from layernorm_roles.provenance import provenance, refuse_other
+from layernorm_roles.plan import Plan
+from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, SCHEMAS
 from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
@@ -33,34 +34,31 @@ TABLES = {
 }
 """The Parquet table in each file of a batch that has been measured."""
 
-MEASURED = ("keys", "ceilings", "samples")
-"""What the plan says of each run: is it measured?"""
-
 
 def measure_batch(
-    plan: Mapping[str, Any], inputs: Mapping[str, str], out: Mapping[str, str], threads: int
+    plan: Plan, weights: str, inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
     """Measure the trained models of a batch, and write a file for each key of TABLES, and samples.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
     and `samples` are measured; ceiling_contexts, block_contexts and head_contexts say for how many long contexts, the
-    first ones, ceilings and samples are. `inputs` has the text's manifest and the weights, which `train_batch` wrote.
-    A run that diverged has no rows of its final checkpoint. A table of which nothing is asked has no rows. Raises
-    ValueError if a file is damaged, the weights are of other runs, or a run of which samples are wanted has diverged.
+    first ones, ceilings and samples are. The job that wrote `weights` by `train_batch` is the first of those that it
+    reads; it may have trained more runs. `inputs` has the text's manifest. A run that diverged has no rows of its final
+    checkpoint. A table of which nothing is asked has no rows. Raises ValueError if a file is damaged, the weights are
+    not of the job as it is planned, or a run of which samples are wanted has diverged.
     """
     torch.set_num_threads(threads)
-    weights, facts = checkpoint.load(inputs["weights"])
-    refuse_other(inputs["weights"], _trained(facts.get("identity", {})), _trained(plan))
+    parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     samples, sampled = {}, []
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
     for run, planned in zip(runs, plan["runs"], strict=True):
         number = plan["ceiling_contexts"] if planned["ceilings"] else 0
         for name in ("initial", "final"):
-            network = run.restore_model(weights, name)
+            network = run.restore_model(parameters, name)
             if network is None and planned["samples"]:
                 raise ValueError(
-                    f"{inputs['weights']}: {run.name} diverged, so that there is nothing to record; lower "
+                    f"{weights}: {run.name} diverged, so that there is nothing to record; lower "
                     f"learning_rate of language_model.{run.model}"
                 )
             if network is None:
@@ -78,12 +76,6 @@ def measure_batch(
         frame = pd.concat(filled) if filled else pd.DataFrame(columns=SCHEMAS[table].names)
         store.write(frame, table, out[name], origin)
     checkpoint.save(samples, out["samples"], {"identity": plan, "runs": sampled})
-
-
-def _trained(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan says of training: its settings, and its runs without what is measured of them."""
-    runs = [{key: value for key, value in run.items() if key not in MEASURED} for run in plan.get("runs", ())]
-    return {"settings": plan.get("settings", {}), "runs": runs}
 
 
 def measure(

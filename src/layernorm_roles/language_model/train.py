@@ -45,30 +45,30 @@ class TrainingResult(NamedTuple):
 
 
 def train_batch(
-    plan: Mapping[str, Any], inputs: Mapping[str, str], out: Mapping[str, str], threads: int
+    plan: Mapping[str, Any], inputs: Mapping[str, Any], out: Mapping[str, str], threads: int
 ) -> None:
     """Train the runs of a batch in turn, and write their files: the tables metrics and attention, and the weights.
 
-    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code,
-    norm_code by variant, and downloads, the folder of the hub's texts. `inputs` has the text's manifest. The weights
-    are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on from where it was:
-    every run keeps its last checkpoint beside the weights until the files are written, and a finished run is not
-    trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the device cannot be
-    used, its memory is used up, the text or a context does not fit the model, or the loss is not finite before
-    training.
+    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code
+    and norm_code by variant. `inputs` has the text's manifest, and downloads, the files of labelled sentences, if there
+    are any. The weights are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on
+    from where it was: every run keeps its last checkpoint beside the weights until the files are written, and a
+    finished run is not trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the
+    device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is not
+    finite before training.
     """
     parallel.use(threads)
     device = open_device(plan["device"], plan["device_check"])
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
     settings, results, checkpoints = runs[0].settings, [], []
-    downloads = plan["downloads"] and Path(plan["downloads"])
+    downloads = next((Path(file).parent for file in inputs.get("downloads", ())), None)
     with naming(f"language_model.{runs[0].model}"):
         runs[0].contexts()  # a context that does not fit shows now, not after hours of training
     with device.memory_advice(_smaller(runs[0])):
         device.check(operators(settings, runs[0].vocabulary), f"language_model.{runs[0].model}")
         for number, run in enumerate(runs):
             identity = {**run.identity, "device": device.identity}
-            identity["code"] = [plan["code"], plan["norm_code"].get(run.variant)]
+            identity["code"] = [plan["code"], plan["norm_code"][run.variant]]
             path = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
             checkpoints.append(Checkpoint(path, identity))
             with naming(f"language_model.{run.model}"):
