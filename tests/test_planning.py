@@ -253,7 +253,7 @@ def test_each_stage_has_its_device(monkeypatch):
 
 def test_the_line_before_the_first_job_says_how_long_processors_take(monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(planning, "choose", lambda wanted, elsewhere: planning.Choice(wanted, ""))
+    monkeypatch.setattr(planning, "choose", lambda wanted, elsewhere, key: planning.Choice(wanted, ""))
     overlay = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
 
     def jobs(model, steps, number):

@@ -111,7 +111,7 @@ def test_every_key_says_what_it_means():
     """A key without a sentence is one whose name says all: a size or a rate with the field's own name."""
     plain = set(
         (
-            "d_model heads layers weight_decay seed seeds kind placements depths batch_sizes training validation "
+            "d_model heads layers weight_decay seed seeds kind depths batch_sizes training validation "
             "held_out corpus split precision gpt bert batch_size geometry fusion placement batch_dependence "
             "score_scale majority random_keys statements text language_model"
         ).split()
@@ -180,7 +180,7 @@ text: {words: {long: {shortest: 2000}}} -> text.words.long.shortest = 2000: expe
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
 random_keys: {norms: [none, none]} -> random_keys.norms = ['none', 'none']: expected different
-statements: {placement: {depths: [6, 2], probe_up_to: 1}} -> statements.placement.probe_up_to = 1: expected at least 2
+statements: {placement: {depths: [24, 7]}} -> statements.placement.depths = [24, 7]: expected a list with a depth of at most 6
 statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
 language_model: {bert: {task: labelled}}
     -> language_model.bert.training = None: expected a source of kind hub with a label_column
@@ -199,14 +199,8 @@ majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1
 majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 0.9999999: expected a share
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
     -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
-statements: {batch_dependence: {padding: []}} -> statements.batch_dependence.padding = []
-statements: {batch_dependence: {padding: [0.999]}} -> statements.batch_dependence.padding = 0.999
-statements: {batch_dependence: {tokens: 2}} -> statements.batch_dependence.tokens = 2
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-statements: {fusion: {head_factors: [0.5]}} -> statements.fusion.head_factors = [0.5]
-statements: {geometry: {offsets: [5]}} -> statements.geometry.offsets = [5.0]
-statements: {geometry: {offsets: [0, 1, 2, 3]}} -> statements.geometry.offsets = [0, 1, 2, 3]
-statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes = ['float32']
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry: unknown key 'dtypes'
 random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
 random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
 text: {words: {corpus: {paths: ['mine/*.txt']}}}

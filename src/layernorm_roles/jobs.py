@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from layernorm_roles import batches, catalogue, exhibits, files, plan, rooms
+from layernorm_roles.settings.statements import PLACEMENTS
 
 if TYPE_CHECKING:
     from layernorm_roles.batches import Batch
@@ -115,7 +116,7 @@ def _random_keys(of: Reproduction, add: Any) -> None:
 
 def _placement(of: Reproduction, add: Any) -> None:
     placement = of.settings.statements.placement
-    for each in placement.placements:
+    for each in PLACEMENTS:
         add(
             "placement",
             f"placement/{each}",

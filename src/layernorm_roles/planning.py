@@ -19,6 +19,7 @@ from layernorm_roles.provenance import git_commit
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import Settings
+from layernorm_roles.settings.statements import PLACEMENTS
 from layernorm_roles.settings.text import Source
 from layernorm_roles.text.prepared import TEXT_FILES
 
@@ -143,7 +144,7 @@ class Reproduction:
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
             return [f"measure/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
-            models = {name for name, model in self.settings.language_model.items() if model.diagnose_every}
+            models = {name for name, model in self.settings.language_model.items() if getattr(model, "diagnose_every", None)}
             jobs = self.training["language_model"].values()
             return [f"language_model/{batch.name}" for batch in jobs if batch.group in models]
         if stage in self.training:
@@ -151,7 +152,7 @@ class Reproduction:
         if stage == "pretrained":
             return [f"pretrained/{model}" for model in self.settings.pretrained]
         if stage == "placement":
-            return [f"placement/{each}" for each in self.settings.statements.placement.placements]
+            return [f"placement/{each}" for each in PLACEMENTS]
         return [stage]
 
     def parts(self, table: str) -> list[str]:

@@ -11,7 +11,6 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
 
 from layernorm_roles import ending
-from layernorm_roles.gpu import driver
 from snakemake_logger_plugin_layernorm_roles import (
     LINE_CHARACTERS,
     LogHandler,
@@ -88,28 +87,6 @@ def test_a_configuration_that_snakemake_cannot_read_is_named(error, words, says,
     (tmp_path / "empty.yaml").touch()
     said = str(_of_configfile(error, ["snakemake", *(word.format(tmp_path) for word in words)]))
     assert said.startswith(says.format(tmp_path)) and "\n" not in said
-
-
-def gpu_is_usable():
-    try:
-        return bool(driver.usable_cards())
-    except driver.NoGPU:
-        return False
-
-
-@pytest.mark.skipif(gpu_is_usable(), reason="this machine has a GPU")
-def test_without_a_gpu_its_trainings_are_refused_before_the_first_job_and_in_a_dry_run(checkout):
-    made = checkout(SMOKE | {"majority_device": "cuda"})
-    refusal = (
-        r"\nerror: majority_device = cuda: .+\n    To train on the CPU: --config majority_device=cpu; .+\n*$"
-    )
-    for options in ([], ["--dry-run"]):
-        done = made.snakemake("majority", *options)
-        assert done.returncode != 0 and re.search(refusal, done.stdout), done.stdout
-        assert "Exception" not in done.stdout and "Traceback" not in done.stdout
-        assert not list(made.folder.glob("results/smoke/**/*.parquet"))
-    submitted = ("--executor", "cluster-generic", "--cluster-generic-submit-cmd", "false", "--jobs", "2")
-    assert "majority_train" in made.run("majority", "--dry-run", *submitted), "other machines may have GPUs"
 
 
 def test_the_last_words_on_verdicts_and_failures(tmp_path):

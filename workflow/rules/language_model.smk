@@ -39,7 +39,7 @@ rule language_model_measure:
         manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
     output:
         origin=f"{RUN}/origin/measure/{{batch}}.json",
-        keys=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",
+        verdicts=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",
         tokens=f"{RUN}/runs/measure/{{batch}}/sentence_tokens.parquet",
         ones_share=f"{RUN}/runs/measure/{{batch}}/language_model_ones_share.parquet",
         ceilings=f"{RUN}/runs/measure/{{batch}}/language_model_ceilings.parquet",

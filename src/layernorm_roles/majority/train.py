@@ -1,7 +1,7 @@
 """Training runs of the majority transformer, as released: Adam, a permutation an epoch, linear decay."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Int
-from torch import Tensor
 
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
@@ -75,7 +74,7 @@ def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | 
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
-    opened, results, checkpoints = open_device(plan["device"], plan["device_check"]), {}, []
+    opened, results, checkpoints = open_device(plan["device"], plan["device_check"], "majority_device"), {}, []
     files = {plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)}
     for number, run in enumerate(MajorityRun(**each) for each in plan["runs"]):
         identity = {**run._asdict(), "settings": plan["settings"], "device": opened.identity}
@@ -113,24 +112,13 @@ def train(
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device.name)
     set_gradient = gradient_on(device.name)(model, parameters)
-    optimiser = device.recordable(AdamW([parameters], run.base_learning_rate))
+    optimiser = AdamW([parameters], run.base_learning_rate)
     training, test = (DeviceSequences.of(data[name], device.name) for name in ("train", "test"))
 
     state = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
     first, rows = state["step"], state["rows"]
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
     batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
-
-    @cache  # one step for full batches, and one for an epoch's last
-    def step_on(size: int) -> tuple[Tensor, Callable[[], None]]:
-        """The memory where a step finds the numbers of `size` sequences, and the step."""
-        rows = torch.zeros(size, dtype=torch.int64, device=device.name)
-
-        def update() -> None:
-            set_gradient(*training.batch(rows))
-            optimiser.step()
-
-        return rows, device.recorded(update)
 
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
     progress = Progress(run.name, settings.steps, "steps", first)
@@ -153,12 +141,9 @@ def train(
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
-            chosen = next(batches)
-            rows_of_step, take_step = step_on(len(chosen))
-            rows_of_step.copy_(torch.from_numpy(chosen))
-            rate = linear_decay(run.base_learning_rate, step, settings.schedule_steps)
-            optimiser.set_learning_rate(rate)
-            take_step()
+            set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device.name)))
+            optimiser.set_learning_rate(linear_decay(run.base_learning_rate, step, settings.schedule_steps))
+            optimiser.step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.statements.transformer import TransformerShape, losses
+from layernorm_roles.statements.transformer import Matrices, TransformerShape, losses
 
 WINDOWS = 128
 """Windows on which a probe is fitted; as many others judge it."""
@@ -34,9 +34,7 @@ def probe_windows(
 
 
 def position_accuracy(
-    shape: TransformerShape,
-    matrices: list[Float[Tensor, "runs _ _"]],
-    windows: Int[Tensor, "2 windows length"],
+    shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "2 windows length"]
 ) -> Float[np.ndarray, "runs depth"]:
     """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged.
 
@@ -48,7 +46,7 @@ def position_accuracy(
 
 
 def _streams(
-    shape: TransformerShape, matrices: list[Float[Tensor, "runs _ _"]], windows: Int[Tensor, "windows length"]
+    shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "windows length"]
 ) -> list[Float[Tensor, "runs tokens d"]]:
     """The residual stream before each layer, in float64, the tokens of all windows one after another."""
     seen: list[Tensor] = []
