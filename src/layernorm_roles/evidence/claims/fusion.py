@@ -7,98 +7,66 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.statements import fusion_errors
-from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.rules import (
-    OPPOSITE,
-    Finding,
+from layernorm_roles.evidence.claims.claim import (
+    Asked,
+    Comparison,
     Outcome,
     Tables,
-    above,
-    all_of,
+    compare,
+    more_than,
+    no_more_than,
     over_seeds,
-    statement,
     true,
 )
 
 
-def missed(fusion: pd.DataFrame, arrangement: str, d: int | None = None) -> Estimate:
+def missed(
+    fusion: pd.DataFrame, arrangement: str, asked: Asked | None = None, role="effect", part=-1, d: int | None = None
+) -> Comparison:
     """Error with random weights of stream width `d`, by default the widest; Untestable with fewer than two seeds."""
-    return over_seeds(fusion_errors(fusion, arrangement, d), f"the arrangement {arrangement}")
+    errors = fusion_errors(fusion, arrangement, d)
+    n = fusion[fusion.source == "random"].seed.nunique()
+    words = f"{arrangement.replace('_', ' and ')}{f', d = {d}' if d else ''}"
+    return compare(words, over_seeds(errors, f"the arrangement {arrangement}"), n, asked, role, " %", part=part)
 
 
-def in_trained_models(fusion: pd.DataFrame, arrangement: str) -> str:
-    """The end of a sentence on what the best single map of the heads misses in the trained language models.
-
-    It starts with a semicolon and gives per cent of the variance, for one of the `arrangement`s of table fusion. It is
-    empty with fewer than two seeds.
-    """
-    errors = fusion_errors(fusion, arrangement, trained=True)
-    return f"; {Estimate.of(errors):.1f} % in the trained language models" if len(errors) > 1 else ""
+def exact(fusion: pd.DataFrame, rounding: float) -> Comparison:
+    """The control: with nothing between the two matrices a single map misses no more than rounding does."""
+    high = missed(fusion, "plain").estimate.high
+    return missed(fusion, "plain", true(high <= 100 * rounding, f"at most {100 * rounding:g}"), "control")
 
 
-def exact(error: Estimate) -> Finding:
-    """Whether a single map misses no more than rounding does."""
-    return true(error.high <= 100 * rules.ROUNDING)
+def in_trained_models(fusion: pd.DataFrame, *arrangements: str) -> list[Comparison]:
+    """What the best single map of the heads misses in the trained language models, where there are two seeds."""
+    found = {name: fusion_errors(fusion, name, trained=True) for name in arrangements}
+    return [
+        compare(f"{name}, trained language models", Estimate.of(errors), len(errors), role="context", unit=" %")
+        for name, errors in found.items()
+        if len(errors) > 1
+    ]
 
 
-def seeds(fusion: pd.DataFrame) -> int:
-    """How many draws of random weights the run has."""
-    return fusion[fusion.source == "random"].seed.nunique()
-
-
-def needs_residual(tables: Tables) -> Outcome:
+def needs_residual(tables: Tables, more_than_per_cent: float, rounding: float) -> Outcome:
     """Whether the residual connection is what makes W_O necessary."""
     fusion = tables["fusion"]
-    residual, plain = missed(fusion, "residual"), missed(fusion, "plain")
-    both = fusion[
-        (fusion.d == fusion.d_heads)
-        & (fusion.arrangement == "residual")
-        & (fusion.inputs == "stream_and_heads")
-    ]
-    reason = (
-        f"With a residual and no LayerNorm the best single map of the heads misses {residual:.1f} % of the "
-        f"variance{in_trained_models(fusion, 'residual')}; with nothing between the two matrices it misses "
-        f"{plain.mean:.0e} %."
-    )
-    if len(both):
-        ratio = (both.parameters_single / both.parameters_pair).median()
-        reason += (
-            f" A single map of stream and heads misses {100 * both.error.max():.0e} %, but has {ratio:.2g} times "
-            "the pair's entries, and the next layer still needs the sum."
-        )
-    square = fusion[
-        (fusion.d == fusion.d_heads) & (fusion.arrangement == "plain") & (fusion.inputs == "heads")
-    ]
-    for sizes in square.sort_values("d").tail(1).itertuples():
-        saved = 1 - sizes.parameters_single / sizes.parameters_pair
-        massive = "would" if saved > rules.MASSIVE else "would not"
-        reason += (
-            f" Without a residual a single map would have {saved:.0%} fewer entries than the pair (d = {sizes.d}, "
-            f"feed-forward part {sizes.d_ff / sizes.d:g} times as wide): it {massive} save the question's “massive "
-            "amount of compute”."
-        )
-    parts = [above(residual, rules.ZERO)]
-    return statement(parts, residual, seeds(fusion), reason, plain, cause=exact(plain))
+    own = missed(fusion, "residual", more_than(more_than_per_cent))
+    return Outcome((own, exact(fusion, rounding), *in_trained_models(fusion, "residual")))
 
 
-def redundant_without_norm(tables: Tables) -> Outcome:
+def redundant_without_norm(tables: Tables, zero: float, rounding: float) -> Outcome:
     """Whether the LayerNorm keeps W_O from being redundant, at every width, and nothing else does."""
     fusion = tables["fusion"]
-    dropped, plain = missed(fusion, "residual"), missed(fusion, "plain")
-    both = missed(fusion, "residual_norm")
     random = fusion[(fusion.source == "random") & (fusion.d == fusion.d_heads)]
-    by_width = {d: missed(fusion, "norm", d) for d in sorted(random.d.unique().tolist())}
-    listed = " and ".join(f"{error:.2f} % at d = {d}" for d, error in by_width.items())
-    reason = (
-        f"With the LayerNorm dropped and the residual kept, a single map of the heads misses {dropped:.1f} "
-        f"% of the variance{in_trained_models(fusion, 'residual')}; with both kept, {both:.1f} %. A LayerNorm "
-        f"without a residual makes it miss {listed} (random weights){in_trained_models(fusion, 'norm')}: vectors of "
-        "many random entries have nearly equal norms, and dividing by a constant is linear. With nothing between the "
-        f"two matrices it misses {plain.mean:.0e} %: the residual is the reason."
+    widths = sorted(random.d.unique().tolist())
+    return Outcome(
+        (
+            missed(fusion, "residual", no_more_than(zero)),
+            *(missed(fusion, "norm", more_than(zero), part=1, d=d) for d in widths),
+            exact(fusion, rounding),
+            missed(fusion, "residual_norm", role="context"),
+            *in_trained_models(fusion, "residual", "norm"),
+        )
     )
-    alone = all_of(*(above(error, rules.ZERO) for error in by_width.values()))
-    parts = [OPPOSITE[above(dropped, rules.ZERO)], alone]
-    return statement(parts, dropped, seeds(fusion), reason, plain, cause=exact(plain))
 
 
-TESTS = {"fusion_residual": needs_residual, "fusion_norm": redundant_without_norm}
+TESTS = {"needs_residual": needs_residual, "redundant_without_norm": redundant_without_norm}

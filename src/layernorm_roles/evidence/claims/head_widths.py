@@ -1,7 +1,7 @@
 """Whether trained heads follow the law of widths: as many unselectable keys as Gaussian keys of equal number and width.
 
 A question of this repository, on models that differ in the width of their heads alone. The test takes the name of the
-model whose heads are widest first; the others are those of `analysis.heads.narrower`.
+model whose heads are widest; the others are those of `analysis.heads.narrower`.
 """
 
 from collections.abc import Callable
@@ -11,21 +11,21 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, in_heads, narrower
-from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.language_model import KEYS, LOSSES, Shares, choose, gated, shares
-from layernorm_roles.evidence.claims.rules import (
-    NOTHING,
-    Finding,
+from layernorm_roles.evidence.claims.claim import (
+    UNTRAINED,
+    Asked,
+    Comparison,
     Outcome,
     Tables,
     Untestable,
-    all_of,
-    at_most,
-    more_than_half,
+    compare,
+    counted,
+    more_than,
     over_seeds,
-    statement,
-    untrained_too,
 )
+from layernorm_roles.evidence.claims.language_model import KEYS, PER_CENT, POINTS, choose, gated
+from layernorm_roles.evidence.claims.quantities import LOSSES, Shares, shares
+from layernorm_roles.evidence.claims.rules import Finding, all_of
 from layernorm_roles.variants import NO_ATTENTION_VARIANT
 
 
@@ -37,59 +37,53 @@ class Width(NamedTuple):
     gaussian: float
     """Per cent of as many Gaussian keys in as many dimensions that are expected to be unselectable."""
 
-    def finding(self) -> Finding:
+    def comparison(self, d: int, zero: float) -> Comparison:
         """Whether at least half as many keys are unselectable as of Gaussian keys, and at most twice as many.
 
-        Where Gaussian keys have at most ZERO per cent there is no least number, and ZERO is the most in any case.
+        Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
         Undecided keys count as unselectable where it is asked whether there are too many.
         """
-        certified = self.found.estimate(self.model)
         worst = self.found.estimate(self.model, undecided=True)
-        most = max(2 * self.gaussian, rules.ZERO)
-        enough = more_than_half(certified, self.gaussian) if self.gaussian > rules.ZERO else Finding.SEEN
-        return all_of(enough, at_most(certified, worst, most))
+        most, least = max(2 * self.gaussian, zero), self.gaussian / 2
+        bounds = [counted(worst, most)] + [more_than(least)] * (self.gaussian > zero)
+        words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (self.gaussian > zero)
+        asked = Asked(words, lambda certified: all_of(*(bound.find(certified) for bound in bounds)))
+        estimate, n = self.found.estimate(self.model), len(self.found.seeds)
+        return compare(f"d_head = {d}", estimate, n, asked, unit=PER_CENT, statistic=IN_HEADS, part=d)
 
 
-def head_widths(model: str, tables: Tables) -> Outcome:
+IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
+
+
+def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     """The outcome for whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-    Each width of heads below that of the model named `model` is judged by `Width.finding`.
+    Each width of heads below that of the model named `model` is judged by `Width.comparison`.
     """
     keys = tables[KEYS]
     models = narrower(keys, model)
     if len(models) < 2:
         raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
     trained = _widths(keys, models, "final")
-    findings = {d: width.finding() for d, width in trained.items()}
+    rows = [width.comparison(d, zero) for d, width in trained.items()]
     beyond = _beyond(trained)
     measured = over_seeds(beyond, "every width of heads")
-    following = [d for d, finding in findings.items() if finding == Finding.SEEN]
-    reason = (
-        "Unselectable keys by d_head, with the expectation for Gaussian keys in parentheses: "
-        + "; ".join(f"{d}: {width.found} ({width.gaussian:.3g} %)" for d, width in trained.items())
-        + f". At least half of it and at most twice as many at {len(following)} of {len(findings)} widths."
-    )
-    causal = {d: _causal(keys, name) for d, name in models.items()}
-    if all(causal.values()):
-        words = "; ".join(f"{d}: {percents}" for d, percents in causal.items())
-        reason += f" Among the keys before them alone: {words}."
-    control, passes = NOTHING, False
+    first = compare("heads minus Gaussian keys, mean over widths", measured, len(beyond), unit=POINTS)
+    control, passes = [], None
     try:
         untrained = _widths(keys, models, "initial")
-        control = Estimate.of_any(_beyond(untrained))
-        passes = {*findings.values()} == {width.finding() for width in untrained.values()} == {Finding.SEEN}
-        words = "; ".join(f"{d}: {width.found}" for d, width in untrained.items())
-        reason += f" Untrained: {words}."
+        before = _beyond(untrained)
+        words = "heads minus Gaussian keys, mean over widths, before training"
+        control.append(compare(words, Estimate.of_any(before), len(before), role="control", unit=POINTS))
+        if {row.finding for row in rows} == {w.comparison(d, zero).finding for d, w in untrained.items()} == {Finding.SEEN}:
+            passes = UNTRAINED
     except Untestable:
         pass
-    outcome = statement(
-        [*findings.values()], measured, len(beyond), reason, control, also_passed_by=untrained_too(passes)
-    )
+    outcome = Outcome((first, *rows, *control, *_causal(keys, models)), also_passed_by=passes)
     losses = tables[LOSSES]
     for name in models.values():
-        outcome = gated(
-            outcome, {**tables, LOSSES: _with_baseline(losses, name, model)}, name, keys_of=["layernorm"]
-        )
+        own = {**tables, LOSSES: _with_baseline(losses, name, model)}
+        outcome = gated(outcome, own, name, keys_of=["layernorm"])
     return outcome
 
 
@@ -112,14 +106,18 @@ def _beyond(widths: dict[int, Width]) -> pd.Series:
     return pd.DataFrame(points).dropna().mean(axis=1)
 
 
-def _causal(keys: pd.DataFrame, model: str) -> str:
-    """Per cent of trained and of Gaussian keys that are unselectable among those before; empty if not known."""
+def _causal(keys: pd.DataFrame, models: dict[int, str]) -> list[Comparison]:
+    """Per cent of trained keys that are unselectable among those before, by width, as far as the run has them."""
     here = in_heads(keys)
-    here = here[(here.model == model) & (here.checkpoint == "final") & here.causal]
-    if here.empty:
-        return ""
-    percent = (100 * here.n_unselectable / here.n_keys).groupby(here.seed).mean()
-    return f"{Estimate.of(percent).mean:.3g} % ({gaussian_percent(here):.3g} %)"
+    here, rows = here[(here.checkpoint == "final") & here.causal], []
+    for d, name in models.items():
+        own = here[here.model == name]
+        percent = (100 * own.n_unselectable / own.n_keys).groupby(own.seed).mean()
+        if len(percent):
+            words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian_percent(own):.3g} %"
+            found = Estimate.of_any(percent)
+            rows.append(compare(words, found, len(percent), role="context", unit=PER_CENT, statistic=IN_HEADS))
+    return rows
 
 
 def _with_baseline(losses: pd.DataFrame, name: str, model: str) -> pd.DataFrame:
@@ -130,4 +128,4 @@ def _with_baseline(losses: pd.DataFrame, name: str, model: str) -> pd.DataFrame:
 
 
 TESTS: dict[str, Callable[..., Outcome]] = {"head_widths": head_widths}
-"""The test of the entry of head_widths.yaml, by its name."""
+"""The function that the entry of head_widths.yaml names under `test`."""

@@ -1,5 +1,8 @@
 """What lecture notes, and Xiong et al. 2020, say about LayerNorm before each part of a layer or after it."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -14,22 +17,27 @@ from layernorm_roles.evidence.analysis.statements import (
     scale_ratios,
     tuned,
 )
-from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.rules import (
-    NOTHING,
-    OPPOSITE,
-    Finding,
+from layernorm_roles.evidence.claims.claim import (
+    CAUSE,
+    RATIO,
+    UNTRAINED,
+    Asked,
+    Comparison,
     Outcome,
     Tables,
     Untestable,
-    above,
-    all_of,
-    direction,
-    inner,
+    compare,
+    more_than,
+    no_more_than,
     over_seeds,
-    statement,
-    untrained_too,
+    positive,
+    refuse_rate_at_grid_end,
 )
+from layernorm_roles.evidence.claims.rules import OPPOSITE, Finding, above, direction
+
+NATS = " nats"
+PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
+"""In words, where a network has its LayerNorms."""
 
 
 def both_placements(table: pd.DataFrame) -> None:
@@ -42,12 +50,35 @@ def both_placements(table: pd.DataFrame) -> None:
 def diverged(runs: pd.DataFrame) -> str:
     """A sentence about runs whose loss was not finite at the end; empty if there is none."""
     number = int(np.isinf(runs.loss).sum())
-    return f" {number} of these runs diverged and count as infinitely bad." if number else ""
+    return f"{number} of these runs diverged and count as infinitely bad." if number else ""
 
 
-def worse(gap: Estimate) -> Finding:
-    """Whether a loss lies above another one by `gap`; absent if both diverged in every run, as `excess` has it."""
-    return Finding.ABSENT if gap == (0.0, 0.0, 0.0) else direction(gap)
+def worse() -> Asked:
+    """A loss above another one; absent if both diverged in every run, as `excess` has it."""
+    return replace(
+        positive(), find=lambda gap: Finding.ABSENT if gap == (0.0, 0.0, 0.0) else direction(gap)
+    )
+
+
+def beyond(estimate: Estimate, threshold: float) -> Finding:
+    """Whether the whole interval lies further from 0 than the threshold, on the side of the mean."""
+    return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
+
+
+def further(threshold: float) -> Asked:
+    """An interval further from 0 than a threshold, up or down."""
+    return Asked("more than {}, up or down", lambda estimate: beyond(estimate, threshold), threshold)
+
+
+def no_further(threshold: float) -> Asked:
+    """An interval no further from 0 than a threshold, up or down."""
+    return Asked("at most {}, up or down", lambda estimate: OPPOSITE[beyond(estimate, threshold)], threshold)
+
+
+def gap(post: pd.Series, pre: pd.Series, depth: int) -> tuple[Estimate, int]:
+    """Post-norm's loss minus pre-norm's with its interval, and the number of pairs; Untestable with fewer than two."""
+    found = excess(post, pre)
+    return over_seeds(found, f"{depth} layers"), len(found)
 
 
 def stable(tables: Tables) -> Outcome:
@@ -56,31 +87,27 @@ def stable(tables: Tables) -> Outcome:
     both_placements(placement)
     losses, ends = final_losses(placement), run_ends(placement)
     bare = losses[losses.warmup == losses.warmup.min()]
-    deep, shallow, rates = int(bare.depth.max()), int(bare.depth.min()), sorted(bare.learning_rate.unique())
-    gaps = {
-        (depth, rate): over_seeds(excess(part.post, part.pre), f"{depth} layers")
-        for (depth, rate), part in bare[bare.depth.isin([deep, shallow])].groupby(["depth", "learning_rate"])
+    deep, shallow = int(bare.depth.max()), int(bare.depth.min())
+    of_depths = bare[bare.depth.isin([deep, shallow])]
+    by_rate = {
+        key: gap(part.post, part.pre, key[0]) for key, part in of_depths.groupby(["depth", "learning_rate"])
     }
-    parts = [worse(gaps[deep, rate]) for rate in rates]
-
-    def at_rates(depth: int) -> str:
-        return " and ".join(f"{gaps[depth, rate]:+.2f} nats at rate {rate:g}" for rate in rates)
-
-    reason = (
-        f"With {deep} layers and without warm-up post-norm's final training loss is above pre-norm's by "
-        f"{at_rates(deep)}; with {shallow} layers by {at_rates(shallow)} ({placement.step.max() + 1} steps)."
-    )
+    means = {}
+    for depth in (deep, shallow):
+        part = bare[bare.depth == depth]
+        mean = over_seeds(excess(part.post, part.pre).groupby(part.seed).mean(), f"{depth} layers")
+        means[depth] = mean, bare.seed.nunique()
+    words = "post-norm minus pre-norm, {} layers"
+    rows = [compare(f"{words.format(deep)}, mean over rates", *means[deep], unit=NATS)]
+    for part, ((depth, rate), found) in enumerate(sorted(by_rate.items(), reverse=True)):
+        asked = (worse(), "effect", NATS, "", part) if depth == deep else (None, "context", NATS)
+        rows.append(compare(f"{words.format(depth)}, rate {rate:g}", *found, *asked))
+    rows.append(compare(f"{words.format(shallow)}, mean over rates", *means[shallow], role="control", unit=NATS))
     for name, states in ends[ends.depth == deep].groupby("placement").status:
-        failed = (states != "trained").sum()
-        reason += f" Of {len(states)} {name}-norm runs of {deep} layers {failed} did not train."
-    reason += diverged(ends[ends.depth.isin([deep, shallow])])
-    if {Finding.SEEN, Finding.REVERSED} <= set(parts):
-        reason += " It depends on the learning rate."
-    measured, control = (
-        over_seeds(excess(part.post, part.pre).groupby(part.seed).mean(), f"{depth} layers")
-        for depth, part in ((depth, bare[bare.depth == depth]) for depth in (deep, shallow))
-    )
-    return statement(parts, measured, bare.seed.nunique(), reason, control)
+        failed = Estimate(float((states != "trained").sum()), np.nan, np.nan)
+        runs = f"{name}-norm, {deep} layers"
+        rows.append(compare(runs, failed, len(states), role="context", statistic="runs that did not train"))
+    return Outcome(tuple(rows), diverged(ends[ends.depth.isin([deep, shallow])]))
 
 
 def stable_if_tuned(tables: Tables) -> Outcome:
@@ -95,21 +122,16 @@ def stable_if_tuned(tables: Tables) -> Outcome:
         runs = tuned(ends, depth)
         if depth == deep:
             for name, chosen in runs.groupby("placement"):
-                inner(chosen.at_end, chosen.learning_rate, f"{PLACES[name]} with {depth} layers")
+                refuse_rate_at_grid_end(chosen.at_end, chosen.learning_rate, f"{PLACES[name]} with {depth} layers")
         losses = runs.pivot(index="seed", columns="placement", values="loss")
-        gaps[depth] = over_seeds(excess(losses.post, losses.pre), f"{depth} layers")
-    stuck = ends[(ends.depth == deep) & (ends.placement == "post")].status == "stuck"
-    reason = (
-        f"Each with the learning rate and warm-up that are best for the other half of the seeds, post-norm's final "
-        f"training loss is {gaps[deep]:+.2f} nats above pre-norm's with {deep} layers and {gaps[shallow]:+.2f} with "
-        f"{shallow} ({ends.learning_rate.nunique()} rates, {ends.warmup.nunique()} lengths of warm-up). Of post-norm's "
-        f"{len(stuck)} runs of {deep} layers {stuck.sum()} learn no more than the frequencies of tokens."
+        gaps[depth] = gap(losses.post, losses.pre, depth)
+    words = "post-norm minus pre-norm, {} layers"
+    return Outcome(
+        (
+            compare(words.format(deep), gaps[deep][0], ends.seed.nunique(), worse(), unit=NATS),
+            compare(words.format(shallow), *gaps[shallow], role="control", unit=NATS),
+        )
     )
-    return statement([worse(gaps[deep])], gaps[deep], ends.seed.nunique(), reason, gaps[shallow])
-
-
-PLACES = {"pre": "pre-norm", "post": "post-norm", "none": "no LayerNorm"}
-"""In words, where a network has its LayerNorms."""
 
 
 def deepest_without_warm_up(table: pd.DataFrame) -> pd.DataFrame:
@@ -118,94 +140,81 @@ def deepest_without_warm_up(table: pd.DataFrame) -> pd.DataFrame:
     return bare[bare.depth == bare.depth.max()]
 
 
-def beyond(estimate: Estimate, threshold: float) -> Finding:
-    """Whether the whole interval lies further from 0 than the threshold, on the side of the mean."""
-    return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
-
-
-def steepness(slopes: pd.DataFrame, depth: int, when: str) -> tuple[Finding, Estimate, Estimate, str]:
+def steepness(slopes: pd.DataFrame, depth: int, decades: float, when: str, part: int) -> list[Comparison]:
     """Whether gradients vanish or explode from layer to layer in post-norm networks, and not in pre-norm ones.
 
     `slopes` has the columns placement, learning_rate, seed and slope (decades a layer), of networks of `depth` layers;
-    it must be so at every learning rate. `when` says in words when the gradients were measured. Returns the finding,
-    the slopes of post-norm and of pre-norm, and a sentence.
+    over all of them the gradient must change by more than `decades`, at every learning rate. `when` says in words when
+    the gradients were measured.
     """
     both_placements(slopes)
     if depth < 2:
         raise Untestable("The run has no network of several layers.")
-    rates, tenfold = sorted(slopes.learning_rate.unique()), rules.TENFOLD / (depth - 1)
-
-    def slope(name: str, *at: float) -> Estimate:
-        part = slopes[(slopes.placement == name) & slopes.learning_rate.isin(at)]
-        return over_seeds(part.groupby("seed").slope.mean(), f"{name}-norm gradients")
-
-    post, pre = ({rate: slope(name, rate) for rate in rates} for name in ("post", "pre"))
-    steep = all_of(
-        *(beyond(estimate, tenfold) for estimate in post.values()),
-        *(OPPOSITE[beyond(estimate, tenfold)] for estimate in pre.values()),
-    )
-
-    def listed(estimates: dict[float, Estimate]) -> str:
-        at = {rate: f" at rate {rate:g}" if rate else "" for rate in rates}
-        return " and ".join(f"{estimate:+.3f}{at[rate]}" for rate, estimate in estimates.items())
-
-    sentence = (
-        f"From one of {depth} layers to the next the gradient norm grows by so many decades {when}: post-norm "
-        f"{listed(post)}, pre-norm {listed(pre)}; a factor of 10 over all layers is {tenfold:.3f}."
-    )
-    return steep, slope("post", *rates), slope("pre", *rates), sentence
+    rates = sorted(slopes.learning_rate.unique())
+    limit = decades / (depth - 1)
+    asked = {"post": further(limit), "pre": no_further(limit)}
+    rows = []
+    for name in ("post", "pre"):
+        for at in [[rate] for rate in rates] + [rates]:
+            of_name = slopes[(slopes.placement == name) & slopes.learning_rate.isin(at)]
+            seeds = of_name.groupby("seed").slope.mean()
+            single = f", rate {at[0]:g}" if at[0] else ""
+            words = f"{name}-norm {when}{single if at is not rates else ', mean over rates'}"
+            found = (over_seeds(seeds, f"{name}-norm gradients"), len(seeds))
+            mean = {"role": "effect" if name == "post" else "control", "part": None}
+            one = {"asked": asked[name], "part": part}
+            rows.append(compare(words, *found, unit=" decades a layer", **(mean if at is rates else one)))
+    return rows
 
 
-def vanishing(tables: Tables) -> Outcome:
+def vanishing(tables: Tables, decades: float) -> Outcome:
     """Whether gradients vanish or explode in deep post-norm networks and not in pre-norm ones, at first and later."""
     gradients = tables["untrained_gradients"]
     untrained = gradients[gradients.residual & (gradients.depth == gradients.depth.max())]
     deep = deepest_without_warm_up(tables["placement_gradients"])
-    first, _, _, at_first = steepness(
+    at_first = steepness(
         gradient_slopes(untrained.assign(learning_rate=0.0, warmup=0, step=0)),
         int(untrained.depth.max()),
+        decades,
         "at initialisation",
+        0,
     )
     slopes = gradient_slopes(deep[deep.step > 0])
-    later, post, pre, on_average = steepness(slopes, int(deep.depth.max()), "on average over the training")
-    return statement([first, later], post, slopes.seed.nunique(), f"{at_first} {on_average}", pre)
+    later = steepness(slopes, int(deep.depth.max()), decades, "in training", 1)
+    means = [row for row in later if row.part is None]
+    first = replace(means[0], n_runs=slopes.seed.nunique())
+    return Outcome((first, *(row for row in at_first + later if row.part is not None), means[1]))
 
 
-def _ratio_by_seed(ratios: pd.DataFrame, placement: str, trained: bool) -> Estimate:
-    """The largest over the smallest root mean square in the deepest networks without warm-up, over seeds.
+def _ratio_by_seed(ratios: pd.DataFrame, placement: str, trained: bool) -> tuple[Estimate, int]:
+    """Logarithm of the largest over the smallest size in the deepest networks without warm-up, and the number of seeds.
 
     At initialisation or after training; of the learning rates the one at which the ratio is largest.
     """
     ratios = ratios[(ratios.placement == placement) & ((ratios.step > 0) == trained)]
     largest = ratios.groupby("seed").ratio.max()
-    return over_seeds(np.log(largest), f"{placement}-norm networks").map(np.exp)
+    return over_seeds(np.log(largest), f"{placement}-norm networks"), len(largest)
 
 
-def one_scale(tables: Tables) -> Outcome:
+def one_scale(tables: Tables, times: float) -> Outcome:
     """Whether the parts of deep networks receive inputs of one size in pre-norm, and of varying size in post-norm."""
     scales = deepest_without_warm_up(tables["placement_scales"])
     both_placements(scales)
     received, stream = (scale_ratios(scales, column) for column in ("input_rms", "stream_rms"))
-    pre, post = (
-        [_ratio_by_seed(received, name, trained) for trained in (False, True)] for name in ("pre", "post")
-    )
-    varies = _ratio_by_seed(stream, "pre", trained=True)
-    parts = [
-        all_of(*(OPPOSITE[above(ratio, rules.ONE_SCALE)] for ratio in pre)),
-        all_of(*(above(ratio, rules.ONE_SCALE) for ratio in post)),
-    ]
-    reason = (
-        f"In pre-norm networks of {scales.depth.max()} layers the largest root mean square of a part's input is "
-        f"{pre[0]:.2f} times the smallest at first and {pre[1]:.2f} times after training; the residual stream "
-        f"varies by {varies:.2f} times. In post-norm the inputs vary by {post[0]:.2f} and {post[1]:.2f} times: "
-        "what a part receives there comes out of the LayerNorm before it, but for the first part, which receives the "
-        "embeddings. Of the learning rates the one counts at which the ratio is largest."
-    )
-    cause = above(varies, rules.ONE_SCALE)
-    return statement(parts, pre[1], scales.seed.nunique(), reason, post[1], cause)
+    asked = {"pre": no_more_than(np.log(times)), "post": more_than(np.log(times))}
+    rows = []
+    for part, name in enumerate(("pre", "post")):
+        for when in ("after", "before"):
+            found = _ratio_by_seed(received, name, when == "after")
+            role = "control" if name == "post" else "effect"
+            rows.append(compare(f"{name}-norm {when} training", *found, asked[name], role, RATIO, part=part))
+    varies, statistic = _ratio_by_seed(stream, "pre", trained=True), "largest over smallest size of the residual stream"
+    cause = compare("pre-norm after training", *varies, asked["post"], "control", RATIO, statistic)
+    first = replace(rows[0], n_runs=scales.seed.nunique())
+    return Outcome((first, *rows[1:], cause))
 
 
-def residuals_carry_gradients(tables: Tables) -> Outcome:
+def residuals_carry_gradients(tables: Tables, decades: float) -> Outcome:
     """Whether the first layer's gradient keeps its size in deep networks with residual connections, and only there.
 
     A part for each place of the LayerNorm, and one for networks without any.
@@ -214,30 +223,16 @@ def residuals_carry_gradients(tables: Tables) -> Outcome:
     if gradients.depth.nunique() < 2:
         raise Untestable("The run has untrained networks of a single depth.")
     change = first_layer_change(gradients).set_index(["placement", "residual", "seed"]).decades.sort_index()
+    n, rows = gradients.seed.nunique(), []
     names = [name for name in PLACES if name in change.index.get_level_values("placement")]
-    with_, without = (
-        {name: over_seeds(change[name, residual], f"{PLACES[name]} networks") for name in names}
-        for residual in (True, False)
-    )
-    parts = [OPPOSITE[beyond(estimate, rules.TENFOLD)] for estimate in with_.values()]
-    needed = {name: beyond(estimate, rules.TENFOLD) for name, estimate in without.items()}
-    shallow, deep = gradients.depth.min(), gradients.depth.max()
-    listed = "; ".join(
-        f"{PLACES[name]} {with_[name]:+.1f} with residual connections and {without[name]:+.1f} without"
-        for name in names
-    )
-    reason = (
-        f"From {shallow} to {deep} layers the first layer's gradient changes by so many decades: {listed}."
-    )
-    for name, part in zip(names, parts, strict=True):
-        if part == Finding.ABSENT:
-            how = "explodes" if with_[name].mean > 0 else "vanishes"
-            reason += f" With residual connections and {PLACES[name]} it {how}."
-        if needed[name] == Finding.ABSENT:
-            reason += f" With {PLACES[name]} it keeps its size without residual connections, too."
-    first = names[0]
-    cause = all_of(*needed.values())
-    return statement(parts, with_[first], gradients.seed.nunique(), reason, without[first], cause)
+    for residual, words in ((True, "with"), (False, "without")):
+        for part, name in enumerate(names):
+            found = over_seeds(change[name, residual], f"{PLACES[name]} networks")
+            asked = (no_further if residual else further)(decades)
+            role, counts = ("effect", part) if residual else ("control", CAUSE)
+            what = f"{PLACES[name]}, {words} residual connections"
+            rows.append(compare(what, found, n, asked, role, " decades", part=counts))
+    return Outcome(tuple(rows))
 
 
 def residuals_carry_positions(tables: Tables) -> Outcome:
@@ -249,24 +244,23 @@ def residuals_carry_positions(tables: Tables) -> Outcome:
     if deep.residual.nunique() < 2:
         raise Untestable("The run has no pre-norm networks with residual connections and without.")
     wide = deep.pivot(index=["trained", "seed"], columns="residual", values="percent").dropna()
-    gaps = wide[True] - wide[False]
-    trained, untrained = (
-        over_seeds(gaps[gaps.index.get_level_values("trained") == kind].droplevel("trained"), "both networks")
-        for kind in (True, False)
-    )
-    chance, named = 100 / probe.context_length.max(), wide.groupby("trained").mean()
-    reason = (
-        f"Before layer {deep.layer.max()} a linear probe names the position of {named.loc[True, True]:.0f} % of the "
-        f"tokens in trained networks with residual connections and of {named.loc[True, False]:.0f} % without; "
-        f"untrained, {named.loc[False, True]:.0f} % and {named.loc[False, False]:.0f} %. Guessing names {chance:.2g} %."
-    )
-    passes = untrained_too(above(untrained, chance) == Finding.SEEN)
-    found = [above(trained, chance)]
-    return statement(found, trained, deep.seed.nunique(), reason, untrained, also_passed_by=passes)
+    gaps, n, rows = wide[True] - wide[False], deep.seed.nunique(), []
+    by_guessing = more_than(100 / probe.context_length.max())
+    words = "with residual connections minus without"
+    for when, kind in (("trained", True), ("untrained", False)):
+        seeds = gaps[gaps.index.get_level_values("trained") == kind].droplevel("trained")
+        found, asked = over_seeds(seeds, "both networks"), by_guessing if kind else None
+        rows.append(compare(f"{words}, {when}", found, n, asked, "effect" if kind else "control", " points"))
+    for kind in (True, False):
+        named = wide.loc[True][kind]
+        found, which = Estimate.of_any(named), "with" if kind else "without"
+        rows.append(compare(f"trained, {which} residual connections", found, len(named), role="context", unit=" %"))
+    passes = UNTRAINED if by_guessing.find(rows[1].estimate) == Finding.SEEN else None
+    return Outcome(tuple(rows), also_passed_by=passes)
 
 
-def needs_warm_up(tables: Tables) -> Outcome:
-    """Whether a warm-up lowers post-norm's final loss: a part for each depth and learning rate.
+def needs_warm_up(tables: Tables, nats: float) -> Outcome:
+    """Whether a warm-up lowers post-norm's final loss by more than `nats`: a part for each depth and learning rate.
 
     Where no run trains, with warm-up or without, the runs cannot tell: they may be too short.
     """
@@ -275,38 +269,35 @@ def needs_warm_up(tables: Tables) -> Outcome:
     if ends.warmup.nunique() < 2:
         raise Untestable("The run has a single length of warm-up.")
     none, longest = int(ends.warmup.min()), int(ends.warmup.max())
-    cells = dict(list(ends.groupby(["placement", "depth", "learning_rate"])))
-    stuck = {cell for cell, runs in cells.items() if (runs.status == "stuck").all()}
-    gains = {cell: _gain(runs, none, longest) for cell, runs in cells.items()}
-    post = {cell: gain for cell, gain in gains.items() if cell[0] == "post"}
-    parts = [
-        Finding.UNDECIDED if cell in stuck else above(gain, rules.WARM_UP) for cell, gain in post.items()
-    ]
-    (_, depth, rate), best = max(post.items(), key=lambda item: item[1].mean)
-    deep, slow = ends.depth.max(), ends.learning_rate.min()
-    reason = (
-        f"{longest} steps of warm-up lower post-norm's final loss by more than {rules.WARM_UP:g} nats in "
-        f"{parts.count(Finding.SEEN)} of {len(parts)} settings of depth and rate, at most by {best:+.2f} nats "
-        f"({depth} layers, rate {rate:g}). In {len(stuck & set(post))} settings no post-norm run trains, with "
-        "warm-up or without: there the runs may be too short to tell."
+    deep, slow, lowers = ends.depth.max(), ends.learning_rate.min(), more_than(nats)
+    unknown = replace(lowers, find=lambda _: Finding.UNDECIDED)
+    first, rows, control, stuck = [], [], [], 0
+    for part, ((name, depth, rate), runs) in enumerate(ends.groupby(["placement", "depth", "learning_rate"])):
+        wide = runs.pivot(index="seed", columns="warmup", values="loss").reindex(columns=[none, longest])
+        saved = over_seeds(excess(wide[none], wide[longest]), "both lengths of warm-up")
+        lost = bool((runs.status == "stuck").all()) and name == "post"
+        stuck += lost
+        words, n = f"{name}-norm, {depth} layers, rate {rate:g}", ends.seed.nunique()
+        if name == "post":
+            row = compare(words, saved, n, unknown if lost else lowers, unit=NATS, part=part)
+            (first if (depth, rate) == (deep, slow) else rows).append(row)
+        elif (depth, rate) == (deep, slow):
+            control.append(compare(words, saved, n, role="control", unit=NATS))
+    short = f"In {stuck} of {len(first + rows)} settings no post-norm run trains: the runs may be too short to tell."
+    sentences = [short] * (stuck > 0) + [diverged(ends)]
+    return Outcome((*first, *rows, *control), " ".join(filter(None, sentences)))
+
+
+TESTS: dict[str, Callable[..., Outcome]] = {
+    function.__name__: function
+    for function in (
+        stable,
+        stable_if_tuned,
+        vanishing,
+        one_scale,
+        residuals_carry_gradients,
+        residuals_carry_positions,
+        needs_warm_up,
     )
-    reason += diverged(ends)
-    control = gains.get(("pre", deep, slow), NOTHING)
-    return statement(parts, gains["post", deep, slow], ends.seed.nunique(), reason, control)
-
-
-def _gain(runs: pd.DataFrame, none: int, longest: int) -> Estimate:
-    """By how much the longest warm-up lowers the final loss, over seeds."""
-    wide = runs.pivot(index="seed", columns="warmup", values="loss").reindex(columns=[none, longest])
-    return over_seeds(excess(wide[none], wide[longest]), "both lengths of warm-up")
-
-
-TESTS = {
-    "placement": stable,
-    "placement_tuned": stable_if_tuned,
-    "placement_gradients": vanishing,
-    "placement_warm_up": needs_warm_up,
-    "placement_scales": one_scale,
-    "residual_connections": residuals_carry_gradients,
-    "residual_position": residuals_carry_positions,
 }
+"""The functions that entries of placement.yaml name under `test`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from layernorm_roles import files
-from layernorm_roles.evidence.claims.rules import Claim
+from layernorm_roles.evidence.claims.claim import Claim
 
 RESULTS = ("data", "runs", "parquet")
 """Folders of a reproduction of which one is there once its first job has begun."""

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.claims.claim import RATIO
 
-RATIO = "×"
-"""The unit of claims on ratios, whose effect is the logarithm."""
+
+
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:

@@ -1,17 +1,17 @@
 """What lecture notes say about the division of attention scores by sqrt(d_k)."""
 
+import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, power_law, span
-from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.rules import (
+from layernorm_roles.evidence.analysis.estimate import Estimate, power_law
+from layernorm_roles.evidence.claims.claim import (
     Outcome,
     Tables,
     Untestable,
-    direction,
+    compare,
     over_seeds,
     paired,
-    statement,
+    positive,
     true,
     within,
 )
@@ -34,38 +34,39 @@ def saturates(tables: Tables) -> Outcome:
     """Whether softmax without the division, at the largest d_k, has less entropy and passes less gradient."""
     normal = random_scores(tables["score_scale"], "normal")
     widest = normal[normal.d_k == normal.d_k.max()]
-
-    def by_division(column: str) -> tuple[pd.Series, pd.Series]:
-        means = widest.groupby(["divided", "seed"])[column].mean()
-        return means[True], means[False]
-
-    gradients = by_division("gradient")
-    kept, lost = (100 * values for values in by_division("entropy_share"))
+    means = widest.groupby(["divided", "seed"])[["entropy_share", "gradient"]].mean()
+    kept, lost = (100 * means.entropy_share[divided] for divided in (True, False))
+    gradients, where = (means.gradient[True], means.gradient[False]), f", d_k = {widest.d_k.max()}"
+    entropy = "entropy of attention, per cent of the largest"
     with_division, without = (over_seeds(values, "scores at the largest d_k") for values in (kept, lost))
-    parts = [direction(paired(kept, lost, "scores")), direction(paired(*gradients, "scores"))]
-    reason = (
-        f"At d_k = {widest.d_k.max()} attention has {without:.1f} % of the largest entropy without the division and "
-        f"{with_division:.1f} % with it; the trace of the softmax's Jacobian is {gradients[1].mean():.2f} and "
-        f"{gradients[0].mean():.2f}."
+    more, steeper = paired(kept, lost, "scores"), paired(*gradients, "scores")
+    trace = "trace of the softmax's Jacobian"
+    return Outcome(
+        (
+            compare(f"not divided{where}", without, len(lost), unit=" %"),
+            compare(f"divided minus not divided{where}", *more, positive(), unit=" %", statistic=entropy),
+            compare(f"divided minus not divided{where}", *steeper, positive(), statistic=trace, part=1),
+            compare(f"divided{where}", with_division, len(kept), role="control", unit=" %", statistic=entropy),
+        )
     )
-    return statement(parts, without, len(lost), reason, with_division)
 
 
-def mean_grows(tables: Tables) -> Outcome:
+def mean_grows(tables: Tables, exponent: float, tolerance: float) -> Outcome:
     """Whether, with components around 1, both a score and what softmax sees of it grow as d_k."""
     ones = random_scores(tables["score_scale"], "normal_mean_1")
-    ones = ones[~ones.divided]
+    ones, n = ones[~ones.divided], ones.seed.nunique()
     level, spread = power_law("d_k", "score_mean", ones), power_law("d_k", "score_std", ones)
-    parts = [within(exponent, 1.0, rules.EXPONENT) for exponent in (level, spread)]
-    reason = (
-        f"Its mean grows as d_k to the power {level:.3f}, but softmax does not see what all keys share; the spread, "
-        f"which it sees, grows to the power {spread:.3f}, and that is what the division is for."
+    asked, statistic = within(exponent, tolerance), "exponent of the scores' standard deviation over d_k"
+    return Outcome(
+        (
+            compare("mean", level, n, asked),
+            compare("standard deviation", spread, n, asked, "control", statistic=statistic, part=1),
+        )
     )
-    return statement(parts, level, ones.seed.nunique(), reason, spread)
 
 
-def reasonable(tables: Tables) -> Outcome:
-    """Whether the divided scores of trained language models stay below SCORES: in every head, in some, or in none."""
+def reasonable(tables: Tables, below: float) -> Outcome:
+    """Whether the divided scores of trained language models stay `below`: in every head, in some, or in none."""
     table = tables["score_scale"]
     part = table[(table.source == "language_model") & table.divided & (table.variant == "layernorm")]
     if part.empty:
@@ -73,13 +74,17 @@ def reasonable(tables: Tables) -> Outcome:
     seeds = part.groupby("seed").score_std.mean()
     size = over_seeds(seeds, "these models")
     normal = table[(table.source == "normal") & table.divided].groupby("seed").score_std.mean()
-    parts = [true(part.score_std.max() < rules.SCORES), true(part.score_std.min() < rules.SCORES)]
-    reason = (
-        f"After training the divided scores have a standard deviation of {size:.2f} (d_k = {part.d_k.iloc[0]}; "
-        f"{span(part.score_std, '.2f')} over runs, layers and heads), where random unit "
-        "normals have 1: the division sets the start, training the rest."
+    heads = part.score_std
+    largest, least = (Estimate(end, np.nan, np.nan) for end in (heads.max(), heads.min()))
+    asked, n, each = f"less than {below:g}", len(seeds), "standard deviation of the divided scores of a head"
+    return Outcome(
+        (
+            compare("layernorm, mean", size, n),
+            compare("largest of all heads", largest, n, true(largest.mean < below, asked), statistic=each),
+            compare("smallest of all heads", least, n, true(least.mean < below, asked), statistic=each, part=1),
+            compare("random unit normals", Estimate.of_any(normal), len(normal), role="control"),
+        )
     )
-    return statement(parts, size, len(seeds), reason, Estimate.of_any(normal))
 
 
-TESTS = {"score_saturation": saturates, "score_mean": mean_grows, "scores_language_model": reasonable}
+TESTS = {"saturates": saturates, "mean_grows": mean_grows, "reasonable": reasonable}
