@@ -5,7 +5,7 @@ The verdict follows from the comparisons by `rules`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +44,8 @@ class Asked:
     """What is asked of an estimate, in words that follow the word "asked", and what is found."""
 
     words: str
-    find: Callable[[Estimate], Finding]
+    find: Callable[..., Finding]
+    """From the estimate, and from the same with all that proofs leave open counted."""
     number: float | None = None
     """The number that takes the place of {} in the words; of a ratio its logarithm."""
 
@@ -56,38 +57,58 @@ class Asked:
 
 def half_of(reported: float) -> Asked:
     """At least half of what the source reports, with an interval on its side of no effect."""
-    return Asked("at least {}", lambda estimate: rules.effect(estimate, reported), reported / 2)
+    return Asked("at least {}", lambda found, _: rules.effect(found, reported), reported / 2)
 
 
 def more_than(threshold: float) -> Asked:
     """An interval above a threshold."""
-    return Asked("more than {}", lambda estimate: rules.above(estimate, threshold), threshold)
+    return Asked("more than {}", lambda found, _: rules.above(found, threshold), threshold)
 
 
 def no_more_than(threshold: float) -> Asked:
     """An interval that does not reach above a threshold."""
-    return Asked("at most {}", lambda estimate: rules.OPPOSITE[rules.above(estimate, threshold)], threshold)
+    return Asked("at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, threshold)], threshold)
 
 
-def counted(worst: Estimate, threshold: float) -> Asked:
-    """No more than a threshold, with what is undecided counted, as in `worst`."""
+def counted(threshold: float) -> Asked:
+    """No more than a threshold, with all that proofs leave open counted."""
     words = "at most {}, undecided keys counted"
-    return Asked(words, lambda certified: rules.at_most(certified, worst, threshold), threshold)
+    return Asked(words, lambda found, worst: rules.at_most(found, worst, threshold), threshold)
 
 
 def positive() -> Asked:
     """An interval on the claimed side of no effect."""
-    return Asked("more than {}", rules.direction, 0.0)
+    return Asked("more than {}", lambda found, _: rules.direction(found), 0.0)
+
+
+def worse() -> Asked:
+    """A loss above another one; absent if both diverged in every run, where the difference is 0."""
+    nothing = (0.0, 0.0, 0.0)
+    return Asked(
+        "more than 0", lambda found, _: Finding.ABSENT if found == nothing else rules.direction(found)
+    )
+
+
+def further_than(threshold: float) -> Asked:
+    """An interval further from 0 than a threshold, up or down."""
+    return Asked("more than {}, up or down", lambda found, _: rules.beyond(found, threshold), threshold)
+
+
+def no_further_than(threshold: float) -> Asked:
+    """An interval no further from 0 than a threshold, up or down."""
+    words = "at most {}, up or down"
+    return Asked(words, lambda found, _: rules.OPPOSITE[rules.beyond(found, threshold)], threshold)
 
 
 def within(predicted: float, tolerance: float) -> Asked:
     """An interval that is within a tolerance of a number."""
-    return Asked(f"within {tolerance:g} of {predicted:g}", lambda found: rules.within(found, predicted, tolerance))
+    words = f"within {tolerance:g} of {predicted:g}"
+    return Asked(words, lambda found, _: rules.within(found, predicted, tolerance))
 
 
-def true(condition: Any, words: str) -> Asked:
-    """A condition that holds, where nothing is random."""
-    return Asked(words, lambda _: rules.true(condition))
+def true(condition: Callable[[Estimate], Any], words: str) -> Asked:
+    """A condition on the range of an estimate in which nothing is random."""
+    return Asked(words, lambda found, _: rules.true(condition(found)))
 
 
 # What a test returns
@@ -134,14 +155,16 @@ def compare(
     unit: str = "",
     statistic: str = "",
     part: int | Literal["cause"] | None = -1,
+    worst: Estimate = NOTHING,
 ) -> Comparison:
     """A comparison with its finding. An estimate in the unit RATIO is given as a logarithm, and kept as the ratio.
 
-    Without another `part` an effect counts in the claim's own number, a control in its cause, and others in none.
+    Without another `part` an effect counts in the claim's own number, a control in its cause, and others in none. `worst`
+    is the estimate with all that proofs leave open counted.
     """
     if part == -1:
         part = {"effect": 0, "control": CAUSE}.get(role)
-    finding = asked.find(estimate) if asked else None
+    finding = asked.find(estimate, worst) if asked else None
     shown = estimate.map(np.exp) if unit == RATIO else estimate
     words = asked.text(unit) if asked else ""
     return Comparison(comparison, shown, n_runs, words, finding, role, unit, statistic, part)
@@ -337,8 +360,3 @@ def refuse_rate_at_grid_end(at_end: pd.Series, chosen: pd.Series, what: str, doe
             f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
             "better one may lie beyond."
         )
-
-
-def noted(outcome: Outcome, sentence: str) -> Outcome:
-    """The outcome with one sentence more in its reason."""
-    return replace(outcome, reason=f"{outcome.reason} {sentence}".strip())

@@ -1,6 +1,7 @@
 """The claims as the YAML files of this folder give them, checked.
 
-A file <module>.yaml begins with what its entries have where they say nothing else. An entry has the texts of
+A file <module>.yaml has parts, each two documents: what the entries of the part have where they say nothing else, and the
+entries. An entry has the texts of
 `claim.Claim`, where {NAMES} in braces are thresholds of `rules`; a text that it lacks is empty. How it is tested is said
 by `compare` with a `quantity`, as `pairs` explains, or by
 
@@ -25,6 +26,7 @@ Besides these it may have
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from string import Formatter
 from types import ModuleType
@@ -33,38 +35,36 @@ from typing import Any
 import yaml
 
 from layernorm_roles.evidence.claims import (
-    batch_dependence,
-    fusion,
-    geometry,
-    head_widths,
+    documents,
     language_model,
     pairs,
-    placement,
     pretrained,
     projection,
     rules,
     scaling,
-    score_scale,
     sizes,
 )
 from layernorm_roles.evidence.claims.claim import Claim, Outcome, Tables
 from layernorm_roles.schemas import SCHEMAS
 
-MODULES = (
-    projection,
-    scaling,
-    language_model,
-    head_widths,
-    pretrained,
-    geometry,
-    fusion,
-    placement,
-    batch_dependence,
-    score_scale,
-)
-"""The modules with the functions that the YAML files beside them name, in the order of the page."""
+MODULES = (projection, scaling, language_model, pretrained, documents)
+"""The modules with the quantities and functions that the YAML files beside them name, in the order of the page."""
 
-_TEXTS = ("part", "source", "statement", "paper_value", "setting", "statistic", "unit", "control", "rule", "target")
+QUANTITIES = {name: quantity for module in MODULES for name, quantity in module.QUANTITIES.items()}
+"""The quantities of all modules, by name."""
+
+_TEXTS = (
+    "part",
+    "source",
+    "statement",
+    "paper_value",
+    "setting",
+    "statistic",
+    "unit",
+    "control",
+    "rule",
+    "target",
+)
 _TUPLES = ("tables", "figures", "shown")
 _OTHERS = ("name", "of", "also", "gate", "reported", "primary", "sizes", "test", "compare", "quantity")
 _DEFAULTS = {"paper_value": None, "primary": False, "of": None, "gate": [], "reported": None, "sizes": "none"}
@@ -75,13 +75,17 @@ def claims() -> Iterator[Claim]:
     """All claims, in the order of the page; ValueError, naming file, claim and key, for an entry that is wrong."""
     for module in MODULES:
         file = Path(module.__file__).with_suffix(".yaml")
-        common, entries = yaml.safe_load_all(file.read_text(encoding="utf-8"))
-        for own in entries:
-            for entry in _with_others(_DEFAULTS | common | own):
-                try:
-                    yield claim(entry, module)
-                except ValueError as error:
-                    raise ValueError(f"{file.name}, {entry.get('name')}: {error}") from None
+        parts = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+        entries = [
+            common | own
+            for common, own_entries in zip(parts[::2], parts[1::2], strict=True)
+            for own in own_entries
+        ]
+        for entry in chain(*(_with_others(_DEFAULTS | entry) for entry in entries)):
+            try:
+                yield claim(entry, module)
+            except ValueError as error:
+                raise ValueError(f"{file.name}, {entry.get('name')}: {error}") from None
 
 
 def _with_others(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -109,10 +113,15 @@ def claim(entry: Mapping[str, Any], module: ModuleType) -> Claim:
     if unknown := sorted(named - set(vars(rules))):
         raise ValueError(f"unknown threshold {unknown[0]!r} in a text")
     of, describe = entry["of"], sizes.SIZES[entry["sizes"]]
-    numbers = {key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)}
-    names = {name for name in _texts_in(numbers) if name.isupper()} | named
-    numbers |= {name: getattr(rules, name) for name in sorted(names) if hasattr(rules, name)}
-    numbers |= {name: pairs.reported_numbers()[name] for name in _texts_in(numbers) & set(pairs.reported_numbers())}
+    numbers = {
+        key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)
+    }
+    texts = _texts_in(numbers)
+    named |= {name for text in texts if (name := text.split(" ")[-1]).isupper() and hasattr(rules, name)}
+    named |= {name for text in texts if text in QUANTITIES for name in QUANTITIES[text].thresholds}
+    numbers |= {name: getattr(rules, name) for name in sorted(named)}
+    paper = pairs.reported_numbers()
+    numbers |= {name: paper[name] for text in sorted(texts) if (name := text.split(" ")[-1]) in paper}
     return Claim(
         name=entry["name"],
         **{key: text and text.format_map(vars(rules)) for key, text in raw.items()},
@@ -139,8 +148,8 @@ def _test(entry: Mapping[str, Any], module: ModuleType) -> Callable[[Tables], Ou
     if ("test" in entry) == ("compare" in entry):
         raise ValueError("expected one of the keys test and compare")
     if "compare" in entry:
-        specs = [pairs.pair(spec, entry, first=not i) for i, spec in enumerate(entry["compare"])]
-        test = partial(pairs.test, specs, _number(entry["reported"]))
+        specs = [pairs.pair(spec, entry, QUANTITIES, first=not i) for i, spec in enumerate(entry["compare"])]
+        test = partial(pairs.test, specs, pairs.number(entry["reported"]))
     else:
         test = _named(dict(entry["test"]), entry["of"], module)
     return partial(_behind_gates, test, entry["of"], entry["gate"]) if entry["gate"] else test
@@ -152,7 +161,7 @@ def _named(arguments: dict[str, Any], of: str | None, module: ModuleType) -> Cal
     if name not in module.TESTS:
         raise ValueError(f"unknown function {name!r}; expected one of {', '.join(module.TESTS)}")
     function = module.TESTS[name]
-    numbers = {key: _number(value) if _is_number(value) else value for key, value in arguments.items()}
+    numbers = {key: pairs.number(value) if _is_number(value) else value for key, value in arguments.items()}
     positional = [of] if of else []
     try:
         inspect.signature(function).bind({}, *positional, **numbers)
@@ -163,13 +172,6 @@ def _named(arguments: dict[str, Any], of: str | None, module: ModuleType) -> Cal
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, str) and (value.isupper() or value in pairs.reported_numbers())
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return value if value is None else pairs.number(value)
-    except KeyError as error:
-        raise ValueError(f"unknown number {error}") from None
 
 
 def _behind_gates(

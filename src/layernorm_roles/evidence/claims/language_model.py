@@ -1,8 +1,8 @@
-"""Claims about trained language models that compare more than pairs of variants, and the gate of all of them.
+"""Claims about trained language models: quantities that entries compare, other tests, and the gate of all of them.
 
 "Without scaling" is `projection`, "with" is `layernorm`. A key is unselectable if a certificate shows that no query
-gives it the highest score, and undecided if the data's precision cannot tell. The tests take the tables and the name
-of a model in their column `model`.
+gives it the highest score, and undecided if the data's precision cannot tell. Quantities and tests take the name of a
+model in the column `model` of the tables.
 
 A model may have been trained with several learning rates, and for several lengths. Judged are then the longest runs,
 each at the rate that the other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
@@ -13,15 +13,23 @@ be, since another one may have lost what attention is worth.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, difference_of_medians, span
-from layernorm_roles.evidence.analysis.heads import gaussian_percent
+from layernorm_roles.evidence.analysis.estimate import (
+    Estimate,
+    difference_of_medians,
+    percent_over_seeds,
+    span,
+)
+from layernorm_roles.evidence.analysis.heads import gaussian_percent, in_heads, narrower
 from layernorm_roles.evidence.analysis.language_model import (
+    POINT,
     Attention,
     attention,
     best_rates,
@@ -34,11 +42,10 @@ from layernorm_roles.evidence.analysis.language_model import (
     worth_of_attention,
 )
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
     RATIO,
     UNTRAINED,
+    Asked,
     Comparison,
     Outcome,
     Tables,
@@ -48,20 +55,77 @@ from layernorm_roles.evidence.claims.claim import (
     enough,
     half_of,
     more_than,
-    no_more_than,
-    noted,
     over_seeds,
     paired,
     positive,
     refuse_rate_at_grid_end,
 )
-from layernorm_roles.evidence.claims.quantities import LOSSES, Losses, Shares, choose, shares
-from layernorm_roles.evidence.claims.rules import NOT_THERE, THERE, Finding, all_of
-from layernorm_roles.evidence.legends import label
+from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, UNIGRAM, Measured, Quantity
+from layernorm_roles.evidence.claims.rules import Finding, all_of
+from layernorm_roles.evidence.legends import LEGENDS, label
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
-KEYS = "key_selectability"
+KEYS, LOSSES = "key_selectability", "language_model_metrics"
 PER_CENT, POINTS, NATS = " %", " points", " nats"
+
+# Losses
+
+
+def at_inner_rates(tables: Tables, model: str, *variants: str, steps: int | None = None) -> pd.DataFrame:
+    """The runs of `variants` that are judged; Untestable if a variant is missing or its best rate ends the grid.
+
+    The model without attention is a baseline, which may have its best rate anywhere.
+    """
+    runs = runs_at_best_rate(tables[LOSSES], model, steps)
+    for variant in variants:
+        chosen = runs[runs.variant == variant]
+        if chosen.empty:
+            single = ((tables[LOSSES].model == model) & (tables[LOSSES].variant == variant)).any()
+            few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
+            raise Untestable(f"The run has {few} {model} with {variant}.")
+        refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
+    return runs[runs.variant.isin(variants)]
+
+
+@dataclass
+class Losses(Measured):
+    """Losses of the longest runs of a language model, of each seed at its best rate; nats per token."""
+
+    tables: Tables = field(default_factory=dict)
+    model: str = ""
+    column: str = "valid_loss"
+    steps: int | None = None
+    """Length of the runs; the longest if None."""
+
+    def differences(self, high: str, low: str) -> pd.Series:
+        """One loss minus another, by seed: of two variants, before training or after, or of a baseline and a variant.
+
+        The baselines are the model without attention and the frequencies of tokens (`UNIGRAM`).
+        """
+        losses = self.tables[LOSSES]
+        if high == NO_ATTENTION_VARIANT:
+            at_inner_rates(self.tables, self.model, low)
+            return worth_of_attention(losses, self.model, low)
+        if high == UNIGRAM:
+            return gain_over_unigram(losses, self.model, low)
+        names = [name.removeprefix(BEFORE_TRAINING) for name in (high, low)]
+        runs = at_inner_rates(self.tables, self.model, *names, steps=self.steps)
+        if high.startswith(BEFORE_TRAINING):
+            first = of_all_lengths(losses, self.model)
+            runs = first[first.step == 0].merge(runs[["variant", "seed", *POINT]])
+        both = runs.pivot(index="seed", columns="variant", values=self.column).reindex(columns=names)
+        return (both[names[0]] - both[names[1]]).dropna()
+
+    def estimate(self, high: str, low: str) -> tuple[Estimate, int]:
+        """The mean of `differences` with its interval, and their number; Untestable with fewer than two."""
+        found = self.differences(high, low)
+        return over_seeds(found, f"{self.model} with {high} beside {low}"), len(found)
+
+
+def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Losses:
+    """Losses of a language model at the end of its longest runs."""
+    return Losses(pd.DataFrame(), tables=tables, model=model, column=column)
+
 
 # The gate
 
@@ -96,7 +160,7 @@ def gated(
     if better >= set(keys_of) and (not losses_of or better & set(losses_of)):
         return outcome
     shut = f"No verdict, because trained models ({model}) are not clearly better than both baselines."
-    return noted(replace(outcome, shut=True), shut)
+    return replace(outcome, shut=True, reason=f"{outcome.reason} {shut}".strip())
 
 
 # Losses by length and by rate
@@ -125,7 +189,9 @@ def loss_gap_lengths(tables: Tables, model: str, half_of_nats: float, trains: fl
         few = f"The run has fewer than two lengths after which {model} has learnt to attend."
         raise Untestable(f"{few} {early}".strip())
     gaps = {
-        steps: Losses(pd.DataFrame(), tables=tables, model=model, steps=steps).differences(*PAPER_SCALING[::-1])
+        steps: Losses(pd.DataFrame(), tables=tables, model=model, steps=steps).differences(
+            *PAPER_SCALING[::-1]
+        )
         for steps in learnt
     }
     shown = {steps: over_seeds(gap, f"{model} after {steps} steps") for steps, gap in gaps.items()}
@@ -227,171 +293,233 @@ def attention_learnt(tables: Tables, model: str, trains: float) -> Outcome:
 # Which keys are unselectable
 
 
-def few(name: str, found: Shares, zero: float, what: str, role: str = "effect", part=-1) -> list[Comparison]:
-    """A comparison for each layer: no more than `zero` per cent of the keys, undecided ones counted."""
-    return [
-        compare(
-            f"{name}, layer {layer}",
-            found.estimate(what, layer),
-            len(found.seeds),
-            counted(found.estimate(what, layer, undecided=True), zero),
-            role,
-            PER_CENT,
-            part=part,
+class Shares(NamedTuple):
+    """Per cent of keys that are certified unselectable, and of undecided keys: a row a seed, a column a layer.
+
+    Means over contexts and heads.
+    """
+
+    what: str
+    certified: pd.DataFrame
+    undecided: pd.DataFrame
+    keys: pd.Series
+    """How many keys were tested in each layer, in all seeds together."""
+
+    @property
+    def seeds(self) -> pd.Series:
+        """Certified per cent, mean over layers, one value a seed."""
+        return self.certified.mean(axis=1)
+
+    def estimate(self, undecided: bool = False) -> Estimate:
+        """Certified per cent, or with the undecided, mean over layers with its interval; Untestable for a single seed."""
+        percent = (self.certified + self.undecided if undecided else self.certified).mean(axis=1)
+        return percent_over_seeds(enough(percent, self.what), int(self.keys.sum()))
+
+
+def choose(keys: pd.DataFrame, variant: str, site: str, **where: str) -> pd.DataFrame:
+    """The rows of one variant and site for which every column of `where` has its value; Untestable if there are none.
+
+    The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
+    """
+    part = keys[(keys.variant == variant) & (keys.causal == site.endswith(CAUSAL))]
+    for column, value in {"site": site.removesuffix(CAUSAL), **where}.items():
+        part = part[part[column] == value]
+    if part.empty:
+        raise Untestable(f"The run has no key verdicts of: {', '.join([variant, site, *where.values()])}.")
+    return part
+
+
+CAUSAL = " causal"
+
+
+def shares(keys: pd.DataFrame, variant: str, site: str, **where: str) -> Shares:
+    """Shares of the rows that `choose` finds."""
+    part = choose(keys, variant, site, **where)
+    counts = (part.n_unselectable, part.n_borderline)
+    percents = (
+        (100 * n / part.n_keys).groupby([part.seed, part.layer]).mean().unstack("layer") for n in counts
+    )
+    return Shares(where.get("model", variant), *percents, part.groupby("layer").n_keys.sum())
+
+
+def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
+    """Per cent of unselectable keys of a variant at a site, by layer and in the mean, after training and before.
+
+    A column is named "<variant> <site>" for the mean, with ", layer 1" and so on for a layer. As many Gaussian keys as
+    those of a variant and site are in the column "Gaussian keys, <variant> <site>". Sites are those of the table
+    key_selectability, with CAUSAL for rivals that come before.
+    """
+    frames, worst, cases, specifics = [], [], {}, ""
+    where = {"model": model, "texts": texts}
+    for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
+        variant, site = place.split(" ", 1)
+        for checkpoint, before in (("final", ""), ("initial", BEFORE_TRAINING)):
+            try:
+                found = shares(tables[KEYS], variant, site, checkpoint=checkpoint, **where)
+            except Untestable:
+                if before:
+                    continue
+                raise
+            name = f"{before}{place}"
+            for percents, into in ((found.certified, frames), (found.certified + found.undecided, worst)):
+                by_layer = percents.rename(columns=lambda layer, name=name: f"{name}, layer {layer}")
+                into.append(by_layer.assign(**{name: percents.mean(axis=1)}))
+            cases |= {f"{name}, layer {layer}": number for layer, number in found.keys.items()}
+            cases[name] = found.keys.sum()
+        rows = choose(tables[KEYS], variant, site, checkpoint="final", **where)
+        projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects  # they have a dimension less
+        frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
+        if site == "head" and not specifics:
+            heads = choose(tables[KEYS], variant, site, **where)
+            specifics = f"Here d_head = {heads.dimensions.iloc[0]} and n = {span(heads.n_keys)} keys."
+    frame, worst = (pd.concat(each, axis=1) for each in (frames, worst))
+    return Measured(frame, worst, pd.Series(cases), specifics=specifics)
+
+
+GAUSSIAN = "Gaussian keys, "
+
+
+def sentences(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
+    """Per cent of the sentences with an unselectable key at the attention input in some layer, by variant."""
+    where, found = {"model": model, "texts": "sentences"}, {}
+    for variant in columns:
+        for checkpoint, before in (("final", ""), ("initial", BEFORE_TRAINING)):
+            try:
+                part = choose(tables[KEYS], variant, "after_norm", checkpoint=checkpoint, **where)
+            except Untestable:
+                if before:
+                    continue
+                raise
+            hit = (part.n_unselectable > 0).groupby([part.seed, part.context]).any()
+            found[before + variant] = 100 * hit.groupby("seed").mean()
+    return Measured(pd.DataFrame(found))
+
+
+# Heads of several widths
+
+
+class Width(NamedTuple):
+    """The heads of one width, with the weights of one checkpoint."""
+
+    model: str
+    found: Shares
+    gaussian: float
+    """Per cent of as many Gaussian keys in as many dimensions that are expected to be unselectable."""
+
+    def comparison(self, d: int, zero: float) -> Comparison:
+        """Whether at least half as many keys are unselectable as of Gaussian keys, and at most twice as many.
+
+        Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
+        Undecided keys count as unselectable where it is asked whether there are too many.
+        """
+        worst = self.found.estimate(undecided=True)
+        most, least = max(2 * self.gaussian, zero), self.gaussian / 2
+        bounds = [counted(most)] + [more_than(least)] * (self.gaussian > zero)
+        words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (self.gaussian > zero)
+        asked = Asked(words, lambda *found: all_of(*(bound.find(*found) for bound in bounds)))
+        estimate, n = self.found.estimate(), len(self.found.seeds)
+        return compare(
+            f"d_head = {d}", estimate, n, asked, unit=PER_CENT, statistic=IN_HEADS, part=d, worst=worst
         )
-        for layer in found.certified
-    ]
 
 
-def shown(name: str, keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> list[Comparison]:
-    """A comparison of which nothing is asked: certified per cent, mean over layers; none if the run lacks the keys."""
-    try:
-        seeds = shares(keys, variant, causal, **where).seeds
-    except Untestable:
-        return []
-    return [compare(name, Estimate.of_any(seeds), len(seeds), role="context", unit=PER_CENT)]
+IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
 
 
-def gaussian(keys: pd.DataFrame, fewer: int = 0) -> Comparison:
-    """What is expected of as many Gaussian keys as each row of `keys` has, of as many dimensions less `fewer`."""
-    expected = Estimate(gaussian_percent(keys, fewer), np.nan, np.nan)
-    words = f"as many Gaussian keys in {int(keys.dimensions.iloc[0]) - fewer} dimensions"
-    return compare(words, expected, None, role="context", unit=PER_CENT, statistic="unselectable keys, expected")
+def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
+    """The outcome for whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
 
-
-def by_layer(tables: Tables, model: str, paper: str, places: Sequence[Sequence[str]], zero: float) -> Outcome:
-    """Tables 1 and 2: shares of unselectable keys at one place and at another, each layer against the paper's.
-
-    `places` are both places, each a variant and a site of its keys; `paper` names the paper's table and its row for the
-    first. The control is untrained.
+    Each width of heads below that of the model named `model` is judged by `Width.comparison`.
     """
-    table, row = paper.split(".")
-    numbers = dict(enumerate(reported()["language_model"][table][row], start=1))
-    keys, where = tables[KEYS], {"model": model, "texts": "long"}
-    (variant, site), (other, other_site) = places
-    name, other_name = (f"{v} {s.replace('_', ' ')}" for v, s in places)
+    keys = tables[KEYS]
+    models = narrower(keys, model)
+    if len(models) < 2:
+        raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
+    trained = _widths(keys, models, "final")
+    rows = [width.comparison(d, zero) for d, width in trained.items()]
+    beyond = _beyond(trained)
+    measured = over_seeds(beyond, "every width of heads")
+    first = compare("heads minus Gaussian keys, mean over widths", measured, len(beyond), unit=POINTS)
+    control, passes = [], None
+    try:
+        untrained = _widths(keys, models, "initial")
+        before = _beyond(untrained)
+        words = "heads minus Gaussian keys, mean over widths, before training"
+        control.append(compare(words, Estimate.of_any(before), len(before), role="control", unit=POINTS))
+        if (
+            {row.finding for row in rows}
+            == {w.comparison(d, zero).finding for d, w in untrained.items()}
+            == {Finding.SEEN}
+        ):
+            passes = UNTRAINED
+    except Untestable:
+        pass
+    outcome = Outcome((first, *rows, *control, *_causal(keys, models)), also_passed_by=passes)
+    losses = tables[LOSSES]
+    for name in models.values():
+        own = {**tables, LOSSES: _with_baseline(losses, name, model)}
+        outcome = gated(outcome, own, name, keys_of=["layernorm"])
+    return outcome
 
-    def look(checkpoint: str) -> tuple[Shares, list[Comparison]]:
-        many = shares(keys, variant, site=site, checkpoint=checkpoint, **where)
-        rest = shares(keys, other, site=other_site, checkpoint=checkpoint, **where)
-        rows = [
-            compare(
-                f"{name}, layer {layer}",
-                many.estimate(variant, layer),
-                len(many.seeds),
-                half_of(numbers[layer]),
-                unit=PER_CENT,
+
+def _widths(keys: pd.DataFrame, models: dict[int, str], checkpoint: str) -> dict[int, Width]:
+    """The heads of each model, by their width; Untestable if a model lacks them."""
+    where = {"texts": "long", "checkpoint": checkpoint}
+    return {
+        d: Width(
+            name,
+            shares(keys, "layernorm", "head", model=name, **where),
+            gaussian_percent(choose(keys, "layernorm", "head", model=name, **where)),
+        )
+        for d, name in models.items()
+    }
+
+
+def _beyond(widths: dict[int, Width]) -> pd.Series:
+    """By how many points the certified per cent exceeds that of Gaussian keys, mean over widths: one value a seed."""
+    points = {d: width.found.seeds - width.gaussian for d, width in widths.items()}
+    return pd.DataFrame(points).dropna().mean(axis=1)
+
+
+def _causal(keys: pd.DataFrame, models: dict[int, str]) -> list[Comparison]:
+    """Per cent of trained keys that are unselectable among those before, by width, as far as the run has them."""
+    here = in_heads(keys)
+    here, rows = here[(here.checkpoint == "final") & here.causal], []
+    for d, name in models.items():
+        own = here[here.model == name]
+        percent = (100 * own.n_unselectable / own.n_keys).groupby(own.seed).mean()
+        if len(percent):
+            words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian_percent(own):.3g} %"
+            found = Estimate.of_any(percent)
+            rows.append(
+                compare(words, found, len(percent), role="context", unit=PER_CENT, statistic=IN_HEADS)
             )
-            for layer in many.certified
-            if layer in numbers
-        ]
-        return many, rows + few(other_name, rest, zero, other)
-
-    many, rows = look("final")
-    n, passes, control = len(many.seeds), None, []
-    mean = compare(f"{name}, mean over layers", many.estimate(variant), n, unit=PER_CENT)
-    try:
-        before, untrained = look("initial")
-        start = before.estimate(variant)
-        words = f"{name}, mean over layers, before training"
-        control = [compare(words, start, len(before.seeds), role="control", unit=PER_CENT)]
-        if {row.finding for row in untrained + rows} == {Finding.SEEN}:
-            passes = UNTRAINED
-        learnt = paired(many.seeds, before.seeds, variant)
-        control.append(compare(f"{name}, after minus before training", *learnt, role="context", unit=POINTS))
-    except Untestable:
-        pass
-    fewer = site == "after_norm" and VARIANTS[variant].projects  # projected keys have a dimension less
-    context = [gaussian(choose(keys, variant, site=site, checkpoint="final", **where), fewer)]
-    exact = {"site": "after_norm_exact", "checkpoint": "final", **where}
-    context += shown("layernorm after norm, eps = 0", keys, "layernorm", **exact)
-    inside = [numbers[layer] for layer in many.certified if layer in numbers]
-    return Outcome((mean, *rows, *control, *context), "", float(np.mean(inside)), passes)
+    return rows
 
 
-def sentences(tables: Tables, model: str, without: str, zero: float) -> Outcome:
-    """Tables 3 (gpt, projection) and 4 (bert, none): sentences with an unselectable key in some layer."""
-    keys, where = tables[KEYS], {"model": model, "texts": "sentences", "site": "after_norm"}
-
-    def look(checkpoint: str) -> tuple[pd.Series, Comparison, list[Comparison]]:
-        here = {"checkpoint": checkpoint, **where}
-        part = choose(keys, without, **here)
-        hit = (part.n_unselectable > 0).groupby([part.seed, part.context]).any()
-        hit = 100 * hit.groupby("seed").mean()
-        own = compare(without, over_seeds(hit, without), len(hit), more_than(zero), unit=PER_CENT)
-        kept = shares(keys, "layernorm", **here)
-        control = few("layernorm, keys", kept, zero, "layernorm", "control")
-        return hit, own, [replace(row, statistic="keys unselectable at the attention input") for row in control]
-
-    hit, own, control = look("final")
-    start, passes = [], None
-    try:
-        before, first, kept = look("initial")
-        start.append(replace(first, comparison=f"{without}, before training", asked="", finding=None, role="control"))
-        if own.there and {row.finding for row in (first, *kept)} == {Finding.SEEN}:
-            passes = UNTRAINED
-        learnt = paired(hit, before, without)
-        start.append(compare(f"{without}, after minus before training", *learnt, role="context", unit=POINTS))
-    except Untestable:
-        pass
-    return Outcome((own, *start, *control), also_passed_by=passes)
+def _with_baseline(losses: pd.DataFrame, name: str, model: str) -> pd.DataFrame:
+    """The losses of a model, and those of `model` without attention: without it the width of heads is no difference."""
+    bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)]
+    own = losses[(losses.model == name) & (losses.variant != NO_ATTENTION_VARIANT)]
+    return pd.concat([own, bare.assign(model=name)], ignore_index=True)
 
 
-def heads(tables: Tables, model: str, variant: str, control: str, zero: float) -> Outcome:
-    """Keys in the heads, after W_K, of the models with `variant`, beside those of the models with `control`.
-
-    Where keys are unselectable, those certified in the same heads with eps = 0 are a part of their own: eps alone may
-    be why. (There a norm leaves keys so near to each other that some stay undecided.)
-    """
-    keys, where = tables[KEYS], {"model": model, "texts": "long"}
-    name = f"{variant} heads"
-
-    def look(checkpoint: str) -> tuple[Shares, list[Comparison], Comparison]:
-        here = {"site": "head", "checkpoint": checkpoint, **where}
-        mine, others = shares(keys, variant, **here), shares(keys, control, **here)
-        # Without unselectable keys in the control's heads there would be nothing for the norm to eliminate.
-        words, n = f"{control} heads, mean over layers", len(others.seeds)
-        cause = compare(words, others.estimate(control), n, more_than(zero), "control", PER_CENT)
-        return mine, few(name, mine, zero, variant), cause
-
-    mine, rows, cause = look("final")
-    final, passes, context = {"checkpoint": "final", **where}, None, []
-    try:
-        before, untrained, first = look("initial")
-        context += shown(f"{name}, before training", keys, variant, site="head", checkpoint="initial", **where)
-        if {row.finding for row in (*untrained, first, *rows, cause)} == {Finding.SEEN}:
-            passes = UNTRAINED
-    except Untestable:
-        pass
-    exact = []
-    if all_of(*(row.finding for row in rows)) in NOT_THERE:
-        try:
-            found = shares(keys, variant, site="head_exact", **final)
-            exact = [
-                compare(
-                    f"{name}, eps = 0, layer {layer}",
-                    found.estimate(variant, layer),
-                    len(found.seeds),
-                    no_more_than(zero),
-                    unit=PER_CENT,
-                    part=1,
-                )
-                for layer in found.certified
-            ]
-        except Untestable:
-            pass
-    context += shown(f"{variant} at the attention input", keys, variant, site="after_norm", **final)
-    context += shown(f"{name}, eps = 0", keys, variant, site="head_exact", **final)
-    context += shown(f"{name}, among the keys before them", keys, variant, True, site="head", **final)
-    context.append(gaussian(choose(keys, variant, site="head", **final)))
-    mean = compare(f"{name}, mean over layers", mine.estimate(variant), len(mine.seeds), unit=PER_CENT)
-    of_heads = choose(keys, variant, site="head", **where)
-    sizes = f"Here d_head = {of_heads.dimensions.iloc[0]} and n = {span(of_heads.n_keys)} keys."
-    return Outcome((mean, *rows, *exact, cause, *context), also_passed_by=passes, specifics=sizes)
-
+_SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact", "head causal")
+_PLACES = tuple(f"{variant} {site}" for variant in LEGENDS for site in _SITES)
+_COLUMNS = (*_PLACES, *(f"{place}, layer *" for place in _PLACES))
+_COLUMNS += (*(BEFORE_TRAINING + name for name in _COLUMNS), *(GAUSSIAN + place for place in _PLACES))
+QUANTITIES = {
+    "train_loss": Quantity(partial(losses, "train_loss"), NATS, "training loss at the end"),
+    "valid_loss": Quantity(partial(losses, "valid_loss"), NATS, "validation loss at the end"),
+    "unselectable_keys": Quantity(partial(unselectable, "long"), PER_CENT, "unselectable keys", _COLUMNS),
+    "unselectable_tokens": Quantity(
+        partial(unselectable, "sentences"), PER_CENT, "unselectable keys of the sentences", _COLUMNS
+    ),
+    "sentences": Quantity(sentences, PER_CENT),
+}
+"""The quantities of language models that entries name."""
 
 TESTS: dict[str, Callable[..., Outcome]] = {
-    function.__name__: function
-    for function in (loss_gap_lengths, stability, attention_learnt, by_layer, sentences, heads)
+    function.__name__: function for function in (loss_gap_lengths, stability, attention_learnt, head_widths)
 }
 """The functions that entries of language_model.yaml name under `test`."""

@@ -56,7 +56,9 @@ def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[st
 
     `settings` are those of the reproduction, with the keys of config.yaml.
     """
-    return {claim.name: rule_hash(claim.words, claim.numbers, settings_read(claim, settings)) for claim in claims}
+    return {
+        claim.name: rule_hash(claim.words, claim.numbers, settings_read(claim, settings)) for claim in claims
+    }
 
 
 def rule_hash(words: Mapping[str, str], numbers: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

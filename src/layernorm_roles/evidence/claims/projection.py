@@ -1,26 +1,24 @@
-"""Claims about projection that compare more than pairs of variants: angles and planes, widths, size against projection.
+"""Claims about projection, and what it costs: quantities of the majority task, and tests of more than pairs of variants.
 
 `scale_released` is "without projection" as the released code computes it, x / (sqrt(d) |x|); `scale` as the text
 defines it, sqrt(d) x / |x|. The first makes the attention input d times smaller as well, so a difference from
 LayerNorm that the second does not show is not the projection's. `layernorm_small` is LayerNorm made d times smaller.
 `projected_qk` projects for queries and keys only, `projected_v` for values only, both with the scaling everywhere.
 
-The tests take the tables and the name of an experiment of the majority task.
+All variants of an experiment share the data, and runs of equal seeds also their initialisation and batches, so differences
+and ratios are over pairs of runs of one seed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.majority import (
-    geometry_of_runs,
-    query_parts,
-    random_angle,
-    steps_to_reach,
-    two_by_two,
-)
+from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
@@ -31,28 +29,170 @@ from layernorm_roles.evidence.claims.claim import (
     Tables,
     Untestable,
     compare,
+    enough,
     half_of,
     more_than,
     no_more_than,
     over_seeds,
     paired,
     positive,
+    refuse_rate_at_grid_end,
     true,
 )
-from layernorm_roles.evidence.claims.quantities import (
-    METRICS,
-    by_variant,
-    final_accuracy,
-    of_experiment,
-    of_setting,
-    unreached,
-)
+from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity, range_over
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
-VECTORS = "majority_vectors"
+METRICS, VECTORS = "majority_metrics", "majority_vectors"
 COMPARED = (*PAPER_PROJECTION, "scale")
 DEGREES, POINTS = "°", " points"
+
+
+# Quantities of the majority task
+
+
+def of_experiment(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
+    """The rows of an experiment; Untestable if there are none, or one of `variants` is missing."""
+    part = table[table.experiment == experiment]
+    if part.empty:
+        raise Untestable(f"The run has no experiment {experiment}.")
+    missing = [variant for variant in variants if variant not in set(part.variant)]
+    if missing:
+        raise Untestable(f"The run has no {' and no '.join(missing)} in the experiment {experiment}.")
+    return part
+
+
+def of_setting(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
+    """The rows of an experiment, as `of_experiment`; Untestable if it has several widths or learning rates."""
+    part = of_experiment(table, experiment, *variants)
+    for column, name in (("d_model", "widths"), ("base_learning_rate", "learning rates")):
+        if part[column].nunique() > 1:
+            raise Untestable(f"The experiment {experiment} has several {name}; the claim is about one.")
+    return part
+
+
+def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
+    """The runs of `variants` at the rate that the other half of the seeds chooses; Untestable if it ends the grid.
+
+    `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
+    Untestable.
+    """
+    part = of_experiment(table, experiment, *variants)
+    if part.d_model.nunique() > 1:
+        raise Untestable(f"The experiment {experiment} has several widths; the claim is about one.")
+    part = part[part.variant.isin([*variants, "layernorm_small"])]
+    best = majority.best_rates(part, by, rules.TEST_LOSS)
+    for variant in variants:
+        chosen = best[best.variant == variant]
+        if chosen.empty:
+            raise Untestable(
+                f"The run has only 1 seed of {variant}: none other can choose its learning rate."
+            )
+        refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, LEGENDS[variant])
+    return part.merge(best[["variant", "seed", "base_learning_rate"]])
+
+
+Select = Callable[..., pd.DataFrame]
+"""Which runs of an experiment are judged: `of_setting`, or `of_best_rates` with what a rate is chosen by."""
+
+
+def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
+    """The values of `column` of majority_metrics at one step: a row a seed, a column a variant."""
+    return metrics[metrics.step == step].pivot(index="seed", columns="variant", values=column)
+
+
+def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Test accuracy at the last step in per cent: a row a seed, a column a variant."""
+    ends = majority.last_rows(metrics)
+    return 100 * ends.pivot(index="seed", columns="variant", values="test_accuracy")
+
+
+@dataclass
+class Steps(Measured):
+    """Steps until something is reached, which some runs may not reach: their ratios are bounds."""
+
+    runs: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """Columns variant, seed, steps and last_step, a row a run."""
+
+    def estimate(self, high: str, low: str) -> tuple[Estimate, int]:
+        """Logarithm of the steps of one variant over those of another with equal seeds, and the number of pairs.
+
+        Untestable with fewer than two pairs, and if runs of one variant do not get there in some pairs and runs of the
+        other in others, or none does in any pair, so that the ratio has no bound on either side.
+        """
+        slow, fast = (self.runs[self.runs.variant == name] for name in (high, low))
+        seeds = sorted(set(slow.seed) & set(fast.seed))
+        enough(pd.Series(seeds, dtype=float), high)
+        ratio = majority.log_ratio_of_steps(slow, fast)
+        if np.isnan(ratio.mean):
+            raise Untestable(
+                f"{slow.steps.isna().sum()} of {len(slow)} runs of {high} and {fast.steps.isna().sum()} of {len(fast)} "
+                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps."
+            )
+        return ratio, len(seeds)
+
+
+def unreached(steps: pd.DataFrame) -> str:
+    """A sentence about the runs that do not get there; empty if all do."""
+    lost = [
+        f"{missing} of {len(own)} runs of {LEGENDS[variant]}"
+        for variant in legend_order(steps.variant)
+        if (missing := int((own := steps[steps.variant == variant]).steps.isna().sum()))
+    ]
+    if not lost:
+        return ""
+    return (
+        f"{' and '.join(lost)} do not get there in {int(steps.last_step.max()):,} steps: their ratio is a bound, and a "
+        "pair of runs neither of which gets there counts as equally fast."
+    )
+
+
+def steps(
+    select: Select,
+    count: Callable[[pd.DataFrame], pd.DataFrame],
+    tables: Tables,
+    of: str,
+    variants: Sequence[str],
+) -> Measured:
+    """Steps of the runs to what `count` counts them to, see `analysis.majority`."""
+    runs = count(select(tables[METRICS], of, *variants))
+    return Steps(pd.DataFrame(), runs=runs, note=unreached(runs[runs.variant.isin(variants)]))
+
+
+def to_test_loss(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Steps of every run to the test loss TEST_LOSS."""
+    return majority.steps_to_reach(metrics, [rules.TEST_LOSS])
+
+
+def to_equal_attention(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Steps of every run from which on attention is equal over the classes, by EQUAL."""
+    return majority.steps_to_equal_attention(metrics, rules.EQUAL)
+
+
+def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
+    """Test accuracy in per cent at ACCURACY_STEP; where rates are chosen, whose runs are shorter, at the last step."""
+    metrics = select(tables[METRICS], experiment, *variants)
+    step = rules.ACCURACY_STEP if select is of_setting else int(metrics.step.max())
+    values = 100 * by_variant(metrics, "test_accuracy", step)
+    if values.empty:
+        raise Untestable(f"The run has no metrics at step {step:,}, where the paper's accuracies were read.")
+    return Measured(values)
+
+
+def accuracy_at_the_end(tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
+    """Test accuracy in per cent at the last step; 0 for a run that was lost."""
+    return Measured(final_accuracy(of_setting(tables[METRICS], experiment, *variants)))
+
+
+def first_and_last(
+    select: Select, column: str, change: Callable, tables: Tables, experiment: str, variants: Sequence[str]
+) -> Measured:
+    """A column of majority_metrics, changed by a function, at the last step and before training."""
+    metrics = select(tables[METRICS], experiment, *variants)
+    first, last = (change(by_variant(metrics, column, step)) for step in (0, int(metrics.step.max())))
+    if first.empty:
+        raise Untestable("The run has no metrics at step 0, before training.")
+    return Measured(last.join(first.add_prefix(BEFORE_TRAINING), how="outer"))
 
 
 # Figures 1a, 1b and 2b: planes and angles
@@ -77,14 +217,14 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     parts of the query are judged beside the angle: turning would be a growth of the part along the ones vector.
     """
     metrics = of_setting(tables[METRICS], experiment, *COMPARED)
-    parts = query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
+    parts = majority.query_parts(of_setting(tables[VECTORS], experiment, "layernorm"))
     if not {"initial", "final"} <= set(parts.checkpoint):
         raise Untestable("The run has no queries from before and after training.")
     step = step_of_paper(metrics, "query_angle_mean")
     with_projection, without = (
         float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION
     )
-    random, paper = random_angle(int(metrics.d_model.iloc[0])), without - with_projection
+    random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), without - with_projection
 
     def compared(angles: pd.DataFrame) -> list[Comparison]:
         layernorm = over_seeds(angles.layernorm.dropna(), "layernorm")
@@ -103,7 +243,10 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     ends = parts[parts.variant == "layernorm"].pivot(
         index="seed", columns="checkpoint", values=["along", "visible"]
     )
-    for part, words, asked in (("along", "along the ones vector", positive()), ("visible", "that scores see", None)):
+    for part, words, asked in (
+        ("along", "along the ones vector", positive()),
+        ("visible", "that scores see", None),
+    ):
         change = paired(np.log(ends[part].final), np.log(ends[part].initial), "layernorm")
         statistic = f"length of the part of queries {words}, after over before training"
         role, counts = ("effect", 1) if asked else ("context", None)
@@ -126,30 +269,27 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
     """
     vectors = of_setting(tables[VECTORS], experiment, variant, "scale")
     vectors = vectors[vectors.variant.isin([variant, "scale"])]
-    centred, random = variant == "layernorm_affine", random_angle(int(vectors.d_model.iloc[0]))
+    centred, random = variant == "layernorm_affine", majority.random_angle(int(vectors.d_model.iloc[0]))
     flatness = {"statistic": "smallest singular value of the keys over the largest"}
 
     def compared(checkpoint: str) -> list[Comparison]:
-        runs = geometry_of_runs(vectors[vectors.checkpoint == checkpoint], centred)
+        runs = majority.geometry_of_runs(vectors[vectors.checkpoint == checkpoint], centred)
         values, angle = (
             runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
         )
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
         own = angle[variant].dropna()
-        most, least = (
-            Estimate(each.mean(), each.min(), each.max()) for each in (values[variant], values.scale)
-        )
         n, m = len(own), len(values.scale.dropna())
-        planar = true(values[variant].max() <= flat, f"at most {flat:g} in every run")
-        off = true(values.scale.min() > flat, f"more than {flat:g} in every run")
+        planar = true(lambda found: found.high <= flat, f"at most {flat:g} in every run")
+        off = true(lambda found: found.low > flat, f"more than {flat:g} in every run")
         below, asked = over_seeds(own, variant).below(random), half_of(random)
         further = paired(angle.scale, angle[variant], "scale")
         return [
             compare(f"a random direction minus {variant}", below, n, asked, unit=DEGREES),
-            compare(variant, most, n, planar, **flatness),
+            compare(variant, range_over(values[variant]), n, planar, **flatness),
             compare(f"scale minus {variant}", *further, asked, "control", DEGREES),
-            compare("scale", least, m, off, "control", **flatness),
+            compare("scale", range_over(values.scale), m, off, "control", **flatness),
         ]
 
     rows, passed = compared("final"), None
@@ -177,7 +317,9 @@ def widths(tables: Tables, experiment: str, more_than_half_of: float) -> Outcome
         {d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()}
         for variant in ("layernorm", "projected_qk")
     )
-    costs = {d: (over_seeds(cost.dropna(), "layernorm"), len(cost.dropna())) for d, cost in everywhere.items()}
+    costs = {
+        d: (over_seeds(cost.dropna(), "layernorm"), len(cost.dropna())) for d, cost in everywhere.items()
+    }
     mean_keys = pd.concat(keys.values(), axis=1).dropna().mean(axis=1)  # widths of one seed share their data
     few, own = no_more_than(large), keys[narrow].dropna()
     words, of_keys = "scale minus layernorm", "scale minus projected_qk"
@@ -188,7 +330,9 @@ def widths(tables: Tables, experiment: str, more_than_half_of: float) -> Outcome
             compare(f"{words}, d = {narrow}", *costs[narrow], more_than(large), unit=POINTS),
             compare(f"{words}, d = {narrow} minus d = {wide}", *falls, positive(), unit=POINTS, part=1),
             compare(f"{of_keys}, d = {narrow}", keys_cost, len(own), few, "control", POINTS, part=2),
-            compare(f"{of_keys}, mean over widths", mean_cost, len(mean_keys), few, "control", POINTS, part=3),
+            compare(
+                f"{of_keys}, mean over widths", mean_cost, len(mean_keys), few, "control", POINTS, part=3
+            ),
             *(
                 compare(f"{words}, d = {d}", *cost, role="context", unit=POINTS)
                 for d, cost in costs.items()
@@ -205,19 +349,27 @@ def size_or_projection(tables: Tables, experiment: str, half_of_ratio: float) ->
     """Our question: whether the size of the attention input slows the released variant, or the missing projection."""
     cells = ("layernorm", "scale", "layernorm_small", "scale_released")
     metrics = of_setting(tables[METRICS], experiment, *cells)
-    steps = steps_to_reach(metrics[metrics.variant.isin(cells)], [rules.TEST_LOSS])
+    steps = to_test_loss(metrics[metrics.variant.isin(cells)])
     wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
     ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
     if wide.loc[ran.index].isna().any(axis=None):
         raise Untestable(f"{unreached(steps)} The effects of size and projection on the steps need all runs.")
-    effects = two_by_two(-wide)
+    effects = majority.two_by_two(-wide)
     size, projection, interaction = (over_seeds(effect, "all four norms") for effect in effects)
     paper, n = np.log(half_of_ratio), len(effects.size)
     return Outcome(
         (
-            compare("an input d times smaller over one of LayerNorm's size", size, n, half_of(paper), unit=RATIO),
             compare(
-                "without projection over with it", projection, n, no_more_than(paper / 2), "control", RATIO, part=1
+                "an input d times smaller over one of LayerNorm's size", size, n, half_of(paper), unit=RATIO
+            ),
+            compare(
+                "without projection over with it",
+                projection,
+                n,
+                no_more_than(paper / 2),
+                "control",
+                RATIO,
+                part=1,
             ),
             compare(
                 "without projection over with it, at LayerNorm's size over at the smaller",
@@ -234,3 +386,28 @@ TESTS: dict[str, Callable[..., Outcome]] = {
     function.__name__: function for function in (parallel, on_a_plane, widths, size_or_projection)
 }
 """The functions that entries of projection.yaml name under `test`."""
+
+QUANTITIES = {
+    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, thresholds=("TEST_LOSS",)),
+    "steps_at_best_rates": Quantity(
+        partial(steps, partial(of_best_rates, "speed"), to_test_loss), RATIO, thresholds=("TEST_LOSS",)
+    ),
+    "steps_to_equal_attention": Quantity(
+        partial(steps, of_setting, to_equal_attention), RATIO, thresholds=("EQUAL",)
+    ),
+    "accuracy": Quantity(partial(accuracy, of_setting), POINTS, thresholds=("ACCURACY_STEP",)),
+    "accuracy_at_best_rates": Quantity(partial(accuracy, partial(of_best_rates, "accuracy")), POINTS),
+    "accuracy_at_the_end": Quantity(accuracy_at_the_end, POINTS),
+    "score_deviation": Quantity(partial(first_and_last, of_setting, "score_std", np.log), RATIO),
+    "score_deviation_at_best_rates": Quantity(
+        partial(first_and_last, partial(of_best_rates, "loss"), "score_std", np.log),
+        RATIO,
+        "standard deviation of the attention scores, each run at its best rate",
+    ),
+    "attention_share": Quantity(
+        partial(first_and_last, of_setting, "attention_share", np.positive),
+        "",
+        "perplexity of attention over the number of classes",
+    ),
+}
+"""The quantities of the majority task that entries name."""

@@ -7,9 +7,6 @@ from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.claim import RATIO
 
 
-
-
-
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:
     """Table claims with columns effect, low, high, isolated, isolated_low and isolated_high, in reported effects.
 

@@ -226,6 +226,11 @@ def above(estimate: Estimate, threshold: float) -> Finding:
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
+def beyond(estimate: Estimate, threshold: float) -> Finding:
+    """Whether the whole interval lies further from 0 than the threshold, on the side of the mean."""
+    return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
+
+
 def at_most(certified: Estimate, worst: Estimate, threshold: float = ZERO) -> Finding:
     """Whether a share of certified cases is no more than a threshold.
 

@@ -4,100 +4,78 @@ A key is unselectable if a certificate shows that no query gives it the highest 
 precision cannot tell. The unit of the intervals is the matrix.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.random_keys import share_of_matrices, z_scores
-from layernorm_roles.evidence.claims.claim import (
-    Asked,
-    Comparison,
-    Outcome,
-    Tables,
-    Untestable,
-    compare,
-    counted,
-    more_than,
-)
-
-RANDOM, PRECISION = "random_keys", "random_keys_precision"
-
-ALWAYS = 100.0
-"""Per cent of the matrices that the paper's Figure 1c has for many keys in few dimensions."""
+from layernorm_roles.evidence.claims import rules
+from layernorm_roles.evidence.claims.claim import Tables, Untestable
+from layernorm_roles.evidence.claims.pairs import Measured, Quantity
 
 
-def of_norm(table: pd.DataFrame, norm: str) -> pd.DataFrame:
-    """The cells of one norm; Untestable if there are none."""
-    part = table[table.norm == norm]
-    if part.empty:
-        raise Untestable(f"The run has no random keys with the norm {norm}.")
-    return part
+@dataclass
+class Matrices(Measured):
+    """Per cent of the matrices of some cells that have an unselectable key."""
+
+    cells: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """Rows of random_keys by the name of what is compared."""
+
+    def names(self, name: str) -> list[str]:
+        """The name, if there are cells of it; else Untestable."""
+        if self.cells[name].empty:
+            raise Untestable(f"The run has no random keys with the norm {name}.")
+        return [name]
+
+    def estimate(self, *names: str) -> tuple[Estimate, int]:
+        """The share with Clopper and Pearson's interval, and the number of matrices."""
+        cells = self.cells[self.names(names[0])[0]]
+        return share_of_matrices(cells), int(cells.matrices.sum())
+
+    def with_all_open(self, name: str) -> Estimate:
+        """The share with every undecided key counted."""
+        return share_of_matrices(self.cells[name], undecided=True)
 
 
-def none(cells: pd.DataFrame, zero: float) -> Asked:
-    """No more than `zero` per cent of the matrices, with every undecided key counted as unselectable."""
-    return counted(share_of_matrices(cells, undecided=True), zero)
+MOST, HIGH, PRACTICE = "most keys in fewest dimensions", "from HIGH_DIMENSION on", "layernorm in practice"
 
 
-def of_cells(name: str, cells: pd.DataFrame, asked: Asked | None = None, role: str = "effect") -> Comparison:
-    """Per cent of the matrices of all cells with a key certified unselectable, as a comparison."""
-    return compare(name, share_of_matrices(cells), int(cells.matrices.sum()), asked, role, " %")
+def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
+    """Per cent of random matrices with an unselectable key.
 
-
-def unselectable_without(
-    tables: Tables, always: float, zero: float, high_dimension: int, contradiction: float
-) -> Outcome:
-    """Figure 1c: Gaussian keys without norm, many in few dimensions and any from `high_dimension` on."""
-    bare = of_norm(tables[RANDOM], "none")
-    high = bare[bare.d >= high_dimension]
-    if high.empty:
-        raise Untestable(
-            f"The run's dimensions end at {bare.d.max()}; the paper finds none from {high_dimension} on."
-        )
-    most = bare[(bare.n == bare.n.max()) & (bare.d == bare.d.min())]
+    Of all cells of a norm; of norm none in the cell with most keys in fewest dimensions, and from HIGH_DIMENSION on. In
+    practice LayerNorm has an eps and is in float32, here in the fewest dimensions. Untestable if the simulation
+    contradicts the exact expectation.
+    """
+    table = tables["random_keys"]
+    cells = {norm: table[table.norm == norm] for norm in ("none", "layernorm", "projection", "scale")}
+    bare = cells["none"]
+    if bare.empty:
+        raise Untestable("The run has no random keys with the norm none.")
     z = z_scores(bare).query("comparable").z.dropna()
-    if len(z) and abs(z.mean()) * np.sqrt(len(z)) > contradiction:
-        raise Untestable(
-            f"The simulation contradicts the exact expectation (mean z {z.mean():.2f}, {len(z)} cells)."
-        )
-    words = f"{most.n.iloc[0]} keys in d = {most.d.iloc[0]}"
-    rows = [
-        of_cells(words, most, more_than(always)),
-        of_cells(f"all keys from d = {high_dimension} on", high, none(high, zero)),
-    ]
-    if len(z):
-        scores = Estimate(z.mean(), np.nan, np.nan)
-        statistic = "z-score against the exact expectation, mean over comparable cells"
-        rows.append(compare("simulation", scores, len(z), role="context", statistic=statistic))
-    return Outcome(tuple(rows), reported=ALWAYS)
+    if HIGH in columns:
+        if bare.d.max() < rules.HIGH_DIMENSION:
+            end = f"The run's dimensions end at {bare.d.max()}"
+            raise Untestable(f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
+        if len(z) and abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION:
+            cells_of = f"mean z {z.mean():.2f}, {len(z)} cells"
+            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).")
+    cells[MOST] = bare[(bare.n == bare.n.max()) & (bare.d == bare.d.min())]
+    cells[HIGH] = bare[bare.d >= rules.HIGH_DIMENSION]
+    practice = tables.get("random_keys_precision", table.iloc[:0].assign(eps=0.0, dtype="")).query("eps > 0")
+    cells[PRACTICE] = practice[(practice.d == practice.d.min()) & (practice.dtype == "float32")]
+    return Matrices(pd.DataFrame(), cells=cells)
 
 
-def unselectable_with(tables: Tables, zero: float) -> Outcome:
-    """Figure 1d: Gaussian keys after LayerNorm, in all cells, beside projection and scaling alone."""
-    norms = tables[RANDOM]
-    layernorm, _ = of_norm(norms, "layernorm"), of_norm(norms, "none")
-    rows = [of_cells("layernorm", layernorm, none(layernorm, zero))]
-    for norm in ("projection", "none", "scale"):
-        cells = norms[norms.norm == norm]
-        if len(cells):
-            asked = none(cells, zero) if norm == "scale" else more_than(zero)
-            rows.append(of_cells(norm, cells, asked, "control"))
-    return Outcome(tuple(rows + _in_practice(tables)))
-
-
-def _in_practice(tables: Tables) -> list[Comparison]:
-    """LayerNorm with an eps in float32, in the fewest dimensions; none if the run has none."""
-    if PRECISION not in tables:
-        return []
-    practice = tables[PRECISION].query("eps > 0")
-    worst = practice[practice.d == practice.d.min()].query("dtype == 'float32'")
-    words = f"layernorm with eps = {worst.eps.max():g} in float32, d = {worst.d.min()}"
-    return [of_cells(words, worst, role="context")] if len(worst) else []
-
-
-TESTS: dict[str, Callable[..., Outcome]] = {
-    function.__name__: function for function in (unselectable_without, unselectable_with)
+QUANTITIES = {
+    "matrices": Quantity(
+        matrices,
+        " %",
+        columns=(MOST, HIGH, PRACTICE, "none", "layernorm", "projection", "scale"),
+        thresholds=("HIGH_DIMENSION", "CONTRADICTION"),
+    )
 }
-"""The functions that entries of scaling.yaml name under `test`."""
+TESTS: dict = {}
