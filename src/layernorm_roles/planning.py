@@ -15,11 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from layernorm_roles import files, provenance
-from layernorm_roles.evidence.figures import registry as figures
-from layernorm_roles.evidence.figures.registry import Figure
-from layernorm_roles.evidence.tables import registry as tables
-from layernorm_roles.evidence.tables.registry import Table
+from layernorm_roles import files, provenance, shown
 from layernorm_roles.gpu import driver
 from layernorm_roles.gpu.choice import Choice, choose
 from layernorm_roles.pretrained.source import locate
@@ -66,16 +62,6 @@ MAJORITY_DATA = "data/majority/{experiment}/seed_{seed}.parquet"
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
 """By stage, what its runs are grouped by, which is a wildcard."""
-
-CATEGORIES = {
-    "majority": figures.MAJORITY,
-    "random_keys": figures.RANDOM_KEYS,
-    "language_model": figures.LANGUAGE_MODELS,
-    "pretrained": figures.PRETRAINED,
-    "statements": figures.STATEMENTS,
-    "verdicts": figures.VERDICTS,
-}
-"""The category of the figures of each room of the evidence; its readable tables are made by the module of its name."""
 
 
 def merged(base: Any, overlay: Any) -> Any:
@@ -360,7 +346,7 @@ class Plan:
     def widest_experiment(self) -> str:
         """The majority experiment with the largest d_model, of those with one width and learning rate; else any."""
         experiments = self.plain["majority"]
-        single = [name for name, settings in experiments.items() if figures.is_single(settings)]
+        single = [name for name, settings in experiments.items() if shown.is_single(settings)]
         return max(single or experiments, key=lambda name: max(experiments[name]["d_model"]))
 
     def norm_version(self, variant: str) -> str | None:
@@ -375,7 +361,7 @@ class Plan:
         """The runs of language models whose keys are judged: with attention, of models with a single point."""
         models = self.plain["language_model"]
         with_attention = (run for run in self.runs("language_model") if run.variant != NO_ATTENTION_VARIANT)
-        return [run for run in with_attention if figures.is_single(models[run.group])]
+        return [run for run in with_attention if shown.is_single(models[run.group])]
 
     def recorded_runs(self) -> list[Run]:
         """The runs of language models whose activations are recorded: those of the first GPT with layernorm."""
@@ -392,7 +378,7 @@ class Plan:
     def _gpts(self) -> list[str]:
         """The names of the GPTs with a single learning rate and length, in the order of the configuration."""
         models = self.plain["language_model"].items()
-        return [name for name, model in models if model["architecture"] == "gpt" and figures.is_single(model)]
+        return [name for name, model in models if model["architecture"] == "gpt" and shown.is_single(model)]
 
     def texts(self) -> list[str]:
         """The names of the texts that are read: by the runs of models, by pretrained models, by the placement runs."""
@@ -460,10 +446,6 @@ class Plan:
         sources = [source for name in self.settings.text for source in self.text_sources(name)]
         sources += [source for name in self.settings.language_model for source in self.labelled_sources(name)]
         return [source for source in sources if source.kind == "hub"]
-
-    def figures(self) -> dict[str, Figure]:
-        """The figures of this reproduction by name."""
-        return figures.figures(self.plain)
 
 
 @dataclass(frozen=True)
@@ -591,71 +573,10 @@ class KeptReproduction:
         found = {path.stem for path in Path(self.folder, "parquet").glob("*.parquet")}
         return sorted(found - {"claims"})
 
-    def figures(self) -> dict[str, Figure]:
-        """The figures whose Parquet tables are all in the folder, by name."""
-        there = {*self.tables(), "claims"}
-        found = figures.figures(self.plain) if self.plain else {}
-        return {name: figure for name, figure in found.items() if there.issuperset(figure.tables)}
 
-
-class Room(NamedTuple):
-    """The figures and readable tables of one part of the evidence, which one job draws."""
-
-    name: str
-    figures: Mapping[str, Figure]
-    tables: Mapping[str, Table]
-
-    @property
-    def inputs(self) -> list[str]:
-        """The names of the Parquet tables from which they are made."""
-        drawn = {name for figure in self.figures.values() for name in figure.tables}
-        return sorted(drawn.union(*(table.inputs for table in self.tables.values())))
-
-    @property
-    def modules(self) -> list[str]:
-        """The modules that make them, which are imported by a name made at run time: paths below the package."""
-        modules = {f"figures/{figure.module.replace('.', '/')}" for figure in self.figures.values()}
-        modules |= {f"tables/{table.module}" for table in self.tables.values()}
-        return [f"evidence/{module}.py" for module in sorted(modules)]
-
-    def files(self, folder: str) -> list[str]:
-        """The PNG and PDF files of the figures and the files of the tables, in the folder of a reproduction."""
-        drawn = [f"figures/{name}.{kind}" for name in self.figures for kind in ("png", "pdf")]
-        written = [f"tables/{file}" for table in self.tables.values() for file in tables.files(table)]
-        return [f"{folder}/{file}" for file in (*drawn, *written)]
-
-
-DURATIONS = Room("durations", {}, {"durations": tables.DURATIONS})
-"""The time that jobs took, the one part of the evidence that is made from their benchmark files."""
-
-
-def rooms(drawn: Mapping[str, Figure], parquet: Iterable[str]) -> list[Room]:
-    """The rooms of a reproduction that has the figures `drawn` and the Parquet tables `parquet`, without empty ones."""
-    readable = tables.made_from([*parquet])
-    found = [
-        Room(
-            name,
-            {key: figure for key, figure in drawn.items() if figure.category == category},
-            {key: table for key, table in readable.items() if table.module == name},
-        )
-        for name, category in CATEGORIES.items()
-    ]
-    return [room for room in found if room.figures or room.tables]
-
-
-def shown(found: Iterable[Room], name: str, folder: str) -> list[str]:
+def room_files(found: Iterable[shown.Room], name: str, folder: str) -> list[str]:
     """The files of the room called `name` in the folder of a reproduction; empty if it is not among those `found`."""
     return [file for room in found if room.name == name for file in room.files(folder)]
-
-
-def table_modules() -> list[str]:
-    """The modules that make readable tables, as file paths relative to src/layernorm_roles/.
-
-    The script that writes the page imports these modules by names made at run time. A hash of the script's code finds
-    no such imports, so the rule that writes the page adds these modules to the hash.
-    """
-    modules = {table.module for table in (*tables.TABLES.values(), tables.DURATIONS)}
-    return [f"evidence/tables/{module}.py" for module in sorted(modules)]
 
 
 class Collected(NamedTuple):
@@ -718,17 +639,6 @@ def other(name: Any, own: str) -> KeptReproduction:
     if not (folder / "parquet/claims.parquet").is_file():
         raise ValueError(f"against = {name!r}: {folder} has no verdicts, it lacks parquet/claims.parquet")
     return KeptReproduction(str(folder))
-
-
-def compared_tables(folder: str) -> list[str]:
-    """The names of the Parquet tables that a comparison reads and that the reproduction in `folder` has."""
-    return [table for table in figures.COMPARED if Path(folder, f"parquet/{table}.parquet").is_file()]
-
-
-def checksums(folder: str) -> dict[str, str | None]:
-    """The recorded SHA-256 of every file that a comparison reads of the reproduction in `folder`, by its path there."""
-    read = ["settings.json", *(f"parquet/{table}.parquet" for table in figures.COMPARED)]
-    return {file: files.recorded(Path(folder) / file) for file in read}
 
 
 def command_options(name: str, presets: str | Path) -> str:

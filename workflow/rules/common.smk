@@ -29,9 +29,7 @@ if CLONE.is_dir() and not CLONE.samefile(SOURCE) and modules(CLONE) != modules(S
         f"in an environment of its own: pip install -c constraints.txt -e {WORKFLOW.parent}\n"
     )
 
-from layernorm_roles import ending, made_from, planning, provenance
-from layernorm_roles.evidence.figures import registry as figures_registry
-from layernorm_roles.evidence.tables import registry as tables_registry
+from layernorm_roles import ending, made_from, planning, provenance, shown
 from layernorm_roles.gpu.choice import hand_down
 from layernorm_roles.job import search_garbage_rarely
 

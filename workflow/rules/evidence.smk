@@ -35,15 +35,15 @@ RESULT_TABLES = [
     *STATEMENT_TABLES,
     *PRETRAINED_TABLES,
 ]
-ROOMS = planning.rooms(PLAN.figures(), RESULT_TABLES)
-KEPT_ROOMS = planning.rooms(KEPT.figures(), KEPT.tables())
+ROOMS = shown.evidence_files(PLAIN, RESULT_TABLES)
+KEPT_ROOMS = shown.evidence_files(KEPT.plain, KEPT.tables()) if KEPT.plain else []
 
 # The files of a finished reproduction, but for its page.
 FINISHED = [
     f"{RUN}/settings.json",
     *planning.parquet(RUN, ["claims", *RESULT_TABLES]).values(),
     *(file for room in ROOMS for file in room.files(RUN)),
-    *planning.DURATIONS.files(RUN),
+    *shown.ROOMS["durations"].files(RUN),
 ]
 
 
@@ -94,8 +94,9 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
             resources:
                 **asking(2000, 10),
             params:
-                settings={part: SETTINGS.get(part) for part in figures_registry.SECTIONS},
-                code=code("draw.py", *ROOM.modules),
+                room=ROOM.name,
+                settings={part: SETTINGS.get(part) for part in ("majority", "language_model")},
+                code=code("draw.py"),
             script:
                 "../scripts/draw.py"
 
@@ -122,7 +123,7 @@ for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
             figures=[name for room in FILLED for name in room.figures],
             settings=SETTINGS,
             options=planning.command_options(Path(FOLDER).name, WORKFLOW / "presets"),
-            code=code("write_page.py", *planning.table_modules()),
+            code=code("write_page.py"),
         script:
             "../scripts/write_page.py"
 
@@ -142,7 +143,7 @@ rule durations:
         **asking(1500, 5),
     params:
         benchmarks=BENCHMARKS,
-        code=code("write_durations.py", *planning.DURATIONS.modules),
+        code=code("write_durations.py"),
     script:
         "../scripts/write_durations.py"
 
@@ -164,17 +165,15 @@ if OTHER:
 
     rule comparison:
         input:
-            **planning.parquet(RUN, planning.compared_tables(OTHER.folder)),
-            settings=rules.settings.output,
+            **planning.parquet(RUN, ["claims"]),
         output:
-            page=f"{RUN}/compare_{Path(OTHER.folder).name}.html",
-            table=f"{RUN}/parquet/compare_{Path(OTHER.folder).name}.parquet",
+            csv=f"{RUN}/compare_{Path(OTHER.folder).name}.csv",
+            md=f"{RUN}/compare_{Path(OTHER.folder).name}.md",
         log:
             f"{RUN}/logs/compare_{Path(OTHER.folder).name}.log",
         params:
+            run=RUN,
             against=OTHER.folder,
-            checksums=planning.checksums(OTHER.folder),
-            options=planning.command_options(Path(RUN).name, WORKFLOW / "presets"),
             code=code("compare.py"),
         script:
             "../scripts/compare.py"

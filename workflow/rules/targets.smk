@@ -2,31 +2,31 @@
 rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
-        planning.shown(ROOMS, "majority", RUN),
+        planning.room_files(ROOMS, "majority", RUN),
 
 
 rule random_keys:
     """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
     input:
-        planning.shown(ROOMS, "random_keys", RUN),
+        planning.room_files(ROOMS, "random_keys", RUN),
 
 
 rule language_model:
     """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
     input:
-        planning.shown(ROOMS, "language_model", RUN),
+        planning.room_files(ROOMS, "language_model", RUN),
 
 
 rule pretrained:
     """Pretrained models: which keys of their heads can win, and how much attention they can get."""
     input:
-        planning.shown(ROOMS, "pretrained", RUN),
+        planning.room_files(ROOMS, "pretrained", RUN),
 
 
 rule statements:
     """What other documents say about LayerNorm: a figure for each statement that was measured."""
     input:
-        planning.shown(ROOMS, "statements", RUN),
+        planning.room_files(ROOMS, "statements", RUN),
 
 
 rule evidence:
@@ -49,7 +49,7 @@ rule published_report:
 
 
 rule compare:
-    """This reproduction beside another: with --config against=published it makes results/<name>/compare_published.html."""
+    """This reproduction beside another: with --config against=published it makes results/<name>/compare_published.csv and .md."""
     input:
         compared,
 
@@ -64,7 +64,7 @@ rule publish:
         kept=KEPT.folder,
         settings=PLAIN,
         tables=["claims", *RESULT_TABLES],
-        figures=[*PLAN.figures()],
+        figures=[name for room in ROOMS for name in room.figures],
         files=["rules.json", *(str(Path(file).relative_to(RUN)) for file in FINISHED)],
     script:
         "../scripts/publish.py"

@@ -1,9 +1,8 @@
 from layernorm_roles.job import job
 
 with job(snakemake):
-    from pathlib import Path
-
-    from layernorm_roles.evidence.page import comparison
+    from layernorm_roles.evidence.tables.compare import compare
 
     params, out = snakemake.params, snakemake.output
-    comparison.write(Path(out.page).parent, params.against, out.page, out.table, params.options)
+    for line in compare(params.run, params.against, out.csv, out.md):
+        print(line)
