@@ -164,7 +164,7 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     panels = alike(settings, rates.index[rates > 1])
     models = [model for together in panels.values() for model in together]
     runs = style.runs_of(metrics, "language_model_metrics", "model", models)
-    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.6)
+    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.2)
     figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
     diverged = referred = False

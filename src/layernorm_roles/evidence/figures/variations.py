@@ -45,7 +45,7 @@ def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> F
     points = metrics.groupby("experiment")[["d_model", "base_learning_rate"]].nunique().eq(1).all(axis=1)
     all_four = metrics.groupby("experiment").variant.agg(lambda names: _VARIANTS <= {*names})
     names = [name for name in dict.fromkeys(metrics.experiment) if points[name] and all_four[name]]
-    figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.5 * len(names)))
+    figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
     handles = []
     for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
         part.suptitle(title(name, settings[name]), fontsize=7)

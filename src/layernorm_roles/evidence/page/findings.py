@@ -62,12 +62,12 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
     entries = [entry for entry in TEXT["effects"] if entry["claim"] in claims]
     cells = {
         "effect": "{0[effect]}",
-        "in the paper's comparison": lambda entry: claims[entry["claim"]].measured or MISSING,
-        "in the isolating one": lambda entry: claims[entry["claim"]].control or MISSING,
+        "paper's comparison": lambda entry: claims[entry["claim"]].measured or MISSING,
+        "isolating comparison": lambda entry: claims[entry["claim"]].control or MISSING,
         "at best rates": lambda entry: best(entry) or MISSING,
         "verdict": lambda entry: str(claims[entry["claim"]].row.verdict),
     }
-    return grid(entries, cells, texts=5)
+    return grid(entries, cells, texts=5).map(lambda text: text.replace(", ", ",\u00a0"))  # intervals in one piece
 
 
 def prose() -> dict[str, str]:

@@ -119,6 +119,7 @@ class _Evidence:
         pictures: Mapping[str, Path],
     ) -> None:
         self.name, self.options, self.tables, self.pictures = name, options, tables, pictures
+        self._frames: dict[str, pd.DataFrame] = {}
         self.claims = {each.claim.name: each for each in judged(self._frame("claims"))}
         self.comparisons = self._frame("comparisons") if "comparisons" in tables else None
         self.provenance = {name: store.read_provenance(path) for name, path in sorted(tables.items())}
@@ -173,7 +174,9 @@ class _Evidence:
         }
 
     def _frame(self, name: str) -> pd.DataFrame:
-        return store.read(self.tables[name], name)
+        if name not in self._frames:
+            self._frames[name] = store.read(self.tables[name], name)
+        return self._frames[name]
 
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(each.row.verdict for each in self.claims.values())
