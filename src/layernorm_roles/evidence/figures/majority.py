@@ -82,7 +82,7 @@ def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     least MOST_EQUAL.
     """
     points = metrics.groupby("experiment", sort=False)[["d_model", "base_learning_rate"]].nunique()
-    names = points.index[(points == 1).all(axis=1)]
+    names = [*points.index[(points == 1).all(axis=1)]]
     runs = style.runs_of(metrics, "majority_metrics", "experiment", names)
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
     size = (style.PAGE, 1.4 * len(names) + 1.2)

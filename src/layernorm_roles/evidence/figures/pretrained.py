@@ -151,7 +151,7 @@ def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> F
     own = ones_ratios(own[several & (own.variant == "layernorm")])
     own = own.assign(trained=own.checkpoint == "final")
     sizes = own.groupby("model", sort=False).dimensions.first()
-    colours = _tones(sizes.index, last=0.8)
+    colours = _tones([*sizes.index], last=0.8)
     models = [*dict.fromkeys(shifts.model)]
     figure, grid = _rows(models, 3)
     for (left, middle, right), model in zip(grid, models, strict=True):
