@@ -12,9 +12,10 @@ from matplotlib.lines import Line2D
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
+from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.majority import title
-from layernorm_roles.evidence.legends import FEWEST, LOOKS, TEST_LOSS
+from layernorm_roles.evidence.legends import FEWEST, LOOKS
 
 # Size and projection
 
