@@ -75,30 +75,35 @@ class Exhibits:
         return [f"{self.folder}/parquet/{table}.parquet" for table in tables]
 
 
-def plans(of: Exhibits, made_by: Mapping[str, str], options: str) -> dict[str, dict[str, Any]]:
+Sources = Mapping[str, tuple[str, str]]
+"""For each table of results what it is made by and a hash of that, which tells its content."""
+
+
+def plans(of: Exhibits, sources: Sources, options: str) -> dict[str, dict[str, Any]]:
     """The plans of the jobs that judge, draw and write a reproduction, by name.
 
-    `made_by` has for each table of results what tells its content: a hash of its plan, or a checksum. `options` are
-    what commands on the page need to mean the reproduction.
+    `options` are what commands on the page need to mean the reproduction.
     """
     settings, found = dict(of.plain), {}
-    found["claims"] = plan.plan("claims", "claims", made_by, settings=settings)
-    judged = {**made_by, **dict.fromkeys(JUDGED, plan.hash_of(found["claims"]))}
+    found["claims"] = plan.plan("claims", "claims", dict(sources.values()), settings=settings)
+    judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(found["claims"])))}
     for name, room in of.rooms.items():
-        reads = {table: judged[table] for table in room.inputs}
+        reads = dict(judged[table] for table in room.inputs)
         found[f"draw/{name}"] = plan.plan("draw", f"draw/{name}", reads, rooms=[name], settings=settings)
     pictures = {job: plan.hash_of(each) for job, each in found.items() if job != "claims"}
-    shown_there = {"settings": settings, "options": options, "figures": [*of.figures()]}
-    found["page"] = plan.plan("page", "page", {**judged, **pictures}, **shown_there)
+    reads = {**dict(judged.values()), **pictures}
+    found["page"] = plan.plan(
+        "page", "page", reads, settings=settings, options=options, tables=[*judged], figures=[*of.figures()]
+    )
     return found
 
 
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     """The plans of the jobs that judge, draw and write the kept reproduction, whose rooms one job draws all."""
-    tables = zip(kept.tables, kept.results, strict=True)
-    found = plans(kept, {table: files.recorded(path) or "" for table, path in tables}, options="")
-    rooms = [job for job in found if job.startswith("draw/")]
-    reads = {job: plan.hash_of(found.pop(job)) for job in rooms}
+    paths = zip(kept.tables, kept.results, strict=True)
+    found = plans(kept, {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}, "")
+    drawn = {job: plan.hash_of(found.pop(job)) for job in [*found] if job.startswith("draw/")}
+    reads = {"claims": plan.hash_of(found["claims"]), **drawn}
     found["draw"] = plan.plan("draw", "draw", reads, rooms=[*kept.rooms], settings=dict(kept.plain))
     return found
 

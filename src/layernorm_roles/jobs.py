@@ -37,8 +37,8 @@ def plans(of: Reproduction) -> Plans:
     _small_statements(of, add)
     add("settings", "settings", settings=of.plain)
     add("durations", "durations", made_by.values())
-    tables = {table: plan.hash_of(found[job]) for table, job in made_by.items()}
-    found |= exhibits.plans(of.exhibits, tables, of.options)
+    sources = {table: (job, plan.hash_of(found[job])) for table, job in made_by.items()}
+    found |= exhibits.plans(of.exhibits, sources, of.options)
     return found
 
 

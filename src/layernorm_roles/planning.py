@@ -15,7 +15,6 @@ from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits, command_options
 from layernorm_roles.gpu.choice import choose
 from layernorm_roles.pretrained.source import locate
-from layernorm_roles.provenance import git_commit
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import Settings
@@ -86,13 +85,6 @@ class Reproduction:
         """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
         return int(self.devices[stage].device == "cuda")
 
-    def record_rules(self) -> None:
-        """When the reproduction begins, write to rules.json how its claims will be judged."""
-        if not any(Path(self.folder, beginning).exists() for beginning in ("data", "runs", "parquet")):
-            from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
-
-            claims.record(Path(self.folder) / "rules.json", self.plain, git_commit())
-
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
         """The batches of training runs by stage, majority and language_model, and name."""
@@ -161,8 +153,13 @@ class Reproduction:
 
     def benchmarks(self) -> list[str]:
         """The benchmark files of all jobs that compute a result."""
-        evidence = ("claims", "draw", "page", "durations", "settings")
-        return [f"{self.folder}/benchmarks/{job}.tsv" for job, each in self.plans.items() if each["stage"] not in evidence]
+        computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
+        return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
+
+    def ends(self) -> list[str]:
+        """The files that say that the jobs in which this reproduction ends are done as planned."""
+        last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
+        return [f"{self.folder}/origin/{job}.json" for job in last]
 
     def text_files(self, name: str) -> dict[str, str]:
         """The paths of the files of the text called `name`, by the keys of TEXT_FILES."""

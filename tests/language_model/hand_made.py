@@ -138,9 +138,9 @@ def measured(runs, weights, folder, *asked, leave_out=()):
     plan |= {"block_contexts": 2, "head_contexts": 3}
     for name, planned in (("trained", trained), ("measured", plan)):
         files.replace_text(folder / "plan" / f"{name}.json", json.dumps(planned))
-    out, inputs = files_in(folder, (*TABLES, "samples")), {"manifest": str(runs[0].text.manifest)}
+    inputs, out = {"manifest": str(runs[0].text.manifest)}, files_in(folder, (*TABLES.values(), "samples"))
     measure_batch(Plan(folder / "plan/measured.json"), str(weights), inputs, out, 1)
-    return out
+    return {"samples": out["samples"], **{name: out[table] for name, table in TABLES.items()}}
 
 
 def randomise(network, seed=0):

@@ -15,7 +15,7 @@ NORMALISED = """
 1.0 3.0 2.0  | -1.0 1.0 0.0    | -1.22 1.22 0.0
 2.0 1.0 -1.0 | 1.33 0.33 -1.67 | 1.06 0.27 -1.33
 """
-"""A vector, its deviations from the mean, and its entries after LayerNorm, some cut off where they should be rounded."""
+"""A vector, its deviations from the mean, and its entries after LayerNorm, some cut off instead of rounded."""
 
 
 @pytest.mark.parametrize("line", NORMALISED.strip().splitlines())

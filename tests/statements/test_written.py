@@ -8,9 +8,9 @@ import pytest
 import torch
 from default_settings import example
 from hand_made import contexts, prepared_text
+from planned import planned
 
 from layernorm_roles import checkpoint, random_streams, store
-from layernorm_roles.plan import Plan, hash_of
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import SCHEMAS
@@ -28,17 +28,6 @@ SHAPES = {
     "bias": (4,),
     "w_1": (4, 7),
 }
-
-
-def planned(folder, job, reads=(), **parameters):
-    """The plan of `job`, with the settings of the class `section`, which reads the results of jobs planned before."""
-    if section := parameters.pop("section", None):
-        parameters["settings"] = section.model_dump(mode="json")
-    made_by = {name: hash_of(Plan(folder / f"plan/{name}.json")) for name in reads}
-    path = folder / f"plan/{job}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"job": job, **parameters, "made_by": made_by}))
-    return Plan(path)
 
 
 @pytest.fixture
@@ -72,7 +61,7 @@ def check(path, table, frame, plan, *streams, with_torch=False):
 
 def test_geometry_and_its_cloud(tmp_path, drawn):
     settings = example(Geometry, dimensions=[3], samples=2, cloud=4, input_norms=[1])
-    plan = planned(tmp_path, "geometry", section=settings, seed=4)
+    plan = planned(tmp_path, "geometry", settings=settings.model_dump(), seed=4)
     geometry.write(plan, tmp_path / "rows", tmp_path / "cloud")
     assert drawn == {Stream.GEOMETRY.number: {4}, Stream.GEOMETRY_CLOUD.number: {4}}
     check(tmp_path / "rows", "geometry", geometry.measure(settings, 4), plan, Stream.GEOMETRY)
@@ -81,7 +70,7 @@ def test_geometry_and_its_cloud(tmp_path, drawn):
 
 def test_batch_dependence(tmp_path, drawn):
     settings = example(BatchDependence, batch_sizes=[1, 2], updates=1, repeats=1)
-    plan = planned(tmp_path, "batch_dependence", section=settings, seeds=[4, 6])
+    plan = planned(tmp_path, "batch_dependence", settings=settings.model_dump(), seeds=[4, 6])
     batch_dependence.write(plan, tmp_path / "rows")
     assert drawn == {Stream.BATCH_DEPENDENCE.number: {4, 6}}
     frame = batch_dependence.measure(settings, [4, 6])
@@ -90,7 +79,9 @@ def test_batch_dependence(tmp_path, drawn):
 
 def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
     path, tensors, job = samples
-    plan = planned(tmp_path, "fusion", [job["job"]], section=example(Fusion, d_model=[4]), seeds=[4, 6])
+    plan = planned(
+        tmp_path, "fusion", [job["job"]], settings=example(Fusion, d_model=[4]).model_dump(), seeds=[4, 6]
+    )
     fusion.write(plan, [path], tmp_path / "rows")
     assert drawn == {Stream.FUSION.number: {4, 6}}
     trained = [
@@ -115,7 +106,9 @@ def test_score_scale_of_random_heads_and_of_both_kinds_of_trained_ones(tmp_path,
     vectors = pd.DataFrame(vectors).assign(checkpoint="final")
     store.write(vectors, "majority_vectors", tmp_path / "vectors", provenance(of_table, "cpu"))
     settings, reads = example(ScoreScale, d_k=[2]), [of_table["job"], job["job"]]
-    plan = planned(tmp_path, "score_scale", reads, section=settings, seeds=[4, 6], experiment="d3")
+    plan = planned(
+        tmp_path, "score_scale", reads, settings=settings.model_dump(), seeds=[4, 6], experiment="d3"
+    )
     score_scale.write(plan, tmp_path / "vectors", [path], tmp_path / "rows")
     assert drawn == {Stream.SCORE_SCALE.number: {4, 6}}
     heads = [*score_scale.random_heads([2], [4, 6]), *score_scale.majority_heads(vectors, "d3")]
@@ -134,12 +127,14 @@ def test_files_of_other_plans_are_refused(tmp_path, samples):
     empty = pd.DataFrame(columns=SCHEMAS["majority_vectors"].names)
     store.write(empty, "majority_vectors", tmp_path / "vectors", {})
     planned(tmp_path, "tables/majority_vectors")
-    common = {"section": example(ScoreScale), "seeds": [4], "experiment": "d3"}
+    common = {"settings": example(ScoreScale).model_dump(), "seeds": [4], "experiment": "d3"}
     plan = planned(tmp_path, "score_scale", ["tables/majority_vectors", job["job"]], **common)
     with pytest.raises(ValueError, match="vectors: a file of another run"):
         score_scale.write(plan, tmp_path / "vectors", [path], tmp_path / "rows")
     planned(tmp_path, job["job"], runs=[1])
-    plan = planned(tmp_path, "fusion", [job["job"]], section=example(Fusion, d_model=[4]), seeds=[4])
+    plan = planned(
+        tmp_path, "fusion", [job["job"]], settings=example(Fusion, d_model=[4]).model_dump(), seeds=[4]
+    )
     with pytest.raises(ValueError, match="samples: a file of another run"):
         fusion.write(plan, [path], tmp_path / "rows")
 
@@ -152,7 +147,7 @@ def test_placement(tmp_path, drawn):
     names = ("placement", "placement_gradients", "placement_scales", "untrained_gradients", "position_probe")
     out = {name: tmp_path / name for name in (*names, "origin")}
     seeds = {"seeds": [4, 6], "untrained_seeds": [5]}
-    plan = planned(tmp_path, "placement/pre", section=settings, placement="pre", **seeds)
+    plan = planned(tmp_path, "placement/pre", settings=settings.model_dump(), placement="pre", **seeds)
     placement.write(plan, text.manifest, out)
     assert drawn == {Stream.PLACEMENT_BATCHES.number: {4, 5, 6}, Stream.POSITION_PROBE.number: {4}}
     tables = placement.measure(tokens, settings, plan)

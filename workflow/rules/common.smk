@@ -1,5 +1,5 @@
-# The checked settings, and the plan files of all jobs, see src/layernorm_roles/plan.py. A plan file is the only input
-# whose time counts: it says all that a result depends on, so that every other input is `ancient`.
+# The checked settings, and the plan files of all jobs, see src/layernorm_roles/plan.py. A job's plan says all that its
+# result depends on. So its time alone counts, and those of the plans that the jobs before left as done: data are `ancient`.
 import sys
 from pathlib import Path
 
@@ -34,18 +34,29 @@ try:
     THIS = planning.Reproduction(planning.configured(DEFAULTS, SET), REPOSITORY / "workflow/presets")
     RUN = THIS.folder
     planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
-    plan.write(RUN, THIS.plans)
     KEPT = exhibits.Exhibits.kept("results/published")
-    if KEPT.tables:
-        plan.write(KEPT.folder, exhibits.plans_of_kept(KEPT))
+    PLANS = {KEPT.name: exhibits.plans_of_kept(KEPT) if KEPT.tables else {}, THIS.settings.name: THIS.plans}
+    for NAME in PLANS:
+        plan.write(f"results/{NAME}", PLANS[NAME])
     AGAINST = exhibits.to_compare(config["against"], THIS.settings.name) if "against" in config else None
 except ValueError as fault:
     sys.exit(f"\nerror: {fault}\n")
 
-EXHIBITS = {THIS.settings.name: THIS.exhibits, Path(KEPT.folder).name: KEPT}
+EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
 
 for CHOICE in THIS.devices.values():
     hand_down(CHOICE)
+
+
+def done(job, name=THIS.settings.name):
+    """A function that gives Snakemake what says that the jobs whose results `job` reads are done as planned."""
+
+    def found(wildcards):
+        plans = PLANS[name.format(**wildcards)]
+        reads = plans[job.format(**wildcards)]["made_by"]
+        return [f"results/{name.format(**wildcards)}/origin/{each}.json" for each in reads if each in plans]
+
+    return found
 
 
 def or_end(find):
@@ -71,8 +82,13 @@ wildcard_constraints:
     seed=r"\d+",
 
 
+# When a reproduction begins, it is written down how its claims will be judged.
 onstart:
-    THIS.record_rules()
+    if not any(Path(RUN, beginning).exists() for beginning in ("data", "runs", "parquet")):
+        from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
+        from layernorm_roles.provenance import git_commit
+
+        claims.record(Path(RUN, "rules.json"), THIS.plain, git_commit())
 
 
 onsuccess:

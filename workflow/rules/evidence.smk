@@ -3,6 +3,7 @@
 rule tables:
     input:
         plan=f"{RUN}/plan/tables/{{table}}.json",
+        done=done("tables/{table}"),
         parts=ancient(lambda wildcards: THIS.parts(wildcards.table)),
     output:
         origin=f"{RUN}/origin/tables/{{table}}.json",
@@ -23,6 +24,7 @@ rule tables:
 rule claims:
     input:
         plan="results/{name}/plan/claims.json",
+        done=done("claims", "{name}"),
         tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].results),
     output:
         origin="results/{name}/origin/claims.json",
@@ -42,6 +44,7 @@ rule claims:
 rule durations:
     input:
         plan=f"{RUN}/plan/durations.json",
+        done=done("durations"),
         # When these tables are made, so are the benchmark files of all jobs that compute.
         tables=ancient(THIS.exhibits.results),
     output:
@@ -59,6 +62,7 @@ rule durations:
 rule page:
     input:
         plan="results/{name}/plan/page.json",
+        done=done("page", "{name}"),
         tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].judged),
         figures=ancient(lambda wildcards: [*EXHIBITS[wildcards.name].figures().values()]),
         durations=ancient("results/{name}/tables/durations.csv"),
@@ -80,6 +84,7 @@ rule page:
 rule settings:
     input:
         plan=f"{RUN}/plan/settings.json",
+        done=done("settings"),
     output:
         origin=f"{RUN}/origin/settings.json",
         settings=f"{RUN}/settings.json",

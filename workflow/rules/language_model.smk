@@ -10,6 +10,7 @@ def text_of(wildcards):
 rule language_model_train:
     input:
         plan=f"{RUN}/plan/language_model/{{batch}}.json",
+        done=done("language_model/{batch}"),
         manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
         downloads=ancient(
             lambda wildcards: THIS.downloaded(THIS.labelled_sources(MODELS[wildcards.batch].group))
@@ -35,14 +36,15 @@ rule language_model_train:
 rule language_model_measure:
     input:
         plan=f"{RUN}/plan/measure/{{batch}}.json",
+        done=done("measure/{batch}"),
         weights=ancient(rules.language_model_train.output.weights),
         manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
     output:
         origin=f"{RUN}/origin/measure/{{batch}}.json",
-        verdicts=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",
-        tokens=f"{RUN}/runs/measure/{{batch}}/sentence_tokens.parquet",
-        ones_share=f"{RUN}/runs/measure/{{batch}}/language_model_ones_share.parquet",
-        ceilings=f"{RUN}/runs/measure/{{batch}}/language_model_ceilings.parquet",
+        key_selectability=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",
+        sentence_tokens=f"{RUN}/runs/measure/{{batch}}/sentence_tokens.parquet",
+        language_model_ones_share=f"{RUN}/runs/measure/{{batch}}/language_model_ones_share.parquet",
+        language_model_ceilings=f"{RUN}/runs/measure/{{batch}}/language_model_ceilings.parquet",
         samples=f"{RUN}/runs/measure/{{batch}}/samples.safetensors",
     log:
         f"{RUN}/logs/measure/{{batch}}.log",

@@ -5,6 +5,7 @@ MAJORITY = THIS.training["majority"]
 rule majority_data:
     input:
         plan=f"{RUN}/plan/majority_data/{{experiment}}/seed_{{seed}}.json",
+        done=done("majority_data/{experiment}/seed_{seed}"),
     output:
         origin=f"{RUN}/origin/majority_data/{{experiment}}/seed_{{seed}}.json",
         data=f"{RUN}/data/majority/{{experiment}}/seed_{{seed}}.parquet",
@@ -22,6 +23,7 @@ rule majority_data:
 rule majority_train:
     input:
         plan=f"{RUN}/plan/majority/{{batch}}.json",
+        done=done("majority/{batch}"),
         data=ancient(lambda wildcards: THIS.majority_data(MAJORITY[wildcards.batch])),
     output:
         origin=f"{RUN}/origin/majority/{{batch}}.json",

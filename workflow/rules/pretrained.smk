@@ -2,6 +2,7 @@
 rule pretrained_measure:
     input:
         plan=f"{RUN}/plan/pretrained/{{model}}.json",
+        done=done("pretrained/{model}"),
         manifest=ancient(or_end(lambda wildcards: THIS.text_of_pretrained(wildcards.model)["manifest"])),
     output:
         origin=f"{RUN}/origin/pretrained/{{model}}.json",

@@ -3,6 +3,7 @@
 rule random_keys_measure:
     input:
         plan=f"{RUN}/plan/random_keys.json",
+        done=done("random_keys"),
     output:
         origin=f"{RUN}/origin/random_keys.json",
         random_keys=f"{RUN}/parquet/random_keys.parquet",

@@ -5,6 +5,7 @@ SAMPLES = [f"{RUN}/runs/measure/{batch}/samples.safetensors" for batch in THIS.s
 rule geometry:
     input:
         plan=f"{RUN}/plan/geometry.json",
+        done=done("geometry"),
     output:
         origin=f"{RUN}/origin/geometry.json",
         measured=f"{RUN}/parquet/geometry.parquet",
@@ -23,6 +24,7 @@ rule geometry:
 rule batch_dependence:
     input:
         plan=f"{RUN}/plan/batch_dependence.json",
+        done=done("batch_dependence"),
     output:
         origin=f"{RUN}/origin/batch_dependence.json",
         table=f"{RUN}/parquet/batch_dependence.parquet",
@@ -40,6 +42,7 @@ rule batch_dependence:
 rule fusion:
     input:
         plan=f"{RUN}/plan/fusion.json",
+        done=done("fusion"),
         samples=ancient(SAMPLES),
     output:
         origin=f"{RUN}/origin/fusion.json",
@@ -58,6 +61,7 @@ rule fusion:
 rule score_scale:
     input:
         plan=f"{RUN}/plan/score_scale.json",
+        done=done("score_scale"),
         vectors=ancient(f"{RUN}/parquet/majority_vectors.parquet"),
         samples=ancient(SAMPLES),
     output:
@@ -77,6 +81,7 @@ rule score_scale:
 rule placement:
     input:
         plan=f"{RUN}/plan/placement/{{placement}}.json",
+        done=done("placement/{placement}"),
         manifest=ancient(THIS.text_files(THIS.settings.statements.placement.text)["manifest"]),
     output:
         origin=f"{RUN}/origin/placement/{{placement}}.json",

@@ -7,6 +7,7 @@ rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
         plan=f"{RUN}/plan/draw/majority.json",
+        done=done("draw/majority"),
         tables=ancient(HERE.read_by("majority")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
@@ -26,6 +27,7 @@ rule majority:
 use rule majority as random_keys with:
     input:
         plan=f"{RUN}/plan/draw/random_keys.json",
+        done=done("draw/random_keys"),
         tables=ancient(HERE.read_by("random_keys")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
@@ -40,6 +42,7 @@ use rule majority as random_keys with:
 use rule majority as language_model with:
     input:
         plan=f"{RUN}/plan/draw/language_model.json",
+        done=done("draw/language_model"),
         tables=ancient(HERE.read_by("language_model")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
@@ -54,6 +57,7 @@ use rule majority as language_model with:
 use rule majority as pretrained with:
     input:
         plan=f"{RUN}/plan/draw/pretrained.json",
+        done=done("draw/pretrained"),
         tables=ancient(HERE.read_by("pretrained")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
@@ -68,6 +72,7 @@ use rule majority as pretrained with:
 use rule majority as statements with:
     input:
         plan=f"{RUN}/plan/draw/statements.json",
+        done=done("draw/statements"),
         tables=ancient(HERE.read_by("statements")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
@@ -82,6 +87,7 @@ use rule majority as statements with:
 use rule majority as verdicts with:
     input:
         plan=f"{RUN}/plan/draw/verdicts.json",
+        done=done("draw/verdicts"),
         tables=ancient(HERE.read_by("verdicts")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
@@ -97,6 +103,7 @@ rule published_figures:
     """The figures and tables of the kept reproduction, drawn again from its Parquet files without training."""
     input:
         plan=f"{KEPT.folder}/plan/draw.json",
+        done=done("draw", KEPT.name),
         tables=ancient(KEPT.judged),
     output:
         KEPT.shown(),
@@ -132,7 +139,8 @@ rule publish:
     params:
         run=RUN,
         kept=KEPT.folder,
-        files=[str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]],
+        plan=THIS.plans["page"]
+        | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
     localrule: True
     script:
         "../scripts/publish.py"

@@ -6,6 +6,7 @@
 rule download:
     input:
         plan=f"{RUN}/plan/download/{{download}}.json",
+        done=done("download/{download}"),
     output:
         origin=f"{RUN}/origin/download/{{download}}.json",
         rows=f"{RUN}/data/downloads/{{download}}",
@@ -22,6 +23,7 @@ rule download:
 rule text:
     input:
         plan=f"{RUN}/plan/text/{{text}}.json",
+        done=done("text/{text}"),
         corpus=ancient(or_end(lambda wildcards: THIS.corpus_files(wildcards.text))),
         downloads=ancient(lambda wildcards: THIS.downloaded(THIS.text_sources(wildcards.text))),
     output:

@@ -4,5 +4,4 @@ with job(snakemake) as plan:
     from layernorm_roles.language_model.measure import measure_batch
 
     given, outputs = dict(snakemake.input.items()), dict(snakemake.output.items())
-    outputs["keys"] = outputs.pop("verdicts")  # Snakemake keeps the name keys for itself
     measure_batch(plan, given["weights"], given, outputs, snakemake.threads)

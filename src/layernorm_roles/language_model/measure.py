@@ -24,7 +24,7 @@ from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, SCHEMAS
-from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import QUERY_KEY_VARIANT, maps
 
 TABLES = {
     "keys": "key_selectability",
@@ -38,7 +38,7 @@ TABLES = {
 def measure_batch(
     plan: Plan, weights: str, inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
-    """Measure the trained models of a batch, and write a file for each key of TABLES, and samples.
+    """Measure the trained models of a batch, and write each of TABLES, and samples.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
     and `samples` are measured; ceiling_contexts, block_contexts and head_contexts say for how many long contexts, the
@@ -80,7 +80,7 @@ def measure_batch(
     for name, table in TABLES.items():
         filled = [frame for frame in frames[name] if len(frame)]
         frame = pd.concat(filled) if filled else pd.DataFrame(columns=SCHEMAS[table].names)
-        store.write(frame, table, out[name], origin)
+        store.write(frame, table, out[table], origin)
     checkpoint.save(samples, out["samples"], {"identity": plan, "runs": sampled})
 
 
@@ -95,9 +95,8 @@ def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
         return sites
     if variant == QUERY_KEY_VARIANT:
         return (*sites, "after_norm_exact", "head_exact")
-    of_keys = SPLIT_VARIANTS[norm].queries_keys if norm in SPLIT_VARIANTS else norm
-    built_in = VARIANTS.get(of_keys)
-    exact = built_in and built_in.scales and built_in.learns == "nothing"
+    built_in = maps(norm)
+    exact = built_in and built_in[0].scales and built_in[0].learns == "nothing"
     return (*sites, "after_norm_exact") if exact else sites
 
 

@@ -70,12 +70,10 @@ def _precision(
     """(placement of eps, quantity, value): h(g(f(x))) in x's dtype beside torch's, and both beside float64."""
     n, layernorm = x.shape[-1], norm == "layernorm"
     gain, bias = gain.to(x.dtype), bias.to(x.dtype)
-    theirs = (
-        functional.layer_norm(x, (n,), gain, bias, eps)
-        if layernorm
-        else functional.rms_norm(x, (n,), gain, eps)
-    )
-    theirs, f = theirs.double(), project if layernorm else lambda x: x
+    if layernorm:
+        f, theirs = project, functional.layer_norm(x, (n,), gain, bias, eps).double()
+    else:
+        f, theirs = torch.positive, functional.rms_norm(x, (n,), gain, eps).double()
     for placement, g in (("inside", scale), ("outside", scale_outside)):
         sphere = g(f(x), eps)
         ours = affine(sphere, gain, bias).double()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Float
 
 from layernorm_roles import store
 from layernorm_roles.provenance import provenance
@@ -23,7 +23,7 @@ from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.statements import PROBED_UP_TO, Placement
 from layernorm_roles.statements.position import position_accuracy, probe_windows
 from layernorm_roles.statements.training import Curves, reduce_vocabulary, train, untrained_norms
-from layernorm_roles.statements.transformer import TransformerShape, initial
+from layernorm_roles.statements.transformer import Tokens, TransformerShape, initial
 from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import read_stream
 
@@ -48,9 +48,7 @@ def write(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str |
         store.write(table, name, out[name], origin)
 
 
-def measure(
-    tokens: Integer[np.ndarray, " n"], settings: Placement, plan: Mapping[str, Any]
-) -> dict[str, pd.DataFrame]:
+def measure(tokens: Tokens, settings: Placement, plan: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """The tables of one placement by name, from training on a stream of token ids.
 
     The plan has the `placement` (one of PLACEMENTS), the `seeds` of the runs, and the `untrained_seeds` of the networks
@@ -102,9 +100,7 @@ def _observed(runs: pd.DataFrame, curves: Curves, vocabulary: int) -> Iterator[t
     yield "placement_scales", _rows(runs, axes, **curves.scales)
 
 
-def _probed(
-    runs: pd.DataFrame, shape: TransformerShape, tokens: Integer[np.ndarray, " n"], curves: Curves
-) -> pd.DataFrame:
+def _probed(runs: pd.DataFrame, shape: TransformerShape, tokens: Tokens, curves: Curves) -> pd.DataFrame:
     """Rows of the table position_probe of networks of one shape, untrained and trained, all on the same windows."""
     seeds = runs.seed.tolist()
     probes = probe_windows(tokens, shape.context_length, seeds[0])
@@ -118,7 +114,7 @@ def _probed(
 
 
 def untrained_gradients(
-    tokens: Integer[np.ndarray, " n"], placement: str, settings: Placement, seeds: Sequence[int]
+    tokens: Tokens, placement: str, settings: Placement, seeds: Sequence[int]
 ) -> pd.DataFrame:
     """Table `untrained_gradients`: gradients of untrained networks with and without residual connections.
 

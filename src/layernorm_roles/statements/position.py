@@ -8,12 +8,12 @@ that networks without residual connections, and untrained ones, are the controls
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.statements.transformer import Matrices, TransformerShape, losses
+from layernorm_roles.statements.transformer import Matrices, Tokens, TransformerShape, losses
 
 WINDOWS = 128
 """Windows on which a probe is fitted; as many others judge it."""
@@ -21,9 +21,7 @@ RIDGE = 1e-6
 """Added to the diagonal of the second moments, relative to their mean diagonal: it only makes them invertible."""
 
 
-def probe_windows(
-    tokens: Integer[np.ndarray, " n"], context_length: int, seed: int
-) -> Int[Tensor, "2 windows length"]:
+def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
     """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half.
 
     A window has context_length + 1 tokens.

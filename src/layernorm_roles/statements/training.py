@@ -5,17 +5,27 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Integer
-from torch import Tensor
+from jaxtyping import Float, Int
 
 from layernorm_roles.job import Progress
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.statements.transformer import Matrices, TransformerShape, Windows, initial, losses
+from layernorm_roles.statements.transformer import (
+    Matrices,
+    Rows,
+    Tokens,
+    TransformerShape,
+    Windows,
+    initial,
+    losses,
+)
 
 BATCH = 4
 """Windows in a training batch."""
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's."""
+Norms = Float[np.ndarray, "runs depth"]
+Run = tuple[float, int, int]
+"""Learning rate, steps of its linear warm-up, and seed."""
 
 
 class Curves(NamedTuple):
@@ -30,18 +40,12 @@ class Curves(NamedTuple):
     """steps of `gradient_norm`"""
     scales: dict[str, Float[np.ndarray, "runs 2 parts"]]
     """of `part_scales` before and after training, on the windows of the first step"""
-    parameters: Float[Tensor, "runs p"]
+    parameters: Rows
     """after the last step"""
 
 
-def train(
-    shape: TransformerShape,
-    tokens: Integer[np.ndarray, " n"],
-    runs: Sequence[tuple[float, int, int]],
-    steps: int,
-    every: int,
-) -> Curves:
-    """Train `runs`, (learning rate, steps of linear warm-up, seed) each, with Adam, without clipping of gradients.
+def train(shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int, every: int) -> Curves:
+    """Train `runs` of one shape with Adam, without clipping of gradients, for a number of steps.
 
     Gradients are observed at each step that `every` divides, and at the last. Runs of equal seed share initialisation
     and batches. Adam is written out, because all runs take their step together, each with a learning rate of its own.
@@ -79,7 +83,7 @@ def train(
     return Curves(_finite(curve), unigram, norms, logged, scales, parameters.detach())
 
 
-def reduce_vocabulary(tokens: Integer[np.ndarray, " n"], size: int) -> Int[np.ndarray, " n"]:
+def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
     """Tokens numbered by frequency; the rarer ones beyond `size` - 1 become one token, `size` - 1."""
     values, inverse, counts = np.unique(tokens, return_inverse=True, return_counts=True)
     rank = np.empty(len(values), dtype=np.int64)
@@ -87,9 +91,7 @@ def reduce_vocabulary(tokens: Integer[np.ndarray, " n"], size: int) -> Int[np.nd
     return np.minimum(rank, size - 1)[inverse]
 
 
-def untrained_norms(
-    shape: TransformerShape, tokens: Integer[np.ndarray, " n"], seeds: Sequence[int]
-) -> Float[np.ndarray, "seeds depth"]:
+def untrained_norms(shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]) -> Norms:
     """The norms of the layers' gradients of an untrained transformer for each seed, on its first training batch."""
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)
@@ -99,9 +101,7 @@ def untrained_norms(
     return _layer_norms(shape, gradient)
 
 
-def _windows(
-    rng: np.random.Generator, tokens: Integer[np.ndarray, " n"], context: int
-) -> Int[np.ndarray, "batch window"]:
+def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.ndarray, "batch window"]:
     """A training batch: BATCH windows of `context` + 1 tokens at random places of the stream `tokens`."""
     starts = rng.integers(len(tokens) - context, size=BATCH)
     return tokens[starts[:, None] + np.arange(context + 1)]
@@ -118,9 +118,7 @@ def _differentiated(
     return loss.detach().numpy()
 
 
-def _layer_norms(
-    shape: TransformerShape, gradient: Float[Tensor, "runs p"]
-) -> Float[np.ndarray, "runs depth"]:
+def _layer_norms(shape: TransformerShape, gradient: Rows) -> Norms:
     """The norm of every run's gradient in all parameters of each layer; infinite where it is no number."""
     return _finite([gradient[:, part].norm(dim=1).numpy() for part in shape.layers()])
 

@@ -14,13 +14,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 from torch.nn import functional
 
+Rows = Float[Tensor, "runs p"]
+"""All parameters of transformers of one shape, a row for each run."""
 Matrices = list[Float[Tensor, "runs _ _"]]
-"""Every matrix of a transformer, in the order of `TransformerShape.parameters`, for several runs together."""
+"""Every matrix of transformers of one shape, in the order of `TransformerShape.parameters`."""
+Tokens = Integer[np.ndarray, " n"]
+"""A stream of token ids."""
 Windows = Int[Tensor, "runs batch tokens"]
 Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
 """Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
@@ -49,7 +54,7 @@ class TransformerShape(NamedTuple):
         yield from {"gain": (1, d), "bias": (1, d)}.items() if self.placement == "pre" else ()
         yield "readout", (d, self.vocabulary)
 
-    def matrices(self, rows: Float[Tensor, "runs p"]) -> Matrices:
+    def matrices(self, rows: Rows) -> Matrices:
         """Every matrix of every run, as views of the rows."""
         sizes = [size for _, size in self.parameters()]
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
@@ -61,7 +66,7 @@ class TransformerShape(NamedTuple):
         return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
 
 
-def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "runs p"]:
+def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
     """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
     rows = []
     for seed in seeds:
