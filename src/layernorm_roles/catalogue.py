@@ -22,9 +22,10 @@ _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "sch
 _NETWORKS = (
     *("checkpoint.py", "compiling.py", "divergence.py", "gpu", "norms.py", "optimiser.py", "variants.py"),
 )
-_KEYS = ("compiling.py", "heads", "selectability")
+_KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
-_EVIDENCE = (*_GROUND, "catalogue.py", "evidence/analysis", "evidence/legends.py", "variants.py")
+_EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
+_SHOWN = (*_EVIDENCE, "evidence/claims", "evidence/figures", "evidence/tables", "shown.py", "shown.yaml")
 _TORCH = ("numba", "numpy", "torch")
 _DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
 
@@ -32,12 +33,14 @@ STAGES = {
     "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
     "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
     "majority_data": Stage((*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py"), ("numpy",)),
-    "majority": Stage((*_GROUND, *_NETWORKS, "majority", "settings/majority.py"), _TORCH),
+    "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),
     "random_keys": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "gaussian_keys.py", "random_keys", "settings/random_keys.py"),
         (*_TORCH, "scipy"),
     ),
-    "language_model": Stage((*_GROUND, *_NETWORKS, "language_model", "settings/language_model.py", "text"), _TORCH),
+    "language_model": Stage(
+        (*_GROUND, *_NETWORKS, "heads/layer.py", "language_model", "settings/language_model.py", "text"), _TORCH
+    ),
     "measure": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "language_model", "settings/language_model.py", "text"), _TORCH
     ),
@@ -51,17 +54,23 @@ STAGES = {
     "score_scale": Stage(_STATEMENT, _TORCH),
     "tables": Stage(_GROUND),
     "claims": Stage((*_EVIDENCE, "evidence/claims"), ("numpy", "pandas", "scipy")),
-    "draw": Stage((*_EVIDENCE, "evidence/claims", "evidence/figures", "evidence/tables"), _DRAWN),
-    "page": Stage((*_EVIDENCE, "evidence/claims", "evidence/page", "evidence/tables"), _DRAWN),
-    "durations": Stage((*_EVIDENCE, "evidence/tables")),
+    "draw": Stage(_SHOWN, _DRAWN),
+    "page": Stage((*_SHOWN, "evidence/page"), _DRAWN),
+    "durations": Stage(_SHOWN),
     "settings": Stage(("files.py",)),
 }
 """The stages by name, in the order in which results go through them."""
 
 EXEMPT = {
+    "__init__.py": "names the package and its version",
     "batches.py": "says which runs there are, and a plan file names them",
     "catalogue.py": "says which code counts",
+    "corpus.py": "says which files a text is made of, and plan files hold the hash of each",
+    "ending.py": "says where results are",
+    "evidence/__init__.py": "names the package",
+    "exhibits.py": "says what is shown, and which jobs show it",
     "job.py": "logs, progress and errors",
+    "jobs.py": "makes the plans of all jobs",
     "memory.py": "errors and warnings",
     "plan.py": "plan files and what they are compared with",
     "planning.py": "says which jobs there are, and plan files hold what they read",

@@ -2,9 +2,9 @@
 
 Planning writes results/<name>/plan/<job>.json, an input of the job's rule. A job leaves a copy of its plan file,
 results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file differs from the
-copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of a plan file that equals
-its copy, and of the copy, to long ago, and that of any other to now; and Snakemake, to which all other inputs are
-`ancient`, makes again what is older than an input. A plan names the plans of the jobs whose results it reads by their
+copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of copies, and of a plan
+file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to which all other inputs
+are `ancient`, makes again what is older than an input. A plan names the plans of the jobs whose results it reads by their
 hashes. So a change goes through to all that depends on it, and a dry run with other settings, and back, makes nothing
 again.
 """
@@ -96,11 +96,9 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
         path.unlink(missing_ok=True)
     for path, text in texts.items():
         origin = folder / ORIGIN / path.relative_to(folder / FOLDER)
-        if _text(origin) == text:
+        if origin.is_file():
             os.utime(origin, (0, 0))
-            os.utime(path, (0, 0))
-        else:
-            os.utime(path)
+        os.utime(path, (0, 0) if _text(origin) == text else None)
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -15,7 +15,6 @@ from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits, command_options
 from layernorm_roles.gpu.choice import choose
 from layernorm_roles.pretrained.source import locate
-from layernorm_roles.provenance import git_commit
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.settings.reproduction import Settings
@@ -85,13 +84,6 @@ class Reproduction:
     def gpus(self, stage: str) -> int:
         """Number of GPUs that a training job of a stage, majority or language_model, asks for: 1 or 0."""
         return int(self.devices[stage].device == "cuda")
-
-    def record_rules(self) -> None:
-        """When the reproduction begins, write to rules.json how its claims will be judged."""
-        if not any(Path(self.folder, beginning).exists() for beginning in ("data", "runs", "parquet")):
-            from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
-
-            claims.record(Path(self.folder) / "rules.json", self.plain, git_commit())
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:

@@ -10,9 +10,10 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 
 from layernorm_roles import checkpoint, files, store
-from layernorm_roles.language_model.measure import MEASURED, TABLES, measure_batch
+from layernorm_roles.language_model.measure import TABLES, measure_batch
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.train import train_batch
+from layernorm_roles.plan import Plan, hash_of
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.text import downloads
@@ -90,13 +91,18 @@ def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_ma
 
 
 def plan_of(runs, **changes):
-    """The plan of a job for `runs` of one model, with other values for some keys; of its runs nothing is measured."""
-    nothing = dict.fromkeys(MEASURED, False)
-    named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point, **nothing} for run in runs]
+    """The plan of a job that trains `runs` of one model, with other values for some keys."""
+    named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point} for run in runs]
     settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-    plan = {"job": "hand_made", "code": "a", "made_by": {}, "settings": settings, "runs": named}
-    plan |= {"device": "cpu", "device_check": "stop", "norm_code": {}}
-    return plan | {"ceiling_contexts": 1, "block_contexts": 2, "head_contexts": 3} | changes
+    plan = {
+        "job": "trained",
+        "code": "a",
+        "made_by": {},
+        "settings": settings,
+        "runs": named,
+        "device": "cpu",
+    }
+    return plan | {"device_check": "stop", "norm_code": {run.variant: None for run in runs}} | changes
 
 
 def files_in(folder, names):
@@ -104,10 +110,11 @@ def files_in(folder, names):
     return {name: str(folder / f"{name}.file") for name in names}
 
 
-def trained(runs, folder, **changes):
+def trained(runs, folder, downloads=(), **changes):
     """The files of a batch that is trained."""
     out = files_in(folder, ("metrics", "attention", "weights"))
-    train_batch(plan_of(runs, **changes), {"manifest": str(runs[0].text.manifest)}, out, 1)
+    inputs = {"manifest": str(runs[0].text.manifest), "downloads": [*map(str, downloads)]}
+    train_batch(plan_of(runs, **changes), inputs, out, 1)
     return out
 
 
@@ -123,13 +130,16 @@ def save_weights(run, folder, **networks):
     return path
 
 
-def measured(runs, weights, folder, *asked):
-    """The files of a batch of which `asked` is measured: keys, ceilings or samples."""
-    out, plan = files_in(folder, (*TABLES.values(), "samples")), plan_of(runs)
-    for run in plan["runs"]:
-        run |= dict.fromkeys(asked, True)
-    inputs = {"manifest": str(runs[0].text.manifest), "weights": str(weights)}
-    measure_batch(plan, inputs, out, 1)
+def measured(runs, weights, folder, *asked, leave_out=()):
+    """The files of a trained batch, but for some runs, of which `asked` is measured: keys, ceilings or samples."""
+    trained, flags = plan_of(runs), {kind: kind in asked for kind in ("keys", "ceilings", "samples")}
+    plan = trained | {"runs": [run | flags for run in trained["runs"] if run["name"] not in leave_out]}
+    plan |= {"made_by": {"trained": hash_of(trained)}, "ceiling_contexts": 1}
+    plan |= {"block_contexts": 2, "head_contexts": 3}
+    for name, planned in (("trained", trained), ("measured", plan)):
+        files.replace_text(folder / "plan" / f"{name}.json", json.dumps(planned))
+    inputs, out = {"manifest": str(runs[0].text.manifest)}, files_in(folder, (*TABLES.values(), "samples"))
+    measure_batch(Plan(folder / "plan/measured.json"), str(weights), inputs, out, 1)
     return {"samples": out["samples"], **{name: out[table] for name, table in TABLES.items()}}
 
 

@@ -176,6 +176,10 @@ def test_runs_of_a_batch_share_initial_weights_and_batches_and_each_is_as_if_alo
         assert metrics.learning_rate.tolist() == pytest.approx(rates)
     assert len({metrics.train_loss[0] for metrics in parts[:3]}) == 1
     assert len({metrics.valid_loss.iloc[-1] for metrics in parts}) == 4
+    keys = measured(runs, out["weights"], tmp_path, "keys", leave_out=[run.name for run in runs[:3]])["keys"]
+    assert set(store.read(keys, "key_selectability").variant) == {"none"}, (
+        "a part of the batch may be measured"
+    )
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
@@ -245,7 +249,7 @@ def test_sentences_with_labels_train(text, tmp_path):
     rows = {"sentence": ["w7 w8", "w9 w1 w2 w11"] * 12, "label": [0, 1] * 12}
     settings = labelled(tmp_path, {"train": rows, "validation": rows}, steps=60)
     run = run_of(text, settings, seed=2)
-    out = trained([run], tmp_path, downloads=str(tmp_path))
+    out = trained([run], tmp_path, downloads=[*tmp_path.glob("*.parquet")])
     metrics = store.read(out["metrics"], "language_model_metrics")
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
     assert metrics.valid_loss.iloc[-1] < 0.5

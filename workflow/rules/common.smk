@@ -82,8 +82,13 @@ wildcard_constraints:
     seed=r"\d+",
 
 
+# When a reproduction begins, it is written down how its claims will be judged.
 onstart:
-    THIS.record_rules()
+    if not any(Path(RUN, beginning).exists() for beginning in ("data", "runs", "parquet")):
+        from layernorm_roles.evidence import claims  # it imports pandas, which no plan needs
+        from layernorm_roles.provenance import git_commit
+
+        claims.record(Path(RUN, "rules.json"), THIS.plain, git_commit())
 
 
 onsuccess:

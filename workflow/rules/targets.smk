@@ -139,7 +139,8 @@ rule publish:
     params:
         run=RUN,
         kept=KEPT.folder,
-        files=[str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]],
+        plan=THIS.plans["page"]
+        | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
     localrule: True
     script:
         "../scripts/publish.py"

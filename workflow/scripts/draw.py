@@ -3,4 +3,4 @@ from layernorm_roles.job import job
 with job(snakemake) as plan:
     from layernorm_roles.evidence.draw import draw_rooms
 
-    draw_rooms(plan, snakemake.input.tables, snakemake.output)
+    draw_rooms(plan, snakemake.input.tables, [path for path in snakemake.output if "/origin/" not in path])

@@ -1,6 +1,9 @@
 from layernorm_roles.job import job
 
-with job(snakemake) as plan:
-    from layernorm_roles.evidence.tables.durations import write
+with job(snakemake):
+    from layernorm_roles import shown
+    from layernorm_roles.evidence.analysis.durations import durations
+    from layernorm_roles.evidence.tables import readable
 
-    write(snakemake.params.benchmarks, snakemake.output.csv, snakemake.output.md)
+    out, frame = snakemake.output, durations(snakemake.params.benchmarks)
+    readable.write(readable.make(shown.TABLES["durations"], {"durations": frame}), out.csv, out.md)

@@ -5,4 +5,6 @@ from layernorm_roles.job import job
 with job(snakemake) as plan:
     from layernorm_roles.evidence.page import page
 
-    page.write(plan, Path(snakemake.output.report).parent)
+    given = {Path(path).stem: path for path in snakemake.input.tables}
+    given |= {"figures": snakemake.input.figures, "durations": snakemake.input.durations}
+    page.write(plan, given, snakemake.output.report, snakemake.output.findings)

@@ -5,12 +5,12 @@ does not decide which key is inside the convex hull of the others. The weights a
 that a head can make behind a LayerNorm.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
 
 import pandas as pd
 import torch
-from jaxtyping import Float, Integer
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -20,10 +20,11 @@ from layernorm_roles.heads.layer import layers
 from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import task_type
-from layernorm_roles.provenance import provenance, refuse_other
+from layernorm_roles.plan import Plan
+from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import AS_USED, SCHEMAS
-from layernorm_roles.variants import QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import QUERY_KEY_VARIANT, maps
 
 TABLES = {
     "keys": "key_selectability",
@@ -33,44 +34,47 @@ TABLES = {
 }
 """The Parquet table in each file of a batch that has been measured."""
 
-MEASURED = ("keys", "ceilings", "samples")
-"""What the plan says of each run: is it measured?"""
-
 
 def measure_batch(
-    plan: Mapping[str, Any], inputs: Mapping[str, str], out: Mapping[str, str], threads: int
+    plan: Plan, weights: str, inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
     """Measure the trained models of a batch, and write each of TABLES, and samples.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
     and `samples` are measured; ceiling_contexts, block_contexts and head_contexts say for how many long contexts, the
-    first ones, ceilings and samples are. `inputs` has the text's manifest and the weights, which `train_batch` wrote.
-    A run that diverged has no rows of its final checkpoint. A table of which nothing is asked has no rows. Raises
-    ValueError if a file is damaged, the weights are of other runs, or a run of which samples are wanted has diverged.
+    first ones, ceilings and samples are. The job that wrote `weights` by `train_batch` is the first of those that it
+    reads; it may have trained more runs. `inputs` has the text's manifest. A run that diverged has no rows of its final
+    checkpoint. A table of which nothing is asked has no rows. Raises ValueError if a file is damaged, the weights are
+    not of the job as it is planned, or a run of which samples are wanted has diverged.
     """
     torch.set_num_threads(threads)
-    weights, facts = checkpoint.load(inputs["weights"])
-    refuse_other(inputs["weights"], _trained(facts.get("identity", {})), _trained(plan))
+    parameters, _ = checkpoint.load(weights, plan.of(next(iter(plan["made_by"]))))
     frames: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     samples, sampled = {}, []
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
-    for run, planned in zip(runs, plan["runs"], strict=True):
-        number = plan["ceiling_contexts"] if planned["ceilings"] else 0
-        for name in ("initial", "final"):
-            network = run.restore_model(weights, name)
-            if network is None and planned["samples"]:
-                raise ValueError(
-                    f"{inputs['weights']}: {run.name} diverged, so that there is nothing to record; lower "
-                    f"learning_rate of language_model.{run.model}"
-                )
-            if network is None:
-                continue
-            for table, frame in measure(run, network, planned["keys"], number).items():
-                frames[table].append(frame.assign(**run.columns, checkpoint=name))
-            if name == "final" and planned["samples"]:
-                found, about = sample(run, network, plan["block_contexts"], plan["head_contexts"])
-                samples |= {f"{run.name}/{part}": tensor for part, tensor in found.items()}
-                sampled.append(about)
+    for (run, planned), name in product(zip(runs, plan["runs"], strict=True), ("initial", "final")):
+        network, contexts = run.restore_model(parameters, name), run.contexts()
+        if network is None and planned["samples"]:
+            raise ValueError(
+                f"{weights}: {run.name} diverged, so that there is nothing to record; lower learning_rate of "
+                f"language_model.{run.model}"
+            )
+        if network is None:
+            continue
+        network = network.double().eval()
+        sites = sites_of(run.variant, run.norm, run.settings.architecture) if planned["keys"] else ()
+        bounded = plan["ceiling_contexts"] if planned["ceilings"] else 0
+        tables = heads(network, contexts, run.tokenizer, sites, run.prefix, bounded)
+        if planned["keys"]:
+            first = contexts.iloc[0]
+            read = partial(network, torch.tensor([[*run.prefix, *first.tokens.tolist()]]))
+            tables["ones_share"] = ones_direction.table(network, read).assign(context=first.context)
+        for table, frame in tables.items():
+            frames[table].append(frame.assign(**run.columns, checkpoint=name))
+        if name == "final" and planned["samples"]:
+            found, about = sample(network, contexts, plan["block_contexts"], plan["head_contexts"])
+            samples |= {f"{run.name}/{part}": tensor for part, tensor in found.items()}
+            sampled.append({"name": run.name, "variant": run.variant, "seed": run.seed, **about})
     streams = (*task_type(runs[0].settings).streams, Stream.TEXT_SELECTION)
     origin = provenance(plan, "cpu", *streams, torch=True)
     for name, table in TABLES.items():
@@ -78,32 +82,6 @@ def measure_batch(
         frame = pd.concat(filled) if filled else pd.DataFrame(columns=SCHEMAS[table].names)
         store.write(frame, table, out[table], origin)
     checkpoint.save(samples, out["samples"], {"identity": plan, "runs": sampled})
-
-
-def _trained(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan says of training: its settings, and its runs without what is measured of them."""
-    runs = plan.get("runs", ())
-    named = {run["name"]: {key: run[key] for key in run if key not in MEASURED} for run in runs}
-    return {"settings": plan.get("settings", {}), "runs": named}
-
-
-def measure(
-    run: LanguageModelRun, network: nn.Module, with_keys: bool, ceiling_contexts: int
-) -> dict[str, pd.DataFrame]:
-    """The tables of one model of a run, by the keys of TABLES, without the columns that name the model.
-
-    Without `with_keys` they are the ceilings alone. The network is in float64 afterwards.
-    """
-    contexts, network = run.contexts(), network.double().eval()
-    sites = sites_of(run.variant, run.norm, run.settings.architecture) if with_keys else ()
-    tables = heads(network, contexts, run.tokenizer, sites, run.prefix, ceiling_contexts)
-    if with_keys:
-        first = contexts.iloc[0]
-        window = torch.tensor([[*run.prefix, *first.tokens.tolist()]])
-        tables["ones_share"] = ones_direction.table(network, lambda: network(window)).assign(
-            context=first.context
-        )
-    return tables
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
@@ -117,9 +95,8 @@ def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
         return sites
     if variant == QUERY_KEY_VARIANT:
         return (*sites, "after_norm_exact", "head_exact")
-    of_keys = SPLIT_VARIANTS[norm].queries_keys if norm in SPLIT_VARIANTS else norm
-    built_in = VARIANTS.get(of_keys)
-    exact = built_in and built_in.scales and built_in.learns == "nothing"
+    built_in = maps(norm)
+    exact = built_in and built_in[0].scales and built_in[0].learns == "nothing"
     return (*sites, "after_norm_exact") if exact else sites
 
 
@@ -135,9 +112,15 @@ def heads(
 
     Keys are certified at `sites`, those of `heads.keys.stacks_at`; tokens are the verdicts of every token of the
     sentences at the input of attention; ceilings are those of the first `ceiling_contexts` long contexts. `prefix` is
-    the tokens that stand before each text. Raises ValueError if a certificate does not prove its verdict.
+    the tokens that stand before each text. The frames lack the columns that name the model. Raises ValueError if a
+    certificate does not prove its verdict.
     """
-    spell, verdicts, tokens, pairs = _spelling(tokenizer), [], [], []
+
+    def spell(token: int) -> str:
+        """A token's text; a part of a character shows as the replacement character."""
+        return tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
+
+    verdicts, tokens, pairs = [], [], []
     for texts, part in contexts.groupby("texts", sort=False):
         ids = {row.context: [*prefix, *row.tokens.tolist()] for row in part.itertuples()}
         bounded = [*ids][:ceiling_contexts] if texts == "long" else []
@@ -147,30 +130,20 @@ def heads(
             for found in keys.judged(layer, sites):
                 rows += found.rows(context)
                 if texts == "sentences" and found.site == "after_norm":
-                    spelt = map(spell, ids[context])
-                    for position, (token, verdict) in enumerate(
-                        zip(spelt, found.certificates.verdict[0], strict=True)
-                    ):
-                        tokens.append((context, layer.layer, position, token, verdict))
+                    words = zip(map(spell, ids[context]), found.certificates.verdict[0], strict=True)
+                    tokens += [(context, layer.layer, position, *word) for position, word in enumerate(words)]
             if context in bounded:
                 pairs.append(ceilings.pairs(layer, [AS_USED]).assign(context=context))
         verdicts.append(keys.table(rows).assign(texts=texts))
     columns = ["context", "layer", "position", "token", "verdict"]
-    tables = {
-        "keys": pd.concat(verdicts, ignore_index=True),
-        "tokens": pd.DataFrame(tokens, columns=columns),
-    }
+    tables = {"keys": pd.concat(verdicts, ignore_index=True), "tokens": pd.DataFrame(tokens, columns=columns)}
     return tables | ({"ceilings": ceilings.summary(pd.concat(pairs, ignore_index=True))} if pairs else {})
 
 
-def _spelling(tokenizer: Tokenizer) -> Callable[[int], str]:
-    """A function from a token to its text; a part of a character shows as the replacement character."""
-    return lambda token: tokenizer.decode([token]) if token < tokenizer.get_vocab_size() else "[CLS]"
-
-
+@torch.no_grad()
 def sample(
-    run: LanguageModelRun, network: GPT, block_contexts: int, head_contexts: int
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    network: GPT, contexts: pd.DataFrame, block_contexts: int, head_contexts: int
+) -> tuple[dict[str, Tensor], dict[str, int]]:
     """What the measurements of `statements` read of a trained GPT, so that they need no model, and a description of it.
 
     The tensors (float64) are, for each layer l from 1:
@@ -182,44 +155,27 @@ def sample(
         layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward part
         layer_l.context_c.queries, .keys      (heads, n, d_head), of the first `head_contexts` long contexts, c from 0
 
-    The description has the run's name, variant and seed, its numbers of layers and heads, and contexts, the number of
-    contexts with queries and keys.
+    The description has the numbers of layers, of heads, and of contexts with queries and keys.
     """
-    contexts, network = run.contexts(), network.double().eval()
-    texts = [torch.tensor(tokens)[None] for tokens in contexts[contexts.texts == "long"].tokens]
-    tensors = blocks(network, texts[:block_contexts]) | queries_and_keys(network, texts[:head_contexts])
-    about = {"name": run.name, "variant": run.variant, "seed": run.seed, "layers": run.settings.layers}
-    return tensors, {**about, "heads": run.settings.heads, "contexts": len(texts[:head_contexts])}
-
-
-@torch.no_grad()
-def blocks(network: GPT, contexts: Iterable[Integer[Tensor, "1 _"]]) -> dict[str, Float[Tensor, "..."]]:
-    """What meets between attention and feed-forward part of every layer, over the tokens of all contexts."""
-    tensors, streams = {}, [network.embed(tokens) for tokens in contexts]
+    texts = contexts[contexts.texts == "long"].tokens.tolist()
+    tensors, streams = {}, [network.embed(torch.tensor(tokens)[None]) for tokens in texts[:block_contexts]]
     for number, layer in enumerate(network.layers, start=1):
         outputs = [layer.attention.attended(*layer.normed(x)) for x in streams]
         out, norm, up = layer.attention.out, layer.ln_2, layer.feed_forward[0]
-        recorded = {
-            "stream": torch.cat(streams, dim=1)[0],
-            "heads": torch.cat(outputs, dim=1)[0],
+        block = {"stream": torch.cat(streams, dim=1)[0], "heads": torch.cat(outputs, dim=1)[0]}
+        block |= {
             "w_o": out.weight.T,
             "b_o": out.bias,
             "gain": norm.weight,
             "bias": norm.bias,
             "w_1": up.weight.T,
         }
-        tensors |= {f"layer_{number}.{name}": tensor for name, tensor in recorded.items()}
+        tensors |= {f"layer_{number}.{name}": tensor for name, tensor in block.items()}
         streams = [layer(x) for x in streams]
-    return tensors
-
-
-def queries_and_keys(
-    network: GPT, contexts: Iterable[Integer[Tensor, "1 _"]]
-) -> dict[str, Float[Tensor, "..."]]:
-    """The queries and keys of every head of every layer, in every context."""
-    return {
-        f"layer_{layer.layer}.context_{number}.{name}": torch.from_numpy(getattr(layer, name))
-        for number, tokens in enumerate(contexts)
-        for layer in network.record(tokens[0].tolist())
-        for name in ("queries", "keys")
-    }
+    for number, tokens in enumerate(texts[:head_contexts]):
+        for layer in network.record(tokens.tolist()):
+            of_context = f"layer_{layer.layer}.context_{number}"
+            tensors[f"{of_context}.queries"] = torch.from_numpy(layer.queries)
+            tensors[f"{of_context}.keys"] = torch.from_numpy(layer.keys)
+    about = {"layers": len(network.layers), "heads": network.layers[0].attention.heads}
+    return tensors, {**about, "contexts": len(texts[:head_contexts])}

@@ -32,43 +32,45 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class TrainingResult(NamedTuple):
-    """What training leaves behind."""
+    """The weights before and after training, and two tables without the columns that name the run.
+
+    The final weights are NaN if the run diverged; the table attention is empty if the settings ask for no look at it.
+    """
 
     initial: dict[str, Tensor]
-    """The weights before training."""
     final: dict[str, Tensor]
-    """The weights after training; NaN if the run diverged."""
     metrics: pd.DataFrame
-    """Table language_model_metrics without the columns that name the run."""
     attention: pd.DataFrame
-    """Table language_model_attention without the columns that name the run; no rows if nothing was diagnosed."""
 
 
 def train_batch(
-    plan: Mapping[str, Any], inputs: Mapping[str, str], out: Mapping[str, str], threads: int
+    plan: Mapping[str, Any], inputs: Mapping[str, Any], out: Mapping[str, str], threads: int
 ) -> None:
     """Train the runs of a batch in turn, and write their files: the tables metrics and attention, and the weights.
 
-    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code,
-    and norm_code by variant. `inputs` has the text's manifest, beside whose folder the hub's texts lie. The weights
-    are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on from where it was:
-    every run keeps its last checkpoint beside the weights until the files are written, and a finished run is not
-    trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the device cannot be
-    used, its memory is used up, the text or a context does not fit the model, or the loss is not finite before
-    training.
+    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code
+    and norm_code by variant. `inputs` has the text's manifest, and downloads, the files of labelled sentences, if there
+    are any. The weights are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on
+    from where it was: every run keeps its last checkpoint beside the weights until the files are written, and a
+    finished run is not trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the
+    device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is not
+    finite before training.
     """
     parallel.use(threads)
     device = open_device(plan["device"], plan["device_check"])
     runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
     settings, results, checkpoints = runs[0].settings, [], []
-    downloads = Path(inputs["manifest"]).parents[2] / "downloads"
+    downloads = next((Path(file).parent for file in inputs.get("downloads", ())), None)
     with naming(f"language_model.{runs[0].model}"):
         runs[0].contexts()  # a context that does not fit shows now, not after hours of training
-    with device.memory_advice(_smaller(runs[0])):
+    sizes = f"batch_size = {settings.batch_size}, context_length = {settings.context_length}"
+    with device.memory_advice(
+        f"lower a size of language_model.{runs[0].model} ({sizes}), or run fewer jobs at a time"
+    ):
         device.check(operators(settings, runs[0].vocabulary), f"language_model.{runs[0].model}")
         for number, run in enumerate(runs):
             identity = {**run.identity, "device": device.identity}
-            identity["code"] = [plan["code"], plan["norm_code"].get(run.variant)]
+            identity["code"] = [plan["code"], plan["norm_code"][run.variant]]
             path = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
             checkpoints.append(Checkpoint(path, identity))
             with naming(f"language_model.{run.model}"):
@@ -76,38 +78,20 @@ def train_batch(
             model = run.build_model(getattr(task, "classes", None))
             device.compare(partial(derivatives, model, task.validation[0]), run.name)
             results.append(train(model, task, run.settings, run.seed, device, checkpoints[-1], run.name))
-    about = provenance(plan, device.description, *tasks.task_type(settings).streams, torch=True)
-    write(dict(zip(runs, results, strict=True)), plan, about, out)
-    for checkpoint in checkpoints:
-        checkpoint.remove()
-
-
-def write(
-    results: Mapping[LanguageModelRun, TrainingResult],
-    plan: Mapping[str, Any],
-    about: Mapping[str, str],
-    out: Mapping[str, str],
-) -> None:
-    """Write the weights and tables of the runs of a batch; `about` is the provenance of the tables."""
+    done = [*zip(runs, results, strict=True)]
     weights = {
         f"{run.name}/{checkpoint}/{name}": tensor
-        for run, result in results.items()
-        for checkpoint, tensors in (("initial", result.initial), ("final", result.final))
-        for name, tensor in tensors.items()
+        for run, result in done
+        for checkpoint in ("initial", "final")
+        for name, tensor in getattr(result, checkpoint).items()
     }
     save(weights, out["weights"], {"identity": plan})
+    about = provenance(plan, device.description, *tasks.task_type(settings).streams, torch=True)
     for kind in ("metrics", "attention"):
-        frames = [getattr(result, kind).assign(**run.columns, **run.point) for run, result in results.items()]
-        store.write(pd.concat(frames), f"language_model_{kind}", out[kind], about)
-
-
-def _smaller(run: LanguageModelRun) -> str:
-    """What to lower where the memory does not hold the training of a run."""
-    sizes = ", ".join(f"{name} = {getattr(run.settings, name)}" for name in ("batch_size", "context_length"))
-    return (
-        f"lower a size of language_model.{run.model} ({sizes}), or run fewer jobs at a time "
-        "(--resources gpu=1 where they share a GPU, else --cores)"
-    )
+        table = pd.concat(getattr(result, kind).assign(**run.columns, **run.point) for run, result in done)
+        store.write(table, f"language_model_{kind}", out[kind], about)
+    for checkpoint in checkpoints:
+        checkpoint.remove()
 
 
 def train(
@@ -165,8 +149,8 @@ class _Training:
         self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
     ):
         self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
-        self.step, self.rows, self.attention, self.began = 0, [], [], time.monotonic()
-        self.diverged = False
+        self.step, self.rows, self.attention, self.diverged = 0, [], [], False
+        self.began = time.monotonic()
         self.evaluations = _every(settings.evaluate_every, settings.steps)
         every = settings.diagnose_every if isinstance(settings, GPTSettings) else None
         self.diagnoses = _every(every, settings.steps) | {0} if every else set()
@@ -175,21 +159,19 @@ class _Training:
         self.optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
-        """Take over the state in the file of `checkpoint`, if it is there."""
         if state := checkpoint.load(self.model, self.optimiser):
             self.step, self.rows, self.attention = state["step"], state["rows"], state["attention"]
             self.began -= state["seconds"]
             self.loss_sum.fill_(state["loss"])
 
     def keep(self, checkpoint: Checkpoint) -> None:
-        """Write the state to the file of `checkpoint`."""
         progress = {name: getattr(self, name) for name in ("step", "rows", "attention")}
-        progress |= {"loss": self.loss_sum.item(), "seconds": self._seconds()}
+        progress |= {"loss": self.loss_sum.item(), "seconds": time.monotonic() - self.began}
         checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
         """Train on the next batch; around the first step, measure the untrained model."""
-        settings, untrained = self.settings, self._validation_loss(self.model) if self.step == 0 else None
+        settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
         rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         self.optimiser.set_learning_rate(rate)
         loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
@@ -199,43 +181,40 @@ class _Training:
         self.optimiser.step()
         self.loss_sum.add_(loss.detach())
         if self.step == 0:
-            self._add_row(self.loss_sum.item(), untrained)
+            self.add_row(self.loss_sum.item(), untrained)
         self.step += 1
 
     def measure(self) -> dict[str, float | int]:
         """Add a row of the metrics: the mean training loss since the last row, and the validation loss."""
-        train_loss = self.loss_sum.item() / (self.step - self.rows[-1]["step"])
-        self._add_row(train_loss, self._validation_loss(self.model))
+        self.add_row(self.loss_sum.item() / (self.step - self.rows[-1]["step"]), self.loss_of(self.model))
         self.loss_sum.zero_()
         return self.rows[-1]
 
     def diagnose(self) -> None:
         """Add what attention does, if the settings ask for it at this step."""
         if self.step in self.diagnoses:
-            found = diagnose(self.model, self.task.validation, self._validation_loss)
+            found = diagnose(self.model, self.task.validation, self.loss_of)
             self.attention += [{"step": self.step, **row} for row in found]
 
-    def _add_row(self, train_loss: float, valid_loss: float) -> None:
+    def loss_of(self, model: nn.Module) -> float:
+        return validation_loss(model, self.task, self.device)
+
+    def add_row(self, train_loss: float, valid_loss: float) -> None:
+        """Add the losses at this step, or if they are not finite the rows of a run that has diverged."""
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
-            self.rows.append({**self._at(self.step), **losses, "seconds": self._seconds()})
+            self.rows.append({**self.at(self.step), **losses, "seconds": time.monotonic() - self.began})
         else:
             before = self.rows[-1] if self.rows else None
             later = (step for step in self.evaluations if step >= self.step)
-            self.rows += rows_after_divergence(self.title, self.step, before, later, self._at)
+            self.rows += rows_after_divergence(self.title, self.step, before, later, self.at)
             self.diverged = True
 
-    def _at(self, step: int) -> dict[str, float | int]:
+    def at(self, step: int) -> dict[str, float | int]:
         """What a row of the metrics says of a step, whatever the losses are."""
         settings = self.settings
         learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
-
-    def _validation_loss(self, model: nn.Module) -> float:
-        return validation_loss(model, self.task, self.device)
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self.began
 
 
 def _every(number: int, last: int) -> set[int]:

@@ -22,7 +22,7 @@ from layernorm_roles.random_keys import law
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.settings.random_keys import RandomKeys
-from layernorm_roles.variants import VARIANTS
+from layernorm_roles.variants import maps
 
 
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
@@ -77,9 +77,10 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
     None where no formula is known. A projected Gaussian is a Gaussian in d-1 dimensions; points on a sphere are all
     vertices of their hull.
     """
-    variant = VARIANTS.get(norm)
-    if variant is None:
+    both = maps(norm)
+    if both is None:
         return None
+    variant = both[0]
     if variant.scales:  # a sphere in one dimension is two points, of which many keys are copies
         return 0.0 if d - variant.projects > 1 else None
     if variant.projects:

@@ -23,7 +23,7 @@ RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
 """The keys that config.yaml had in earlier versions, and what they are called now."""
 
 
-def load(config: Mapping[str, Any]) -> Settings:
+def load(config: Mapping[Any, Any]) -> Settings:
     """Return the settings that `config` gives.
 
     Raises ValueError with one line for each fault: the key, its value, and what is allowed there.
@@ -38,7 +38,7 @@ def load(config: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
     """`config` with `only`, `like` and null carried out, so that the entries of the sections in NAMED are complete.
 
     `only: [a, b]` in a section keeps its entries a and b alone. `like: a` in an entry takes from a every key that the
@@ -50,7 +50,7 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **{name: _resolved(name, config[name]) for name in there}}
 
 
-def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(section: str, written: Mapping[Any, Any]) -> dict[Any, Any]:
     only = written.get("only")
     entries = {name: entry for name, entry in written.items() if name != "only" and entry is not None}
     keep = [*entries] if only is None else only if isinstance(only, list) else [only]
@@ -60,7 +60,7 @@ def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _complete(section, name, entries) for name in keep}
 
 
-def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[str, ...] = ()) -> Any:
+def _complete(section: str, name: Any, entries: Mapping[Any, Any], seen: tuple[Any, ...] = ()) -> Any:
     entry = entries[name]
     if not isinstance(entry, Mapping):
         return entry
@@ -76,7 +76,7 @@ def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[s
     return _without_null_seeds({**inherited, **entry} if isinstance(inherited, Mapping) else entry)
 
 
-def _without_null_seeds(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_null_seeds(entry: Mapping[Any, Any]) -> Mapping[Any, Any]:
     if not isinstance(entry.get("seeds"), Mapping):
         return entry
     return {**entry, "seeds": {name: n for name, n in entry["seeds"].items() if n is not None}}
@@ -86,7 +86,7 @@ def _unusable(faults) -> ValueError:
     return ValueError("the configuration is not usable:\n" + "\n".join(f"  {fault}" for fault in faults))
 
 
-def _explained(faults: list[Any], complete: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
+def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
     """A line for each key of the configuration that pydantic found faults with, in their order."""
     places = [_place(fault, complete) for fault in faults]
     told: dict[str, list[str]] = {}
@@ -98,21 +98,22 @@ def _explained(faults: list[Any], complete: Mapping[str, Any], written: Mapping[
     return [f"{key}: {', or: '.join(expected)}" for key, expected in told.items()]
 
 
-def _place(fault: Mapping[str, Any], value: Any) -> tuple[str, ...]:
+def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
     """The keys that lead to a fault in the configuration `value`.
 
     pydantic's own way has steps that no configuration has: for a value of one of several classes, for the one item that
     stands for a list, and for the name of an entry itself.
     """
-    names = []
-    for part in fault["loc"]:
+    names, loc = [], fault["loc"]
+    is_not_there = fault["type"] in ("missing", "invalid_key")  # the latter is no text
+    for part in loc[:-1] if is_not_there else loc:
         inside = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
         if part in inside:
             names.append(str(part))
             value = value[part]
     match fault["type"]:
-        case "missing":
-            names.append(str(fault["loc"][-1]))
+        case "missing" | "invalid_key":
+            names.append(str(loc[-1]))
         case "combination":
             names += fault["ctx"]["key"].split(".")
         case "union_tag_invalid" | "union_tag_not_found":
@@ -120,7 +121,7 @@ def _place(fault: Mapping[str, Any], value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written: Mapping[str, Any]) -> bool:
+def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written: Mapping[Any, Any]) -> bool:
     """Whether an entry has a fault from the one that it is `like`, where it is reported."""
     match place:
         case [section, name, key, *rest] if section in NAMED and isinstance(
@@ -131,7 +132,7 @@ def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written
     return False
 
 
-def _sentence(fault: Mapping[str, Any], place: tuple[str, ...]) -> tuple[str, str]:
+def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, str]:
     """The key with its value, and what is expected there: pydantic's words, but for names and kinds."""
     key, value = ".".join(place), fault["input"]
     match fault["type"]:
@@ -176,19 +177,19 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
-    """Yield a line for every norm of the user's own that cannot be built for a size at which it is used."""
-    sizes: dict[str, set[int]] = {}
+    """Yield a line for every norm of the user's own that no run can use, tried with the shapes of its inputs."""
+    shapes: dict[str, set[tuple[int, ...]]] = {}
     for use in settings.variants_used():
-        if use.variant in settings.norms:
-            sizes.setdefault(use.variant, set()).update(use.sizes)
-    if not sizes:
+        if ":" in settings.norm_class(use.variant):
+            shapes.setdefault(use.variant, set()).update(use.shapes)
+    if not shapes:
         return
     from layernorm_roles import norms  # torch takes a second to import, only for norms of one's own
 
-    for name, used in sizes.items():
-        for size in sorted(used):
+    for name, used in shapes.items():
+        for shape in sorted(used):
             try:
-                norms.build(settings.norms[name], size)
+                norms.probe(settings.norm_class(name), shape)
             except ValueError as error:
                 yield f"norms.{name}: {error}"
                 break

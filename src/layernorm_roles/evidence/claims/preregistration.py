@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from layernorm_roles import files
-from layernorm_roles.evidence.claims.rules import Claim
+from layernorm_roles.evidence.claims.claim import Claim
 
 RESULTS = ("data", "runs", "parquet")
 """Folders of a reproduction of which one is there once its first job has begun."""
@@ -56,7 +56,9 @@ def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[st
 
     `settings` are those of the reproduction, with the keys of config.yaml.
     """
-    return {claim.name: rule_hash(claim.words, claim.numbers, settings_read(claim, settings)) for claim in claims}
+    return {
+        claim.name: rule_hash(claim.words, claim.numbers, settings_read(claim, settings)) for claim in claims
+    }
 
 
 def rule_hash(words: Mapping[str, str], numbers: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
