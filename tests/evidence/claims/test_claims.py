@@ -114,15 +114,20 @@ ACCURACIES = {
 }
 GAINS = {"layernorm_small": 2.0}
 WIDE = [worlds.metrics(accuracies=ACCURACIES, experiment="widths", d_model=d, seeds=5) for d in (3, 16)]
-AT_RATES = {0.001: {}, 0.01: {name: 0.4 * ratio for name, ratio in THREE.items()}, 0.1: {}}
 SWEPT = pd.concat(
-    worlds.metrics(ratios or THREE, experiment="rates", rate=rate, seeds=5)
-    for rate, ratios in AT_RATES.items()
+    worlds.metrics(
+        {name: ratio * slower for name, ratio in THREE.items()},
+        accuracies={name: 0.9 - 0.1 * slower for name in THREE},
+        experiment="rates",
+        rate=rate,
+        seeds=5,
+    )
+    for rate, slower in ((0.001, 2.0), (0.01, 1.0), (0.1, 2.0))
 )
 OF_GPT = worlds.losses(0.05, seeds=5, more={"none": 0.1, "scale": 0.02, "projected_qk": 0.01})
 BY_RATE = {"layernorm": (0.4, 0.0, 0.4), "projection": (0.4, 0.1, 0.4)}
-BYTES = worlds.losses_by_rate("bytes_rates", BY_RATE, seeds=5)
-BARE = worlds.losses(0.0, model="gpt_bytes", seeds=5, more={"scale": -0.1, "projected_qk": -0.05})
+BYTES = worlds.losses_by_rate("bytes_rates", BY_RATE, seeds=5, own=0.01)
+BARE = worlds.losses(0.0, model="gpt_bytes", seeds=5, own=0.01, more={"scale": -0.1, "projected_qk": -0.05})
 VECTORS = pd.concat(
     [
         worlds.vectors({"layernorm": True, "scale": False}, {"layernorm": True}, seeds=5),
@@ -205,7 +210,10 @@ WRONG = [
     ({"compare": [{"over": ["scale", "layernorm"], "role": "controll"}]}, "controll"),
     ({"compare": [{"over": ["scale", "layernorm"], "if_lacking": "skip"}]}, "skip"),
     ({"compare": None, "test": {"function": "paralel"}}, "paralel"),
-    ({"compare": None, "test": {"function": "on_a_plane", "variant": "layernorm", "flatt": 0.1}}, "flatt"),
+    (
+        {"compare": None, "test": {"function": "on_a_plane", "variant": "scale", "flat": 0.1, "flatt": 1}},
+        "flatt",
+    ),
 ]
 
 
