@@ -83,7 +83,8 @@ class LogHandler(LogHandlerBase):
     has_filter = has_formatter = needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        # Read now, since Snakemake changes the working directory after this.
+        # Now, since Snakemake changes the working directory after this.
+        self._folder = Path.cwd()
         self._earlier = seconds_by_rule(self.settings and self.settings.durations)
         self._remaining = Remaining({}, {})
         self._running: dict[int, Job] = {}
@@ -136,7 +137,9 @@ class LogHandler(LogHandlerBase):
                 if not getattr(record, "indent", False):
                     said = (getattr(record, "rule_msg", None) or "").partition("\n    sbatch call")[0]
                     return self._broken([record.jobid], _title(record), record.log, said)
-            case LogEvent.ERROR if fault := _fault_of_configfile(sys.argv):
+            case LogEvent.ERROR if not self._total and (
+                fault := _fault_of_configfile(sys.argv, self._folder)
+            ):
                 return f"\nerror: {fault}\n"
             case LogEvent.ERROR | None if not any(map(record.getMessage().__contains__, UNPRINTED)):
                 # The log of a run that succeeded is of no use, and the last line is to say where its results are.
@@ -200,16 +203,16 @@ class LogHandler(LogHandlerBase):
         return text if left is None else f"{text}, about {_duration(left)} left"
 
 
-def _fault_of_configfile(command: Sequence[str]) -> str | None:
+def _fault_of_configfile(command: Sequence[str], folder: Path) -> str | None:
     """What keeps a file of --configfile from being read, with its path, which Snakemake does not name; None if nothing.
 
-    `command` are the words of the command.
+    `command` are the words of the command, given in `folder`.
     """
     words = [part for word in command for part in word.split("=")]
     _, *after = [*dropwhile(lambda word: word not in ("--configfile", "--configfiles"), words), None]
     for path in takewhile(lambda word: word and not word.startswith("-"), after):
         try:
-            if not isinstance(yaml.safe_load(Path(path).read_text(encoding="utf-8")), dict):
+            if not isinstance(yaml.safe_load((folder / path).read_text(encoding="utf-8")), dict):
                 return f"{path}: expected keys with values"
         except OSError as error:
             hint = "targets come before options: snakemake --cores all majority --configfile mine.yaml"

@@ -72,6 +72,11 @@ def test_a_file_of_configfile_that_cannot_be_read_is_named(made, words, says):
     assert "Traceback" not in done.stdout
 
 
+def test_a_file_of_configfile_is_not_blamed_for_another_error_in_another_folder(made, tmp_path):
+    done = made.snakemake("nothing/such", "--dry-run", "--directory", str(tmp_path))
+    assert "No rule to produce nothing/such" in done.stdout and "tiny.yaml" not in done.stdout
+
+
 EARLIER = {"data": 1.0, "train": 100.0}
 
 
