@@ -17,7 +17,6 @@ include: "workflow/rules/statements.smk"
 include: "workflow/rules/pretrained.smk"
 include: "workflow/rules/evidence.smk"
 include: "workflow/rules/targets.smk"
-include: "workflow/rules/cluster.smk"
 
 
 # This rule stands here because Snakemake takes no default target from an included file.
@@ -25,5 +24,7 @@ rule all:
     """The whole reproduction: every table, figure and verdict, and the page that shows them."""
     default_target: True
     input:
+        THIS.ends(),
         FINISHED,
         f"{RUN}/report.html",
+        f"{RUN}/findings.html",

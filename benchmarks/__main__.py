@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from layernorm_roles.gpu import driver
+from layernorm_roles.gpu.device import open_device
 
 HERE = Path(__file__).parent
 
@@ -122,8 +122,8 @@ def main() -> None:
     run, machine = ON_GPU if options.gpu else RUN, hardware()
     if options.gpu:
         try:
-            machine = f"{driver.usable_cards()[0].name}; {machine}"
-        except driver.NoGPU as fault:
+            machine = f"{open_device('cuda').description}; {machine}"
+        except ValueError as fault:
             sys.exit(f"--gpu: {fault}")
     unknown = set(options.only) - set(run.parts.values())
     if unknown:

@@ -2,8 +2,8 @@
 
     python benchmarks/gpu.py [--steps 1000] [--together 4] [--only gpt/layernorm ...]
 
-Every model trains on tokens drawn at random, through the functions that its jobs call: compared with the CPU, each step
-a CUDA graph. A step's time is the difference between a training of many steps and one of few, in a process
+Every model trains on tokens drawn at random, through the functions that its jobs call: compared with the CPU first. A
+step's time is the difference between a training of many steps and one of few, in a process
 that has trained before. It is measured for a training that has the GPU for itself, and for `--together` that share it,
 each in a process of its own, as with `snakemake --resources gpu=4`. The exit status is 1 if a model was found to give
 other numbers on the GPU.
@@ -29,7 +29,7 @@ PRESET = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encodin
 PLAN = Plan(configured(ROOT / "config.yaml", PRESET))
 TOKENS, SENTENCES = 4_000_000, 2000
 FEW = 20
-"""Steps of the short training: enough that a step is recorded."""
+"""Steps of the short training."""
 
 
 def run_settings(model: str) -> GPTSettings | BERTSettings:

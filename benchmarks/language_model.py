@@ -1,10 +1,10 @@
 """The language models on processors: their kernels beside torch's operations, and their training steps.
 
-    python benchmarks/language_model.py [--steps 5] [--only attention,losses,parts,steps,sizes]
+    python benchmarks/language_model.py [--steps 5] [--only attention,losses,steps,sizes]
 
-First it prints the fastest times, on one thread, of causal attention for heads of several sizes, of the cross-entropy
-for vocabularies of several sizes, and of feed-forward parts. Then the median time of a step of the default run's
-models; and of the paper's, on one and two threads, with the largest memory of a process.
+First it prints the fastest times, on one thread, of causal attention for heads of several sizes, and of the
+cross-entropy for vocabularies of several sizes. Then the median time of a step of the default run's models; and of the
+paper's, on one and two threads, with the largest memory of a process.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 import yaml
 from torch import nn
 
-from layernorm_roles.language_model import attention, bert, cross_entropy, linear, model, parallel
+from layernorm_roles.language_model import attention, bert, cross_entropy, model, parallel
 from layernorm_roles.optimiser import AdamW
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
@@ -31,7 +31,6 @@ SIZES = {
     "gpt, attention dropout 0": ("gpt", {"batch_size": 16, "attention_dropout": 0.0}),
     "gpt, attention dropout 0.1": ("gpt", {"batch_size": 16, "attention_dropout": 0.1}),
     "bert, 3,072 hidden units": ("bert", {"batch_size": 32, "d_ff": 3072}),
-    "bert, feed-forward parts by torch": ("bert", {"batch_size": 32, "d_ff": 3072}),
 }
 """The paper's sizes, with the 50,257 entries of GPT-2's tokenizer; BERT predicts masked tokens here."""
 
@@ -133,33 +132,6 @@ def losses_table(tokens=2048, d=8):
     print()
 
 
-def by_torch(part):
-    """A feed-forward part with the parameters of `part` that torch computes operation by operation."""
-    plain = [
-        nn.Linear(part[0].in_features, part[0].out_features),
-        part[1],
-        nn.Linear(*part[2].weight.T.shape),
-    ]
-    plain = nn.Sequential(*plain)
-    plain.load_state_dict(part.state_dict())
-    return plain
-
-
-def parts_table():
-    """Print the times of feed-forward parts, by the kernel and by torch."""
-    print("| tokens x d_model x hidden units | GELU | forward, ms | torch | backward, ms | torch |")
-    print("|---|---|---:|---:|---:|---:|")
-    for tokens, d, d_ff, form in ((512, 64, 256, "tanh"), (2048, 8, 32, "tanh"), (2064, 8, 3072, "none")):
-        x, part = torch.randn(tokens, d, requires_grad=True), linear.FeedForward(d, d_ff, form)
-        passes = []
-        for one in (part, by_torch(part)):
-            inputs = [x, *one.parameters()]
-            passes.append(forward_and_backward(lambda x, *_, one=one: one(x), inputs, torch.randn(tokens, d)))
-        times = fastest([one[i] for i in (0, 1) for one in passes])
-        print(f"| {tokens:,} x {d} x {d_ff:,} | {form} | {' | '.join(f'{t:.2f}' for t in times)} |")
-    print()
-
-
 def steps_table(steps=30):
     """Print the median time of a training step of the default run's models."""
     print("| model | a step, tokens | entries | median, ms | fastest, ms |")
@@ -194,9 +166,6 @@ def sizes_table(steps):
 def print_size(title, steps):
     """Print the row of `sizes_table` that measures one of SIZES in this process."""
     name, changes = SIZES[title]
-    if "by torch" in title:
-        linear.FeedForward.forward = lambda self, x: nn.Sequential.forward(self, x)
-        linear._takes = lambda x: False
     step, size = build(name, 50_257, **changes)
     times = {1: [], 2: []}
     for _ in range(steps + 1):
@@ -220,9 +189,7 @@ def main():
     parser.add_argument(
         "--steps", type=int, default=5, help="steps of the paper's sizes on every number of threads"
     )
-    parser.add_argument(
-        "--only", default="attention,losses,parts,steps,sizes", help="the tables, with commas"
-    )
+    parser.add_argument("--only", default="attention,losses,steps,sizes", help="the tables, with commas")
     parser.add_argument("--size", choices=SIZES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     parallel.use(1)
@@ -232,7 +199,6 @@ def main():
     tables = {
         "attention": attention_table,
         "losses": losses_table,
-        "parts": parts_table,
         "steps": steps_table,
         "sizes": lambda: sizes_table(options.steps),
     }

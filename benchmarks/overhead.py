@@ -1,6 +1,6 @@
 """Many short training runs: what starting processes and Snakemake's own work add to the training itself.
 
-    python benchmarks/overhead.py [--runs 200] [--steps 1000] [--seeds-per-job 1 34] [--cores 2]
+    python benchmarks/overhead.py [--runs 200] [--steps 1000] [--runs-per-job 1 34] [--cores 2]
 
 Trains `runs` tiny majority models through the workflow, data made beforehand, for each number of seeds that share a
 process. `work` is the time the same runs take one after another in one process that has imported everything, and
@@ -30,7 +30,7 @@ VARIANTS = ("layernorm", "scale_released", "scale", "none", "projection", "layer
 TABLE = "results/overhead/parquet/majority_metrics.parquet"
 
 
-def configuration(runs: int, steps: int, seeds_per_job: int) -> dict:
+def configuration(runs: int, steps: int, runs_per_job: int) -> dict:
     """An overlay of config.yaml: experiment d8 alone, with `runs` runs and little data."""
     seeds = [len(range(first, runs, len(VARIANTS))) for first in range(len(VARIANTS))]
     d8 = {
@@ -39,7 +39,7 @@ def configuration(runs: int, steps: int, seeds_per_job: int) -> dict:
         "steps": steps,
         "evaluate_every": steps // 4,
         "seeds": dict(zip(VARIANTS, seeds, strict=True)),
-        "seeds_per_job": seeds_per_job,
+        "runs_per_job": runs_per_job,
     }
     return {"name": "overhead", "device": "cpu", "first_seed": 0, "majority": {"only": ["d8"], "d8": d8}}
 
@@ -94,7 +94,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--steps", type=int, default=1000, help="of each run")
-    parser.add_argument("--seeds-per-job", type=int, nargs="+", default=[1, 34])
+    parser.add_argument("--runs-per-job", type=int, nargs="+", default=[1, 34])
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -104,8 +104,8 @@ def main() -> None:
         for name in ("Snakefile", "config.yaml"):
             shutil.copy(ROOT / name, folder)
         rows = []
-        for seeds_per_job in options.seeds_per_job:
-            overlay = configuration(options.runs, options.steps, seeds_per_job)
+        for runs_per_job in options.runs_per_job:
+            overlay = configuration(options.runs, options.steps, runs_per_job)
             (folder / "tiny.yaml").write_text(yaml.safe_dump(overlay))
             d8 = configured(ROOT / "config.yaml", overlay).majority["d8"]
             shutil.rmtree(folder / "results", ignore_errors=True)
@@ -116,11 +116,11 @@ def main() -> None:
                 *(f"results/overhead/data/majority/d8/seed_{seed}.parquet" for seed in seeds),
             )
             wall = snakemake(folder, options.cores, TABLE)
-            jobs = sum(-(-number // seeds_per_job) for number in d8.seeds.values())
+            jobs = sum(-(-number // runs_per_job) for number in d8.seeds.values())
             own = work(folder, d8, min(20, options.runs - 1)) * options.runs / options.cores
-            rows.append((seeds_per_job, jobs, own, in_jobs(folder) / options.cores, wall))
+            rows.append((runs_per_job, jobs, own, in_jobs(folder) / options.cores, wall))
     print(f"{options.runs} majority runs of {options.steps:,} steps on {options.cores} cores:\n")
-    print("| seeds a process | training jobs | work, s | in jobs, s | wall, s | beyond work | beyond jobs |")
+    print("| runs a process | training jobs | work, s | in jobs, s | wall, s | beyond work | beyond jobs |")
     print("|---|---|---|---|---|---|---|")
     for *counts, own, jobs, wall in rows:
         shares = f"{wall / own - 1:.0%}", f"{wall / jobs - 1:.0%}"

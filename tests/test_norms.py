@@ -1,9 +1,12 @@
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from layernorm_roles import norms
+from layernorm_roles import norms, variants
+
+ROOT = Path(__file__).parents[1]
 
 DIM = 8
 
@@ -79,6 +82,53 @@ def test_both_norms_of_a_variant_that_is_one_map_are_one_module(name):
     assert norm_qk is norm_v
 
 
+@pytest.mark.parametrize("name", [name for name in norms.VARIANTS if name not in LEARNT])
+@pytest.mark.parametrize("factor", [35.0, 2**0.5 / 50])
+def test_a_factor_multiplies_the_result_and_its_gradient(name, factor, x):
+    weights = torch.randn(50, DIM, dtype=torch.float64)
+    scaled = norms.build(variants.scaled(name, factor), DIM, eps=1e-3)
+    plain = norms.build(name, DIM, eps=1e-3)
+    torch.testing.assert_close(scaled(x), factor * plain(x), rtol=1e-13, atol=0)
+    x.requires_grad_()
+    (own,) = torch.autograd.grad((scaled(x) * weights).sum(), x)
+    (expected,) = torch.autograd.grad((factor * plain(x) * weights).sum(), x)
+    torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-15)
+    assert torch.autograd.gradcheck(scaled, x[:3].detach().requires_grad_())
+
+
+def test_layernorm_times_the_factor_of_another_variant_is_that_variant(x):
+    scaled = norms.build(variants.scaled("layernorm", variants.SHRUNK), DIM)
+    assert torch.equal(scaled(x), norms.build("layernorm_shrunk", DIM)(x))
+    learnt = norms.build(variants.scaled("layernorm_gain", 0.3), DIM)
+    torch.testing.assert_close(learnt.weight, torch.full((DIM,), 0.3))
+
+
+@pytest.mark.parametrize("like", ["layernorm", "projected_qk"])
+def test_a_factor_may_be_that_of_queries_and_keys_or_of_values_alone(like, x):
+    plain = [norm(x) for norm in norms.build_pair(like, DIM)]
+    for part, factors in {"both": (3, 3), "queries_keys": (3, 1), "values": (1, 3)}.items():
+        name = variants.scaled(like, 3.0, part)
+        norm_qk, norm_v = norms.build_pair(name, DIM)
+        for norm, factor, before in zip((norm_qk, norm_v), factors, plain, strict=True):
+            torch.testing.assert_close(norm(x), factor * before, rtol=1e-13, atol=0)
+        is_one = like == "layernorm" and part == "both"
+        assert (norm_qk is norm_v) == is_one and "/" not in name and ":" not in name
+
+
+def test_a_built_in_norm_has_a_label_a_colour_and_a_formula_and_the_guide_shows_it():
+    """If this fails: python -m layernorm_roles.variants prints the guide's table."""
+    for kind, what in [(variants.Variant, {"projects": True, "scales": True}), (variants.Named, {})]:
+        for missing in ("label", "colour", "computes"):
+            given = {"label": "a", "colour": "#000000", "computes": "x"} | what
+            del given[missing]
+            with pytest.raises(TypeError, match=missing):
+                kind(**given)
+    assert all(each.label and each.computes for each in variants.BUILT_IN.values())
+    assert variants.guide() in (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    assert variants.label_of("projection", 35.0) == "35 × projection only"
+    assert variants.label_of("layernorm", 0.1, "queries_keys") == "0.1 × LayerNorm (queries, keys)"
+
+
 OWN = """
 import torch
 from torch import nn
@@ -119,6 +169,38 @@ class OverRows(Good):
     def forward(self, x): return x - x.mean(0)
 class NoGradient(Good):
     def forward(self, x): return (x - x).sqrt() + x
+class OverManyRows(Good):
+    def forward(self, x): return x - x.mean(0) if len(x) > 16 else x
+class OverPositions(Good):
+    def forward(self, x): return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x
+class Late(Good2):
+    def forward(self, x):
+        self.mean = self.mean + 1
+        return x - x.mean(0) if self.mean[0] > 30 else x
+class Float64(Good):
+    def forward(self, x):
+        torch.set_default_dtype(torch.float64)
+        return x
+class Float64AtOnce(Good):
+    def __init__(self, dim):
+        torch.set_default_dtype(torch.float64)
+        super().__init__(dim)
+class Seeds(Good):
+    def __init__(self, dim):
+        super().__init__(dim)
+        torch.manual_seed(0)
+class SeedsWhenCalled(Good):
+    def forward(self, x):
+        torch.manual_seed(1)
+        return x
+class Draws(Good):
+    def forward(self, x): return x + 0 * torch.randn(())
+class OneThread(Good):
+    def forward(self, x):
+        torch.set_num_threads(7)
+        return x
+class Interrupts(Good):
+    def forward(self, x): raise KeyboardInterrupt
 class Exits(Good):
     def forward(self, x): raise SystemExit(0)
 class ExitsAtOnce(nn.Module):
@@ -143,18 +225,22 @@ def test_a_norm_of_ones_own_is_found_in_the_working_directory(own, x):
     torch.testing.assert_close(norm(x), x.tanh())
 
 
-def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_draws_nothing(own):
+SHAPES = [(20, DIM), (3, 20, DIM)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_draws_nothing(own, shape):
     torch.manual_seed(3)
-    norm, after = norms.build("own_norms_for_test:Good2", DIM), torch.randn(4)
+    norms.probe("own_norms_for_test:Good", shape)
+    norms.probe("own_norms_for_test:Good2", shape)
+    after = torch.randn(4)
     torch.manual_seed(3)
-    assert torch.equal(norm.weight, torch.randn(DIM)) and torch.equal(after, torch.randn(4))
-    assert not norm.mean.any(), "no call of the probe is among those it remembers"
+    assert torch.equal(after, torch.randn(4)) and torch.initial_seed() == 3
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("layer_norm", "expected one of layernorm"),
         ("own_norms_for_test:Missing", "cannot be imported"),
         ("no_such_module:Norm", "cannot be imported"),
         ("own_norms_for_test:not_a_class", "no torch.nn.Module"),
@@ -167,6 +253,16 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
         ("own_norms_for_test:InPlace", "changes its input"),
         ("own_norms_for_test:Batch", "fails on an input of shape|alone and among others"),
         ("own_norms_for_test:OverRows", "alone and among others"),
+        ("own_norms_for_test:OverManyRows", "alone and among others"),
+        ("own_norms_for_test:OverPositions", "alone and among others"),
+        ("own_norms_for_test:Late", "alone and among others"),
+        ("own_norms_for_test:Float64", "changes torch's default dtype"),
+        ("own_norms_for_test:Float64AtOnce", "changes torch's default dtype"),
+        ("own_norms_for_test:Seeds", "seeds torch"),
+        ("own_norms_for_test:SeedsWhenCalled", "draws or seeds"),
+        ("own_norms_for_test:Draws", "draws or seeds"),
+        ("own_norms_for_test:OneThread", "changes torch's number of threads"),
+        ("own_norms_for_test:Interrupts", "fails on an input of shape .*: KeyboardInterrupt"),
         ("own_norms_for_test:NoGradient", "no finite gradient"),
         ("own_norms_for_test:Exits", r"calls sys.exit\(0\)"),
         ("own_norms_for_test:ExitsAtOnce", r"cannot be built with dim=8: it calls sys.exit\(None\)"),
@@ -175,6 +271,14 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
     ],
 )
 def test_an_unusable_norm_is_named(own, name, says):
+    before = torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed()
     with pytest.raises(ValueError, match=says) as error:
-        norms.build(name, DIM)
+        norms.probe(name, (20, 20, DIM))
+    assert before == (torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed())
     assert name in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "layernorm_qk", "no_attention*2.0", "projected_qk"])
+def test_an_unknown_norm_is_refused(name):
+    with pytest.raises(ValueError, match="expected one of layernorm"):
+        norms.build(name, DIM)

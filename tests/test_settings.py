@@ -1,7 +1,9 @@
 """Every key of config.yaml, spoilt in every way its type knows, is refused with its name."""
 
 import copy
+import datetime
 import json
+import random
 import re
 import subprocess
 import sys
@@ -20,7 +22,9 @@ from layernorm_roles.settings.loading import load, resolve
 ROOT = Path(__file__).parents[1]
 WRITTEN = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 DEFAULT = resolve(WRITTEN)
-KEYS = [*keys(DEFAULT)]
+ONE_OF_EACH = WRITTEN | {"majority": {"d8": WRITTEN["majority"]["d8"]}}
+ONE_OF_EACH["language_model"] = {name: WRITTEN["language_model"][name] for name in ("gpt", "bert")}
+KEYS = [*keys(resolve(ONE_OF_EACH))]
 PRESETS = sorted((ROOT / "workflow/presets").glob("*.yaml"))
 
 
@@ -109,7 +113,7 @@ def test_every_key_says_what_it_means():
     """A key without a sentence is one whose name says all: a size or a rate with the field's own name."""
     plain = set(
         (
-            "d_model heads layers weight_decay seed seeds kind placements depths batch_sizes training validation "
+            "d_model heads layers weight_decay seed seeds kind depths batch_sizes training validation "
             "held_out corpus split precision gpt bert batch_size geometry fusion placement batch_dependence "
             "score_scale majority random_keys statements text language_model"
         ).split()
@@ -145,13 +149,11 @@ majority: {d8: {majority_gap: 49}} -> majority.d8.majority_gap = 49: expected at
 majority: {d8: {classes: 51}} -> majority.d8.classes = 51: expected at most
 majority: {d8: {steps: 200000}} -> majority.d8.steps = 200000: expected at most schedule_steps
 majority: {d8: {labellings: 1}} -> each of the 69,413 admissible partitions
-majority: {d8: {learning_rate: [0.1, 1e-1]}} -> majority.d8.learning_rate = [0.1, '1e-1']: expected different values
-majority: {d8: {learning_rate: [0.1, -1]}} -> majority.d8.learning_rate = -1: expected number above 0 and at most 10
 majority: {d8: {d_model: [8, 8]}} -> majority.d8.d_model = [8, 8]: expected different values
 majority: {d8: {d_model: []}}
-    -> majority.d8.d_model = []: expected integer at least 2 and at most 1024 or a list of length at least 1
+    -> majority.d8.d_model = []: Tuple should have at least 1 item
 majority: {d8: {evaluate_every: linear}}
-    -> majority.d8.evaluate_every = 'linear': expected integer at least 1 and at most 100000000 or 'logarithmic'
+    -> majority.d8.evaluate_every = 'linear': Input should be a valid integer, or: Input should be 'logarithmic'
 majority: {d8: {seeds: {no_attention: 1}}} -> majority.d8.seeds = 'no_attention': expected one of layernorm
 norms: {projected_qk: 'a:B'} -> norms.projected_qk = 'a:B': expected another name
 majority: {d8: {seeds: {layer_norm: 3}}} -> majority.d8.seeds = 'layer_norm': expected one of layernorm
@@ -166,9 +168,7 @@ language_model: {bert: {context_length: 128}}
     -> text.words.sentences.longest = 128: expected at most 127, what language_model.bert reads
 language_model: {bert: {text: letters}} -> language_model.bert.text = 'letters': expected one of words, bytes
 statements: {placement: {text: letters}} -> statements.placement.text = 'letters': expected one of words, bytes
-language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'bert', 'gpt'
-language_model: {mine: {like: bert, task: labelled}}
-    -> language_model.mine.training = None: expected a source of kind hub
+language_model: {gpt: {architecture: lstm}} -> language_model.gpt.architecture = 'lstm': expected one of 'gpt', 'bert'
 language_model: {gpt: {seeds: {projected_kq: 1}}}
     -> language_model.gpt.seeds = 'projected_kq': expected one of layernorm
 random_keys: {norms: [projected_qk]} -> random_keys.norms = 'projected_qk': expected one of layernorm
@@ -177,40 +177,36 @@ text: {words: {split: {training: 0.9}}} -> expected shares that add up to 1
 text: {words: {long: {shortest: 2000}}} -> text.words.long.shortest = 2000: expected at most longest = 1024
 text: {words: {corpus: {kind: parquet}}} -> text.words.corpus.paths = None: expected a value
 random_keys: {keys: [9, 3]} -> random_keys.keys = [9, 3]: expected [first, last]
-random_keys: {norms: [none, none]} -> random_keys.norms = ['none', 'none']: expected different
-statements: {placement: {depths: [6, 2], probe_up_to: 1}} -> statements.placement.probe_up_to = 1: expected at least 2
+statements: {placement: {depths: [24, 7]}}
+    -> statements.placement.depths = [24, 7]: expected a list with a depth of at most 6
 statements: {placement: {heads: 5}} -> statements.placement.heads = 5: expected a divisor of
 language_model: {bert: {task: labelled}}
     -> language_model.bert.training = None: expected a source of kind hub with a label_column
-steps: 3 -> unknown key 'steps'
+steps: 3 -> steps: unknown key; known: name, device
 majority: {only: [d9]} -> majority.only = ['d9']: expected a list of experiments, some of d8
 majority: {mine: {like: d9}} -> majority.mine.like = 'd9': expected another experiment
-text: {bytes: {like: chars}} -> text.bytes.like = 'chars': expected another text
 language_model: {gpt: {like: gpt}} -> language_model.gpt.like = 'gpt': expected another model
 language_model: {only: gpt2} -> language_model.only = 'gpt2': expected a list of models, some
-language_model: {bytes_heads_8: {like: {not: this}}}
-    -> language_model.bytes_heads_8.like = {'not': 'this'}: expected another model
-majority: {only: [{d8: 1}]} -> majority.only = [{'d8': 1}]: expected a list of experiments
 majority: {d8: {like: d3}} -> majority.d3.like = 'd8': expected another experiment
 majority: {d8: null} -> majority.d3.like = 'd8': expected another experiment
 majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1e-320: expected a share that puts
 majority: {only: [d8], d8: {test_share: 0.9999999}} -> majority.d8.test_share = 0.9999999: expected a share
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
     -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
-statements: {batch_dependence: {padding: []}} -> statements.batch_dependence.padding = []
-statements: {batch_dependence: {padding: [0.999]}} -> statements.batch_dependence.padding = 0.999
-statements: {batch_dependence: {tokens: 2}} -> statements.batch_dependence.tokens = 2
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-statements: {fusion: {head_factors: [0.5]}} -> statements.fusion.head_factors = [0.5]
-statements: {geometry: {offsets: [5]}} -> statements.geometry.offsets = [5.0]
-statements: {geometry: {offsets: [0, 1, 2, 3]}} -> statements.geometry.offsets = [0, 1, 2, 3]
-statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes = ['float32']
-random_keys: {dimensions: [1, 3]} -> random_keys.dimensions.0 = 1
-random_keys: {precision: {dimensions: [1, 3]}} -> random_keys.precision.dimensions.0 = 1
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: this key is gone
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 majority: {only: [d9], 8: {like: d8}} -> majority.only = ['d9']: expected a list of experiments, some of d8
-majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
+norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
+norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
+norms: {big: {like: projection}} -> norms.big.factor: this key is missing
+norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
+majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: this key is now called runs_per_job
+language_model: {bert: {in_one_job: true}} -> language_model.bert.in_one_job: this key is now called runs_per_job
+majority: {d8: {runs_per_job: 0}}
+    -> majority.d8.runs_per_job = 0: Input should be greater than or equal to 1, or: Input should be 'all'
+majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_length, 
 """
 """What is laid over config.yaml -> what is said about it."""
 
@@ -225,7 +221,7 @@ majority: {d8: {steps: 10,000}} -> majority.d8: unknown key 0; known are
         ),
         (
             {"language_model": {"gpt": {"learning_rate": [0.001 + i / 1000000.0 for i in range(3000)]}}},
-            "or a list of length at least 1 and of length at most 100",
+            "Tuple should have at most 100 items",
         ),
     ],
 )
@@ -237,15 +233,58 @@ def test_values_that_cannot_work_together_are_explained(overlay, says):
     assert "pydantic" not in str(error.value)
 
 
+JUNK = [
+    None,
+    -1,
+    2.5,
+    float("nan"),
+    "x",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    {1: 2},
+    {None: 3},
+    True,
+    datetime.date(2026, 1, 1),
+]
+JUNK += [{"like": "d8"}, {"only": ["x"]}, {"architecture": [1]}, {(1, 2): 3}, 10**400, "seeds_per_job"]
+
+
+def test_whatever_stands_in_a_configuration_is_accepted_or_refused_in_sentences():
+    rng, refused = random.Random(5), 0
+    for _ in range(150):
+        config = copy.deepcopy(DEFAULT)
+        for key in rng.sample(KEYS, 3):
+            here = config
+            for name in key.place[:-1]:
+                here = here.get(name) if isinstance(here, dict) else None
+            if isinstance(here, dict):
+                here[rng.choice([key.place[-1]] * 4 + [3, None, True, (1, 2), "zz"])] = rng.choice(JUNK)
+        try:
+            load(config)
+        except ValueError as error:
+            assert "not usable" in str(error), str(error)
+            refused += 1
+    assert refused > 100
+
+
 def test_a_fault_that_others_take_over_is_reported_once():
     """Five experiments are like d8, one of them by way of d3; what an experiment says itself is its own fault."""
     overlay = {"majority": {"d8": {"stepz": 3, "steps": -1}, "rates": {"steps": -2}}}
     overlay["language_model"] = {"gpt": {"heds": 4}}
     with pytest.raises(ValueError, match="not usable") as error:
         load(merged(WRITTEN, overlay))
-    told = [line.split(";")[0].split(": expected")[0].strip() for line in str(error.value).splitlines()[1:]]
-    wrong = ["majority.d8.steps = -1", "majority.d8: unknown key 'stepz'", "majority.rates.steps = -2"]
-    assert sorted(told) == ["language_model.gpt: unknown key 'heds'", *wrong]
+    told = [line.split(":")[0].strip() for line in str(error.value).splitlines()[1:]]
+    wrong = ["majority.d8.steps = -1", "majority.d8.stepz", "majority.rates.steps = -2"]
+    assert sorted(told) == ["language_model.gpt.heds", *wrong]
+    assert "language_model.gpt.heds: unknown key; the nearest: heads" in str(error.value)
+
+
+def test_an_entry_that_others_take_over_and_that_is_no_mapping_is_reported_once():
+    with pytest.raises(ValueError, match="not usable") as error:
+        load(merged(WRITTEN, {"majority": {"d3": 5}}))
+    assert len(str(error.value).splitlines()) == 2
 
 
 def test_an_experiment_names_only_what_differs():
@@ -287,6 +326,26 @@ def test_numbers_are_read_as_their_writer_meant_them(written):
     d8 = load(merged(WRITTEN, yaml.safe_load(given))).majority["d8"]
     assert d8.steps == d8.evaluate_every == 1000 and d8.learning_rate == (0.001,)
     assert isinstance(d8.steps, int) and isinstance(d8.evaluate_every, int)
+
+
+def test_a_factor_is_a_norm_of_its_own_wherever_variants_are_named():
+    norms = {
+        "big": {"like": "projection", "factor": 35},
+        "v": {"like": "scale", "factor": "1e-1", "part": "values"},
+    }
+    overlay = {
+        "norms": norms,
+        "majority": {"d8": {"seeds": {"big": 1, "v": 1}}},
+        "random_keys": {"norms": ["big"]},
+    }
+    settings = load(merged(WRITTEN, overlay))
+    again = load(json.loads(settings.model_dump_json()))
+    for each in (settings, again):
+        assert each.norm_class("big") == "projection*35.0" and each.norm_class("v") == "scale*0.1@values"
+        assert each.norm_class("layernorm") == "layernorm" and [*each.majority["d8"].seeds][-2:] == [
+            "big",
+            "v",
+        ]
 
 
 def test_one_width_or_rate_and_a_list_of_them_are_kept_as_a_list():

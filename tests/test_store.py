@@ -1,5 +1,6 @@
 """Parquet tables: what is written comes back with its provenance, and nothing else is ever read."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from planned import planned
 
 from layernorm_roles import files, store
 from layernorm_roles.provenance import provenance
@@ -115,24 +117,9 @@ def test_a_damaged_file_is_never_read(path, read):
             read(path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda arrow: arrow.slice(1),
-        lambda arrow: pa.concat_tables([arrow, arrow.slice(0, 1)]),
-        lambda arrow: arrow.take([1, 0]),
-        lambda arrow: arrow.set_column(5, arrow.schema[5], [[1, 0]]),
-        lambda arrow: arrow.set_column(1, arrow.schema[1], [["layer", "normlayernorm"]]),
-        lambda arrow: arrow.replace_schema_metadata(None),
-    ],
-)
-def test_a_table_whose_rows_another_program_changed_is_refused_though_its_checksum_is_right(path, change):
-    arrow = pq.read_table(path)
-    with files.atomic_write(path) as partial:
-        pq.write_table(arrow, partial, row_group_size=1, compression="snappy")
-    assert store.read(path, "majority_metrics").step.tolist() == [0, 1], "other pages are no change"
-    replace(path, change(arrow))
-    with pytest.raises(ValueError, match=r"metrics\.parquet: (not the \d rows|no table .* does not name it)"):
+def test_a_file_that_does_not_name_its_table_is_refused_though_its_checksum_is_right(path):
+    replace(path, pq.read_table(path).replace_schema_metadata(None))
+    with pytest.raises(ValueError, match=r"metrics\.parquet: no table .* does not name it"):
         store.read(path, "majority_metrics")
 
 
@@ -147,28 +134,6 @@ def test_a_damaged_page_is_named_though_the_checksum_is_right(path):
         store.read(path, "majority_metrics")
 
 
-def test_lists_are_told_apart_by_where_they_end(tmp_path):
-    """Two data sets whose counts are alike one after another."""
-    schema, path = SCHEMAS["majority_data"], tmp_path / "data.parquet"
-    rows = pd.DataFrame({"split": "train", "label": [0, 1], "counts": [[1, 2], [3]]})
-    store.write(rows, "majority_data", path, ORIGIN)
-    other = pq.read_table(path).set_column(2, schema[2], pa.array([[1], [2, 3]], schema[2].type))
-    replace(path, other)
-    with pytest.raises(ValueError, match="not the 2 rows"):
-        store.read_arrow(path, "majority_data")
-
-
-def test_missing_values_are_told_apart_by_their_rows(tmp_path):
-    """Two tables whose values are alike but for the row that has none."""
-    path, numbers = tmp_path / "law.parquet", dict.fromkeys(SCHEMAS["gaussian_law"].names, 2)
-    frame = pd.DataFrame(numbers | {"causal": False, "n": [None, 3.0]})
-    store.write(frame, "gaussian_law", path, ORIGIN)
-    arrow = pq.read_table(path)
-    replace(path, arrow.set_column(at := arrow.column_names.index("n"), arrow.schema[at], [[3.0, None]]))
-    with pytest.raises(ValueError, match="not the 2 rows"):
-        store.read(path, "gaussian_law")
-
-
 def test_another_table_or_no_table_or_no_file_is_named(path):
     with pytest.raises(ValueError, match="no table majority_vectors of this version, it lacks checkpoint"):
         store.read(path, "majority_vectors")
@@ -180,30 +145,54 @@ def test_another_table_or_no_table_or_no_file_is_named(path):
 
 
 def test_collected_tables_keep_their_order_and_name_every_origin(metrics, tmp_path):
-    other = provenance({"steps": 3}, "cuda", Stream.FUSION)
-    store.write(metrics.assign(seed=2), "majority_metrics", tmp_path / "a", ORIGIN)
-    store.write(metrics.assign(seed=1), "majority_metrics", tmp_path / "b", other)
-    steps = [{"steps": 3}] * 2
-    store.collect([tmp_path / "a", tmp_path / "b"], "majority_metrics", tmp_path / "c", {"all": 1}, steps)
+    made = {"b": ("cpu", Stream.RANDOM_KEYS, 2), "a": ("cuda", Stream.FUSION, 1)}
+    for name, (device, stream, seed) in made.items():
+        origin = provenance(planned(tmp_path, name, steps=3), device, stream)
+        store.write(metrics.assign(seed=seed), "majority_metrics", tmp_path / name, origin)
+    plan, paths = planned(tmp_path, "tables/majority_metrics", made), [tmp_path / name for name in made]
+    store.collect(plan, paths, "majority_metrics", tmp_path / "c")
     assert store.read(tmp_path / "c", "majority_metrics").seed.tolist() == [2, 2, 1, 1]
     origin = store.read_provenance(tmp_path / "c")
-    assert origin["config"] == '{"all": 1}' and origin["device"] == "cpu, cuda"
+    assert json.loads(origin["config"]) == plan and origin["device"] == "cpu, cuda"
     assert "Stream.FUSION" in origin["seed_rule"] and "Stream.RANDOM_KEYS" in origin["seed_rule"]
 
 
+def test_collecting_takes_no_file_of_another_job_or_of_a_job_that_is_planned_otherwise_now(metrics, tmp_path):
+    for name, steps in (("a", 3), ("b", 4)):
+        origin = provenance(planned(tmp_path, name, steps=steps), "cpu")
+        store.write(metrics, "majority_metrics", tmp_path / f"{name}.parquet", origin)
+    plan, (a, b) = planned(tmp_path, "tables", ["a", "b"]), (tmp_path / f"{name}.parquet" for name in "ab")
+    with pytest.raises(
+        ValueError, match=r"b\.parquet: a file of another run \(job = 'b', expected 'a'; steps = 4"
+    ):
+        store.collect(plan, [b, a], "majority_metrics", tmp_path / "out")
+    planned(tmp_path, "a", steps=5)
+    with pytest.raises(ValueError, match="planned anew since"):
+        store.collect(plan, [a, b], "majority_metrics", tmp_path / "out")
+    again = planned(tmp_path, "tables", ["a", "b"])
+    with pytest.raises(ValueError, match=r"a\.parquet: a file of another run \(steps = 3, expected 5\)"):
+        store.collect(again, [a, b], "majority_metrics", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
-def test_collecting_and_reading_start_no_thread_that_could_abort_the_exit_of_a_short_job(path, tmp_path):
+def test_collecting_and_reading_start_no_thread_that_could_abort_the_exit_of_a_short_job(
+    metrics, path, tmp_path
+):
     program = """
 import os, sys
 import numpy, pandas, pyarrow.parquet
 from layernorm_roles import store
+from layernorm_roles.plan import Plan
 before = os.listdir("/proc/self/task")
-path, out = sys.argv[1:]
-store.collect([path], "majority_metrics", out, {}, [{"steps": 3}])
+plan, path, out = sys.argv[1:]
+store.collect(Plan(plan), [path], "majority_metrics", out)
 store.read(out, "majority_metrics")
 print(len(os.listdir("/proc/self/task")) - len(before))
 """
-    command = [sys.executable, "-c", program, path, tmp_path / "all.parquet"]
+    store.write(metrics, "majority_metrics", path, provenance(planned(tmp_path, "majority", steps=3), "cpu"))
+    plan = planned(tmp_path, "tables/majority_metrics", ["majority"])
+    command = [sys.executable, "-c", program, plan.path, path, tmp_path / "all.parquet"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
 
 

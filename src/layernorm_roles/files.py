@@ -1,27 +1,21 @@
 """Files that appear whole or not at all, each with a checksum beside it.
 
 Every output of the project is written through `atomic_write` and read through `verify` or `read_bytes`. The SHA-256
-of `folder/name` is kept in `folder/.sha256/name`, in the format of `sha256sum`. A folder that is finished, as the kept
-reproduction is, has one file of all checksums instead, which `seal` writes:
+of `folder/name` is kept in `folder/.sha256/name`, in the format of `sha256sum`:
 
     cd results/default/parquet && sha256sum --check .sha256/*
-    cd results/published && sha256sum --check --quiet SHA256SUMS
 """
 
 import glob
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 CHECKSUMS = ".sha256"
 """Name of the hidden folder that holds the checksums of the files beside it."""
-
-SEAL = "SHA256SUMS"
-"""Name of the file with the checksums of all files in its folder and below."""
 
 
 class Unusable(ValueError):
@@ -87,18 +81,16 @@ def verify(path: str | Path) -> None:
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     """One sentence for each file under `folder` that is damaged or has no checksum, and says what to do.
 
-    Of a sealed folder the files that are gone are among them. Left out are files that are being written, and those of
-    the folders right under `folder` whose names are in `beside`, such as logs, which programs write that know nothing
-    of checksums.
+    Left out are files that are being written, and those of the folders right under `folder` whose names are in `beside`,
+    such as logs, which programs write that know nothing of checksums.
     """
-    folder, found = Path(folder), []
+    found = []
     for path in visible(folder, beside):
         try:
             verify(path)
         except Unusable as fault:
             found.append(str(fault))
-    gone = [folder / name for name in _sealed(folder / SEAL) if not (folder / name).is_file()]
-    return [*found, *(f"{path}: no such file" for path in gone)]
+    return found
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
@@ -108,34 +100,9 @@ def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
         path
         for path in sorted(folder.rglob("*"))
         if path.is_file()
-        and not (path.parent.name == CHECKSUMS or path.name.startswith(".") or path.name == SEAL)
+        and not (path.parent.name == CHECKSUMS or path.name.startswith("."))
         and path.relative_to(folder).parts[0] not in beside
     ]
-
-
-def seal(folder: str | Path) -> None:
-    """Put the checksums of all files below `folder` into one file, and take those beside the files away.
-
-    Raises Unusable if a file is damaged or has no checksum.
-    """
-    folder = Path(folder)
-    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    names = sorted(str(path) for path in found if path.parent.name != CHECKSUMS and path.name != SEAL)
-    for name in names:
-        verify(folder / name)
-    lines = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
-    replace_text(folder / SEAL, lines)
-    for hidden in sorted(folder.rglob(CHECKSUMS)):
-        shutil.rmtree(hidden)
-
-
-def _sealed(path: Path) -> dict[str, str]:
-    """The checksums in the file `path` by the names of the files; empty if there is no such file."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def sha256_of(*paths: str | Path) -> str:
@@ -151,38 +118,24 @@ def sha256_of(*paths: str | Path) -> str:
 def recorded(path: str | Path) -> str | None:
     """The SHA-256 that was recorded when `path` was written, in hexadecimal digits; None if there is none."""
     try:
-        return next(_records(Path(path)), None)
+        digest, _, name = checksum_file(path).read_text(encoding="ascii").partition("  ")
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _records(path: Path) -> Iterator[str]:
-    """The checksums that are recorded for `path`: beside it, and in the seals of the folders that it is in.
-
-    A file of a sealed folder that was made again has both, and is right by either. Seals are read only when they are
-    asked for: to look for them in every folder above a file takes longer than to read the record beside it.
-    """
-    with suppress(FileNotFoundError):
-        digest, _, name = checksum_file(path).read_text(encoding="ascii").partition("  ")
-        # The name is part of the record, so that the record of another file does not serve.
-        yield digest if name == f"{path.name}\n" else "of another file"
-    for folder in path.absolute().parents:
-        sealed = _sealed(folder / SEAL).get(str(path.absolute().relative_to(folder)))
-        if sealed:
-            yield sealed
+    # The name is part of the record, so that the record of another file does not serve.
+    return digest if name == f"{Path(path).name}\n" else "of another file"
 
 
 def _checked(path: str | Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
     try:
         content, digest = read(Path(path))
-        records = [*_records(Path(path))]
     except FileNotFoundError:
         raise Unusable(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise Unusable.because(path, f"not readable ({error})") from None
-    if not records:
+    record = recorded(path)
+    if record is None:
         raise Unusable.because(path, f"no checksum in {CHECKSUMS}/")
-    if digest not in records:
+    if digest != record:
         raise Unusable.because(path, "damaged, its SHA-256 is not the one recorded")
     return content
 

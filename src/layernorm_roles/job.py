@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import files, made_from
+from layernorm_roles import files
 from layernorm_roles.files import Unusable
 from layernorm_roles.memory import first_line, is_out_of_memory
+from layernorm_roles.plan import Plan
 
 log = logging.getLogger("layernorm_roles")
 
@@ -94,11 +95,11 @@ def _end(*_: object) -> None:
 
 
 @contextmanager
-def job(snakemake: Any) -> Iterator[None]:
-    """Run the block as the job `snakemake`, the object of that name which Snakemake gives to a script.
+def job(snakemake: Any) -> Iterator[Plan | None]:
+    """Run the block as the job `snakemake`, the object of that name which Snakemake gives to a script; yield its plan.
 
-    The job logs to its log file; bad input or a lack of disk or memory becomes one clear line; and what its files were
-    made from is noted at its end (see `made_from`).
+    The job logs to its log file; bad input or a lack of disk or memory becomes one clear line; and at its end it leaves
+    a copy of its plan file (see `plan`). A job that has no plan file gets None.
 
     A ValueError, an OSError or used up memory ends the process with exit status 1 and one line on standard error; any
     other error is raised again. The full traceback goes to the log. When the process gets SIGTERM, or when the
@@ -119,8 +120,10 @@ def job(snakemake: Any) -> Iterator[None]:
         log.info("SLURM job %s on %s, GPUs %s", os.environ["SLURM_JOB_ID"], os.uname().nodename, gpus)
     try:
         files.remove_partials(snakemake.output)
-        yield
-        made_from.write(snakemake)
+        plan = Plan(snakemake.input.plan) if "plan" in snakemake.input.keys() else None
+        yield plan
+        if plan is not None:
+            plan.finish(snakemake.output.origin)
         log.info("done")
     except Exception as error:
         log.error(traceback.format_exc())

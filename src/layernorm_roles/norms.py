@@ -11,6 +11,8 @@ Source: Brody et al. 2023, section 2; sizes of the controls: this project.
 
 import importlib
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -18,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from layernorm_roles.memory import first_line
-from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS, Variant
+from layernorm_roles.variants import VARIANTS, Variant, maps
 
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
@@ -81,76 +83,148 @@ class Norm(nn.Module):
 def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
     """The normalisation called `name` for vectors of size `dim`.
 
-    `name` is one of `VARIANTS`, or "package.module:Class" for a normalisation of one's own: a torch.nn.Module
-    whose constructor takes `dim` and which maps (..., dim) to (..., dim). It is looked up from the working
-    directory first, as `python -m` does. `eps` is for the built-in variants; a normalisation of one's own ignores it.
-    It must map each vector by itself, without chance, leave its input as it is, have a finite gradient, and keep what
-    it remembers of earlier calls in buffers, from which a killed run goes on.
+    `name` is one of `VARIANTS`, one of them times a constant as `variants.scaled` writes it, or "package.module:Class"
+    for a normalisation of one's own: a torch.nn.Module whose constructor takes `dim` and which maps (..., dim) to
+    (..., dim). It is looked up from the working directory first, as `python -m` does. `eps` is for the built-in
+    variants; a normalisation of one's own ignores it, and `probe` says what it must be.
 
-    Raises ValueError if the name is unknown, the class cannot be imported or built, or it is no such map.
+    Raises ValueError if the name is unknown, or the class cannot be imported or built.
     """
-    if name in VARIANTS:
-        return Norm(VARIANTS[name], dim, eps)
+    both = maps(name)
+    if both is not None and both[0] == both[1]:
+        return Norm(both[0], dim, eps)
     if ":" not in name:
         known = ", ".join(VARIANTS)
         raise ValueError(f"unknown norm {name!r}: expected one of {known}, or 'package.module:Class'")
-    norm = _own(name, dim)
-    with torch.random.fork_rng(devices=[]):  # nothing that a model draws later may depend on the probe
-        _probe(name, dim)
-    return norm
+    return _own(name, dim)
 
 
 def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Module]:
     """The norm from which queries and keys are made, and the norm from which values are made, in the variant `name`.
 
-    `name` is one of `SPLIT_VARIANTS`, whose two norms are different modules, or a name for `build`, whose norm comes
-    back twice as one module. `dim` and `eps` are those of `build`, which also says what is raised.
+    `name` is one of `SPLIT_VARIANTS`, or one times a constant, whose two norms are different modules, or a name for
+    `build`, whose norm comes back twice as one module. `dim` and `eps` are those of `build`, which also says what is
+    raised.
     """
-    if name in SPLIT_VARIANTS:
-        split = SPLIT_VARIANTS[name]
-        return build(split.queries_keys, dim, eps), build(split.values, dim, eps)
+    both = maps(name)
+    if both is not None and both[0] != both[1]:
+        return Norm(both[0], dim, eps), Norm(both[1], dim, eps)
     norm = build(name, dim, eps)
     return norm, norm
 
 
-def _probe(name: str, dim: int) -> None:
-    """Raise ValueError if the normalisation of one's own called `name` is no map that a run can use."""
-    norm, resumed = _own(name, dim), _own(name, dim)
-    first, second = torch.randn(2, 3, dim, generator=torch.Generator().manual_seed(0))
+CALLS = 40
+"""How often `probe` calls a norm, in which one that counts its calls may change."""
+ALONE = 12
+"""How many vectors of a batch `probe` also gives to a norm alone."""
+
+
+def probe(name: str, shape: Sequence[int]) -> None:
+    """Raise ValueError if the normalisation of one's own called `name` is no map that a run can use.
+
+    `shape` is that of its input there, (..., dim). It must map each vector by itself, without chance, leave its input
+    and torch's global state as they are, have a finite gradient, and keep what it remembers of earlier calls in
+    buffers, from which a killed run goes on. Nothing that is drawn later depends on the probe.
+    """
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, *shape, generator=generator)
     try:
-        state = {key: value.clone() for key, value in norm.state_dict().items()}
-        batch = _call(norm, first)
-        resumed.load_state_dict(norm.state_dict())
-        expected, found = _call(norm, second), _call(resumed, second)
-        if not torch.equal(expected, found):
-            raise _Unfit(
-                "goes on differently from a copy of its state_dict: expected no chance, and state in buffers"
-            )
-        for vector, among in zip(first, batch, strict=True):
-            resumed.load_state_dict(state)
-            if not torch.allclose(_call(resumed, vector[None])[0], among, rtol=1e-3, atol=1e-5):
-                raise _Unfit("maps a vector alone and among others differently: expected each by itself")
-        x = first.clone().requires_grad_()
-        (norm(x) * second).sum().backward()
-        gradients = [x.grad, *(parameter.grad for parameter in norm.parameters())]
-        if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
-            raise _Unfit("has no finite gradient at ordinary vectors")
+        # The seed is one that nobody would choose, so that seeding is noticed.
+        with torch.random.fork_rng(devices=[]), _global_state_kept():
+            torch.manual_seed(7_640_891_576_956_012_809)
+            norm, resumed = _own(name, shape[-1]), _own(name, shape[-1])
+            if torch.initial_seed() != 7_640_891_576_956_012_809:
+                raise _Unfit("seeds torch: expected its global state untouched")
+            drawn, initial = torch.get_rng_state(), _state(norm)
+            for call in range(CALLS):
+                if call == CALLS // 2:
+                    resumed.load_state_dict(norm.state_dict())
+                # Few vectors do, where a batch may be of millions of numbers.
+                x = (second, first)[call % 2].reshape(*[1] * (first.ndim - 2), -1, shape[-1])[..., :64, :]
+                out = _call(norm, x)
+                if call >= CALLS // 2 and not torch.equal(out, _call(resumed, x)):
+                    state = "expected no chance, and state in buffers"
+                    raise _Unfit(f"goes on differently from a copy of its state_dict: {state}")
+            for state in (_state(norm), initial):
+                _maps_each_alone(norm, resumed, state, first)
+            if not torch.equal(torch.get_rng_state(), drawn):
+                raise _Unfit("draws or seeds torch's random numbers: expected no chance")
+            x = first.clone().requires_grad_()
+            (norm(x) * second).sum().backward()
+            gradients = [x.grad, *(parameter.grad for parameter in norm.parameters())]
+            if not all(gradient.isfinite().all() for gradient in gradients if gradient is not None):
+                raise _Unfit("has no finite gradient at ordinary vectors")
     except _Unfit as fault:
         raise ValueError(f"norm {name!r} {fault}") from None
+    except _Unusable:
+        raise
     except _FAULTS as error:
-        shape = tuple(first.shape)
-        raise ValueError(f"norm {name!r} fails on an input of shape {shape}: {_said(error)}") from error
+        raise ValueError(
+            f"norm {name!r} fails on an input of shape {tuple(shape)}: {_said(error)}"
+        ) from error
+
+
+def _state(norm: nn.Module) -> dict[str, Tensor]:
+    return {key: value.clone() for key, value in norm.state_dict().items()}
+
+
+def _maps_each_alone(
+    norm: nn.Module, copy: nn.Module, state: dict[str, Tensor], x: Float[Tensor, "*batch d"]
+) -> None:
+    """Raise _Unfit unless `norm` maps the first, the last and other vectors of `x` alone as it does among all.
+
+    So it must in this `state`. `copy` is another module of its class.
+    """
+    norm.load_state_dict(state)
+    among, vectors = _call(norm, x).reshape(-1, x.shape[-1]), x.reshape(-1, x.shape[-1])
+    for row in torch.linspace(0, len(vectors) - 1, min(ALONE, len(vectors))).long():
+        copy.load_state_dict(state)
+        alone = _call(copy, vectors[row].reshape(*[1] * (x.ndim - 1), -1)).flatten()
+        if not torch.allclose(alone, among[row], rtol=1e-3, atol=1e-5):
+            raise _Unfit("maps a vector alone and among others differently: expected each by itself")
+
+
+_GLOBAL = {
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "default device": (torch.get_default_device, torch.set_default_device),
+    "recording of gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "precision of products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic algorithms": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+}
+"""torch's global state by name, each with the function that says it and the one that sets it."""
+
+
+@contextmanager
+def _global_state_kept() -> Iterator[None]:
+    """Set torch's global state back at the end; raise _Unfit if it was changed."""
+    before = {name: get() for name, (get, _) in _GLOBAL.items()}
+    try:
+        yield
+    finally:
+        changed = [name for name, (get, _) in _GLOBAL.items() if get() != before[name]]
+        for name in changed:
+            _GLOBAL[name][1](before[name])
+        if changed:  # also where that has made the norm fail
+            raise _Unfit(f"changes torch's {', '.join(changed)}: expected its global state untouched")
 
 
 class _Unfit(Exception):
     """What is wrong with a norm, in words that follow its name."""
 
 
-_FAULTS = (Exception, SystemExit)
+class _Unusable(ValueError):
+    """A class that cannot be imported or built, in words that name it."""
+
+
+_FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """What code of one's own may raise; an exit would end a workflow as if it had succeeded."""
 
 
-def _call(norm: nn.Module, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def _call(norm: nn.Module, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     """What `norm` makes of `x`, if that has its shape and dtype, and `x` is as it was."""
     given = x.clone()
     with torch.no_grad():
@@ -171,13 +245,13 @@ def _own(name: str, dim: int) -> nn.Module:
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
     except _FAULTS as error:
-        raise ValueError(f"norm {name!r} cannot be imported: {_said(error)}") from error
+        raise _Unusable(f"norm {name!r} cannot be imported: {_said(error)}") from error
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-        raise ValueError(f"norm {name!r} is no torch.nn.Module class")
+        raise _Unusable(f"norm {name!r} is no torch.nn.Module class")
     try:
         return cls(dim)
     except _FAULTS as error:
-        raise ValueError(f"norm {name!r} cannot be built with dim={dim}: {_said(error)}") from error
+        raise _Unusable(f"norm {name!r} cannot be built with dim={dim}: {_said(error)}") from error
 
 
 def _said(error: BaseException) -> str:

@@ -25,13 +25,12 @@ class AdamW:
 
     It calls the function behind `torch.optim.AdamW(fused=True)`, with torch's default betas and eps, so that its state
     and its results are those of that class; without weight decay they are those of Adam. A step leaves parameters
-    without a gradient as they are. A CUDA graph may hold the steps if `capturable` is set and `lr` is a tensor.
+    without a gradient as they are.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
         self.parameters, self.weight_decay = list(parameters), weight_decay
-        self.lr: float | Tensor = lr
-        self.capturable = False
+        self.lr = lr
         self.state: list[dict[str, Tensor]] = []
         """For each parameter the number of its steps, and the running means of its gradient and of the square."""
         for parameter in self.parameters:
@@ -64,12 +63,8 @@ class AdamW:
             eps=1e-8,
             maximize=False,
             lr=self.lr,
-            capturable=self.capturable,
         )
 
     def set_learning_rate(self, rate: float) -> None:
-        """Take the next steps with the learning rate `rate`, also where a CUDA graph takes them."""
-        if isinstance(self.lr, Tensor):
-            self.lr.fill_(rate)
-        else:
-            self.lr = rate
+        """Take the next steps with the learning rate `rate`."""
+        self.lr = rate

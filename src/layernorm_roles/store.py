@@ -1,12 +1,10 @@
 """Writing and reading the Parquet tables of `schemas`: whole, with their checksum, and with where they come from.
 
-The metadata of a file names its table and holds a hash of its rows, so that a file whose rows were changed by another
-program is refused even where its checksum was made anew.
+The metadata of a file names its table and the plan of the job that wrote it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layernorm_roles import files, provenance
+from layernorm_roles.plan import Plan
 from layernorm_roles.schemas import SCHEMAS, STORED
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def write(frame: pd.DataFrame, table: str, path: str | Path, origin: Mapping[str
 
 
 def _write(arrow: pa.Table, table: str, path: str | Path, origin: Mapping[str, str]) -> None:
-    arrow = arrow.replace_schema_metadata({**origin, "table": table, "content": _content(arrow)})
+    arrow = arrow.replace_schema_metadata({**origin, "table": table})
     split = _split(arrow)
     with files.atomic_write(path) as partial:
         named = [name for name in arrow.column_names if name not in split]
@@ -58,7 +57,7 @@ def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None
     """Return the table at `path`.
 
     `identity` is what the file must be made from: entries of the provenance's `config`. Raises ValueError if the file
-    is missing, damaged, not a `table`, made from anything else, or has other rows than were written to it.
+    is missing, damaged, not a `table`, or made from anything else.
     """
     return read_arrow(path, table, identity).to_pandas(use_threads=False)
 
@@ -85,31 +84,7 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
         raise files.Unusable.because(path, f"no table {table} of this version, {difference}")
     if metadata.get(b"table", b"").decode() != table:
         raise files.Unusable.because(path, f"no table {table}, its metadata does not name it")
-    # Files of earlier versions hold no hash of their rows.
-    if metadata.get(b"content", content := _content(arrow).encode()) != content:
-        raise files.Unusable.because(path, f"not the {arrow.num_rows:,} rows that were written to it")
     return arrow
-
-
-def _content(table: pa.Table) -> str:
-    """The SHA-256 of the rows, whatever their compression and their division into pages and chunks."""
-    digest = hashlib.sha256(str(table.num_rows).encode())
-    for column in table.columns:
-        _hash_values(digest, column.combine_chunks())
-    return digest.hexdigest()
-
-
-def _hash_values(digest: Any, values: pa.Array) -> None:
-    """Let a hash take in which values are null, and the others; of lists and texts their lengths as well."""
-    digest.update(np.packbits(values.is_null().to_numpy(zero_copy_only=False)))
-    values = values.drop_null()
-    if pa.types.is_list(values.type):
-        digest.update(values.value_lengths().to_numpy(zero_copy_only=False))
-        _hash_values(digest, values.flatten())
-    elif pa.types.is_string(values.type):
-        digest.update("\0".join(values.to_pylist()).encode())
-    else:
-        digest.update(np.ascontiguousarray(values.to_numpy(zero_copy_only=False)))
 
 
 def _difference(found: pa.Schema, expected: pa.Schema) -> str:
@@ -129,24 +104,19 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in raw.items()}
 
 
-def collect(
-    paths: Iterable[str | Path],
-    table: str,
-    out: str | Path,
-    settings: Mapping[str, Any],
-    identities: Iterable[Mapping[str, Any]],
-) -> None:
+def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
     """Write the rows of all `paths`, each a `table`, one file after the other, to `out` as one table.
 
-    `identities` says for each of the paths what its file must be made from, as `read` checks it. The table's provenance
-    holds `settings`, the settings of all these files, and for every other entry all values that the files have. Raises
-    ValueError if a file is missing, damaged, not a `table`, or of another run.
+    `plan` names the jobs that have written the files, in the order of `paths`. The table's provenance has for every
+    entry but the plan all values that the files have. Raises ValueError if a file is missing, damaged, not a `table`,
+    or not of the job as it is planned.
     """
     paths = list(paths)
-    found = [read_arrow(path, table, identity) for path, identity in zip(paths, identities, strict=True)]
+    jobs = zip(paths, plan["made_by"], strict=True)
+    found = [read_arrow(path, table, plan.of(job)) for path, job in jobs]
     # Parquet names the items of a list otherwise than the schema, which the metadata of a file would show.
     rows = pa.concat_tables(found).combine_chunks().cast(SCHEMAS[table])
-    _write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), settings))
+    _write(rows, table, out, provenance.joined((read_provenance(path) for path in paths), plan))
 
 
 def _parquet(path: str | Path) -> pq.ParquetFile:

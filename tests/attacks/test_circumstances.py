@@ -12,8 +12,9 @@ from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
 
 NAME = "results/tiny"
-TARGETS = (f"{NAME}/parquet/worked_numbers.parquet", f"{NAME}/settings.json")
+TARGETS = (f"{NAME}/parquet/geometry.parquet", f"{NAME}/settings.json")
 TINY = {"name": "tiny", "device": "cpu", "pretrained": {"minilm": None}}
+TINY |= {"statements": {"geometry": {"dimensions": [2, 3]}}}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """One interface for both devices: what is set, compared, noted and said, as far as it shows without a GPU."""
 
 import logging
-from types import SimpleNamespace
+import os
 
 import numpy as np
 import pytest
@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from layernorm_roles.compiling import processor
-from layernorm_roles.gpu import agreement, device, driver
+from layernorm_roles.gpu import agreement
+from layernorm_roles.gpu.agreement import Operator
+from layernorm_roles.gpu.choice import DECIDED, choose, hand_down
 from layernorm_roles.gpu.device import GPU, Device, open_device
 
 
@@ -37,26 +39,33 @@ BATCH = (np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32),)
 
 
 @pytest.fixture
-def card():
-    """A GPU that has taken a card."""
-    found = GPU()
-    found.card = driver.Card(0, "Fake H100", (9, 0), "id0")
-    return found
+def card(monkeypatch):
+    """A function that opens a GPU whose kernels run on the CPU, and what it has set torch to."""
+    made = {}
+    monkeypatch.setattr(GPU, "name", "cpu")
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: made.update(deterministic=on))
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda to: made.update(precision=to))
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "H100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    return lambda on_difference="stop": (open_device("cuda", on_difference), made)
 
 
 def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog):
+    gpu, _ = card()
     model = Model().train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state = torch.get_rng_state()
     with caplog.at_level(logging.INFO, "layernorm_roles"):
-        card.compare(derivatives(model), "run")
+        gpu.compare(derivatives(model), "run")
     assert model.training
     assert model.calls == 2
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
     assert "loss" in caplog.text
-    assert "one batch compared with the CPU: loss and gradients within 0.0001" in card.description
+    assert "one batch compared with the CPU: within 0.0001" in gpu.description
 
 
 @pytest.mark.parametrize("wrong", [1e-2, float("nan")])
@@ -65,14 +74,17 @@ def test_other_numbers_stop_the_run_with_both(card, wrong):
         ValueError,
         match=r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn",
     ):
-        card.compare(derivatives(Model(wrong)), "run")
+        card()[0].compare(derivatives(Model(wrong)), "run")
 
 
 def test_other_numbers_are_a_warning_if_the_configuration_says_so(card, capsys):
-    card.on_difference = "warn"
-    card.compare(derivatives(Model(1e-2)), "run")
-    assert "warning: run: the GPU computes other numbers" in capsys.readouterr().err
-    assert "more than 0.0001 apart, trained all the same" in card.description
+    gpu, _ = card("warn")
+    gpu.compare(derivatives(Model(1e-2)), "run")
+    gpu.check([Operator("identity", lambda x: x * (1 + 1e-3 * (x.dtype == torch.float32)), ((4, 3),))], "run")
+    said = capsys.readouterr().err
+    assert "warning: run: the GPU computes other numbers than the CPU" in said
+    assert "float32 than in float64: identity: its result is 0.001" in said
+    assert gpu.description.count("more than 0.0001 apart, trained all the same") == 2
 
 
 @pytest.mark.parametrize(
@@ -97,69 +109,45 @@ def test_other_errors_are_left_alone():
         raise RuntimeError("shapes")
 
 
-def test_a_cpu_needs_nothing_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr(driver, "ask_driver", None)
+def test_a_cpu_needs_nothing_and_compares_nothing():
     cpu = open_device("cpu")
     assert cpu.description == f"cpu ({processor()})" and cpu.identity == "cpu"
-    step = lambda: None  # noqa: E731
-    assert cpu.recorded(step) is step
-    optimiser = SimpleNamespace(lr=0.1)
-    assert cpu.recordable(optimiser) is optimiser
-    assert optimiser.lr == 0.1
     cpu.compare(derivatives(Model(1.0)), "run")
 
 
-def test_a_gpu_is_refused_where_the_job_runs(no_driver, build_of_torch):
-    build_of_torch()
-    with pytest.raises(ValueError, match="there is no NVIDIA driver"):
-        open_device("cuda")
+def test_a_gpu_is_deterministic_and_exact_before_it_computes(card):
+    gpu, made = card()
+    assert not torch.utils.deterministic.fill_uninitialized_memory
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert made == {"deterministic": True, "precision": "highest"}
+    assert gpu.description == "cuda (H100)" and gpu.identity == "cuda (H100, (9, 0))"
 
 
-@pytest.fixture
-def opened(monkeypatch, tmp_path):
-    """A function that opens a GPU whose kernels are `kernel`, and returns the settings of torch that it has made."""
-
-    def make(kernel):
-        card = driver.Card(1, "Fake H100", (9, 0), "id1")
-        made = {}
-        monkeypatch.setattr(device.driver, "usable_cards", lambda: (card,))
-        monkeypatch.setattr(device.cards, "take", lambda found: found[0])
-        monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: made.update(deterministic=on))
-        monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda to: made.update(precision=to))
-        monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-        monkeypatch.setattr(torch.cuda, "set_device", lambda index: made.update(index=index))
-        monkeypatch.setattr(torch, "zeros", kernel)
-        monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-        gpu = open_device("cuda")
-        made["fills"] = torch.utils.deterministic.fill_uninitialized_memory
-        made["workspace"] = device.os.environ.get("CUBLAS_WORKSPACE_CONFIG")
-        return gpu, made
-
-    return make
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("key", ["device", "majority_device"])
+def test_a_job_that_finds_no_gpu_ends_with_a_line_that_names_the_key_and_what_torch_says(key):
+    with pytest.raises(ValueError, match=rf"^{key} = cuda: .*(CUDA|NVIDIA).*--config {key}=cpu$"):
+        open_device("cuda", key=key)
 
 
-def test_a_gpu_is_deterministic_and_exact_before_it_computes(opened):
-    gpu, made = opened(lambda size, device: torch.tensor([0.0]))
-    assert made.pop("index") == 1 and not made.pop("fills")
-    assert made == {"deterministic": True, "precision": "highest", "workspace": ":4096:8"}
-    assert gpu.description == "cuda (Fake H100)" and gpu.identity == "cuda (Fake H100, (9, 0))"
+def test_a_device_that_is_named_is_not_questioned(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", None)
+    assert choose("cuda") == ("cuda", "") and choose("cpu", elsewhere=True) == ("cpu", "")
 
 
-def test_a_card_without_kernels_in_the_build_is_named(opened):
-    def kernel(size, device):
-        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+@pytest.mark.parametrize(("number", "device"), [(0, "cpu"), (2, "cuda")])
+def test_auto_is_the_gpu_of_this_machine_and_jobs_mean_what_planning_meant(monkeypatch, number, device):
+    monkeypatch.setenv(DECIDED, "")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: number > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: number)
+    choice = choose("auto")
+    assert choice.device == device and f"finds {number or 'no GPU'} here" in choice.why
+    hand_down(choice)
+    monkeypatch.setattr(torch.cuda, "is_available", None)
+    assert choose("auto", elsewhere=True).device == device
 
-    with pytest.raises(
-        driver.NoGPU,
-        match=r"Fake H100 \(compute capability 9\.0\) runs no kernel of torch \S+: CUDA error: no kernel .*device; "
-        "if that is no accident, install a build of torch with kernels for it",
-    ):
-        opened(kernel)
 
-
-def test_a_card_that_another_process_holds_alone_is_no_fault_of_the_build(opened):
-    def kernel(size, device):
-        raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nmore")
-
-    with pytest.raises(driver.NoGPU, match=r"Fake H100 is taken by another process.*resources gpu=1.*MPS"):
-        opened(kernel)
+def test_for_jobs_elsewhere_one_says_cuda_or_cpu(monkeypatch):
+    monkeypatch.delenv(DECIDED, raising=False)
+    with pytest.raises(ValueError, match=r"^majority_device = auto: expected cuda or cpu"):
+        choose("auto", elsewhere=True, key="majority_device")

@@ -32,4 +32,4 @@ def test_a_step_that_fails_does_not_stop_those_after_it():
     assert done.returncode == 1
     rows = done.stdout.partition("| step |")[2]
     assert rows.count("| failed |") == 2 and "| operators |" in rows and "| attention |" in rows
-    assert "NoGPU" in done.stderr
+    assert "device = cuda: " in done.stderr

@@ -1,23 +1,23 @@
 """Texts and models made by hand for the tests of the language models: their right answers are known beforehand."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import torch
 from default_settings import example
-from snakemake.iocontainers import InputFiles, OutputFiles, Params, Wildcards
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 
 from layernorm_roles import checkpoint, files, store
+from layernorm_roles.language_model.measure import TABLES, measure_batch
 from layernorm_roles.language_model.runs import LanguageModelRun
+from layernorm_roles.language_model.train import train_batch
+from layernorm_roles.plan import Plan, hash_of
 from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.text import downloads
 from layernorm_roles.text.prepared import PreparedText
-from layernorm_roles.variants import VARIANTS
 
 VOCABULARY = 300
 
@@ -86,45 +86,61 @@ def labelled(folder, rows, **changes):
 
 def run_of(text, settings=SMALL_GPT, variant="layernorm", seed=0, model="hand_made"):
     """A run of a model with these settings."""
-    return LanguageModelRun(model, variant, variant, seed, settings, text)
+    name = f"{model}/{variant}/base_learning_rate_{settings.learning_rate}/steps_{settings.steps}/seed_{seed}"
+    return LanguageModelRun(name, model, variant, variant, seed, settings, text)
+
+
+def plan_of(runs, **changes):
+    """The plan of a job that trains `runs` of one model, with other values for some keys."""
+    named = [{"name": run.name, **run.columns, "norm": run.norm, **run.point} for run in runs]
+    settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
+    plan = {
+        "job": "trained",
+        "code": "a",
+        "made_by": {},
+        "settings": settings,
+        "runs": named,
+        "device": "cpu",
+    }
+    return plan | {"device_check": "stop", "norm_code": {run.variant: None for run in runs}} | changes
+
+
+def files_in(folder, names):
+    """A file in `folder` for each of `names`."""
+    return {name: str(folder / f"{name}.file") for name in names}
+
+
+def trained(runs, folder, downloads=(), **changes):
+    """The files of a batch that is trained."""
+    out = files_in(folder, ("metrics", "attention", "weights"))
+    inputs = {"manifest": str(runs[0].text.manifest), "downloads": [*map(str, downloads)]}
+    train_batch(plan_of(runs, **changes), inputs, out, 1)
+    return out
 
 
 def save_weights(run, folder, **networks):
-    """The files of a run's weights, by the names of the checkpoints."""
-    paths = {name: folder / f"{name}.safetensors" for name in networks}
-    for name, network in networks.items():
-        checkpoint.save(network.state_dict(), paths[name], {"identity": run.weights_identity(name)})
-    return paths
+    """The file of weights of a batch of one run; networks are by the names of checkpoints."""
+    tensors = {
+        f"{run.name}/{checkpoint}/{name}": tensor
+        for checkpoint, network in networks.items()
+        for name, tensor in network.state_dict().items()
+    }
+    path = folder / "weights.safetensors"
+    checkpoint.save(tensors, path, {"identity": plan_of([run])})
+    return path
 
 
-def snakemake(runs, log, **parts):
-    """What Snakemake gives to the script of a rule for `runs` of one model, with a list of files for each name."""
-    settings = runs[0].settings.model_dump(mode="json", exclude={"learning_rate", "steps"})
-    named = [{"model": run.model, "variant": run.variant, "seed": run.seed, **run.point} for run in runs]
-    params = {"runs": named, "settings": settings, "code": "a", "device": "cpu"}
-    params |= {"norms": {run.variant: run.norm for run in runs}, "norm_code": dict.fromkeys(VARIANTS)}
-    params |= {"device_check": "stop", "downloads": "downloads"}
-    inputs = {"manifest": str(runs[0].text.manifest)} | parts.pop("input", {})
-    return SimpleNamespace(
-        rule="hand_made",
-        log=[str(log.parent / "logs" / log.name)],
-        threads=1,
-        wildcards=Wildcards(fromdict={}),
-        params=Params(fromdict=params | parts.pop("params", {})),
-        input=_named(InputFiles(), inputs),
-        output=_named(OutputFiles(), parts["output"]),
-    )
-
-
-def _named(found, files):
-    """`found`, a list of Snakemake's, with files by name; a name may stand for a list of them."""
-    for name, value in files.items():
-        several = isinstance(value, list)
-        found.extend(value if several else [value])
-        found._set_name(
-            name, len(found) - (len(value) if several else 1), end=len(found) if several else None
-        )
-    return found
+def measured(runs, weights, folder, *asked, leave_out=()):
+    """The files of a trained batch, but for some runs, of which `asked` is measured: keys, ceilings or samples."""
+    trained, flags = plan_of(runs), {kind: kind in asked for kind in ("keys", "ceilings", "samples")}
+    plan = trained | {"runs": [run | flags for run in trained["runs"] if run["name"] not in leave_out]}
+    plan |= {"made_by": {"trained": hash_of(trained)}, "ceiling_contexts": 1}
+    plan |= {"block_contexts": 2, "head_contexts": 3}
+    for name, planned in (("trained", trained), ("measured", plan)):
+        files.replace_text(folder / "plan" / f"{name}.json", json.dumps(planned))
+    inputs, out = {"manifest": str(runs[0].text.manifest)}, files_in(folder, (*TABLES.values(), "samples"))
+    measure_batch(Plan(folder / "plan/measured.json"), str(weights), inputs, out, 1)
+    return {"samples": out["samples"], **{name: out[table] for name, table in TABLES.items()}}
 
 
 def randomise(network, seed=0):

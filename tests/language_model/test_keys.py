@@ -1,50 +1,51 @@
 """Verdicts of keys: of hand-made keys, and of whole runs with weights set by hand."""
 
-import runpy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from default_settings import ROOT
 from hand_made import (
     GPT,
     SMALL_BERT,
     VOCABULARY,
     changed,
     contexts,
+    measured,
     prepared_text,
     randomise,
     run_of,
     save_weights,
-    snakemake,
     tokenizer,
 )
 from torch import nn
 
-from layernorm_roles import store
+from layernorm_roles import checkpoint, store
 from layernorm_roles.heads.layer import Layer
-from layernorm_roles.language_model import keys, model, tasks
-from layernorm_roles.language_model.runs import refuse_misfits
+from layernorm_roles.language_model import measure, model, tasks
 from layernorm_roles.random_streams import Stream, describe
 
 TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 
 
-def collect(variant, frame):
-    network = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
-    return network, keys.collect(network, frame, tokenizer(), keys.sites_of(variant, variant, "gpt"))
+def verdicts(network, frame, sites, **options):
+    """The tables of keys and of tokens."""
+    tables = measure.heads(
+        network.double().eval(), frame, options.pop("tokenizer", tokenizer()), sites, **options
+    )
+    return tables["keys"], tables["tokens"]
 
 
 def test_scaled_keys_are_all_selectable_and_eps_matters():
     """On a sphere no key is inside; a short key that eps shortens further is."""
-    frame = contexts(("sentences", TOKENS[:64]))
-    _, verdicts = collect("layernorm_qk", frame)
-    table = verdicts.selectability.groupby("site").n_unselectable.sum()
+    frame, qk = contexts(("sentences", TOKENS[:64])), "layernorm_qk"
+    network = randomise(model.build(GPT, qk, qk, VOCABULARY, 0))
+    table, _ = verdicts(network, frame, measure.sites_of(qk, qk, "gpt"))
+    table = table.groupby("site").n_unselectable.sum()
     assert table["after_norm_exact"] == 0
     assert table["head_exact"] == 0
     settings = changed(GPT, query_key_eps=1e-3)
-    network = model.build(settings, "layernorm_qk", "layernorm_qk", VOCABULARY, 0)
-    shrunk = keys.collect(network, frame, tokenizer(), ("head", "head_exact")).selectability
+    shrunk, _ = verdicts(model.build(settings, qk, qk, VOCABULARY, 0), frame, ("head", "head_exact"))
     assert shrunk[shrunk.site == "head"].n_unselectable.sum() > 0
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
 
@@ -57,8 +58,8 @@ SCALED |= dict.fromkeys(("projection", "none", "layernorm_affine", "own.module:N
 @pytest.mark.parametrize(("variant", "sites"), SCALED.items())
 def test_where_keys_come_out_of_a_scaling(variant, sites):
     first = ("before_norm", "after_norm", "head")
-    assert keys.sites_of(variant, variant, "gpt") == (*first, *sites)
-    assert keys.sites_of(variant, variant, "bert") == first
+    assert measure.sites_of(variant, variant, "gpt") == (*first, *sites)
+    assert measure.sites_of(variant, variant, "bert") == first
 
 
 INTERIOR = {
@@ -120,14 +121,12 @@ SITES = ("before_norm", "after_norm", "head")
 def test_hand_made_keys_have_the_verdicts_of_their_places():
     order = [3, 8, 0, 5, 1, 7, 2, 6, 4]
     frame = contexts(("long", range(9)), ("sentences", order))
-    verdicts = keys.collect(HandMade().train(), frame, tokenizer(), SITES)
-    table = verdicts.selectability
+    table, tokens = verdicts(HandMade().train(), frame, SITES)
     assert len(table) == 2 * len(INTERIOR)
     for row in table.itertuples():
         place = (row.site, row.layer) if row.site != "head" else (row.site, row.layer, row.head)
         assert row.n_unselectable == len(INTERIOR[place]), place
         assert row.n_borderline == 0
-    tokens = verdicts.tokens
     assert set(tokens.context) == {0}
     for layer, part in tokens.groupby("layer"):
         inner = INTERIOR["after_norm", layer]
@@ -139,7 +138,7 @@ def test_hand_made_keys_have_the_verdicts_of_their_places():
 def test_what_the_model_reads_first_is_part_of_its_keys():
     """BERT's class token has the number that follows the tokenizer's entries."""
     frame = contexts(("sentences", range(8)))
-    table, tokens = keys.collect(HandMade(), frame, tokenizer(8), SITES, prefix=(8,))
+    table, tokens = verdicts(HandMade(), frame, SITES, tokenizer=tokenizer(8), prefix=(8,))
     assert set(table.n_keys) == {9}
     for _, part in tokens.groupby("layer"):
         assert part.token.tolist() == ["[CLS]", *(f"w{i}" for i in range(8))]
@@ -178,14 +177,10 @@ def weights(tmp_path):
     return run, save_weights(run, tmp_path, initial=initial, final=final)
 
 
-def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
-    run, files = weights
-    out = {name: str(tmp_path / f"{name}.parquet") for name in ("verdicts", "tokens", "ones_share")}
-    inputs = {name: [str(path)] for name, path in files.items()}
-    outputs = {name: [path] for name, path in out.items()}
-    job = snakemake([run], tmp_path / "log", input=inputs, output=outputs)
-    runpy.run_path(str(ROOT / "workflow/scripts/collect_keys.py"), {"snakemake": job})
-    table = store.read(out["verdicts"], "key_selectability")
+def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
+    run, file = weights
+    out = measured([run], file, tmp_path, "keys")
+    table = store.read(out["keys"], "key_selectability")
     assert set(zip(table.model, table.variant, table.seed, strict=True)) == {("hand_made", "none", 7)}
     expected = {}
     # On a line all but the two ends are unselectable; of equal keys every one is. Among the keys up to its own position
@@ -207,14 +202,29 @@ def test_the_rules_script_writes_the_known_tables_of_a_run_with_weights_set_by_h
         unselectable = part.token[part.verdict == "unselectable"].tolist()
         assert unselectable == {"initial": [], "final": ["w4", "w5"]}[name]
     assert tokens.groupby(["checkpoint", "layer"]).ngroups == 4
-    for path in out.values():
-        rule = store.read_provenance(path)["seed_rule"]
+    for kind in measure.TABLES:
+        rule = store.read_provenance(out[kind])["seed_rule"]
         assert rule == describe((Stream.LANGUAGE_MODEL_BATCHES, Stream.TEXT_SELECTION), torch=True)
+    assert not len(store.read(out["ceilings"], "language_model_ceilings"))
+    assert checkpoint.load(out["samples"])[0] == {} and checkpoint.load(out["samples"])[1]["runs"] == []
 
 
-def test_a_token_that_the_model_does_not_know_is_refused():
+def test_weights_of_other_runs_are_refused(weights, tmp_path):
+    run, file = weights
+    other = [
+        replace(run, seed=8),
+        replace(run, settings=changed(run.settings, weight_decay=0.5)),
+        replace(run, name="a"),
+    ]
+    for runs in ([other[0]], [other[1]], [other[2]], [run, other[0]]):
+        with pytest.raises(ValueError, match=r"weights.safetensors: a file of another run \(.*expected"):
+            measured(runs, file, tmp_path, "keys")
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(tmp_path):
+    frame = contexts(("sentences", TOKENS[:9]), ("sentences", [300]))
     with pytest.raises(ValueError, match=r"context 1 of the sentences texts has token 300; .* knows 300"):
-        refuse_misfits(contexts(("sentences", TOKENS[:9]), ("sentences", [300])), 64, VOCABULARY)
+        run_of(prepared_text(tmp_path, STREAM, STREAM, frame)).contexts()
 
 
 def test_keys_are_those_of_texts_as_training_reads_them(text):

@@ -1,29 +1,26 @@
 """Ceilings of a GPT's keys, against a search over the inputs of the norm itself."""
 
-import runpy
-
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
-from default_settings import ROOT
 from hand_made import (
     GPT,
     VOCABULARY,
     changed,
     contexts,
+    measured,
     prepared_text,
     randomise,
     run_of,
     save_weights,
-    snakemake,
 )
 from scipy.optimize import minimize
 
 from layernorm_roles import norms, store
 from layernorm_roles.heads.ceilings import pairs
-from layernorm_roles.language_model import ceilings, model
-from layernorm_roles.random_streams import Stream, describe
+from layernorm_roles.language_model import measure, model
 from layernorm_roles.schemas import AS_USED, CEILING_SHARES
 
 N = 24
@@ -36,7 +33,8 @@ def network_of(variant):
 
 
 def table_of(variant):
-    return pairs(network_of(variant), {0: TOKENS.tolist()}, [AS_USED], "ceilings")
+    layers = network_of(variant).record(TOKENS.tolist())
+    return pd.concat([pairs(layer, [AS_USED]).assign(context=0) for layer in layers])
 
 
 def of_head(table, layer, head, queries):
@@ -100,35 +98,35 @@ def saved(tmp_path):
     return run, save_weights(run, tmp_path, initial=run.build_model(), final=randomise(run.build_model()))
 
 
-def test_the_rule_s_script_writes_both_checkpoints(saved, tmp_path):
-    run, files = saved
-    out = tmp_path / "ceilings.parquet"
-    inputs = {name: [str(path)] for name, path in files.items()}
-    parts = {"input": inputs, "output": {"ceilings": [str(out)]}, "params": {"contexts": 1}}
-    job = snakemake([run], tmp_path / "log", **parts)
-    runpy.run_path(str(ROOT / "workflow/scripts/measure_ceilings.py"), {"snakemake": job})
-    table = store.read(out, "language_model_ceilings", run.identity)
+def test_the_table_has_both_checkpoints(saved, tmp_path):
+    run, file = saved
+    out = measured([run], file, tmp_path, "ceilings")
+    assert not len(store.read(out["keys"], "key_selectability"))
+    table = store.read(out["ceilings"], "language_model_ceilings")
     assert set(zip(table.model, table.variant, table.seed, table.context, strict=True)) == {
         ("hand_made", "layernorm", 3, 0)
     }
     rows = table[table.layer.notna()].set_index(["checkpoint", "queries", "layer"])
     assert len(rows) == 2 * 3 * 2 and set(rows.pairs) == {2 * N} and set(table.dimensions) == {4}
-    rule = store.read_provenance(out)["seed_rule"]
-    assert rule == describe((Stream.LANGUAGE_MODEL_BATCHES, Stream.TEXT_SELECTION), torch=True)
     trained = table_of("layernorm")
     for (queries, layer), part in trained.groupby(["queries", "layer"]):
         counts = rows.loc["final", queries, layer].upper_below
         np.testing.assert_array_equal(counts, [(part.upper < share).sum() for share in CEILING_SHARES])
 
 
-def test_a_run_that_diverged_has_its_untrained_rows(saved, tmp_path, capsys):
-    run, files = saved
+def test_a_run_that_diverged_has_its_untrained_rows_and_no_samples(saved, tmp_path, capsys):
+    run, _ = saved
     network = run.build_model()
     torch.nn.init.constant_(network.tokens.weight, torch.inf)
-    save_weights(run, tmp_path, final=network)
-    ceilings.measure_run(run, files, tmp_path / "out.parquet", 1, 1)
-    table = store.read(tmp_path / "out.parquet", "language_model_ceilings")
-    assert set(table.checkpoint) == {"initial"} and "the run diverged" in capsys.readouterr().out
+    file = save_weights(run, tmp_path, initial=run.build_model(), final=network)
+    out = measured([run], file, tmp_path, "ceilings", "keys")
+    for kind in ("ceilings", "keys", "ones_share", "tokens"):
+        assert set(store.read(out[kind], measure.TABLES[kind]).checkpoint) == {"initial"}
+    assert "the run diverged" in capsys.readouterr().out
+    with pytest.raises(
+        ValueError, match=r"seed_3 diverged, .* lower learning_rate of language_model.hand_made"
+    ):
+        measured([run], file, tmp_path, "samples")
 
 
 def test_without_attention_the_width_of_heads_makes_no_difference():

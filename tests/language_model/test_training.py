@@ -1,20 +1,17 @@
 """Training: known losses and steps of toy models, resumed runs to the byte, checkpoints that do not fit."""
 
-import runpy
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
-from default_settings import ROOT
-from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, run_of, snakemake
+from hand_made import SMALL_BERT, SMALL_GPT, changed, labelled, measured, run_of, trained
 from interrupted import killed_after
 from torch import nn
 
 from layernorm_roles import checkpoint, ones_direction, random_streams, store
 from layernorm_roles.language_model import tasks, train
-from layernorm_roles.language_model.keys import collect_run
-from layernorm_roles.language_model.train import Outputs, train_run
 
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
@@ -92,75 +89,104 @@ def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup
     assert result.final["w"].item() == pytest.approx(adamw(2.0, gradients, rates, clip, decay), abs=1e-5)
 
 
-def outputs(folder):
-    return Outputs(*(Path(folder) / name for name in ("initial", "final", "metrics", "checkpoint")))
-
-
 def everything(out):
-    """What a finished run leaves behind, but for the wall time."""
-    metrics = store.read(out.metrics, "language_model_metrics").drop(columns="seconds")
-    return out.initial.read_bytes(), out.final.read_bytes(), metrics.to_csv()
+    """What a finished batch leaves behind, but for the wall time."""
+    metrics = store.read(out["metrics"], "language_model_metrics").drop(columns="seconds")
+    return Path(out["weights"]).read_bytes(), metrics.to_csv(), Path(out["attention"]).read_bytes()
 
 
-@pytest.mark.parametrize(("settings", "checkpoints"), [(SMALL_GPT, 2), (SMALL_BERT, 1)])
-def test_a_killed_run_resumes_to_the_same_bytes(text, tmp_path, settings, checkpoints):
-    whole, killed = outputs(tmp_path / "whole"), outputs(tmp_path / "killed")
-    run = run_of(text, settings, seed=1)
-    train_run(run, whole, "cpu", 1)
-    with killed_after(checkpoints):
-        train_run(run, killed, "cpu", 1)
-    assert killed.checkpoint.exists() and not killed.final.exists()
-    torch.manual_seed(999)
-    train_run(run, killed, "cpu", 1)
-    assert everything(killed) == everything(whole) and not killed.checkpoint.exists()
-    seconds = store.read(killed.metrics, "language_model_metrics").seconds
-    assert seconds.is_monotonic_increasing and seconds[0] > 0, "they count the time before it was killed"
+@pytest.mark.parametrize(
+    ("settings", "checkpoints"), [(changed(SMALL_GPT, diagnose_every=10), (2, 5, 7)), (SMALL_BERT, (1, 3, 4))]
+)
+def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, checkpoints, capfd):
+    """It is killed in its first run, at the end of it, and in the second; a finished run is not trained again."""
+    runs = [run_of(text, settings, seed=seed) for seed in (1, 2)]
+    whole, steps = trained(runs, tmp_path / "whole"), []
+    for number in checkpoints:
+        folder = tmp_path / str(number)
+        with killed_after(number):
+            trained(runs, folder)
+        kept = sorted(path.name for path in folder.glob("checkpoint_*"))
+        assert (
+            kept == [f"checkpoint_{i}.safetensors" for i in range(len(kept))]
+            and not (folder / "weights").exists()
+        )
+        torch.manual_seed(999)
+        with patch.object(
+            train._Training, "take_step", autospec=True, side_effect=train._Training.take_step
+        ) as taken:
+            resumed = trained(runs, folder)
+        steps.append(taken.call_count)
+        assert everything(resumed) == everything(whole)
+        assert not list(folder.glob("checkpoint_*"))
+        for _, part in store.read(resumed["metrics"], "language_model_metrics").groupby("seed"):
+            assert part.seconds.is_monotonic_increasing and part.seconds.iloc[0] > 0, (
+                "they count the time before"
+            )
+    every, last = settings.checkpoint_every, settings.steps
+    saved = [*range(every, last, every), last]
+    assert steps == [
+        2 * last - ([*saved, *(last + step for step in saved)])[number - 1] for number in checkpoints
+    ]
 
 
 def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, capsys):
-    run, out, whole = run_of(text, variant="projection"), outputs(tmp_path), outputs(tmp_path / "whole")
-    train_run(run, whole, "cpu", 1)
-    other = run_of(text, changed(SMALL_GPT, weight_decay=0.02), "projection")
-    for killed, code, said in (
+    run, other = (
+        run_of(text, settings, "projection")
+        for settings in (SMALL_GPT, changed(SMALL_GPT, weight_decay=0.02))
+    )
+    whole, place = trained([run], tmp_path / "whole"), tmp_path / "checkpoint_0.safetensors"
+    for killed, changes, said in (
         (other, {}, "checkpoint of another run (different: settings)"),
         (run, {"code": "edited"}, "checkpoint of another run (different: code)"),
-        (run, {}, "checkpoint: damaged"),
+        (run, {"norm_code": {"projection": "edited"}}, "checkpoint of another run (different: code)"),
+        (run, {}, "checkpoint_0.safetensors: damaged"),
     ):
         with killed_after(1):
-            train_run(killed, out, "cpu", 1)
+            trained([killed], tmp_path, **changes)
         if "damaged" in said:
-            out.checkpoint.write_bytes(out.checkpoint.read_bytes()[:-1])
-        train_run(run, out, "cpu", 1, **code)
+            place.write_bytes(place.read_bytes()[:-1])
+        out = trained([run], tmp_path)
         assert said in capsys.readouterr().err
-        assert everything(out) == everything(whole) and not out.checkpoint.exists()
+        assert everything(out) == everything(whole) and not place.exists()
 
 
-def test_runs_of_other_rates_and_lengths_share_initial_weights_and_batches(text, tmp_path):
-    """Two of them differ in their rate and their length alone, and both say so in their tables."""
-    points = [(0.01, 14), (0.02, 14), (0.01, 28)]
-    made = []
-    for number, (rate, steps) in enumerate(points):
-        run = run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=steps))
-        out = outputs(tmp_path / str(number))
-        train_run(run, out, "cpu", 1)
-        made.append((run, out, store.read(out.metrics, "language_model_metrics")))
-    initial = [checkpoint.load(out.initial)[0] for _, out, _ in made]
-    assert all(all(torch.equal(first, w[name]) for name, first in initial[0].items()) for w in initial)
-    assert len({metrics.train_loss[0] for _, _, metrics in made}) == 1
-    assert len({str(run.identity) for run, _, _ in made}) == 3
-    assert len({metrics.valid_loss.iloc[-1] for _, _, metrics in made}) == 3
-    for (rate, steps), (_, _, metrics) in zip(points, made, strict=True):
-        assert set(metrics.base_learning_rate) == {rate}
-        assert set(metrics.steps) == {steps} == {metrics.step.max()}
+def test_runs_of_a_batch_share_initial_weights_and_batches_and_each_is_as_if_alone(text, tmp_path):
+    """They differ in their rate, their length, or their variant alone, and say so in their tables."""
+    points = [("layernorm", 0.01, 14), ("layernorm", 0.02, 14), ("layernorm", 0.01, 28), ("none", 0.01, 14)]
+    runs = [
+        run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=steps), variant)
+        for variant, rate, steps in points
+    ]
+    out = trained(runs, tmp_path)
+    weights, table = checkpoint.load(out["weights"])[0], store.read(out["metrics"], "language_model_metrics")
+    columns = ["variant", "base_learning_rate", "steps"]
+    parts = [table[(table[columns] == [*point]).all(axis=1)].reset_index(drop=True) for point in points]
+    assert sum(map(len, parts)) == len(table)
+    for run, (_, rate, steps), metrics in zip(runs, points, parts, strict=True):
+        alone = trained([run], tmp_path / "alone")
+        metrics_alone = store.read(alone["metrics"], "language_model_metrics")
+        assert metrics.drop(columns="seconds").equals(metrics_alone.drop(columns="seconds"))
+        for name, tensor in checkpoint.load(alone["weights"])[0].items():
+            assert torch.equal(tensor, weights[name])
+            *_, kind, parameter = name.split("/")
+            assert kind == "final" or torch.equal(tensor, weights[f"{runs[0].name}/initial/{parameter}"])
+        assert metrics.step.max() == steps
         rates = [rate * (1 - max(step - 1, 0) / steps) for step in metrics.step]
         assert metrics.learning_rate.tolist() == pytest.approx(rates)
+    assert len({metrics.train_loss[0] for metrics in parts[:3]}) == 1
+    assert len({metrics.valid_loss.iloc[-1] for metrics in parts}) == 4
+    keys = measured(runs, out["weights"], tmp_path, "keys", leave_out=[run.name for run in runs[:3]])["keys"]
+    assert set(store.read(keys, "key_selectability").variant) == {"none"}, (
+        "a part of the batch may be measured"
+    )
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
 def test_metrics_and_learning(text, tmp_path, settings):
-    run, out = run_of(text, settings), outputs(tmp_path)
-    train_run(run, out, "cpu", 1)
-    metrics = store.read(out.metrics, "language_model_metrics")
+    run = run_of(text, settings)
+    out = trained([run], tmp_path)
+    metrics = store.read(out["metrics"], "language_model_metrics")
     gpt = settings is SMALL_GPT
     assert metrics.step.tolist() == ([0, 7, 14, 21, 28, 35, 40] if gpt else [0, 6, 12])
     assert metrics.tokens.tolist() == [step * (64 if gpt else 68) for step in metrics.step]
@@ -172,14 +198,14 @@ def test_metrics_and_learning(text, tmp_path, settings):
     assert metrics.unigram_loss.nunique() == 1
     assert set(metrics.model) == {"hand_made"}
     streams = ["LANGUAGE_MODEL_BATCHES"] if gpt else ["MASKED_BATCHES", "MASKED_VALIDATION"]
-    rule = store.read_provenance(out.metrics)["seed_rule"]
+    rule = store.read_provenance(out["metrics"])["seed_rule"]
     assert all(f"Stream.{name}" in rule for name in streams)
     assert rule.count("Stream.") == len(streams)
     assert random_streams.TORCH in rule
-    # The files of weights are those of the first and of the last row.
+    # The weights are those of the first and of the last row.
     task = tasks.build(settings, text, run.tokenizer, run.seed)
     for name, loss in (("initial", metrics.valid_loss.iloc[0]), ("final", metrics.valid_loss.iloc[-1])):
-        restored = run.restore_model(getattr(out, name), name)
+        restored = run.restore_model(checkpoint.load(out["weights"])[0], name)
         assert train.validation_loss(restored, task, "cpu") == pytest.approx(loss, rel=1e-6)
 
 
@@ -215,47 +241,27 @@ def test_what_does_not_fit_shows_before_training(text, tmp_path):
     ):
         run = run_of(text, changed(SMALL_GPT, context_length=context_length))
         with pytest.raises(ValueError, match=rf"^language_model\.{run.model}: .*{message}"):
-            train_run(run, outputs(tmp_path), "cpu", 1)
+            trained([run], tmp_path)
         assert not list(tmp_path.iterdir())
 
 
 def test_sentences_with_labels_train(text, tmp_path):
     rows = {"sentence": ["w7 w8", "w9 w1 w2 w11"] * 12, "label": [0, 1] * 12}
     settings = labelled(tmp_path, {"train": rows, "validation": rows}, steps=60)
-    run, out = run_of(text, settings, seed=2), outputs(tmp_path / "run")
-    train_run(run, out, "cpu", 1, downloads=tmp_path)
-    metrics = store.read(out.metrics, "language_model_metrics")
+    run = run_of(text, settings, seed=2)
+    out = trained([run], tmp_path, downloads=[*tmp_path.glob("*.parquet")])
+    metrics = store.read(out["metrics"], "language_model_metrics")
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
     assert metrics.valid_loss.iloc[-1] < 0.5
     assert metrics.unigram_loss.isna().all()
-    assert "Stream.LABELLED_BATCHES" in store.read_provenance(out.metrics)["seed_rule"]
-    tables = {name: tmp_path / name for name in ("selectability", "tokens", "ones")}
-    collect_run(run, {"final": out.final}, tables, 1)
+    assert "Stream.LABELLED_BATCHES" in store.read_provenance(out["metrics"])["seed_rule"]
+    tables = measured([run], out["weights"], tmp_path, "keys")
     assert len(store.read(tables["tokens"], "sentence_tokens"))
     # What enters the norms on the first context, which BERT reads after its class token.
-    first, network = run.contexts().iloc[0], run.restore_model(out.final).double().eval()
-    window = torch.tensor([[*run.prefix, *first.tokens]])
+    first, network = run.contexts().iloc[0], run.restore_model(checkpoint.load(out["weights"])[0], "final")
+    network, window = network.double().eval(), torch.tensor([[*run.prefix, *first.tokens]])
     known = ones_direction.table(network, lambda: network(window))
-    ones = store.read(tables["ones"], "language_model_ones_share")
+    ones = store.read(tables["ones_share"], "language_model_ones_share").query("checkpoint == 'final'")
     assert ones.ones_share.tolist() == pytest.approx(known.ones_share.tolist(), rel=1e-12)
     columns = {"context": first.context, "model": "hand_made", "variant": "layernorm", "seed": 2}
-    assert (ones[[*columns, "checkpoint"]] == [*columns.values(), "final"]).all(axis=None)
-
-
-def test_the_rules_script_trains_its_runs_in_turn_as_each_would_be_alone(text, tmp_path):
-    named = {"none_3": {"variant": "none", "seed": 3}, "layernorm_2": {"variant": "layernorm", "seed": 2}}
-    runs = {name: run_of(text, SMALL_BERT, model="gpt_bytes", **run) for name, run in named.items()}
-    files = {
-        part: [str(path) for path in (getattr(outputs(tmp_path / "script" / name), part) for name in runs)]
-        for part in ("initial", "final", "metrics")
-    }
-    job = snakemake([*runs.values()], tmp_path / "log", output=files)
-    runpy.run_path(str(ROOT / "workflow/scripts/train_language_model.py"), {"snakemake": job})
-    for name, run in runs.items():
-        train_run(run, outputs(tmp_path / "called" / name), "cpu", 1)
-        assert everything(outputs(tmp_path / "script" / name)) == everything(
-            outputs(tmp_path / "called" / name)
-        )
-        metrics = store.read(outputs(tmp_path / "script" / name).metrics, "language_model_metrics")
-        assert set(metrics.model) == {"gpt_bytes"}
-        assert (metrics[["variant", "seed"]] == [run.variant, run.seed]).all(axis=None)
+    assert (ones[[*columns]] == [*columns.values()]).all(axis=None)

@@ -134,7 +134,7 @@ def test_a_data_set_is_written_with_the_settings_and_the_stream_that_make_it(tmp
 
 def test_the_settings_of_a_run_do_not_say_how_many_runs_there_are():
     one = task(seeds={"layernorm": 1})
-    more = task(seeds={"layernorm": 9, "none": 3}, seeds_per_job=4, d_model=[4, 8], learning_rate=[0.1, 0.3])
+    more = task(seeds={"layernorm": 9, "none": 3}, runs_per_job=4, d_model=[4, 8], learning_rate=[0.1, 0.3])
     assert one.of_training() == more.of_training()
     assert one.of_training() != task(steps=one.steps - 1).of_training()
     longer = task(steps=one.steps - 1, d_ff=None, batch_size=7)

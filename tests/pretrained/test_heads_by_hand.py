@@ -19,16 +19,6 @@ SCALING = 1.7
 """Not 1 / sqrt(2), which most models have."""
 
 
-class HandMade:
-    """A model that computes the given layer, whatever it reads."""
-
-    def __init__(self, layer: Layer):
-        self.layer = layer
-
-    def record(self, tokens):
-        return [self.layer]
-
-
 def layer(kind: str) -> Layer:
     rng = np.random.default_rng(3)
     bias = rng.standard_normal(D) if kind == "layernorm" else np.zeros(D)
@@ -71,7 +61,7 @@ def test_the_queries_behind_a_norm_are_the_image_of_its_sphere(kind):
 
 def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
     made = layer("layernorm")
-    found = ceilings.pairs(HandMade(made), {5: range(N)}, ["as used", "without norm"], "ceilings")
+    found = ceilings.pairs(made, ["as used", "without norm"]).assign(context=5)
     used = found[found.normalised == "as used"]
     uppers = []
     for head in (0, 1):
@@ -85,7 +75,7 @@ def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
         np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
     assert abs(uppers[0] - uppers[1]).max() > 1e-3
     assert found[found.normalised == "without norm"].received_max.isna().all()
-    assert (found.context == 5).all() and (found.layer == 1).all()
+    assert (found.layer == 1).all()
     summed = ceilings.summary(found).query("layer == 1 and normalised == 'as used'").set_index("queries").idle
     for queries, rows in used.groupby("queries"):
         assert summed[queries] == ((rows.lower >= 0.5) & (rows.received_max < 0.5)).sum()
@@ -139,8 +129,8 @@ def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_hea
     In the layer that is not causal a query sees three keys after it, and no more.
     """
     made = replace(layer("layernorm"), visible=np.tri(N, N, 0 if causal else 3, dtype=bool))
-    judged = keys.judged(HandMade(made), {5: range(N)}, ("head", "head_cut", "after_norm"), "keys", (1, 2, 3))
-    found = keys.table(row for one in judged for row in one.rows())
+    judged = keys.judged(made, ("head", "head_cut", "after_norm"), (1, 2, 3))
+    found = keys.table(row for one in judged for row in one.rows(5))
     sites = [("head", False, 2), *([("head", True, 2)] if causal else []), ("head_cut", False, 1)]
     sites.append(("after_norm", False, 6))
     assert list(zip(found.site, found.causal, found.dimensions, strict=True)) == sites
@@ -174,4 +164,4 @@ def test_a_bound_that_does_not_hold_stops_the_table(monkeypatch):
 
     monkeypatch.setattr(Ceilings, "verify", refuse)
     with pytest.raises(ValueError, match="do not hold"):
-        ceilings.pairs(HandMade(layer("rmsnorm")), {0: range(N)}, ["as used"], "ceilings")
+        ceilings.pairs(layer("rmsnorm"), ["as used"])

@@ -12,8 +12,10 @@ CUTS = (2, 4, 30)
 
 
 def table_of(network, contexts):
-    found = keys.judged(network, contexts, SITES, "keys", CUTS)
-    return keys.table(row for judged in found for row in judged.rows())
+    found = [(n, layer) for n, context in contexts.items() for layer in network.record(context)]
+    return keys.table(
+        row for n, layer in found for one in keys.judged(layer, SITES, CUTS) for row in one.rows(n)
+    )
 
 
 def test_the_table_counts_what_certify_says_of_every_head(model):

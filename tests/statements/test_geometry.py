@@ -13,10 +13,7 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
 
-INPUTS = {"input_norms": [1e-6, 1.0, 1e4], "offsets": [0, 10], "eps": [1e-5, 1e-12], "samples": 8}
-SIZES = {"dimensions": [2, 3, 16], "dtypes": ["float16", "bfloat16", "float32", "float64"], "axes_up_to": 16}
-CLOUD = {"cloud": 20, "cloud_gain": [1.4, 0.9, 0.5], "cloud_bias": [0.6, -0.3, 0.8]}
-SETTINGS = example(Geometry, **INPUTS, **SIZES, **CLOUD)
+SETTINGS = example(Geometry, dimensions=[2, 3, 16], input_norms=[1e-6, 1.0, 1e4], samples=8, cloud=20)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +34,7 @@ def test_axes_solve_the_secular_equation():
         for low, high in pairwise(squares)
     ]
     expected = np.sqrt(len(gain) * np.array(roots[::-1]))
-    assert np.allclose(geometry.ellipsoid(gain, projects=True).axes, expected, rtol=1e-9)
+    assert np.allclose(geometry.ellipsoid(gain, projects=True)[0], expected, rtol=1e-9)
 
 
 @given(st.floats(1e-6, 1e3), st.sampled_from([1e-5, 1e-12]))
@@ -83,10 +80,10 @@ def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
         gain, bias = np.exp(0.5 * rng.standard_normal(n)), rng.standard_normal(n) * (not whole)
         rng.standard_normal((n + 8, n))  # the outputs that the shape is found from
         g, b = torch.from_numpy(gain), torch.from_numpy(bias)
-        for length, offset in product(SETTINGS.input_norms, SETTINGS.offsets):
+        for length, offset in product(SETTINGS.input_norms, geometry.OFFSETS):
             x = rng.standard_normal((8, n))
             x = length * (x / np.linalg.norm(x, axis=1, keepdims=True) + offset / n**0.5)
-            for dtype, eps, place in product(SETTINGS.dtypes, SETTINGS.eps, ("inside", "outside")):
+            for dtype, eps, place in product(geometry.DTYPES, geometry.EPS, ("inside", "outside")):
                 x_t, g_t, b_t = (part.to(getattr(torch, dtype)) for part in (torch.from_numpy(x), g, b))
                 norm = torch.nn.functional.rms_norm if whole else torch.nn.functional.layer_norm
                 theirs = norm(x_t, (n,), g_t, *(() if whole else (b_t,)), eps=eps).double().numpy()
@@ -118,7 +115,7 @@ def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         value = value if np.isfinite(value) else np.inf
-        assert found[key] == pytest.approx(value, rel=1e-6, abs=1e-13), key
+        assert found[key] == pytest.approx(value, rel=1e-6, abs=1e-12), key
     assert any(key[-1] == "not_finite" and 0 < share < 1 for key, share in found.items())
 
 
@@ -151,18 +148,11 @@ def test_cloud_stages():
     for norm, before in (("layernorm", "f"), ("rmsnorm", "x")):
         y = known[norm, before]
         known[norm, "g"] = y / np.sqrt((y**2).mean(axis=1, keepdims=True))
-        known[norm, "h"] = known[norm, "g"] * SETTINGS.cloud_gain
-    known["layernorm", "h"] = known["layernorm", "h"] + SETTINGS.cloud_bias
-    cloud = geometry.cloud(SETTINGS, seed=3)
+        known[norm, "h"] = known[norm, "g"] * (1.4, 0.9, 0.5)
+    known["layernorm", "h"] = known["layernorm", "h"] + (0.6, -0.3, 0.8)
+    cloud = geometry.cloud(20, seed=3)
     assert cloud.groupby(["norm", "stage"]).ngroups == len(known)
     for key, points in known.items():
         found = cloud.set_index(["norm", "stage"]).loc[[key]]
         assert found.point.tolist() == list(range(20))
         np.testing.assert_allclose(found[["x1", "x2", "x3"]], points)
-
-
-def test_inputs_have_the_asked_length_and_offset():
-    """The offset is along the ones vector, in units of the length of the rest."""
-    centred, moved = (geometry.inputs(np.random.default_rng(0), 6, 5, 3.0, offset) for offset in (0.0, 10.0))
-    assert torch.allclose(centred.norm(dim=-1), torch.full((6,), 3.0, dtype=centred.dtype))
-    assert torch.allclose(moved - centred, torch.full((6, 5), 10.0 * 3.0 / np.sqrt(5), dtype=centred.dtype))

@@ -5,17 +5,18 @@ from default_settings import example
 from torch import nn
 
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.settings.statements import Placement
+from layernorm_roles.settings.statements import PLACEMENTS, Placement
 from layernorm_roles.statements import placement as P
 from layernorm_roles.statements import position
+from layernorm_roles.statements import training as R
 from layernorm_roles.statements import transformer as T
 
 TOKENS = np.random.default_rng(0).integers(0, 40, size=3000)
-REDUCED = P.reduce_vocabulary(TOKENS, 20)
+REDUCED = R.reduce_vocabulary(TOKENS, 20)
 SHAPE = T.TransformerShape("pre", depth=2, d_model=8, heads=2, context_length=5, vocabulary=20)
-SETTINGS = example(Placement, steps=6, batch_size=2, gradients_every=2)
+STEPS = {"steps": 6, "every": 2}
 SMALL = {"depths": [1, 3], "untrained_depths": [2, 3], "d_model": 8, "heads": 2, "context_length": 5}
-SMALL |= {"batch_size": 2, "vocabulary": 20, "steps": 4, "gradients_every": 2}
+SMALL |= {"vocabulary": 20, "steps": 4, "gradients_every": 2}
 SMALL |= {"learning_rates": [1e-2], "warmup": [0]}
 
 
@@ -51,14 +52,14 @@ def by_hand(shape, matrices, windows):
 
 
 @pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("placement", T.UNTRAINED)
+@pytest.mark.parametrize("placement", ["pre", "post", "none"])
 def test_losses_and_part_scales_are_those_of_the_formulas(placement, residual):
     shape = SHAPE._replace(placement=placement, residual=residual)
     rows = T.initial(shape, [3, 4])
     rows += 0.1 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))  # gains and biases too
     windows = torch.from_numpy(np.random.default_rng(1).integers(0, 20, size=(2, 3, 6)))
     losses = T.losses(shape, shape.matrices(rows), windows)
-    scales = P.part_scales(shape, shape.matrices(rows), windows)
+    scales = R.part_scales(shape, shape.matrices(rows), windows)
     for run in range(2):
         *streams, loss = by_hand(shape, [m[run] for m in shape.matrices(rows)], windows[run])
         assert losses[run].item() == pytest.approx(loss.item(), abs=2e-5)
@@ -68,23 +69,23 @@ def test_losses_and_part_scales_are_those_of_the_formulas(placement, residual):
 
 def test_runs_do_not_mix():
     runs = [(1e-2, 0, 0), (1e-3, 3, 0), (1e-2, 0, 1)]
-    together = P.train(SHAPE, REDUCED, runs, SETTINGS)
+    together = R.train(SHAPE, REDUCED, runs, **STEPS)
     for i, run in enumerate(runs):
-        alone = P.train(SHAPE, REDUCED, [run], SETTINGS)
-        assert np.allclose(together.loss[:, i], alone.loss[:, 0], rtol=1e-4)
-        assert np.allclose(together.gradient_norm[:, i], alone.gradient_norm[:, 0], rtol=1e-3)
+        alone = R.train(SHAPE, REDUCED, [run], **STEPS)
+        assert np.allclose(together.loss[i], alone.loss[0], rtol=1e-4)
+        assert np.allclose(together.gradient_norm[i], alone.gradient_norm[0], rtol=1e-3)
 
 
 def test_optimiser_is_adam_with_linear_warmup():
     rate, warmup, seed = 1e-2, 4, 7
-    ours = P.train(SHAPE, REDUCED, [(rate, warmup, seed)], SETTINGS).loss[:, 0]
+    ours = R.train(SHAPE, REDUCED, [(rate, warmup, seed)], **STEPS).loss[0]
     matrices = [m.clone().requires_grad_() for m in SHAPE.matrices(T.initial(SHAPE, [seed]))]
-    adam = torch.optim.Adam(matrices, lr=rate, betas=P.BETAS, eps=P.EPS)
+    adam = torch.optim.Adam(matrices, lr=rate, betas=R.BETAS, eps=R.EPS)
     warm = torch.optim.lr_scheduler.LambdaLR(adam, lambda step: min(1.0, (step + 1) / warmup))
     rng = generator(Stream.PLACEMENT_BATCHES, seed)
     theirs = []
-    for _ in range(SETTINGS.steps):
-        windows = torch.from_numpy(P._batch(rng, REDUCED, SETTINGS.batch_size, SHAPE.context_length))[None]
+    for _ in range(6):
+        windows = torch.from_numpy(R._windows(rng, REDUCED, 5))[None]
         loss = T.losses(SHAPE, matrices, windows).sum()
         theirs.append(loss.item())
         adam.zero_grad()
@@ -97,7 +98,7 @@ def test_optimiser_is_adam_with_linear_warmup():
 def gradients_of_layers(shape, seed):
     """The norm of each layer's gradient on the first batch, before training."""
     rng = generator(Stream.PLACEMENT_BATCHES, seed)
-    windows = torch.from_numpy(P._batch(rng, REDUCED, 2, shape.context_length))[None]
+    windows = torch.from_numpy(R._windows(rng, REDUCED, 5))[None]
     matrices = [m.clone().requires_grad_() for m in shape.matrices(T.initial(shape, [seed]))]
     T.losses(shape, matrices, windows).sum().backward()
     layers = [matrices[2 + 8 * layer : 2 + 8 * (layer + 1)] for layer in range(shape.depth)]
@@ -105,12 +106,12 @@ def gradients_of_layers(shape, seed):
 
 
 def test_gradient_norm_is_that_of_the_layers_own_parameters():
-    curve = P.train(SHAPE, REDUCED, [(1e-3, 0, 0)], SETTINGS)
+    curve = R.train(SHAPE, REDUCED, [(1e-3, 0, 0)], **STEPS)
     assert [*curve.gradient_norm[0, 0]] == pytest.approx(gradients_of_layers(SHAPE, 0), rel=1e-4)
 
 
 def test_untrained_gradients_are_autograds():
-    found = P.measure(TOKENS, "pre", example(Placement, **SMALL), [7], [5, 6])["untrained_gradients"]
+    found = P.untrained_gradients(REDUCED, "pre", example(Placement, **SMALL), [5, 6])
     groups = found.groupby(["placement", "residual", "depth", "seed"])
     assert groups.ngroups == 2 * 2 * 2 * 2  # those without a norm are measured along with pre-norm
     for (placement, residual, depth, seed), rows in groups:
@@ -122,7 +123,7 @@ def test_untrained_gradients_are_autograds():
 
 def test_placements_share_initialisation_and_batches():
     """So that their difference is the placement's: everything but the last norm is drawn alike."""
-    pre, post = (SHAPE._replace(placement=name) for name in T.PLACEMENTS)
+    pre, post = (SHAPE._replace(placement=name) for name in PLACEMENTS)
     a, b = pre.matrices(T.initial(pre, [5])), post.matrices(T.initial(post, [5]))
     drawn = [i for i, (name, _) in enumerate(post.parameters()) if name != "readout"]
     assert all(torch.equal(a[i], b[i]) for i in drawn)
@@ -132,13 +133,13 @@ def test_placements_share_initialisation_and_batches():
 def test_unigram_loss_is_that_of_the_tokens_that_are_predicted():
     """Every window is the whole stream, whose last token, one of six, is predicted but never read."""
     tokens = np.array([0, 0, 0, 0, 0, 1])
-    unigram = P.train(SHAPE, tokens, [(1e-3, 0, 0)], SETTINGS).unigram
+    unigram = R.train(SHAPE, tokens, [(1e-3, 0, 0)], **STEPS).unigram
     assert np.allclose(unigram, (4 * np.log(6 / 5) + np.log(6)) / 5)
 
 
 def test_reduce_vocabulary():
     tokens = np.array([7, 7, 7, 3, 3, 9, 5])
-    assert P.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert R.reduce_vocabulary(tokens, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
 
 
 def test_status():
@@ -152,7 +153,7 @@ def test_status():
     broken = flat - 1
     broken[50] = np.inf
     assert P.status(broken, flat, 20) == "diverged"
-    assert P._finite_or_infinite(np.array([1.0, np.nan, np.inf])).tolist() == [1.0, np.inf, np.inf]
+    assert R._finite([np.array([1.0, np.nan, np.inf])])[:, 0].tolist() == [1.0, np.inf, np.inf]
 
 
 def test_parameters_are_drawn_by_seed_with_xaviers_variances():
@@ -168,38 +169,18 @@ def test_parameters_are_drawn_by_seed_with_xaviers_variances():
             assert not (matrix[0] == matrix[1]).any() and not (same == unlike).any()
 
 
-def test_scales_are_measured_before_and_after_training():
-    tables = P.measure(TOKENS, "pre", example(Placement, **SMALL), [5, 6], [5])
-    scales = tables["placement_scales"]
-    assert sorted(scales.step.unique()) == [0, SMALL["steps"]]
-    initial = scales[scales.step == 0]
-    assert np.allclose(initial.input_rms, 1, atol=1e-4)  # LayerNorm with gain 1, but for eps
-    runs = ["placement", "depth", "learning_rate", "warmup", "seed"]
-    assert (scales.groupby([*runs, "step"]).size() == 2 * scales.groupby([*runs, "step"]).depth.first()).all()
-    assert not np.allclose(scales[scales.step > 0].input_rms, 1, atol=1e-4)
-    assert set(scales.seed) == {5, 6}
-    streams = initial.groupby(["depth", "layer", "part"]).stream_rms.mean()  # attention is first, by name too
-    assert all(s.is_monotonic_increasing for _, s in streams.groupby("depth")), "each part adds to the stream"
-
-
 def test_each_run_has_the_rows_that_it_would_have_alone():
-    """Of two rates, warm-ups and seeds each, in networks of two layers; those of one layer more are not probed."""
-    several = {
-        "learning_rates": [1e-2, 0.5],
-        "warmup": [0, 3],
-        "probe_up_to": 2,
-        "depths": [2, 3],
-        "steps": 6,
-    }
-    settings = example(Placement, **SMALL | several)
-    tables = P.measure(TOKENS, "pre", settings, [7, 8], [5])
+    """Of two rates, warm-ups and seeds each, in networks of two layers; those of seven are not probed."""
+    several = {"learning_rates": [1e-2, 0.5], "warmup": [0, 3], "depths": [2, 7], "steps": 6}
+    plan = {"placement": "pre", "seeds": [7, 8], "untrained_seeds": [5]}
+    tables = P.measure(TOKENS, example(Placement, **SMALL | several), plan)
     assert tables["position_probe"].groupby("depth").size().to_dict() == {2: 2 * 2 * 2 * 2 * 2 * 2}
     for rate, warmup, seed in [(1e-2, 3, 8), (0.5, 0, 7)]:
         mine = f"depth == 2 and learning_rate == {rate} and warmup == {warmup} and seed == {seed}"
         rows = {name: frame.query(mine) for name, frame in tables.items() if name != "untrained_gradients"}
         for residual in (True, False):
             shape = SHAPE._replace(residual=residual)
-            trained = P.train(shape, REDUCED, [(rate, warmup, seed)], settings)
+            trained = R.train(shape, REDUCED, [(rate, warmup, seed)], **STEPS)
             windows = position.probe_windows(REDUCED, shape.context_length, 7)
             probes = rows["position_probe"].query(f"residual == {residual}")
             for step, parameters in ((0, T.initial(shape, [seed])), (6, trained.parameters)):
@@ -207,20 +188,20 @@ def test_each_run_has_the_rows_that_it_would_have_alone():
                 row = probes[probes.step == step]
                 assert row.layer.to_list() == [1, 2] and set(row.context_length) == {5}
                 assert row.position_accuracy.to_list() == pytest.approx(known)
-                assert row.final_loss.to_list() == pytest.approx([trained.loss[-1, 0]] * 2)
-        trained = P.train(SHAPE, REDUCED, [(rate, warmup, seed)], settings)
+                assert row.final_loss.to_list() == pytest.approx([trained.loss[0, -1]] * 2)
+        trained = R.train(SHAPE, REDUCED, [(rate, warmup, seed)], **STEPS)
         curve = rows["placement"]
         assert curve.step.to_list() == list(range(6))
-        assert curve.train_loss.to_list() == pytest.approx(trained.loss[:, 0], rel=1e-4)
-        assert curve.unigram_loss.to_list() == pytest.approx(trained.unigram[:, 0])
-        assert set(curve.status) == {P.status(trained.loss[:, 0], trained.unigram[:, 0], 20)}
+        assert curve.train_loss.to_list() == pytest.approx(trained.loss[0], rel=1e-4)
+        assert curve.unigram_loss.to_list() == pytest.approx(trained.unigram[0])
+        assert set(curve.status) == {P.status(trained.loss[0], trained.unigram[0], 20)}
         gradients = rows["placement_gradients"].set_index(["step", "layer"]).gradient_norm
         assert list(gradients.index) == [(step, layer) for step in (0, 2, 4, 5) for layer in (1, 2)]
         assert gradients.to_list() == pytest.approx(trained.gradient_norm.ravel(), rel=1e-3)
-        first = torch.from_numpy(P._batch(generator(Stream.PLACEMENT_BATCHES, seed), REDUCED, 2, 5))[None]
+        first = torch.from_numpy(R._windows(generator(Stream.PLACEMENT_BATCHES, seed), REDUCED, 5))[None]
         sizes = rows["placement_scales"].set_index(["step", "layer", "part"])
         for step, parameters in ((0, T.initial(SHAPE, [seed])), (6, trained.parameters)):
-            known = P.part_scales(SHAPE, SHAPE.matrices(parameters), first)
+            known = R.part_scales(SHAPE, SHAPE.matrices(parameters), first)
             for name, (values,) in known.items():
                 places = [(step, layer, part) for layer in (1, 2) for part in ("attention", "feed_forward")]
                 assert sizes.loc[places, name].to_list() == pytest.approx(values, rel=1e-3), name

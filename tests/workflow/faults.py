@@ -368,7 +368,7 @@ def configuration() -> dict:
     majority, model = smoke["majority"], smoke["language_model"]
     for experiment in majority.values():
         experiment["seeds"] = dict.fromkeys(experiment["seeds"], 0) | {"layernorm": 1}
-        experiment["in_one_job"] = False  # unlike gpt's two runs
+        experiment["runs_per_job"] = 1  # unlike gpt's two runs
     majority["d8"] |= {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50}
     majority["d8"]["seeds"] |= {"layernorm": 2, "scale_released": 1}
     majority["d3"]["seeds"] |= {"none": 1}

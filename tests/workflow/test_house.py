@@ -1,6 +1,5 @@
 """What holds for the workflow and the package as a whole."""
 
-import ast
 import inspect
 import re
 import shutil
@@ -15,8 +14,6 @@ import yaml
 import layernorm_roles
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src/layernorm_roles"
-DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 
 
 def snakemake(*arguments):
@@ -45,19 +42,6 @@ def test_the_scheduler_still_has_the_attribute_that_the_snakefile_sets():
     from snakemake.scheduling.job_scheduler import JobScheduler
 
     assert "self.job_rate_limiter" in inspect.getsource(JobScheduler.__init__)
-
-
-@pytest.mark.parametrize(
-    "file", [*SOURCE.rglob("*.py")], ids=lambda file: file.relative_to(SOURCE).as_posix()
-)
-def test_everything_public_has_a_docstring(file):
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    parts = [(tree, "the module")] if file.name != "__init__.py" or tree.body else []
-    for node in tree.body:
-        members = node.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_") else []
-        parts += [(part, part.name) for part in (node, *members) if isinstance(part, DEFINITIONS)]
-    bare = [name for node, name in parts if not name.startswith("_") and ast.get_docstring(node) is None]
-    assert not bare, bare
 
 
 @pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)

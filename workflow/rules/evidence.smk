@@ -1,184 +1,105 @@
-# The tables of all runs; and verdicts, figures, readable tables and the page: for this reproduction, and again for the
-# kept one, results/published/, of whose Parquet tables the rules make claims.parquet alone.
+# From the parts of all jobs to tables, from tables to verdicts and to the page that shows them. Verdicts and pages are
+# those of this reproduction or of the kept one, results/published/: the wildcard {name} says of which.
 rule tables:
     input:
-        lambda wildcards: COLLECTED[wildcards.table].files,
+        plan=f"{RUN}/plan/tables/{{table}}.json",
+        done=done("tables/{table}"),
+        parts=ancient(lambda wildcards: THIS.parts(wildcards.table)),
     output:
-        f"{RUN}/parquet/{{table}}.parquet",
+        origin=f"{RUN}/origin/tables/{{table}}.json",
+        table=f"{RUN}/parquet/{{table}}.parquet",
     log:
         f"{RUN}/logs/tables/{{table}}.log",
     benchmark:
         f"{RUN}/benchmarks/tables/{{table}}.tsv"
     wildcard_constraints:
-        table="|".join(COLLECTED),
-    group:
-        "tables"
+        table="|".join(THIS.in_parts),
     resources:
-        **asking(1500, 5),
-    params:
-        table="{table}",
-        settings=lambda wildcards: COLLECTED[wildcards.table].settings,
-        identities=lambda wildcards: COLLECTED[wildcards.table].identities,
-        code=code("collect_tables.py"),
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     script:
-        "../scripts/collect_tables.py"
+        "../scripts/collect_table.py"
 
 
-BENCHMARKS += PLAN.benchmark_files("tables", COLLECTED)
-RESULT_TABLES = [
-    "majority_metrics",
-    "majority_vectors",
-    "random_keys",
-    "random_keys_precision",
-    "gaussian_law",
-    *LANGUAGE_MODEL_TABLES,
-    *STATEMENT_TABLES,
-    *PRETRAINED_TABLES,
-]
-ROOMS = planning.rooms(PLAN.figures(), RESULT_TABLES)
-KEPT_ROOMS = planning.rooms(KEPT.figures(), KEPT.tables())
-
-# The files of a finished reproduction, but for its page.
-FINISHED = [
-    f"{RUN}/settings.json",
-    *planning.parquet(RUN, ["claims", *RESULT_TABLES]).values(),
-    *(file for room in ROOMS for file in room.files(RUN)),
-    *planning.DURATIONS.files(RUN),
-]
-
-
-# For each of the two reproductions: its folder, the prefix of its rules' names, its rooms, Parquet tables and settings.
-for FOLDER, PREFIX, FILLED, TABLES, SETTINGS in [
-    (RUN, "", ROOMS, RESULT_TABLES, PLAIN),
-    (KEPT.folder, "published_", KEPT_ROOMS, KEPT.tables(), KEPT.plain),
-]:
-
-    rule:
-        name:
-            f"{PREFIX}claims"
-        input:
-            **planning.parquet(FOLDER, TABLES),
-        output:
-            f"{FOLDER}/parquet/claims.parquet",
-        log:
-            f"{FOLDER}/logs/claims.log",
-        benchmark:
-            f"{FOLDER}/benchmarks/claims.tsv"
-        group:
-            "drawing"
-        resources:
-            **asking(1500, 5),
-        params:
-            rules=f"{FOLDER}/rules.json",
-            settings=SETTINGS,
-            code=code("judge_claims.py"),
-        script:
-            "../scripts/judge_claims.py"
-
-    # A rule for each room, and not one for all, so that `snakemake majority` draws its figures without language models.
-    for ROOM in FILLED:
-
-        rule:
-            name:
-                f"{PREFIX}draw_{ROOM.name}"
-            input:
-                **planning.parquet(FOLDER, ROOM.inputs),
-            output:
-                [*drawn(FOLDER, ROOM)],
-            log:
-                f"{FOLDER}/logs/draw/{ROOM.name}.log",
-            benchmark:
-                f"{FOLDER}/benchmarks/draw/{ROOM.name}.tsv"
-            group:
-                "drawing"
-            resources:
-                **asking(2000, 10),
-            params:
-                settings={part: SETTINGS.get(part) for part in figures_registry.SECTIONS},
-                code=code("draw.py", *ROOM.modules),
-            script:
-                "../scripts/draw.py"
-
-    rule:
-        name:
-            f"{PREFIX}page"
-        input:
-            **planning.parquet(FOLDER, ["claims", *TABLES]),
-            figures=[f"{FOLDER}/figures/{name}.png" for room in FILLED for name in room.figures],
-            durations=f"{FOLDER}/tables/durations.csv",
-        output:
-            report=f"{FOLDER}/report.html",
-            findings=f"{FOLDER}/findings.html",
-        log:
-            f"{FOLDER}/logs/page.log",
-        benchmark:
-            f"{FOLDER}/benchmarks/page.tsv"
-        group:
-            "drawing"
-        resources:
-            **asking(1500, 5),
-        params:
-            tables=["claims", *TABLES],
-            figures=[name for room in FILLED for name in room.figures],
-            settings=SETTINGS,
-            options=planning.command_options(Path(FOLDER).name, WORKFLOW / "presets"),
-            code=code("write_page.py", *planning.table_modules()),
-        script:
-            "../scripts/write_page.py"
+rule claims:
+    input:
+        plan="results/{name}/plan/claims.json",
+        done=done("claims", "{name}"),
+        tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].results),
+    output:
+        origin="results/{name}/origin/claims.json",
+        claims="results/{name}/parquet/claims.parquet",
+        comparisons="results/{name}/parquet/comparisons.parquet",
+    log:
+        "results/{name}/logs/claims.log",
+    benchmark:
+        "results/{name}/benchmarks/claims.tsv"
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
+    script:
+        "../scripts/judge_claims.py"
 
 
 rule durations:
     input:
+        plan=f"{RUN}/plan/durations.json",
+        done=done("durations"),
         # When these tables are made, so are the benchmark files of all jobs that compute.
-        **planning.parquet(RUN, RESULT_TABLES),
+        tables=ancient(THIS.exhibits.results),
     output:
+        origin=f"{RUN}/origin/durations.json",
         csv=f"{RUN}/tables/durations.csv",
         md=f"{RUN}/tables/durations.md",
     log:
         f"{RUN}/logs/durations.log",
-    group:
-        "drawing"
-    resources:
-        **asking(1500, 5),
     params:
-        benchmarks=BENCHMARKS,
-        code=code("write_durations.py", *planning.DURATIONS.modules),
+        benchmarks=THIS.benchmarks(),
     script:
         "../scripts/write_durations.py"
 
 
-rule settings:
+rule page:
+    input:
+        plan="results/{name}/plan/page.json",
+        done=done("page", "{name}"),
+        tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].judged),
+        figures=ancient(lambda wildcards: [*EXHIBITS[wildcards.name].figures().values()]),
+        durations=ancient("results/{name}/tables/durations.csv"),
     output:
-        f"{RUN}/settings.json",
+        origin="results/{name}/origin/page.json",
+        report="results/{name}/report.html",
+        findings="results/{name}/findings.html",
+    log:
+        "results/{name}/logs/page.log",
+    benchmark:
+        "results/{name}/benchmarks/page.tsv"
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
+    script:
+        "../scripts/write_page.py"
+
+
+rule settings:
+    input:
+        plan=f"{RUN}/plan/settings.json",
+        done=done("settings"),
+    output:
+        origin=f"{RUN}/origin/settings.json",
+        settings=f"{RUN}/settings.json",
     log:
         f"{RUN}/logs/settings.log",
-    params:
-        settings=PLAIN,
-        code=code("write_settings.py"),
+    localrule: True
     script:
         "../scripts/write_settings.py"
 
 
-# Snakemake makes what this reproduction lacks; of the other one it makes nothing, and runs no rule on its files.
-if OTHER:
-
-    rule comparison:
-        input:
-            **planning.parquet(RUN, planning.compared_tables(OTHER.folder)),
-            settings=rules.settings.output,
-        output:
-            page=f"{RUN}/compare_{Path(OTHER.folder).name}.html",
-            table=f"{RUN}/parquet/compare_{Path(OTHER.folder).name}.parquet",
-        log:
-            f"{RUN}/logs/compare_{Path(OTHER.folder).name}.log",
-        params:
-            against=OTHER.folder,
-            checksums=planning.checksums(OTHER.folder),
-            options=planning.command_options(Path(RUN).name, WORKFLOW / "presets"),
-            code=code("compare.py"),
-        script:
-            "../scripts/compare.py"
-
-
-localrules:
-    settings,
+# The files of a finished reproduction, but for its pages.
+FINISHED = [
+    f"{RUN}/settings.json",
+    *THIS.exhibits.judged,
+    *THIS.exhibits.shown(),
+    f"{RUN}/tables/durations.csv",
+    f"{RUN}/tables/durations.md",
+]

@@ -1,157 +1,101 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
-STATEMENTS = PLAIN["statements"]
-PLACEMENT = STATEMENTS["placement"]
-PLACEMENT_TABLES = [
-    "placement",
-    "placement_gradients",
-    "placement_scales",
-    "untrained_gradients",
-    "position_probe",
-]
-STATEMENT_TABLES = [
-    "geometry",
-    "geometry_cloud",
-    "fusion",
-    *PLACEMENT_TABLES,
-    "batch_dependence",
-    "score_scale",
-    "worked_numbers",
-]
+SAMPLES = [f"{RUN}/runs/measure/{batch}/samples.safetensors" for batch in THIS.sampled]
 
 
 rule geometry:
+    input:
+        plan=f"{RUN}/plan/geometry.json",
+        done=done("geometry"),
     output:
+        origin=f"{RUN}/origin/geometry.json",
         measured=f"{RUN}/parquet/geometry.parquet",
         cloud=f"{RUN}/parquet/geometry_cloud.parquet",
     log:
         f"{RUN}/logs/geometry.log",
     benchmark:
         f"{RUN}/benchmarks/geometry.tsv"
-    group:
-        "statements"
     resources:
-        **asking(1500, 5),
-    params:
-        settings=STATEMENTS["geometry"],
-        seed=PLAIN["first_seed"],
-        code=code("measure_geometry.py"),
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     script:
         "../scripts/measure_geometry.py"
 
 
-rule fusion:
-    input:
-        activations=ACTIVATIONS,
-    output:
-        f"{RUN}/parquet/fusion.parquet",
-    log:
-        f"{RUN}/logs/fusion.log",
-    benchmark:
-        f"{RUN}/benchmarks/fusion.tsv"
-    group:
-        "statements"
-    resources:
-        **asking(1500, 10),
-    params:
-        settings=STATEMENTS["fusion"],
-        seeds=PLAN.seeds(STATEMENTS["fusion"]["seeds"]),
-        identities=PLAN.identities("language_model", PLAN.recorded_runs()),
-        code=code("measure_fusion.py"),
-    script:
-        "../scripts/measure_fusion.py"
-
-
-rule placement_train:
-    input:
-        **PLAN.text_files(PLACEMENT["text"], "training", "manifest"),
-    output:
-        **{table: f"{RUN}/runs/placement/{{placement}}/{table}.parquet" for table in PLACEMENT_TABLES},
-    log:
-        f"{RUN}/logs/placement_train/{{placement}}.log",
-    benchmark:
-        f"{RUN}/benchmarks/placement_train/{{placement}}.tsv"
-    wildcard_constraints:
-        placement="pre|post",
-    resources:
-        **asking(2000, 60),
-    params:
-        settings=PLACEMENT,
-        seeds=PLAN.seeds(PLACEMENT["seeds"]),
-        untrained_seeds=PLAN.seeds(PLACEMENT["untrained_seeds"]),
-        code=code("train_placement.py"),
-    script:
-        "../scripts/train_placement.py"
-
-
-PLACED = {"seeds": PLAN.seeds(PLACEMENT["seeds"]), "settings": PLACEMENT}
-for TABLE in PLACEMENT_TABLES:
-    COLLECTED[TABLE] = planning.Collected(
-        [f"{RUN}/runs/placement/{each}/{TABLE}.parquet" for each in PLACEMENT["placements"]],
-        PLACEMENT,
-        [{"placement": each, **PLACED} for each in PLACEMENT["placements"]],
-    )
-
-
 rule batch_dependence:
+    input:
+        plan=f"{RUN}/plan/batch_dependence.json",
+        done=done("batch_dependence"),
     output:
-        f"{RUN}/parquet/batch_dependence.parquet",
+        origin=f"{RUN}/origin/batch_dependence.json",
+        table=f"{RUN}/parquet/batch_dependence.parquet",
     log:
         f"{RUN}/logs/batch_dependence.log",
     benchmark:
         f"{RUN}/benchmarks/batch_dependence.tsv"
-    group:
-        "statements"
     resources:
-        **asking(1500, 5),
-    params:
-        settings=STATEMENTS["batch_dependence"],
-        seeds=PLAN.seeds(STATEMENTS["batch_dependence"]["seeds"]),
-        code=code("measure_batch_dependence.py"),
+        mem_mb=doubling(1500),
+        runtime=doubling(5),
     script:
         "../scripts/measure_batch_dependence.py"
 
 
+rule fusion:
+    input:
+        plan=f"{RUN}/plan/fusion.json",
+        done=done("fusion"),
+        samples=ancient(SAMPLES),
+    output:
+        origin=f"{RUN}/origin/fusion.json",
+        table=f"{RUN}/parquet/fusion.parquet",
+    log:
+        f"{RUN}/logs/fusion.log",
+    benchmark:
+        f"{RUN}/benchmarks/fusion.tsv"
+    resources:
+        mem_mb=doubling(1500),
+        runtime=doubling(10),
+    script:
+        "../scripts/measure_fusion.py"
+
+
 rule score_scale:
     input:
-        activations=ACTIVATIONS,
-        vectors=f"{RUN}/parquet/majority_vectors.parquet",
+        plan=f"{RUN}/plan/score_scale.json",
+        done=done("score_scale"),
+        vectors=ancient(f"{RUN}/parquet/majority_vectors.parquet"),
+        samples=ancient(SAMPLES),
     output:
-        f"{RUN}/parquet/score_scale.parquet",
+        origin=f"{RUN}/origin/score_scale.json",
+        table=f"{RUN}/parquet/score_scale.parquet",
     log:
         f"{RUN}/logs/score_scale.log",
     benchmark:
         f"{RUN}/benchmarks/score_scale.tsv"
-    group:
-        "statements"
     resources:
-        **asking(1500, 10),
-    params:
-        settings=STATEMENTS["score_scale"],
-        seeds=PLAN.seeds(STATEMENTS["score_scale"]["seeds"]),
-        identities=PLAN.identities("language_model", PLAN.recorded_runs()),
-        experiment=PLAN.widest_experiment(),
-        code=code("measure_score_scale.py"),
+        mem_mb=doubling(1500),
+        runtime=doubling(10),
     script:
         "../scripts/measure_score_scale.py"
 
 
-rule worked_numbers:
+rule placement:
+    input:
+        plan=f"{RUN}/plan/placement/{{placement}}.json",
+        done=done("placement/{placement}"),
+        manifest=ancient(THIS.text_files(THIS.settings.statements.placement.text)["manifest"]),
     output:
-        f"{RUN}/parquet/worked_numbers.parquet",
+        origin=f"{RUN}/origin/placement/{{placement}}.json",
+        placement=f"{RUN}/runs/placement/{{placement}}/placement.parquet",
+        placement_gradients=f"{RUN}/runs/placement/{{placement}}/placement_gradients.parquet",
+        placement_scales=f"{RUN}/runs/placement/{{placement}}/placement_scales.parquet",
+        untrained_gradients=f"{RUN}/runs/placement/{{placement}}/untrained_gradients.parquet",
+        position_probe=f"{RUN}/runs/placement/{{placement}}/position_probe.parquet",
     log:
-        f"{RUN}/logs/worked_numbers.log",
+        f"{RUN}/logs/placement/{{placement}}.log",
     benchmark:
-        f"{RUN}/benchmarks/worked_numbers.tsv"
-    group:
-        "statements"
+        f"{RUN}/benchmarks/placement/{{placement}}.tsv"
     resources:
-        **asking(1500, 5),
-    params:
-        code=code("measure_worked_numbers.py"),
+        mem_mb=doubling(2000),
+        runtime=doubling(60),
     script:
-        "../scripts/measure_worked_numbers.py"
-
-
-for NAME in ("geometry", "fusion", "batch_dependence", "score_scale", "worked_numbers"):
-    BENCHMARKS += PLAN.benchmark_files(NAME)
-BENCHMARKS += PLAN.benchmark_files("placement_train", PLACEMENT["placements"])
+        "../scripts/train_placement.py"

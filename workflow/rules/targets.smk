@@ -1,57 +1,134 @@
-# What a user can ask for, beside `all`: `snakemake --cores all TARGET`, with the options after the target.
+# What a user can ask for, beside `all`: `snakemake --cores all TARGET`, with the options after the target. The first six
+# draw the figures and readable tables of one part of the evidence, so that each can be had without the others.
+HERE = THIS.exhibits
+
+
 rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
-        planning.shown(ROOMS, "majority", RUN),
+        plan=f"{RUN}/plan/draw/majority.json",
+        done=done("draw/majority"),
+        tables=ancient(HERE.read_by("majority")),
+        settings=ancient(f"{RUN}/settings.json"),
+    output:
+        HERE.shown("majority"),
+        origin=f"{RUN}/origin/draw/majority.json",
+    log:
+        f"{RUN}/logs/draw/majority.log",
+    benchmark:
+        f"{RUN}/benchmarks/draw/majority.tsv"
+    resources:
+        mem_mb=doubling(2000),
+        runtime=doubling(10),
+    script:
+        "../scripts/draw.py"
 
 
-rule random_keys:
-    """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
+use rule majority as random_keys with:
     input:
-        planning.shown(ROOMS, "random_keys", RUN),
+        plan=f"{RUN}/plan/draw/random_keys.json",
+        done=done("draw/random_keys"),
+        tables=ancient(HERE.read_by("random_keys")),
+        settings=ancient(f"{RUN}/settings.json"),
+    output:
+        HERE.shown("random_keys"),
+        origin=f"{RUN}/origin/draw/random_keys.json",
+    log:
+        f"{RUN}/logs/draw/random_keys.log",
+    benchmark:
+        f"{RUN}/benchmarks/draw/random_keys.tsv"
 
 
-rule language_model:
-    """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
+use rule majority as language_model with:
     input:
-        planning.shown(ROOMS, "language_model", RUN),
+        plan=f"{RUN}/plan/draw/language_model.json",
+        done=done("draw/language_model"),
+        tables=ancient(HERE.read_by("language_model")),
+        settings=ancient(f"{RUN}/settings.json"),
+    output:
+        HERE.shown("language_model"),
+        origin=f"{RUN}/origin/draw/language_model.json",
+    log:
+        f"{RUN}/logs/draw/language_model.log",
+    benchmark:
+        f"{RUN}/benchmarks/draw/language_model.tsv"
 
 
-rule pretrained:
-    """Pretrained models: which keys of their heads can win, and how much attention they can get."""
+use rule majority as pretrained with:
     input:
-        planning.shown(ROOMS, "pretrained", RUN),
+        plan=f"{RUN}/plan/draw/pretrained.json",
+        done=done("draw/pretrained"),
+        tables=ancient(HERE.read_by("pretrained")),
+        settings=ancient(f"{RUN}/settings.json"),
+    output:
+        HERE.shown("pretrained"),
+        origin=f"{RUN}/origin/draw/pretrained.json",
+    log:
+        f"{RUN}/logs/draw/pretrained.log",
+    benchmark:
+        f"{RUN}/benchmarks/draw/pretrained.tsv"
 
 
-rule statements:
-    """What other documents say about LayerNorm: a figure for each statement that was measured."""
+use rule majority as statements with:
     input:
-        planning.shown(ROOMS, "statements", RUN),
+        plan=f"{RUN}/plan/draw/statements.json",
+        done=done("draw/statements"),
+        tables=ancient(HERE.read_by("statements")),
+        settings=ancient(f"{RUN}/settings.json"),
+    output:
+        HERE.shown("statements"),
+        origin=f"{RUN}/origin/draw/statements.json",
+    log:
+        f"{RUN}/logs/draw/statements.log",
+    benchmark:
+        f"{RUN}/benchmarks/draw/statements.tsv"
 
 
-rule evidence:
-    """Every verdict, and the page that shows them: results/<name>/report.html."""
+use rule majority as verdicts with:
     input:
-        f"{RUN}/report.html",
+        plan=f"{RUN}/plan/draw/verdicts.json",
+        done=done("draw/verdicts"),
+        tables=ancient(HERE.read_by("verdicts")),
+        settings=ancient(f"{RUN}/settings.json"),
+    output:
+        HERE.shown("verdicts"),
+        origin=f"{RUN}/origin/draw/verdicts.json",
+    log:
+        f"{RUN}/logs/draw/verdicts.log",
+    benchmark:
+        f"{RUN}/benchmarks/draw/verdicts.tsv"
 
 
 rule published_figures:
     """The figures and tables of the kept reproduction, drawn again from its Parquet files without training."""
     input:
-        f"{KEPT.folder}/settings.json",  # without it there is no kept reproduction
-        [file for room in KEPT_ROOMS for file in room.files(KEPT.folder)],
-
-
-rule published_report:
-    """The page of the kept reproduction, written again from its Parquet files."""
-    input:
-        f"{KEPT.folder}/report.html",
+        plan=f"{KEPT.folder}/plan/draw.json",
+        done=done("draw", KEPT.name),
+        tables=ancient(KEPT.judged),
+    output:
+        KEPT.shown(),
+        origin=f"{KEPT.folder}/origin/draw.json",
+    log:
+        f"{KEPT.folder}/logs/draw.log",
+    benchmark:
+        f"{KEPT.folder}/benchmarks/draw.tsv"
+    script:
+        "../scripts/draw.py"
 
 
 rule compare:
-    """This reproduction beside another: with --config against=published it makes results/<name>/compare_published.html."""
-    input:
-        compared,
+    """The verdicts of this reproduction beside those of another: with --config against=published."""
+    output:
+        csv=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.csv",
+        md=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.md",
+    log:
+        f"{RUN}/logs/compare.log",
+    params:
+        run=RUN,
+        against=AGAINST and AGAINST.folder,
+    localrule: True
+    script:
+        "../scripts/compare.py"
 
 
 # `publish` has no inputs, so that an unfinished reproduction is refused instead of finished.
@@ -62,21 +139,21 @@ rule publish:
     params:
         run=RUN,
         kept=KEPT.folder,
-        settings=PLAIN,
-        tables=["claims", *RESULT_TABLES],
-        figures=[*PLAN.figures()],
-        files=["rules.json", *(str(Path(file).relative_to(RUN)) for file in FINISHED)],
+        plan=THIS.plans["page"]
+        | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
+    localrule: True
     script:
         "../scripts/publish.py"
 
 
 rule check:
-    """Compare every file of this reproduction with its checksum, and name those to delete."""
+    """Compare every file of this reproduction with its checksum, and the plan of every job with its copy."""
     log:
         f"{RUN}/logs/check.log",
     params:
         run=RUN,
-        outdated=lambda wildcards: [*outdated()],
+        undone=plan.undone(RUN, THIS.plans),
+    localrule: True
     script:
         "../scripts/check_files.py"
 
@@ -88,8 +165,7 @@ rule readme:
         f"{KEPT.folder}/settings.json",
     log:
         f"{KEPT.folder}/logs/readme.log",
-    params:
-        code=code("update_readme.py"),
+    localrule: True
     script:
         "../scripts/update_readme.py"
 
@@ -99,13 +175,7 @@ rule help:
     log:
         f"{RUN}/logs/help.log",
     params:
-        targets=lambda wildcards: {rule.name: rule.docstring for rule in workflow.rules if rule.docstring},
+        rules=str(REPOSITORY / "workflow/rules/targets.smk"),
+    localrule: True
     script:
         "../scripts/print_targets.py"
-
-
-localrules:
-    publish,
-    check,
-    readme,
-    help,

@@ -1,10 +1,7 @@
 from layernorm_roles.job import job
 
 with job(snakemake):
-    from layernorm_roles import made_from
+    from layernorm_roles import plan
 
-    made_from.check(snakemake.params.run, snakemake.params.outdated)
-    print(
-        f"{snakemake.params.run}: every file is as it was written, with these settings and this code",
-        flush=True,
-    )
+    plan.check(snakemake.params.run, snakemake.params.undone)
+    print(f"{snakemake.params.run}: every file is as it was written, with these settings and this code", flush=True)

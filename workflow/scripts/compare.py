@@ -1,9 +1,8 @@
 from layernorm_roles.job import job
 
 with job(snakemake):
-    from pathlib import Path
+    from layernorm_roles.evidence.tables.compare import compare
 
-    from layernorm_roles.evidence.page import comparison
-
-    params, out = snakemake.params, snakemake.output
-    comparison.write(Path(out.page).parent, params.against, out.page, out.table, params.options)
+    params, output = snakemake.params, snakemake.output
+    for line in compare(params.run, params.against, output.csv, output.md):
+        print(line, flush=True)

@@ -1,7 +1,7 @@
 from layernorm_roles.job import job
 
-with job(snakemake):
+with job(snakemake) as plan:
     from layernorm_roles.settings.text import Source
     from layernorm_roles.text.downloads import download
 
-    download(Source.model_validate(snakemake.params.source), snakemake.output[0])
+    download(Source.model_validate(plan["source"]), snakemake.output.rows)

@@ -1,8 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake):
+with job(snakemake) as plan:
     from layernorm_roles.majority import data
-    from layernorm_roles.settings.majority import MajorityData
 
-    settings = MajorityData.model_validate(snakemake.params.settings)
-    data.write(settings, int(snakemake.wildcards.seed), snakemake.output[0])
+    data.write(plan, snakemake.output.data)

@@ -2,8 +2,9 @@ from pathlib import Path
 
 from layernorm_roles.job import job
 
-with job(snakemake):
+with job(snakemake) as plan:
     from layernorm_roles.evidence import claims
 
-    params = snakemake.params
-    claims.judge_files(map(Path, snakemake.input), snakemake.output[0], params.rules, params.settings)
+    output, tables = snakemake.output, {Path(path).stem: Path(path) for path in snakemake.input.tables}
+    rules = Path(output.claims).parents[1] / "rules.json"
+    claims.judge_files(tables, output.claims, output.comparisons, rules, plan["settings"])

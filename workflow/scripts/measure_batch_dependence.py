@@ -1,8 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake):
-    from layernorm_roles.settings.statements import BatchDependence
+with job(snakemake) as plan:
     from layernorm_roles.statements import batch_dependence
 
-    settings = BatchDependence.model_validate(snakemake.params.settings)
-    batch_dependence.write(settings, snakemake.params.seeds, snakemake.output[0])
+    batch_dependence.write(plan, snakemake.output.table)

@@ -1,8 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake):
-    from layernorm_roles.settings.statements import Geometry
+with job(snakemake) as plan:
     from layernorm_roles.statements import geometry
 
-    params, out = snakemake.params, snakemake.output
-    geometry.write(Geometry.model_validate(params.settings), params.seed, out.measured, out.cloud)
+    geometry.write(plan, snakemake.output.measured, snakemake.output.cloud)

@@ -1,9 +1,6 @@
 from layernorm_roles.job import job
 
-with job(snakemake):
+with job(snakemake) as plan:
     from layernorm_roles.pretrained.measure import measure_files
 
-    params, out = snakemake.params, snakemake.output
-    measure_files(
-        snakemake.wildcards.pretrained, params.settings, snakemake.input.manifest, dict(out.items())
-    )
+    measure_files(plan, snakemake.input.manifest, dict(snakemake.output.items()))

@@ -2,9 +2,9 @@ from pathlib import Path
 
 from layernorm_roles.job import job
 
-with job(snakemake):
+with job(snakemake) as plan:
     from layernorm_roles.settings.text import Text
     from layernorm_roles.text.prepare import prepare
 
-    params, folder = snakemake.params, Path(snakemake.output.manifest).parent
-    prepare(Text.model_validate(params.settings), folder, params.downloads, params.seed)
+    folder = Path(snakemake.output.manifest).parent
+    prepare(Text.model_validate(plan["settings"]), folder, folder.parents[1] / "downloads", plan["seed"])

@@ -1,8 +1,8 @@
 from layernorm_roles.job import job
 
-with job(snakemake):
+with job(snakemake) as plan:
     import json
 
     from layernorm_roles import files
 
-    files.write_text(snakemake.output[0], json.dumps(snakemake.params.settings, indent=2) + "\n")
+    files.write_text(snakemake.output.settings, json.dumps(plan["settings"], indent=2) + "\n")

@@ -3,9 +3,10 @@
 This module imports nothing heavy, so that captions can be written while the jobs are planned.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
+from layernorm_roles.variants import BUILT_IN, label_of
 
 
 class Look(NamedTuple):
@@ -18,28 +19,7 @@ class Look(NamedTuple):
     """Line style; not solid where a line would hide another one or looks like one to a colour-blind reader."""
 
 
-# The colours are those of Okabe and Ito (2008) and, for the variants that split or extend LayerNorm, of Tol (2021);
-# readers with any colour vision can tell apart those that meet in a figure. Black is kept for what the paper reports.
-# LayerNorm and projection stand together in Figure 4, so they are not both blue.
-LOOKS = {
-    "layernorm": Look("LayerNorm", "#0072B2"),
-    "layernorm_affine": Look("LayerNorm with gain and bias", "#44AA99", (0, (5, 1))),
-    "layernorm_gain": Look("LayerNorm with gain", "#004A78", (0, (5, 1))),
-    "layernorm_gain_small": Look("LayerNorm with gain from 0.028", "#B07050", (0, (5, 1))),
-    "projected_qk": Look("LayerNorm for QK, scaling for V", "#332288", (0, (3, 1))),
-    "projected_v": Look("scaling for QK, LayerNorm for V", "#882255", (0, (1, 1))),
-    "projection": Look("projection only", "#CC79A7", "--"),
-    "projection_scalar": Look("projection × learnt scalar", "#8F3D6F", (0, (1, 1))),
-    "layernorm_shrunk": Look("LayerNorm × 0.028", "#661100", (0, (5, 1, 1, 1))),
-    "scale": Look("scaling only", "#E69F00"),
-    "scale_gain": Look("scaling with gain", "#A87400", (0, (5, 1))),
-    "scale_released": Look("scaling only, as released (÷ d)", "#D55E00"),
-    "layernorm_small": Look("LayerNorm ÷ d", "#009E73"),
-    "none": Look("no norm", "#7F7F7F", (0, (6, 2))),
-    "none_scalar": Look("no norm × learnt scalar", "#B0B0B0", (0, (1, 1))),
-    QUERY_KEY_VARIANT: Look("LayerNorm + QK-norm", "#56B4E9", ":"),
-    NO_ATTENTION_VARIANT: Look("no attention", "#404040", "-."),
-}
+LOOKS = {name: Look(each.label, each.colour, each.stroke) for name, each in BUILT_IN.items()}
 """The look of each built-in variant, in the order of the legends."""
 
 SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
@@ -49,9 +29,17 @@ LEGENDS: dict[str, str] = {variant: look.label for variant, look in LOOKS.items(
 """The text of each variant in the legends of figures and the rows of tables, in the order of the legends."""
 
 
+_SCALED: dict[str, str] = {}
+
+
+def name_scaled(norms: Mapping[str, Any]) -> None:
+    """Let `label` say "35 × projection only" of the built-in norms times a factor among `norms` of the settings."""
+    _SCALED.update({name: label_of(**norm) for name, norm in norms.items() if isinstance(norm, Mapping)})
+
+
 def label(variant: str) -> str:
-    """The text of a variant in legends and tables; one that is not built in goes by its name."""
-    return LEGENDS.get(variant, variant)
+    """The text of a variant in legends and tables; a class of a user's own goes by its name in the configuration."""
+    return LEGENDS.get(variant) or _SCALED.get(variant, variant)
 
 
 PAPER_MODEL = "gpt"

@@ -3,8 +3,6 @@
 import os
 from typing import NamedTuple
 
-from layernorm_roles.gpu import driver
-
 DECIDED = "LAYERNORM_ROLES_AUTO_DEVICE"
 """The environment variable that tells a job's process what `auto` meant where the workflow was started.
 
@@ -20,25 +18,21 @@ class Choice(NamedTuple):
     """Why `auto` stands for `device`, as the end of a sentence; empty if the configuration names cpu or cuda."""
 
 
-def choose(wanted: str, elsewhere: bool = False) -> Choice:
-    """The device that `wanted`, auto, cpu or cuda, means; `elsewhere` says that jobs run on other machines.
+def choose(wanted: str) -> Choice:
+    """The device that `wanted`, auto, cpu or cuda, means.
 
-    auto takes the GPU if driver, card and torch's build fit each other, and the CPU for jobs that run elsewhere. cuda
-    is not questioned here: `driver.usable_cards` refuses it before the first job, or where the job runs.
+    auto asks torch for a GPU of this machine; for jobs that run on others one names cpu or cuda. cuda is not questioned:
+    a job that finds no GPU says so.
     """
     if wanted != "auto":
         return Choice(wanted, "")
     if decided := os.environ.get(DECIDED):
         return Choice(decided, "as decided when the workflow was started")
-    if elsewhere:
-        why = "jobs run on other machines, and this one cannot see their GPUs; device: cuda asks for them"
-        return Choice("cpu", why)
-    try:
-        cards = driver.usable_cards()
-    except driver.NoGPU as fault:
-        return Choice("cpu", str(fault))
-    names = ", ".join(sorted({card.name for card in cards}))
-    return Choice("cuda", f"{len(cards)} can be used: {names}")
+    import torch  # takes a second, which nobody who names a device has to wait
+
+    number = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    why = f"torch {torch.__version__} finds {f'{number} here' if number else 'no GPU here'}"
+    return Choice("cuda" if number else "cpu", why)
 
 
 def hand_down(choice: Choice) -> None:

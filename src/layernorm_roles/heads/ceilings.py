@@ -4,13 +4,13 @@ The ceiling of a key is the largest share of a query's attention that some query
 of the context, also in a causal layer, whose queries meet fewer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from layernorm_roles.heads.keys import keys_without_norm
-from layernorm_roles.heads.layer import Layer, Recorder, layers
+from layernorm_roles.heads.layer import Layer
 from layernorm_roles.schemas import ANY, AS_USED, CEILING_QUANTILES, CEILING_SHARES, NORM, OWN
 from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
 
@@ -33,52 +33,40 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
     return QueryEllipsoid.of_rmsnorm(w_q, b_q, norm.gain, scale=layer.scaling)
 
 
-def pairs(
-    model: Recorder, contexts: Mapping[int, Sequence[int]], normalised: Sequence[str], what: str
-) -> pd.DataFrame:
-    """The ceilings of every pair of a key and a query head, every bound verified.
+def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
+    """The ceilings of every pair of a key and a query head of a layer, every bound verified.
 
-    `contexts` and `what` are those of `layers`, `normalised` names kinds of keys, AS_USED or WITHOUT_NORM. Columns
-    context, layer, head (of the queries), position (of the key), queries (ANY or NORM), normalised, n_keys, dimensions,
-    lower and upper (bounds of the ceiling) and received_max (the largest attention that the context's own queries give
-    the key; NaN for keys that the head does not use). A head whose norm is not known has no rows without the norm, nor
-    any for NORM.
+    `normalised` names kinds of keys, AS_USED or WITHOUT_NORM. Columns layer, head (of the queries), position (of the
+    key), queries (ANY or NORM), normalised, n_keys, dimensions, lower and upper (bounds of the ceiling) and
+    received_max (the largest attention that the context's own queries give the key; NaN for keys that the head does not
+    use). A head whose norm is not known has no rows without the norm, nor any for NORM.
     """
-    parts = [
-        part.assign(context=number, layer=layer.layer)
-        for number, layer in layers(model, contexts, what)
-        for part in _of_layer(layer, normalised)
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
-def _of_layer(layer: Layer, normalised: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """The pairs of each query head, kind of keys and set of queries."""
+    parts = []
     for kind in normalised:
         stack = layer.keys if kind == AS_USED else keys_without_norm(layer)
-        if stack is None:
-            continue
-        anywhere = [ceilings(keys) for keys in stack]
-        for head in range(len(layer.queries)):
+        anywhere = [] if stack is None else [ceilings(keys) for keys in stack]
+        for head in range(len(layer.queries)) if anywhere else ():
             keys = stack[layer.key_head(head)]
             found = {ANY: anywhere[layer.key_head(head)]}
             if (behind := queries_behind_norm(layer, head)) is not None:
                 found[NORM] = ceilings(keys, behind)
             n, d = keys.shape
             received = layer.attention(head).max(axis=0) if kind == AS_USED else np.full(n, np.nan)
+            columns = {"layer": layer.layer, "head": head, "position": np.arange(n), "normalised": kind}
+            columns |= {"n_keys": n, "dimensions": d, "received_max": received}
             for queries, bounds in found.items():
                 bounds.verify(keys)
-                columns = {"head": head, "position": np.arange(n), "queries": queries, "normalised": kind}
-                columns |= {"n_keys": n, "dimensions": d, "lower": bounds.lower, "upper": bounds.upper}
-                yield pd.DataFrame(columns | {"received_max": received})
+                bounded = {"queries": queries, "lower": bounds.lower, "upper": bounds.upper}
+                parts.append(pd.DataFrame(columns | bounded))
+    return pd.concat(parts, ignore_index=True)
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
     """What the ceilings of each context add up to: the columns of table attention_ceilings from context on.
 
-    `pairs` has the columns of the function of that name. A set of queries and a kind of keys have a row for each layer
-    and one with no layer, for all layers together. The context's own queries are a third set, whose lower and upper
-    bounds are both what they give.
+    `pairs` has the columns of the function of that name, and context. A set of queries and a kind of keys have a row
+    for each layer and one with no layer, for all layers together. The context's own queries are a third set, whose
+    lower and upper bounds are both what they give.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
@@ -108,8 +96,8 @@ def _below(values: pd.Series) -> np.ndarray:
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """The pairs of the layer in which most keys cannot get half of the attention of any query behind the norm.
 
-    `pairs` has the columns of the function of that name; `words` has the texts of the tokens of each context by its
-    number. Columns of table token_ceilings but model; no rows if no norm is known.
+    `pairs` has the columns of the function of that name, and context; `words` has the texts of the tokens of each
+    context by its number. Columns of table token_ceilings but model; no rows if no norm is known.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

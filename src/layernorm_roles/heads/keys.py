@@ -1,6 +1,6 @@
 """Which keys of a layer some query can select: certified verdicts, before and after the norm and in every head."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from layernorm_roles import norms
-from layernorm_roles.heads.layer import Layer, Recorder, layers
+from layernorm_roles.heads.layer import Layer
 from layernorm_roles.selectability.certificates import Certificates, Summary, summaries
 from layernorm_roles.selectability.certify import certify_many
 
@@ -72,9 +72,8 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
 
 
 class Judged(NamedTuple):
-    """The verdicts on the keys of one context at one layer and site: one matrix, or one for each head."""
+    """The verdicts on the keys of one layer at one site: one matrix, or one for each head."""
 
-    context: int
     layer: int
     site: str
     causal: bool
@@ -82,35 +81,28 @@ class Judged(NamedTuple):
     keys: Stack
     certificates: Certificates
 
-    def rows(self) -> Iterator[tuple]:
-        """A row of `table` for each matrix. Raises ValueError if a certificate does not prove its verdict."""
+    def rows(self, context: int) -> Iterator[tuple]:
+        """A row of `table` for each matrix, whose keys are those of a context.
+
+        Raises ValueError if a certificate does not prove its verdict.
+        """
         for i, summary in enumerate(summaries(self.certificates, self.keys)):
             head = i if self.site.startswith("head") else None
             margin = _rounded(summary.min_margin, ROUND_FLOOR)
             residual = _rounded(summary.max_residual, ROUND_CEILING)
             numbers = summary._replace(min_margin=margin, max_residual=residual)
-            identity = (self.context, self.layer, self.site, head, self.causal, self.keys.shape[-1])
-            yield *identity, *numbers
+            yield context, self.layer, self.site, head, self.causal, self.keys.shape[-1], *numbers
 
 
-def judged(
-    model: Recorder,
-    contexts: Mapping[int, Sequence[int]],
-    sites: Sequence[str],
-    what: str,
-    cuts: Sequence[int] = (),
-) -> Iterator[Judged]:
-    """The verdicts on the keys of every context, layer and site, in this order.
+def judged(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[Judged]:
+    """The verdicts on the keys of a layer at every site; `sites` and `cuts` are those of `stacks_at`.
 
-    `sites` and `cuts` are those of `stacks_at`, `contexts` and `what` those of `layers`. In a causal layer the keys of
-    the heads (site head) are judged once more among the keys before them.
+    In a causal layer the keys of the heads (site head) are judged once more among the keys before them.
     """
-    for number, layer in layers(model, contexts, what):
-        for site in sites:
-            for keys in stacks_at(site, layer, cuts):
-                for causal in (False, True) if layer.causal and site == "head" else (False,):
-                    found = certify_many(keys, causal, flat=True)
-                    yield Judged(number, layer.layer, site, causal, keys, found)
+    for site in sites:
+        for keys in stacks_at(site, layer, cuts):
+            for causal in (False, True) if layer.causal and site == "head" else (False,):
+                yield Judged(layer.layer, site, causal, keys, certify_many(keys, causal, flat=True))
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -123,18 +123,11 @@ class Layer:
         return weights / weights.sum(axis=-1, keepdims=True)
 
 
-@runtime_checkable
-class Recorder(Protocol):
-    """A model that tells what its attention computes."""
+def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
+    """The layers that have attention, first layer first, of every context with the context's number.
 
-    def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """The layers that have attention, first layer first, on one context, given as token ids."""
-
-
-def layers(model: Recorder, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
-    """The layers of every context with the context's number.
-
-    `contexts` has the token ids of each context by its number; `what` is said on the terminal beside the progress.
+    The model's method `record` gives them for a context's token ids, which `contexts` has by the context's number;
+    `what` is said on the terminal beside the progress.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):

@@ -20,8 +20,7 @@ from layernorm_roles import random_streams
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.layers import recorded
-from layernorm_roles.language_model.linear import FeedForward, Linear
+from layernorm_roles.language_model.layers import feed_forward, recorded
 from layernorm_roles.language_model.model import initialise, without_attention
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
@@ -38,8 +37,8 @@ class BERTLayer(nn.Module):
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
         d_model, self.heads = settings.d_model, settings.heads
-        self.qkv, self.out = Linear(d_model, 3 * d_model), Linear(d_model, d_model)
-        self.feed_forward = FeedForward(d_model, settings.d_ff)
+        self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+        self.feed_forward = feed_forward(d_model, settings.d_ff)
         self.norm_1, self.norm_2 = _norm(d_model, normed), _norm(d_model, normed)
         self.dropout = nn.Dropout(settings.dropout)
 
@@ -72,10 +71,10 @@ class BERT(nn.Module):
         self.segment = nn.Embedding(1, d_model)
         self.norm_0, self.dropout = _norm(d_model, normed), nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(BERTLayer(settings, normed) for _ in range(settings.layers))
-        self.transform = Linear(d_model, d_model)
+        self.transform = nn.Linear(d_model, d_model)
         self.readout_norm = _norm(d_model, normed)
         self.readout_bias = nn.Parameter(torch.zeros(entries))
-        self.classify = None if classes is None else Linear(d_model, classes)
+        self.classify = None if classes is None else nn.Linear(d_model, classes)
         self.apply(initialise)
 
     def forward(

@@ -1,4 +1,4 @@
-"""A layer of a language model as `heads` reads it."""
+"""The parts that layers of both language models have, and a layer as `heads` reads it."""
 
 import numpy as np
 import torch
@@ -7,6 +7,11 @@ from torch import Tensor, nn
 
 from layernorm_roles import norms
 from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection
+
+
+def feed_forward(d_model: int, d_ff: int, approximate: str = "none") -> nn.Sequential:
+    """A feed-forward part with d_ff hidden units: linear, GELU, linear. `approximate` is that of torch.nn.GELU."""
+    return nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(approximate), nn.Linear(d_ff, d_model))
 
 
 def recorded(

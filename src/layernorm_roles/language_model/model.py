@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
@@ -25,8 +26,7 @@ from layernorm_roles import norms, random_streams
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import causal_attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.layers import recorded
-from layernorm_roles.language_model.linear import FeedForward, Linear, linear
+from layernorm_roles.language_model.layers import feed_forward, recorded
 from layernorm_roles.settings.language_model import GPTSettings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
@@ -37,8 +37,8 @@ class CausalSelfAttention(nn.Module):
     def __init__(self, d_model: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.qkv = Linear(d_model, 3 * d_model, bias=False)
-        self.out = Linear(d_model, d_model)
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.out = nn.Linear(d_model, d_model)
         self.query_key_norm: nn.Module = nn.Identity()
 
     def split(
@@ -55,7 +55,7 @@ class CausalSelfAttention(nn.Module):
             qkv = self.qkv(x)
         else:
             of_queries_and_keys, of_values = self.qkv.weight.split([2 * x.shape[-1], x.shape[-1]])
-            qkv = torch.cat([linear(x, of_queries_and_keys), linear(x_values, of_values)], dim=-1)
+            qkv = torch.cat([F.linear(x, of_queries_and_keys), F.linear(x_values, of_values)], dim=-1)
         if isinstance(self.query_key_norm, nn.Identity):
             return qkv
         q_and_k, v = qkv.split([2 * x.shape[-1], x.shape[-1]], dim=-1)
@@ -92,7 +92,7 @@ class GPTLayer(nn.Module):
             d_model, settings.heads, settings.attention_dropout
         )
         self.ln_2 = nn.LayerNorm(d_model, eps=settings.eps)
-        self.feed_forward = FeedForward(d_model, 4 * d_model, "tanh")
+        self.feed_forward = feed_forward(d_model, 4 * d_model, "tanh")
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:

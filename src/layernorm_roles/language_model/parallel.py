@@ -2,7 +2,8 @@
 
 The number of threads changes no result. In attention, where nothing is summed over parts, a part is a group of whole
 heads. Elsewhere a part is a fixed number of consecutive tokens (`TOKENS`), and sums over parts are taken in the order
-of the tokens. torch itself runs on one thread, because torch splits its sums by the number of threads.
+of the tokens. torch itself, which computes the linear layers, runs on one thread, because it splits its sums by the
+number of threads.
 """
 
 from collections.abc import Callable, Iterable

@@ -22,6 +22,7 @@ from layernorm_roles.gpu.agreement import derivatives
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress, naming
 from layernorm_roles.language_model import parallel, tasks
+from layernorm_roles.language_model.diagnostics import diagnose
 from layernorm_roles.language_model.operators import operators
 from layernorm_roles.language_model.runs import LanguageModelRun
 from layernorm_roles.language_model.tasks import Batch, Task
@@ -30,68 +31,67 @@ from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
-class Outputs(NamedTuple):
-    """The files of one run. They appear when it ends, but for `checkpoint`, which is there only until then."""
-
-    initial: Path
-    """The weights before training."""
-    final: Path
-    """The weights after training."""
-    metrics: Path
-    """Table language_model_metrics."""
-    checkpoint: Path
-    """What a killed run goes on from."""
-
-
 class TrainingResult(NamedTuple):
-    """What training leaves behind."""
+    """The weights before and after training, and two tables without the columns that name the run.
+
+    The final weights are NaN if the run diverged; the table attention is empty if the settings ask for no look at it.
+    """
 
     initial: dict[str, Tensor]
-    """The weights before training."""
     final: dict[str, Tensor]
-    """The weights after training."""
     metrics: pd.DataFrame
-    """Table language_model_metrics without the columns that name the run."""
+    attention: pd.DataFrame
 
 
-def train_run(
-    run: LanguageModelRun,
-    out: Outputs,
-    device: str,
-    threads: int,
-    code: Any = None,
-    on_difference: str = "stop",
-    downloads: Path | None = None,
+def train_batch(
+    plan: Mapping[str, Any], inputs: Mapping[str, Any], out: Mapping[str, str], threads: int
 ) -> None:
-    """Train the model of one run on `device`, cpu or cuda, and write its files.
+    """Train the runs of a batch in turn, and write their files: the tables metrics and attention, and the weights.
 
-    `code` is the version of the code, anything that JSON can hold: a checkpoint of other code is not used.
-    `on_difference` is the key device_check of config.yaml, `downloads` the folder of the hub's texts. Raises ValueError
-    if the device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is
-    not finite before training.
+    The plan has runs and settings as `LanguageModelRun.of_plan` reads them, device (cpu or cuda), device_check, code
+    and norm_code by variant. `inputs` has the text's manifest, and downloads, the files of labelled sentences, if there
+    are any. The weights are tensors `<run>/initial/<parameter>` and `<run>/final/<parameter>`. A killed call goes on
+    from where it was: every run keeps its last checkpoint beside the weights until the files are written, and a
+    finished run is not trained again. A checkpoint of another run, code or device is not used. Raises ValueError if the
+    device cannot be used, its memory is used up, the text or a context does not fit the model, or the loss is not
+    finite before training.
     """
     parallel.use(threads)
-    opened = open_device(device, on_difference)
-    with naming(f"language_model.{run.model}"):
-        run.contexts()  # a context that does not fit shows now, not after hours of training
-        task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
-    model = run.build_model(getattr(task, "classes", None))
-    checkpoint = Checkpoint(out.checkpoint, {**run.identity, "device": opened.identity, "code": code})
-    with opened.memory_advice(_smaller(run)):
-        opened.check(operators(run.settings, run.tokenizer.get_vocab_size()), run.title)
-        opened.compare(partial(derivatives, model, task.validation[0]), run.title)
-        result = train(model, task, run.settings, run.seed, opened, checkpoint, run.title)
-    write(result, run, out, provenance(run.identity, opened.description, *task.streams, torch=True))
-    checkpoint.remove()
-
-
-def _smaller(run: LanguageModelRun) -> str:
-    """What to lower where the memory does not hold the training of a run."""
-    sizes = ", ".join(f"{name} = {getattr(run.settings, name)}" for name in ("batch_size", "context_length"))
-    return (
-        f"lower a size of language_model.{run.model} ({sizes}), or run fewer jobs at a time "
-        "(--resources gpu=1 where they share a GPU, else --cores)"
-    )
+    device = open_device(plan["device"], plan["device_check"])
+    runs = LanguageModelRun.of_plan(plan, inputs["manifest"])
+    settings, results, checkpoints = runs[0].settings, [], []
+    downloads = next((Path(file).parent for file in inputs.get("downloads", ())), None)
+    with naming(f"language_model.{runs[0].model}"):
+        runs[0].contexts()  # a context that does not fit shows now, not after hours of training
+    sizes = f"batch_size = {settings.batch_size}, context_length = {settings.context_length}"
+    with device.memory_advice(
+        f"lower a size of language_model.{runs[0].model} ({sizes}), or run fewer jobs at a time"
+    ):
+        device.check(operators(settings, runs[0].vocabulary), f"language_model.{runs[0].model}")
+        for number, run in enumerate(runs):
+            identity = {**run.identity, "device": device.identity}
+            identity["code"] = [plan["code"], plan["norm_code"][run.variant]]
+            path = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
+            checkpoints.append(Checkpoint(path, identity))
+            with naming(f"language_model.{run.model}"):
+                task = tasks.build(run.settings, run.text, run.tokenizer, run.seed, downloads)
+            model = run.build_model(getattr(task, "classes", None))
+            device.compare(partial(derivatives, model, task.validation[0]), run.name)
+            results.append(train(model, task, run.settings, run.seed, device, checkpoints[-1], run.name))
+    done = [*zip(runs, results, strict=True)]
+    weights = {
+        f"{run.name}/{checkpoint}/{name}": tensor
+        for run, result in done
+        for checkpoint in ("initial", "final")
+        for name, tensor in getattr(result, checkpoint).items()
+    }
+    save(weights, out["weights"], {"identity": plan})
+    about = provenance(plan, device.description, *tasks.task_type(settings).streams, torch=True)
+    for kind in ("metrics", "attention"):
+        table = pd.concat(getattr(result, kind).assign(**run.columns, **run.point) for run, result in done)
+        store.write(table, f"language_model_{kind}", out[kind], about)
+    for checkpoint in checkpoints:
+        checkpoint.remove()
 
 
 def train(
@@ -106,19 +106,23 @@ def train(
     """Train `model` on `task`; `seed` is for dropout, since model and task are drawn already.
 
     Without a `device` the CPU trains. The run goes on from `checkpoint`, if one is given and its file is there, and
-    writes it every settings.checkpoint_every steps: the result has the bytes of a run that never stopped. A run whose
-    loss stops being finite ends there: the rows of later evaluations are `divergence.rows_after_divergence`, and its
-    final weights are NaN. Raises ValueError if the loss is not finite before training.
+    writes it every settings.checkpoint_every steps and at the end, for the caller to remove once the results are safe:
+    the result has the bytes of a run that never stopped. A run whose loss stops being finite ends there: the rows of
+    later evaluations are `divergence.rows_after_divergence`, and its final weights are NaN. Raises ValueError if the
+    loss is not finite before training.
     """
     initial = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     device = device or Device()
     model.to(device.name)
     random_streams.seed_torch(seed)
-    training = _Training(model, task, settings, device, title)
+    training = _Training(model, task, settings, device.name, title)
     if checkpoint:
         training.go_on_from(checkpoint)
     progress = Progress(title, settings.steps, "steps", training.step)
+    checkpoints = _every(settings.checkpoint_every, settings.steps)
     model.train()
+    if training.step == 0:
+        training.diagnose()
     while training.step < settings.steps:
         training.take_step()
         if training.step in training.evaluations:
@@ -126,108 +130,96 @@ def train(
             if training.diverged:
                 break
             progress(row["step"], f"train {row['train_loss']:.3f}, valid {row['valid_loss']:.3f}")
-        if checkpoint and training.step % settings.checkpoint_every == 0 and training.step < settings.steps:
+        training.diagnose()
+        if checkpoint and training.step in checkpoints:
             training.keep(checkpoint)
     metrics = pd.DataFrame(training.rows).assign(unigram_loss=task.unigram_loss())
     final = model.state_dict()
     if training.diverged:
         final = {name: torch.full_like(tensor, torch.nan) for name, tensor in final.items()}
-    return TrainingResult(initial, final, metrics)
-
-
-def write(result: TrainingResult, run: LanguageModelRun, out: Outputs, metadata: Mapping[str, str]) -> None:
-    """Write the weights and metrics of a run; `metadata` is their provenance."""
-    save(result.initial, out.initial, {"identity": run.weights_identity("initial")})
-    save(result.final, out.final, {"identity": run.weights_identity("final")})
-    metrics = result.metrics.assign(model=run.model, variant=run.variant, seed=run.seed, **run.point)
-    store.write(metrics, "language_model_metrics", out.metrics, metadata)
+    columns = ["step", "layer", "left_out_worth", "zero_scores_worth", "input_rms", "score_deviation"]
+    attention = pd.DataFrame(training.attention, columns=columns).astype({"layer": "Int64"})
+    return TrainingResult(initial, final, metrics, attention)
 
 
 class _Training:
-    """A model on its way through training: the optimiser, the steps taken, and the rows of the metrics so far."""
+    """A model on its way through training: the optimiser, the steps taken, and the rows of the tables so far."""
 
     def __init__(
-        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: Device, title: str
+        self, model: nn.Module, task: Task, settings: GPTSettings | BERTSettings, device: str, title: str
     ):
-        self.model, self.task, self.settings, self.title = model, task, settings, title
-        self.device = device.name
-        self.step, self.rows, self.began = 0, [], time.monotonic()
-        self.diverged = False
-        self.evaluations = {
-            *range(settings.evaluate_every, settings.steps, settings.evaluate_every),
-            settings.steps,
-        }
+        self.model, self.task, self.settings, self.device, self.title = model, task, settings, device, title
+        self.step, self.rows, self.attention, self.diverged = 0, [], [], False
+        self.began = time.monotonic()
+        self.evaluations = _every(settings.evaluate_every, settings.steps)
+        every = settings.diagnose_every if isinstance(settings, GPTSettings) else None
+        self.diagnoses = _every(every, settings.steps) | {0} if every else set()
         # Summed on the device: to read the loss at every step would make a GPU wait.
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
-        self.optimiser = device.recordable(optimiser)
-        # Every step reads its batch from this memory, as a CUDA graph demands.
-        self.batch = _on_device(task.batch(0), self.device)
-        self.update = device.recorded(self._update)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.optimiser = AdamW(model.parameters(), settings.learning_rate, settings.weight_decay)
 
     def go_on_from(self, checkpoint: Checkpoint) -> None:
-        """Take over the state in the file of `checkpoint`, if it is there."""
         if state := checkpoint.load(self.model, self.optimiser):
-            self.step, self.rows = state["step"], state["rows"]
+            self.step, self.rows, self.attention = state["step"], state["rows"], state["attention"]
             self.began -= state["seconds"]
             self.loss_sum.fill_(state["loss"])
 
     def keep(self, checkpoint: Checkpoint) -> None:
-        """Write the state to the file of `checkpoint`."""
-        progress = {
-            "step": self.step,
-            "rows": self.rows,
-            "loss": self.loss_sum.item(),
-            "seconds": self._seconds(),
-        }
+        progress = {name: getattr(self, name) for name in ("step", "rows", "attention")}
+        progress |= {"loss": self.loss_sum.item(), "seconds": time.monotonic() - self.began}
         checkpoint.save(self.model, self.optimiser, progress)
 
     def take_step(self) -> None:
         """Train on the next batch; around the first step, measure the untrained model."""
-        untrained = validation_loss(self.model, self.task, self.device) if self.step == 0 else None
-        for memory, array in zip(self.batch, self.task.batch(self.step), strict=True):
-            memory.copy_(torch.from_numpy(array))
-        settings = self.settings
+        settings, untrained = self.settings, self.loss_of(self.model) if self.step == 0 else None
         rate = linear_decay(settings.learning_rate, self.step, settings.steps, settings.warmup)
         self.optimiser.set_learning_rate(rate)
-        self.update()
+        loss = self.model.loss(*_on_device(self.task.batch(self.step), self.device))
+        self.model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
+        self.optimiser.step()
+        self.loss_sum.add_(loss.detach())
         if self.step == 0:
-            self._add_row(self.loss_sum.item(), untrained)
+            self.add_row(self.loss_sum.item(), untrained)
         self.step += 1
 
     def measure(self) -> dict[str, float | int]:
         """Add a row of the metrics: the mean training loss since the last row, and the validation loss."""
-        train_loss = self.loss_sum.item() / (self.step - self.rows[-1]["step"])
-        self._add_row(train_loss, validation_loss(self.model, self.task, self.device))
+        self.add_row(self.loss_sum.item() / (self.step - self.rows[-1]["step"]), self.loss_of(self.model))
         self.loss_sum.zero_()
         return self.rows[-1]
 
-    def _update(self) -> None:
-        loss = self.model.loss(*self.batch)
-        self.model.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.gradient_clip)
-        self.optimiser.step()
-        self.loss_sum.add_(loss.detach())
+    def diagnose(self) -> None:
+        """Add what attention does, if the settings ask for it at this step."""
+        if self.step in self.diagnoses:
+            found = diagnose(self.model, self.task.validation, self.loss_of)
+            self.attention += [{"step": self.step, **row} for row in found]
 
-    def _add_row(self, train_loss: float, valid_loss: float) -> None:
+    def loss_of(self, model: nn.Module) -> float:
+        return validation_loss(model, self.task, self.device)
+
+    def add_row(self, train_loss: float, valid_loss: float) -> None:
+        """Add the losses at this step, or if they are not finite the rows of a run that has diverged."""
         if np.isfinite([train_loss, valid_loss]).all():
             losses = {"train_loss": train_loss, "valid_loss": valid_loss}
-            self.rows.append({**self._at(self.step), **losses, "seconds": self._seconds()})
+            self.rows.append({**self.at(self.step), **losses, "seconds": time.monotonic() - self.began})
         else:
             before = self.rows[-1] if self.rows else None
             later = (step for step in self.evaluations if step >= self.step)
-            self.rows += rows_after_divergence(self.title, self.step, before, later, self._at)
+            self.rows += rows_after_divergence(self.title, self.step, before, later, self.at)
             self.diverged = True
 
-    def _at(self, step: int) -> dict[str, float | int]:
+    def at(self, step: int) -> dict[str, float | int]:
         """What a row of the metrics says of a step, whatever the losses are."""
         settings = self.settings
         learning_rate = rate_taken(settings.learning_rate, step, settings.steps, settings.warmup)
         return {"step": step, "tokens": step * self.task.tokens_per_step, "learning_rate": learning_rate}
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self.began
+
+def _every(number: int, last: int) -> set[int]:
+    """Every `number`-th step, and the last one."""
+    return {*range(number, last, number), last}
 
 
 @torch.no_grad()

@@ -46,21 +46,17 @@ def generate(settings: MajorityData, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"split": np.where(test, "test", "train"), "label": label, "counts": list(counts)})
 
 
-def identity_of(settings: MajorityData, seed: int) -> dict[str, Any]:
-    """What the data set of one seed depends on, as its file has it."""
-    return {**settings.of_data(), "seed": seed}
-
-
-def write(settings: MajorityData, seed: int, path: str | Path) -> None:
-    """Draw the data set of one seed and write it to `path`."""
-    about = provenance(identity_of(settings, seed), "cpu", Stream.MAJORITY_DATA)
-    store.write(generate(settings, seed), "majority_data", path, about)
+def write(plan: Mapping[str, Any], path: str | Path) -> None:
+    """Draw the data set that a job's plan describes by its settings and its seed, and write it to `path`."""
+    settings = MajorityData.model_validate(plan["settings"])
+    about = provenance(plan, "cpu", Stream.MAJORITY_DATA)
+    store.write(generate(settings, plan["seed"]), "majority_data", path, about)
 
 
 def load(path: str | Path, identity: Mapping[str, Any] | None = None) -> dict[str, Sequences]:
-    """Read the data set at `path`, whose `identity_of` may be given, as {"train": Sequences, "test": Sequences}.
+    """Read the data set at `path` as {"train": Sequences, "test": Sequences}.
 
-    Raises ValueError if the file is missing or damaged, or holds a data set of another identity.
+    Raises ValueError if the file is missing or damaged, or is of another job than the one whose plan is `identity`.
     """
     table = store.read_arrow(path, "majority_data", identity)
     counts = table["counts"].combine_chunks()

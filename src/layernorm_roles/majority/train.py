@@ -1,7 +1,7 @@
 """Training runs of the majority transformer, as released: Adam, a permutation an epoch, linear decay."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Int
-from torch import Tensor
 
 from layernorm_roles import store
 from layernorm_roles.checkpoint import Checkpoint, save
 from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
-from layernorm_roles.majority.data import Sequences, identity_of, load
+from layernorm_roles.majority.data import Sequences, load
 from layernorm_roles.majority.evaluation import (
     DeviceSequences,
     evaluate,
@@ -27,14 +26,17 @@ from layernorm_roles.majority.evaluation import (
 from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
-from layernorm_roles.provenance import provenance, run_identity
+from layernorm_roles.plan import Plan
+from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator, seed_torch
 from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
-    """Which of an experiment's runs a run is."""
+    """Which of an experiment's runs a run is, as a plan names it."""
 
+    name: str
+    """What logs, error messages and the names of its weights begin with; no other run has it."""
     experiment: str
     """Name of the experiment in config.yaml."""
     variant: str
@@ -49,30 +51,9 @@ class MajorityRun(NamedTuple):
     """Adam's learning rate at the first step."""
 
     @property
-    def title(self) -> str:
-        """What logs and error messages call the run."""
-        return (
-            f"majority {self.experiment} {self.variant} d_model {self.d_model} "
-            f"learning rate {self.base_learning_rate} seed {self.seed}"
-        )
-
-    @property
     def columns(self) -> dict[str, str | int | float]:
         """The columns that name the run in its tables."""
-        return {name: value for name, value in self._asdict().items() if name != "norm"}
-
-    def identity(self, settings: MajorityTraining) -> dict[str, Any]:
-        """All that the result depends on beside the code and the device, as every file of the run has it."""
-        return run_identity(**self._asdict(), settings=settings.of_training())
-
-
-class Outputs(NamedTuple):
-    """Paths of the files that the runs of a batch have in common."""
-
-    metrics: str | Path
-    vectors: str | Path
-    weights: str | Path
-    """The models' parameters, whose names begin with the seed, as in `1000.embedding.weight`."""
+        return {name: value for name, value in self._asdict().items() if name not in ("name", "norm")}
 
 
 class TrainedRun(NamedTuple):
@@ -83,31 +64,26 @@ class TrainedRun(NamedTuple):
     model: MajorityTransformer
 
 
-def train_batch(
-    settings: MajorityTraining,
-    runs: Mapping[MajorityRun, str | Path],
-    out: Outputs,
-    device: str,
-    code: Any,
-    on_difference: str = "stop",
-) -> None:
-    """Train `runs`, which differ in the seed only, on `device`, cpu or cuda, one after another, and write their files.
+def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | Path]) -> None:
+    """Train the runs of a job one after another and write its files, by the names metrics, vectors and weights.
 
-    `runs` gives for each run the file of its data; `code` identifies the code that trains them; `on_difference` is the
-    key device_check of config.yaml. A killed call goes on from where it was when it is made again with equal arguments:
-    every run keeps its last checkpoint until all are finished, because Snakemake deletes what a killed job has written.
+    `plan` has the runs, the settings that they share, the device, cpu or cuda, and the key device_check of config.yaml;
+    `data` are the files of the jobs that it reads, one for each seed. Weights are named <run>/<parameter>. A killed call
+    goes on from where it was when it is made again with an equal plan: every run keeps its last checkpoint until all are
+    finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
-    opened, results, checkpoints = open_device(device, on_difference), {}, []
-    for run, file in runs.items():
-        identity = {**run.identity(settings), "device": opened.identity, "code": code}
-        checkpoints.append(
-            Checkpoint(Path(out.weights).with_name(f"checkpoint_{run.seed}.safetensors"), identity)
-        )
+    settings = MajorityTraining.model_validate(plan["settings"])
+    opened, results, checkpoints = open_device(plan["device"], plan["device_check"], "majority_device"), {}, []
+    files = {plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)}
+    for number, run in enumerate(MajorityRun(**each) for each in plan["runs"]):
+        identity = {**run._asdict(), "settings": plan["settings"], "device": opened.identity}
+        identity |= {"code": [plan["code"], plan["norm_code"][run.variant]]}
+        file = Path(out["weights"]).with_name(f"checkpoint_{number}.safetensors")
+        checkpoints.append(Checkpoint(file, identity))
         with opened.memory_advice(f"lower majority.{run.experiment}.batch_size = {settings.batch_size}"):
-            data = load(file, identity_of(settings, run.seed))
-            results[run] = train(settings, run, data, opened, checkpoints[-1])
-    write(results, settings, opened.description, out)
+            results[run] = train(settings, run, load(*files[run.seed]), opened, checkpoints[-1])
+    write(results, plan, opened.description, out)
     for checkpoint in checkpoints:
         checkpoint.remove()
 
@@ -131,12 +107,12 @@ def train(
     seed_torch(run.seed)
     model = MajorityTransformer(settings.classes, run.d_model, settings.d_ff or run.d_model, run.norm)
     first_batch = Sequences(*(array[: settings.batch_size] for array in data["train"]))
-    device.compare(partial(derivatives, model, first_batch), run.title)
+    device.compare(partial(derivatives, model, first_batch), run.name)
     model.to(device.name)
     initial = vectors_of(model).assign(checkpoint="initial")
     parameters, loss_of = flatten(model), loss_on(device.name)
     set_gradient = gradient_on(device.name)(model, parameters)
-    optimiser = device.recordable(AdamW([parameters], run.base_learning_rate))
+    optimiser = AdamW([parameters], run.base_learning_rate)
     training, test = (DeviceSequences.of(data[name], device.name) for name in ("train", "test"))
 
     state = (checkpoint and checkpoint.load(model, optimiser)) or {"step": 0, "rows": []}
@@ -144,19 +120,8 @@ def train(
     # Drawn again up to here: a permutation an epoch is cheap, the state of a generator is one more thing to keep.
     batches = islice(batch_rows(len(training.label), settings.batch_size, run.seed), first, None)
 
-    @cache  # one step for full batches, and one for an epoch's last
-    def step_on(size: int) -> tuple[Tensor, Callable[[], None]]:
-        """The memory where a step finds the numbers of `size` sequences, and the step."""
-        rows = torch.zeros(size, dtype=torch.int64, device=device.name)
-
-        def update() -> None:
-            set_gradient(*training.batch(rows))
-            optimiser.step()
-
-        return rows, device.recorded(update)
-
     evaluated = evaluation_steps(settings.evaluate_every, settings.steps)
-    progress = Progress(run.title, settings.steps, "steps", first)
+    progress = Progress(run.name, settings.steps, "steps", first)
 
     def at(step: int) -> dict[str, float | int]:
         learning_rate = rate_taken(run.base_learning_rate, step, settings.schedule_steps)
@@ -171,17 +136,14 @@ def train(
             if not np.isfinite([metrics["train_loss"], metrics["test_loss"]]).all():
                 later = (evaluation for evaluation in evaluated if evaluation >= step)
                 before = rows[-1] if rows else None
-                rows += rows_after_divergence(run.title, step, before, later, at)
+                rows += rows_after_divergence(run.name, step, before, later, at)
                 return TrainedRun(pd.DataFrame(rows), initial, model)
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
-            chosen = next(batches)
-            rows_of_step, take_step = step_on(len(chosen))
-            rows_of_step.copy_(torch.from_numpy(chosen))
-            rate = linear_decay(run.base_learning_rate, step, settings.schedule_steps)
-            optimiser.set_learning_rate(rate)
-            take_step()
+            set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device.name)))
+            optimiser.set_learning_rate(linear_decay(run.base_learning_rate, step, settings.schedule_steps))
+            optimiser.step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
     return TrainedRun(pd.DataFrame(rows), vectors, model)
 
@@ -196,25 +158,17 @@ def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " ba
 
 
 def write(
-    results: Mapping[MajorityRun, TrainedRun], settings: MajorityTraining, device: str, out: Outputs
+    results: Mapping[MajorityRun, TrainedRun], plan: Mapping[str, Any], device: str, out: Mapping[str, str | Path]
 ) -> None:
     """Write the weights, vectors and metrics of the runs of a batch; `device` describes what trained them."""
-    identity = batch_identity(settings, [*results])
     weights = {
-        f"{run.seed}.{name}": tensor
+        f"{run.name}/{name}": tensor
         for run, result in results.items()
         for name, tensor in result.model.state_dict().items()
     }
-    save(weights, out.weights, {"identity": identity})
+    save(weights, out["weights"], {"identity": plan})
     streams = Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES
-    about = provenance(identity, device, *streams, torch=True)
+    about = provenance(plan, device, *streams, torch=True)
     for kind in ("vectors", "metrics"):
         rows = [getattr(result, kind).assign(**run.columns) for run, result in results.items()]
-        store.write(pd.concat(rows), f"majority_{kind}", getattr(out, kind), about)
-
-
-def batch_identity(settings: MajorityTraining, runs: Sequence[MajorityRun]) -> dict[str, Any]:
-    """What the files of `runs`, which differ in the seed only, say of themselves: as one run's, with all the seeds."""
-    identity = runs[0].identity(settings)
-    del identity["seed"]
-    return {**identity, "seeds": [run.seed for run in runs]}
+        store.write(pd.concat(rows), f"majority_{kind}", out[kind], about)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from layernorm_roles import store
 from layernorm_roles.heads import ceilings, keys
+from layernorm_roles.heads.layer import layers
 from layernorm_roles.pretrained.contexts import contexts, first_of_each_document, tokens_of
 from layernorm_roles.pretrained.projected import ones_shares, shifts
 from layernorm_roles.pretrained.recording import load
@@ -49,9 +50,11 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
             "which the model reads"
         )
     chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
-    judged = keys.judged(model, chosen, SITES, f"keys of {name}", settings.cuts)
-    verdicts = keys.table(row for found in judged for row in found.rows())
-    pairs = ceilings.pairs(model, chosen, (AS_USED, WITHOUT_NORM), f"ceilings of {name}")
+    verdicts, pairs = [], []
+    for number, layer in layers(model, chosen, f"heads of {name}"):
+        verdicts += [row for found in keys.judged(layer, SITES, settings.cuts) for row in found.rows(number)]
+        pairs.append(ceilings.pairs(layer, (AS_USED, WITHOUT_NORM)).assign(context=number))
+    pairs = pd.concat(pairs, ignore_index=True)
     words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}
     summary = ceilings.summary(pairs).assign(variant=None, seed=None, checkpoint="pretrained")
     shares = [
@@ -59,7 +62,7 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
         ones_shares(model.untrained(UNTRAINED_SEED), chosen).assign(seed=UNTRAINED_SEED, checkpoint="random"),
     ]
     tables = (
-        verdicts,
+        keys.table(verdicts),
         summary.astype({"seed": "Int64"}),
         ceilings.of_tokens(pairs, words),
         pd.concat(shares, ignore_index=True).assign(variant=None).astype({"seed": "Int64"}),
@@ -68,17 +71,15 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
     return Measured(*(table.assign(model=name) for table in tables))
 
 
-def measure_files(
-    name: str, settings: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]
-) -> None:
-    """Write the tables of the model pretrained.`name` to the files `out`, by the names of the tables.
+def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
+    """Write the tables of the model that a job's plan names to the files `out`, by the names of the tables.
 
     The texts are the held-out ones of the prepared text whose manifest is given.
     """
-    checked, text = PretrainedModel.model_validate(settings), PreparedText(Path(manifest).parent)
+    checked, text = PretrainedModel.model_validate(plan["settings"]), PreparedText(Path(manifest).parent)
     held_out = first_of_each_document(store.read(text.contexts, "contexts"), tokenizers.load(text.tokenizer))
-    measured = measure(name, checked, held_out)
-    identity = {"model": name, "settings": dict(settings), "text": text.content_hash()}
-    about = provenance(identity, "cpu", Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION, torch=True)
+    measured = measure(plan["model"], checked, held_out)
+    streams = Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION
+    about = provenance({**plan, "text": text.content_hash()}, "cpu", *streams, torch=True)
     for table, frame in measured._asdict().items():
         store.write(frame, table, out[table], about)

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from layernorm_roles.files import sha256_of
 from layernorm_roles.memory import first_line
-from layernorm_roles.provenance import content_of
 from layernorm_roles.settings.pretrained import PretrainedModel
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -31,7 +31,7 @@ class ModelFiles:
 
     def sha256(self) -> str:
         """The SHA-256 of the weights, several files one after another: `cat model-*.safetensors | sha256sum`."""
-        return content_of(*self.weights)
+        return sha256_of(*self.weights)
 
 
 def refusal(folder: Path, what: str, error: Exception) -> str:

@@ -3,21 +3,12 @@
 Nothing is drawn at random: the numbers are those of the exact expectation, `gaussian_keys.expected_unselectable`.
 """
 
-from pathlib import Path
-
 import pandas as pd
 from scipy.optimize import brentq
 
-from layernorm_roles import store
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.job import Progress
-from layernorm_roles.provenance import provenance
 from layernorm_roles.settings.random_keys import Law
-
-
-def measure(settings: Law, out: str | Path) -> None:
-    """Write table gaussian_law to `out`."""
-    store.write(table(settings), "gaussian_law", out, provenance(settings.model_dump(mode="json"), "cpu"))
 
 
 def table(settings: Law) -> pd.DataFrame:

@@ -6,6 +6,7 @@ the exact expectation without a norm from `gaussian_keys`.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,32 +18,33 @@ from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.job import Progress
 from layernorm_roles.norms import build
 from layernorm_roles.provenance import provenance
+from layernorm_roles.random_keys import law
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.selectability.certify import certify_many
 from layernorm_roles.settings.random_keys import RandomKeys
-from layernorm_roles.variants import VARIANTS
+from layernorm_roles.variants import maps
 
 
-def measure(
-    settings: RandomKeys,
-    seed: int,
-    norms: Mapping[str, str],
-    out_norms: str | Path,
-    out_precision: str | Path,
-) -> None:
-    """Write the tables `random_keys` and `random_keys_precision` to the two paths.
+def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
+    """Write the tables random_keys, random_keys_precision and gaussian_law to the paths in `outputs`.
 
-    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes.
+    `plan` has the settings, the seed of the matrices, and the norms: what `norms.build` takes, by the name in the table.
     """
-    about = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.RANDOM_KEYS)
-    store.write(table(settings, seed, norms), "random_keys", out_norms, about)
-    store.write(precision_table(settings, seed), "random_keys_precision", out_precision, about)
+    settings = RandomKeys.model_validate(plan["settings"])
+    about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
+    tables = {
+        "random_keys": table(settings, plan["seed"], plan["norms"]),
+        "random_keys_precision": precision_table(settings, plan["seed"]),
+        "gaussian_law": law.table(settings.law),
+    }
+    for name, frame in tables.items():
+        store.write(frame, name, outputs[name], about)
 
 
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
     """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
 
-    `seed` and `norms` are those of `measure`. Built-in norms have eps = 0. Every certificate is verified.
+    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in norms have eps = 0. Every certificate is verified.
     """
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work
@@ -75,9 +77,10 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
     None where no formula is known. A projected Gaussian is a Gaussian in d-1 dimensions; points on a sphere are all
     vertices of their hull.
     """
-    variant = VARIANTS.get(norm)
-    if variant is None:
+    both = maps(norm)
+    if both is None:
         return None
+    variant = both[0]
     if variant.scales:  # a sphere in one dimension is two points, of which many keys are copies
         return 0.0 if d - variant.projects > 1 else None
     if variant.projects:

@@ -23,7 +23,7 @@ from layernorm_roles.schemas import SCHEMAS, STORED
 from layernorm_roles.selectability.arrays import checked, row_blocks
 from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify
-from layernorm_roles.selectability.matrices import FORMATS, TEXT, load
+from layernorm_roles.selectability.matrices import FORMATS, load
 from layernorm_roles.selectability.threads import Work
 
 _NAMED = 20
@@ -43,7 +43,10 @@ What is printed and written:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of certify-keys. Returns 0, or 2 with one line on standard error for input it cannot use."""
+    """Entry point of certify-keys. Returns 0, or 2 with one line on standard error for input it cannot use.
+
+    Ctrl-C ends it with 130, as a shell would say, and no word.
+    """
     file = ""
     try:
         options = _parser().parse_args(arguments)
@@ -54,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fault = str(error)
     except MemoryError:
         fault = f"{file}: too large for the memory"
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     print(f"certify-keys: {_printable(fault)}", file=sys.stderr)
     return 2
 
@@ -125,9 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bias-tensor", metavar="NAME", help="as --tensor, for the bias")
     parser.add_argument(
         "--header",
-        type=_yes_or_no,
-        metavar="yes|no",
-        help="whether the first line of a .csv or .tsv file names its columns (default: yes if it holds no number)",
+        action="store_true",
+        help="the first line of a .csv file, and of a .csv file of the bias, names its columns; without this option "
+        "numbers begin there",
     )
     parser.add_argument(
         "--out",
@@ -145,12 +150,6 @@ def _slice(text: str) -> slice:
     return slice(*(int(part) if part else None for part in text.split(":")))
 
 
-def _yes_or_no(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected yes or no")
-    return text == "yes"
-
-
 def _check(options: argparse.Namespace) -> None:
     """Refuse before any work what could only fail after it, and options that exclude each other."""
     if options.causal and options.bias:
@@ -160,8 +159,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.bias_tensor and not options.bias:
         raise ValueError("--bias-tensor without --bias: expected the file of the bias")
     inputs = [path for path in (options.file, options.bias) if path]
-    if options.header is not None and not any(path.suffix in TEXT for path in inputs):
-        raise ValueError("--header: expected only with a .csv or .tsv file")
+    if options.header and not any(path.suffix == ".csv" for path in inputs):
+        raise ValueError("--header: expected only with a .csv file")
     if options.out:
         _check_output(options.out, inputs)
 

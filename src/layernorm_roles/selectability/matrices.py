@@ -3,9 +3,7 @@
 import csv
 import difflib
 import json
-import re
 import warnings
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from safetensors import safe_open
 
@@ -21,14 +20,11 @@ from layernorm_roles.selectability.arrays import checked
 
 INDEX = ".safetensors.index.json"
 """How the name of an index of shards ends: which file beside it holds each tensor of a large model."""
-TEXT = {".csv": (",", "commas"), ".tsv": ("\t", "tabs")}
-"""The endings of files of text, and the character that separates their cells, with its name."""
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
 _LISTED = 40  # so many names of tensors are listed in an error
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
     f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
 }  # names of dtypes in safetensors files, and what they are called elsewhere
-_LIKE_A_NUMBER = re.compile(r"[^\w]*\d.*|n/?a|nan|null|none|[-+]?inf(inity)?", re.IGNORECASE)
 
 
 class Matrix(NamedTuple):
@@ -39,13 +35,13 @@ class Matrix(NamedTuple):
     """Which part of the file it is, for the one who asked: "tensor keys"; empty if there is nothing to tell."""
 
 
-def load(path: Path, name: str | None = None, header: bool | None = None) -> Matrix:
+def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
     """The array in a file; `FORMATS` says by the ending of its name what each may hold.
 
-    `name` picks one of several arrays, tensors or columns. `header` says whether the first line of a .csv or .tsv file
-    names its columns; None: it does if none of its cells looks like a number. bfloat16 becomes float32, which holds it
-    exactly. Raises ValueError, with the path, for a file that is missing, holds no such array, may mean another one,
-    or differs from the checksum that this project keeps beside its own files. Pickled objects are refused.
+    `name` picks one of several arrays, tensors or columns. `header` says that the first line of a .csv file names its
+    columns; without it numbers begin there. bfloat16 becomes float32, which holds it exactly. Raises ValueError, with
+    the path, for a file that is missing, holds no such array, may mean another one, or differs from the checksum that
+    this project keeps beside its own files. Pickled objects are refused.
     """
     if not path.is_file():
         raise ValueError(
@@ -62,7 +58,7 @@ def load(path: Path, name: str | None = None, header: bool | None = None) -> Mat
     if files.checksum_file(path).exists():
         files.verify(path)
     _, read = FORMATS[ending]
-    return read(path, name, header) if ending in TEXT else read(path, name)
+    return read(path, name, header) if ending == ".csv" else read(path, name)
 
 
 @contextmanager
@@ -81,32 +77,28 @@ def _from_npy(path: Path, name: str | None) -> Matrix:
         return Matrix(np.array(np.load(path, mmap_mode="r", allow_pickle=False)), "")
 
 
-def _from_npz(path: Path, name: str | None) -> Matrix:
-    unreadable = "no archive of NumPy arrays"
-    with _reading(path, unreadable), zipfile.ZipFile(path) as archive:
-        names = [member.removesuffix(".npy") for member in archive.namelist()]
-    name = _chosen(path, "array", names, name)
-    with _reading(path, unreadable), np.load(path, allow_pickle=False) as arrays:
-        return Matrix(arrays[name], f"array {name}")
-
-
-def _from_text(path: Path, name: str | None, header: bool | None) -> Matrix:
+def _from_csv(path: Path, name: str | None, header: bool) -> Matrix:
     _holds_one(path, name)
-    (separator, called), first, skipped = TEXT[path.suffix], [], 0
+    first, line = [], 0
     with _reading(path, "no table of text in UTF-8"), path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, delimiter=separator, strict=True)
+        rows = csv.reader(file, strict=True)
         for row in rows:  # all of them, since a quote that is not closed would hide what comes after it
             if row and not first:
-                first, skipped = row, rows.line_num
+                first, line = row, rows.line_num
     if not first:
-        raise ValueError(f"{path}: empty: expected numbers separated by {called}")
-    named = _is_header(path, first, skipped) if header is None else header
-    with _reading(path, f"no table of numbers separated by {called}"), warnings.catch_warnings():
+        raise ValueError(f"{path}: empty: expected numbers separated by commas")
+    odd = next((cell for cell in first if not _is_number(cell)), None)
+    if odd is not None and not header:
+        raise ValueError(
+            f"{path}: line {line} has {odd!r}: expected numbers such as 1.5 and -2e-3, or --header if the line names "
+            "the columns"
+        )
+    with _reading(path, "no table of numbers separated by commas"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is no line of numbers; `certify` refuses what is empty
         values = np.loadtxt(
             path,
-            delimiter=separator,
-            skiprows=skipped if named else 0,
+            delimiter=",",
+            skiprows=line if header else 0,
             ndmin=2,
             comments=None,
             quotechar='"',
@@ -118,29 +110,7 @@ def _from_text(path: Path, name: str | None, header: bool | None) -> Matrix:
         raise ValueError(
             f"{path}: column {np.argmax(large)} has integers of 2^53 and more: expected smaller ones"
         )
-    return Matrix(values, f"line {skipped} taken as names: {_listed(first)}" if named else "")
-
-
-def _is_header(path: Path, first: list[str], line: int) -> bool:
-    """Whether the cells of the first line that is not empty are names of columns; ValueError if that is not clear."""
-    numbers = [_is_number(cell) for cell in first]
-    if first == [str(k) for k in range(len(first))]:
-        raise ValueError(
-            f"{path}: line {line} counts {first[0]} to {first[-1]}: say with --header yes or --header no "
-            "whether it names the columns"
-        )
-    if any(numbers) != all(numbers) or (not any(numbers) and any(not cell.strip() for cell in first)):
-        raise ValueError(
-            f"{path}: line {line} has empty cells, or names beside numbers: expected names of all columns, or "
-            "numbers; leave out a column that numbers the rows"
-        )
-    odd = next((cell for cell in first if _LIKE_A_NUMBER.fullmatch(cell.strip())), None)
-    if odd is not None and not all(numbers):
-        raise ValueError(
-            f"{path}: line {line} has {odd!r}, which may be a number: write it as 1.5 or -2e-3, or say with "
-            "--header yes that the line names the columns"
-        )
-    return not any(numbers)
+    return Matrix(values, f"line {line} names the columns" if header else f"numbers from line {line} on")
 
 
 def _is_number(text: str) -> bool:
@@ -184,12 +154,12 @@ def _from_parquet(path: Path, name: str | None) -> Matrix:
     column, taken = table[name], f"column {name}"
     if name not in lists:
         return Matrix(column.to_numpy(), taken)
-    lengths = set(pa.compute.list_value_length(column).to_pylist())
+    lengths = set(pc.list_value_length(column).to_pylist())
     if len(lengths) != 1:
         raise ValueError(
             f"{path}: the lists in column {name!r} have lengths {sorted(lengths)}: expected one length"
         )
-    flat = pa.compute.list_flatten(column)
+    flat = pc.list_flatten(column)
     if flat.null_count or not _is_numeric(flat.type):
         raise ValueError(f"{path}: column {name!r} has no numbers, or nulls among them")
     return Matrix(flat.to_numpy().reshape(len(column), *lengths), taken)
@@ -272,9 +242,7 @@ def _listed(names: list[str], total: int | None = None) -> str:
 
 FORMATS = {
     ".npy": ("one array", _from_npy),
-    ".npz": ("arrays with names", _from_npz),
-    ".csv": ("numbers, with or without a line of names above them", _from_text),
-    ".tsv": ("as .csv, separated by tabs", _from_text),
+    ".csv": ("numbers; with --header, below a line of names", _from_csv),
     ".parquet": ("columns of numbers, or a column of lists", _from_parquet),
     ".safetensors": ("tensors, bfloat16 and float16 too", _from_safetensors),
     INDEX: ("the names of a model's tensors, and the file beside it that holds each", _from_index),

@@ -1,10 +1,6 @@
 """The kinds of values that settings are made of: types and bounds, shared by the sections of config.yaml."""
 
-import ast
-import inspect
-from itertools import pairwise
-from textwrap import dedent
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -13,31 +9,9 @@ from pydantic_core import PydanticCustomError
 class Section(BaseModel):
     """A part of config.yaml: frozen once it is read, with known keys only."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
-        """The JSON schema, in which the docstrings of attributes describe them.
-
-        pydantic's `use_attribute_docstrings` would read them whenever a class is made, in each job.
-        """
-        schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for section in cls.__mro__:
-            texts = _docstrings(section) if issubclass(section, Section) else {}
-            for name in texts.keys() & properties.keys():
-                properties[name].setdefault("description", texts[name])
-        return schema
-
-
-def _docstrings(section: type) -> dict[str, str]:
-    """The docstrings of the attributes that stand in a class, by attribute."""
-    (definition,) = ast.parse(dedent(inspect.getsource(section))).body
-    return {
-        attribute.target.id: inspect.cleandoc(text.value.value)
-        for attribute, text in pairwise(definition.body)
-        if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, use_attribute_docstrings=True
+    )
 
 
 def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
@@ -99,11 +73,9 @@ Steps = Annotated[Integer, Field(ge=1, le=100_000_000)]
 Number = Annotated[Integer, Field(ge=1, le=1_000_000)]
 """A number of texts, tokens or sequences."""
 LearningRate = Annotated[Real, Field(gt=0, le=10)]
-Identifier = Annotated[
-    str,
-    StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$"),
-    Field(description='a name of lower-case letters, digits and "_", beginning with a letter'),
-]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+RunsPerJob = Number | Literal["all"]
+"""How many runs of an experiment or model one process trains in turn; all: every run of it."""
 NumberOfSeeds = Annotated[Integer, Field(ge=1, le=1000)]
 """How many seeds an experiment has: first_seed, first_seed + 1, ..."""
 Word = Annotated[str, StringConstraints(min_length=1)]

@@ -1,23 +1,14 @@
-"""The JSON schema of config.yaml: for editors, and for the words in which a wrong value is refused."""
+"""The JSON schema of config.yaml, with which editors complete and check it."""
 
-from functools import cache
 from typing import Any
 
+from layernorm_roles.settings.loading import NAMED
 from layernorm_roles.settings.reproduction import Settings
-
-NAMED = {
-    "majority": "experiment",
-    "text": "text",
-    "language_model": "model",
-    "pretrained": "pretrained model",
-}
-"""The sections of config.yaml that hold named entries, and the word for an entry."""
 
 # pydantic leaves the bounds of a number that is converted first (1e3 to 1000) under the names it uses itself.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
-@cache
 def json_schema() -> dict[str, Any]:
     """The JSON schema of `Settings`, in which every experiment names all of its keys."""
     return _renamed(Settings.model_json_schema())

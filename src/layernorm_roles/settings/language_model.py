@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, model_validator
 
 from layernorm_roles.settings.base import (
     Distinct,
@@ -11,6 +11,7 @@ from layernorm_roles.settings.base import (
     LearningRate,
     Number,
     Real,
+    RunsPerJob,
     Section,
     Seeds,
     Size,
@@ -81,6 +82,8 @@ class GPTSettings(_LanguageModel):
     """Share of the attention weights that is dropped in training."""
     validation_windows: Size
     """Windows of context_length tokens over which the validation loss is computed."""
+    diagnose_every: Steps | None
+    """Optimiser steps between two looks at attention, for table language_model_attention; null for none."""
 
     @property
     def longest_text(self) -> int:
@@ -133,13 +136,14 @@ class _Runs(Section):
     seed with each."""
     steps: Annotated[Distinct[Steps], one_or_several(Steps)]
     """Optimiser steps of a run. A list trains every variant and seed for each length, with its own falling rate."""
-    in_one_job: StrictBool
-    """Whether one process trains all runs of the model in turn, and one judges all their keys: for runs that take less
-    time than its start. A run that is added trains all of them again."""
+    runs_per_job: RunsPerJob
+    """Runs of the model that one process trains in turn, and whose keys one judges: above 1 for runs that take less
+    time than its start; all: every run. A run that is added to a batch that is not full trains all of that batch
+    again."""
 
     def of_training(self) -> dict[str, Any]:
         """The settings that all of the runs share, as dictionaries and lists of plain values."""
-        of_runs = {"learning_rate", "steps", "in_one_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
+        of_runs = {"learning_rate", "steps", "runs_per_job", "seeds", "ceiling_seeds", "ceiling_contexts"}
         return self.model_dump(mode="json", exclude=of_runs)
 
 

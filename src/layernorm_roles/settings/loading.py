@@ -1,46 +1,44 @@
 """From the mapping that config.yaml and its overlays give to checked settings, and from a fault to a sentence."""
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from textwrap import shorten
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from layernorm_roles.settings.json_schema import NAMED, json_schema
+from layernorm_roles.settings.base import Section
 from layernorm_roles.settings.reproduction import Settings
+from layernorm_roles.settings.statements import REMOVED
+
+NAMED = {
+    "majority": "experiment",
+    "text": "text",
+    "language_model": "model",
+    "pretrained": "pretrained model",
+}
+"""The sections of config.yaml that hold named entries, and the word for an entry."""
+
+RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
+"""The keys that config.yaml had in earlier versions, and what they are called now."""
 
 
-def load(config: Mapping[str, Any]) -> Settings:
+def load(config: Mapping[Any, Any]) -> Settings:
     """Return the settings that `config` gives.
 
     Raises ValueError with one line for each fault: the key, its value, and what is allowed there.
     """
+    complete = resolve(config)
     try:
-        settings = Settings.model_validate(resolve(config))
+        settings = Settings.model_validate(complete)
     except ValidationError as error:
-        faults = list(_without_inherited(error.errors(include_url=False), config))
-        # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
-        real = (fault for fault in faults if fault["type"] != "too_short" or not fault["input"])
-        raise _unusable(map(_explain, real)) from None
+        raise _unusable(_explained(error.errors(include_url=False), complete, config)) from None
     if faults := list(_norm_faults(settings)):
         raise _unusable(faults)
     return settings
 
 
-def _without_inherited(faults: list[Any], config: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the faults but those that an entry has from the one that it is `like`, where they are reported."""
-    of_faults = [_walk([part for part in fault["loc"] if part != "[key]"])[0] for fault in faults]
-    places = set(map(tuple, of_faults))
-    for fault, names in zip(faults, of_faults, strict=True):
-        match names:
-            case [section, name, key, *rest] if section in NAMED:
-                entry = config[section][name]
-                if key not in entry and (section, entry.get("like"), key, *rest) in places:
-                    continue
-        yield fault
-
-
-def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
     """`config` with `only`, `like` and null carried out, so that the entries of the sections in NAMED are complete.
 
     `only: [a, b]` in a section keeps its entries a and b alone. `like: a` in an entry takes from a every key that the
@@ -52,7 +50,7 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **{name: _resolved(name, config[name]) for name in there}}
 
 
-def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(section: str, written: Mapping[Any, Any]) -> dict[Any, Any]:
     only = written.get("only")
     entries = {name: entry for name, entry in written.items() if name != "only" and entry is not None}
     keep = [*entries] if only is None else only if isinstance(only, list) else [only]
@@ -62,7 +60,7 @@ def _resolved(section: str, written: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _complete(section, name, entries) for name in keep}
 
 
-def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[str, ...] = ()) -> Any:
+def _complete(section: str, name: Any, entries: Mapping[Any, Any], seen: tuple[Any, ...] = ()) -> Any:
     entry = entries[name]
     if not isinstance(entry, Mapping):
         return entry
@@ -78,7 +76,7 @@ def _complete(section: str, name: str, entries: Mapping[str, Any], seen: tuple[s
     return _without_null_seeds({**inherited, **entry} if isinstance(inherited, Mapping) else entry)
 
 
-def _without_null_seeds(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_null_seeds(entry: Mapping[Any, Any]) -> Mapping[Any, Any]:
     if not isinstance(entry.get("seeds"), Mapping):
         return entry
     return {**entry, "seeds": {name: n for name, n in entry["seeds"].items() if n is not None}}
@@ -88,115 +86,110 @@ def _unusable(faults) -> ValueError:
     return ValueError("the configuration is not usable:\n" + "\n".join(f"  {fault}" for fault in faults))
 
 
-def _explain(fault: Mapping[str, Any]) -> str:
-    """One line for a fault that pydantic found: the key, the value, and what is allowed."""
-    place = [part for part in fault["loc"] if part != "[key]"]
-    (names, schema), (_, above) = _walk(place), _walk(place[:-1])
-    key = ".".join(names) or "(top level)"
-    if "[key]" in fault["loc"]:
-        schema = above.get("propertyNames", {})
-        allowed = schema.get("description") or _allowed(schema) or fault["msg"]
-        return f"{key}: unknown name {fault['input']!r}; expected {allowed}"
-    value = fault["input"]
-    match fault["type"]:
-        case "combination":
-            inner = fault["ctx"]
-            return f"{'.'.join([*names, inner['key']])} = {inner['value']}: expected {inner['expected']}"
-        case "extra_forbidden" | "invalid_key":
-            known = ", ".join(above.get("properties", {}))
-            return f"{'.'.join(names[:-1]) or '(top level)'}: unknown key {place[-1]!r}; known are {known}"
-        case "missing":
-            return f"{key}: this key is missing; expected {_allowed(schema)}"
-        case "union_tag_not_found" | "union_tag_invalid":
-            tag, kinds = schema["discriminator"]["propertyName"], schema["discriminator"]["mapping"]
-            return f"{key}.{tag} = {value.get(tag)!r}: expected one of {', '.join(map(repr, kinds))}"
-        case "distinct" | "order":
-            return f"{key} = {value!r}: {fault['msg']}"
-    is_unquoted = fault["type"] == "string_type" and not isinstance(value, list | dict | None)
-    expected = (_allowed(schema) or fault["msg"]) + ("; put it in quotes" if is_unquoted else "")
-    return f"{key} = {shorten(repr(value), 200, placeholder=' ...')}: expected {expected}"
+def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
+    """A line for each key of the configuration that pydantic found faults with, in their order."""
+    places = [_place(fault, complete) for fault in faults]
+    told: dict[str, list[str]] = {}
+    for fault, place in zip(faults, places, strict=True):
+        # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
+        if not (_is_inherited(place, places, written) or (fault["type"] == "too_short" and fault["input"])):
+            key, expected = _sentence(fault, place)
+            told.setdefault(key, []).append(expected)
+    return [f"{key}: {', or: '.join(expected)}" for key, expected in told.items()]
 
 
-def _walk(place: list[Any]) -> tuple[list[str], Mapping[str, Any]]:
-    """The names of the keys on the way to `place`, and the part of the JSON schema that the value there must fit.
+def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
+    """The keys that lead to a fault in the configuration `value`.
 
-    `place` is what pydantic gives. Its steps are keys of config.yaml, but for one more, which has no name, where a
-    value may be of one of several classes, or may stand for a list of that value alone.
+    pydantic's own way has steps that no configuration has: for a value of one of several classes, for the one item that
+    stands for a list, and for the name of an entry itself.
     """
-    whole = json_schema()
-
-    def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        while "$ref" in schema:
-            schema = {**whole["$defs"][schema["$ref"].rpartition("/")[2]], **schema}
-            schema.pop("$ref")
-        options = schema.get("anyOf", [])
-        for option in _values(options):
-            schema = {**schema, **resolved(option)}
-        return {**schema, "null": True} if len(_values(options)) < len(options) else schema
-
-    names, schema = [], resolved(whole)
-    for part in place:
-        if "discriminator" in schema:
-            schema = resolved({"$ref": schema["discriminator"]["mapping"][part]})
-            continue
-        if isinstance(part, int):
-            if len(_values(schema.get("anyOf", []))) < 2:
-                names.append(str(part))
-            items = schema.get("prefixItems") or [schema.get("items", {})] * (part + 1)
-            schema = resolved(items[part]) if part < len(items) else {}
-        else:
+    names, loc = [], fault["loc"]
+    is_not_there = fault["type"] in ("missing", "invalid_key")  # the latter is no text
+    for part in loc[:-1] if is_not_there else loc:
+        inside = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+        if part in inside:
             names.append(str(part))
-            entries = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
-            entry = next((entry for entry in entries if isinstance(entry, Mapping)), {})
-            schema = resolved(schema.get("properties", {}).get(part, entry))
-    return names, schema
+            value = value[part]
+    match fault["type"]:
+        case "missing" | "invalid_key":
+            names.append(str(loc[-1]))
+        case "combination":
+            names += fault["ctx"]["key"].split(".")
+        case "union_tag_invalid" | "union_tag_not_found":
+            names.append(fault["ctx"]["discriminator"].strip("'"))
+    return tuple(names)
 
 
-def _values(options: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The schemas in `options` that allow other values than null."""
-    return [option for option in options if option.get("type") != "null"]
+def _is_inherited(place: tuple[str, ...], places: list[tuple[str, ...]], written: Mapping[Any, Any]) -> bool:
+    """Whether an entry has a fault from the one that it is `like`, where it is reported."""
+    match place:
+        case [section, name, key, *rest] if section in NAMED and isinstance(
+            written[section].get(name), Mapping
+        ):
+            entry, base = written[section][name], (section, written[section][name].get("like"))
+            return key not in entry and (base in places or (*base, key, *rest) in places)
+    return False
 
 
-_LIMITS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
-    "minItems": "of length at least",
-    "maxItems": "of length at most",
-    "minLength": "of length at least",
-}
+def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, str]:
+    """The key with its value, and what is expected there: pydantic's words, but for names and kinds."""
+    key, value = ".".join(place), fault["input"]
+    match fault["type"]:
+        case "missing":
+            return key, "this key is missing"
+        case "extra_forbidden" | "invalid_key" if place and place[-1] in RENAMED:
+            return key, f"this key is now called {RENAMED[place[-1]]}, see config.yaml"
+        case "extra_forbidden" if key in REMOVED:
+            return key, "this key is gone, its value is fixed now; leave it out"
+        case "extra_forbidden" | "invalid_key":
+            known = _known_keys(fault["loc"])
+            near = get_close_matches(place[-1], known)
+            return key, "unknown key; " + (
+                f"the nearest: {', '.join(near)}" if near else f"known: {', '.join(known)}"
+            )
+        case "combination":
+            return f"{key} = {fault['ctx']['value']}", f"expected {fault['ctx']['expected']}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            expected = f"expected one of {fault['ctx'].get('expected_tags', 'gpt, bert')}"
+            return f"{key} = {value.get(place[-1])!r}", expected
+    if fault["loc"][-1] == "[key]":
+        return f"{'.'.join(place[:-1])}: the name {value!r}", fault["msg"]
+    return f"{key} = {shorten(repr(value), 200, placeholder=' ...')}", fault["msg"]
 
 
-def _allowed(schema: Mapping[str, Any]) -> str:
-    """What a schema allows, in words."""
-    if len(options := _values(schema.get("anyOf", []))) > 1:
-        return " or ".join(map(_allowed, options))
-    if "const" in schema:
-        return repr(schema["const"])
-    if "enum" in schema:
-        return f"one of {', '.join(map(repr, schema['enum']))}"
-    if "pattern" in schema:
-        return schema.get("description", f"a text like {schema['pattern']}")
-    limits = " and ".join(f"{text} {schema[name]}" for name, text in _LIMITS.items() if name in schema)
-    kind = {"object": "keys with values", "array": "a list"}.get(schema.get("type"), schema.get("type", ""))
-    return f"{kind} {limits}".strip() + (" or null" if schema.get("null") else "")
+def _known_keys(loc: tuple[Any, ...]) -> list[str]:
+    """The keys that may stand in place of the unknown one to which `loc` leads, pydantic's way."""
+    here = [Settings]
+    for part in loc[:-1]:
+        fields = (section.model_fields[part] for section in here if part in section.model_fields)
+        here = [section for field in fields for section in _sections(field.annotation)] or here
+    others = (section.model_fields for section in here if loc[-1] not in section.model_fields)
+    return [*dict.fromkeys(name for fields in others for name in fields)]
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    """Yield the classes of settings in the type of a field."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _sections(inner)
 
 
 def _norm_faults(settings: Settings) -> Iterator[str]:
-    """Yield a line for every norm of the user's own that cannot be built for a size at which it is used."""
-    sizes: dict[str, set[int]] = {}
+    """Yield a line for every norm of the user's own that no run can use, tried with the shapes of its inputs."""
+    shapes: dict[str, set[tuple[int, ...]]] = {}
     for use in settings.variants_used():
-        if use.variant in settings.norms:
-            sizes.setdefault(use.variant, set()).update(use.sizes)
-    if not sizes:
+        if ":" in settings.norm_class(use.variant):
+            shapes.setdefault(use.variant, set()).update(use.shapes)
+    if not shapes:
         return
     from layernorm_roles import norms  # torch takes a second to import, only for norms of one's own
 
-    for name, used in sizes.items():
-        for size in sorted(used):
+    for name, used in shapes.items():
+        for shape in sorted(used):
             try:
-                norms.build(settings.norms[name], size)
+                norms.probe(settings.norm_class(name), shape)
             except ValueError as error:
                 yield f"norms.{name}: {error}"
                 break

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from layernorm_roles.partitions import count_admissible
 from layernorm_roles.settings.base import (
@@ -11,6 +11,7 @@ from layernorm_roles.settings.base import (
     LearningRate,
     Number,
     Real,
+    RunsPerJob,
     Section,
     Seeds,
     Steps,
@@ -20,11 +21,6 @@ from layernorm_roles.settings.base import (
 
 LOGARITHMIC = "logarithmic"
 """The value of `evaluate_every` with which the time between two evaluations grows with the steps taken."""
-
-
-def _steps_or_logarithmic(value: Any) -> Any:
-    """`value` if it is LOGARITHMIC, else the number of steps that it stands for."""
-    return value if value == LOGARITHMIC else TypeAdapter(Steps).validate_python(value)
 
 
 Width = Annotated[Integer, Field(ge=2, le=1024)]
@@ -90,10 +86,7 @@ class MajorityTraining(MajorityData):
     """Optimiser steps of a run."""
     schedule_steps: Annotated[Integer, Field(ge=1, le=1_000_000_000)]
     """Optimiser step at which the learning rate, which falls linearly, reaches 0."""
-    evaluate_every: Annotated[
-        int | Literal["logarithmic"],
-        BeforeValidator(_steps_or_logarithmic, json_schema_input_type=Steps | Literal["logarithmic"]),
-    ]
+    evaluate_every: Steps | Literal["logarithmic"]
     """Optimiser steps between two rows of majority_metrics; or logarithmic: ten rows from any step to its tenfold."""
     checkpoint_every: Steps
     """Optimiser steps between two checkpoints, from which a killed run goes on."""
@@ -120,11 +113,9 @@ class MajorityExperiment(MajorityTraining):
     """Size of the residual stream; there is one attention head of this size. A list trains every variant with each."""
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
     """Adam's learning rate at the first step. A list trains every variant with each."""
-    seeds_per_job: Annotated[Integer, Field(ge=1, le=1000)]
-    """Seeds of a variant that one process trains in turn, and whose results are in the same files: above 1 for short
-    runs. A seed that is added to a batch that is not full trains all of that batch again."""
-    in_one_job: StrictBool
-    """Whether one process trains all runs of the experiment in turn: for runs that take less time than its start. A
-    run that is added trains all of them again."""
+    runs_per_job: RunsPerJob
+    """Runs of the experiment that one process trains in turn, and whose results are in the same files: above 1 for
+    runs that take less time than its start; all: every run. A run that is added to a batch that is not full trains all
+    of that batch again."""
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""

@@ -21,14 +21,7 @@ class PretrainedModel(Section):
     """Folder of the model, or a GGUF file."""
     hub: Word | None = None
     """Name of the model on the Hugging Face hub, from which it is downloaded."""
-    sha256: (
-        Annotated[
-            str,
-            StringConstraints(pattern=r"^[0-9a-f]{64}$"),
-            Field(description="a SHA-256, 64 digits 0-9 and a-f"),
-        ]
-        | None
-    ) = None
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
     """SHA-256 of model.safetensors or of the GGUF file; for a model in shards, of all shards one after another in the
     order of their names. Weights with another SHA-256 are refused."""
     text: Identifier

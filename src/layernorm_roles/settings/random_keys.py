@@ -17,12 +17,9 @@ def _ordered(bounds: tuple[int, int]) -> tuple[int, int]:
     return bounds
 
 
-Range = Annotated[tuple[_Bound, _Bound], AfterValidator(_ordered), Field(description="[first, last]")]
+Range = Annotated[tuple[_Bound, _Bound], AfterValidator(_ordered)]
 """The first and the last of consecutive whole numbers."""
-
-Dimensions = Annotated[
-    tuple[_Dimension, _Dimension], AfterValidator(_ordered), Field(description="[first, last]")
-]
+Dimensions = Annotated[tuple[_Dimension, _Dimension], AfterValidator(_ordered)]
 """The first and the last of consecutive dimensions of a key, at least 2: in one dimension LayerNorm divides 0 by 0."""
 
 

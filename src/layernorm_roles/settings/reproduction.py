@@ -1,19 +1,26 @@
 """Settings of a whole reproduction: the sections of config.yaml, and the rules between sections."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from layernorm_roles.settings.base import Identifier, Integer, Section, refuse
+from layernorm_roles.settings.base import Identifier, Integer, Real, Section, refuse
 from layernorm_roles.settings.language_model import GPTModel, LanguageModel
 from layernorm_roles.settings.majority import MajorityExperiment
 from layernorm_roles.settings.pretrained import PretrainedModel
 from layernorm_roles.settings.random_keys import RandomKeys
 from layernorm_roles.settings.statements import Statements
 from layernorm_roles.settings.text import Text
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import (
+    NO_ATTENTION_VARIANT,
+    QUERY_KEY_VARIANT,
+    SPLIT_VARIANTS,
+    VARIANTS,
+    maps,
+    scaled,
+)
 
 KEPT = "published"
 """Name of the kept reproduction, results/published/, which no rule trains or measures."""
@@ -32,21 +39,35 @@ class Use(NamedTuple):
     """The key in config.yaml."""
     variant: str
     """The name of the variant."""
-    sizes: tuple[int, ...]
-    """Sizes d of the vectors that it normalises there."""
+    shapes: tuple[tuple[int, ...], ...]
+    """The shapes (..., d) of what it normalises there."""
     built_in: tuple[str, ...]
     """Names of the built-in variants that may stand there, beside norms of the user's own."""
+
+
+class Scaled(Section):
+    """A built-in norm whose result is multiplied by a constant."""
+
+    like: Literal[_BEFORE_ATTENTION]
+    """The built-in norm."""
+    factor: Annotated[Real, Field(gt=0, le=1e6)]
+    """What its result is multiplied by; of a norm that learns a gain or scalar, the value at which that starts."""
+    part: Literal["both", "queries_keys", "values"] = "both"
+    """Whether queries, keys and values are made from the multiplied result, or queries and keys alone, or values."""
+
+
+Norm = Annotated[
+    Annotated[str, StringConstraints(pattern=_CLASS), Tag("class")] | Annotated[Scaled, Tag("scaled")],
+    Discriminator(lambda entry: "scaled" if isinstance(entry, Mapping | Scaled) else "class"),
+]
+"""A norm under a name of the user's own: "package.module:Class", or a built-in norm times a factor."""
 
 
 class Settings(Section):
     """All settings of one reproduction, as config.yaml and its overlays give them."""
 
-    name: Annotated[
-        str,
-        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"),
-        Field(description=f'a folder name of letters, digits, "_" and "-"; "{KEPT}" is reserved'),
-    ]
-    """Name of the reproduction, whose outputs go to results/<name>/."""
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    """Name of the reproduction, whose outputs go to results/<name>/; published is reserved for the kept one."""
     device: Literal["auto", "cpu", "cuda"]
     """Device that trains the language models; auto: the GPU if one can be used, else the CPU."""
     majority_device: Literal["auto", "cpu", "cuda"]
@@ -58,12 +79,10 @@ class Settings(Section):
     first_seed: Annotated[Integer, Field(ge=0, le=2**31)]
     """Seed of the first of several equal runs or draws; those that follow have first_seed + 1, first_seed + 2, ... It
     also seeds what all runs share: the choice of the contexts whose keys are tested, and BERT's validation windows."""
-    norms: dict[
-        Identifier,
-        Annotated[str, StringConstraints(pattern=_CLASS), Field(description='"package.module:Class"')],
-    ]
-    """Normalisations of the user's own, by name: a torch.nn.Module whose constructor takes the dimension d, and which
-    maps (..., d) to (..., d)."""
+    norms: dict[Identifier, Norm]
+    """Normalisations of the user's own, by name: "package.module:Class" of a torch.nn.Module whose constructor takes
+    the dimension d, and which maps (..., d) to (..., d); or a built-in norm times a factor, such as {like: projection,
+    factor: 35}."""
     majority: Annotated[dict[Identifier, MajorityExperiment], Field(min_length=1)]
     """Experiments of the majority task, by name."""
     random_keys: RandomKeys
@@ -121,7 +140,10 @@ class Settings(Section):
             if name in _IN_GPT:
                 raise refuse(f"norms.{name}", self.norms[name], "another name: this one is built in")
         for use in self.variants_used():
-            known = [*use.built_in, *self.norms]
+            known = [
+                *use.built_in,
+                *(name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP),
+            ]
             if use.variant not in known:
                 raise refuse(use.key, use.variant, f"one of {', '.join(known)}")
         return self
@@ -130,14 +152,23 @@ class Settings(Section):
         """Every use of a variant, but for those of BERT, which its settings name."""
         for experiment, task in self.majority.items():
             for variant in task.seeds:
-                yield Use(f"majority.{experiment}.seeds", variant, task.d_model, _BEFORE_ATTENTION)
-        first, last = self.random_keys.dimensions
+                shapes = tuple((task.classes, d_model) for d_model in task.d_model)
+                yield Use(f"majority.{experiment}.seeds", variant, shapes, _BEFORE_ATTENTION)
+        matrices, (first, last) = self.random_keys.matrices, self.random_keys.dimensions
+        shapes = tuple((matrices, self.random_keys.keys[1], d) for d in range(first, last + 1))
         for variant in self.random_keys.norms:
-            yield Use("random_keys.norms", variant, tuple(range(first, last + 1)), _ONE_MAP)
+            yield Use("random_keys.norms", variant, shapes, _ONE_MAP)
         for name, model in self.language_model.items():
             for variant in model.seeds if isinstance(model, GPTModel) else ():
-                yield Use(f"language_model.{name}.seeds", variant, (model.d_model,), _IN_GPT)
+                shape = (model.batch_size, model.context_length, model.d_model)
+                yield Use(f"language_model.{name}.seeds", variant, (shape,), _IN_GPT)
 
     def norm_class(self, variant: str) -> str:
-        """What `norms.build_pair` takes for a variant: a built-in name, or "package.module:Class"."""
-        return self.norms.get(variant, variant)
+        """What `norms.build_pair` takes: a built-in name, also times a factor, or "package.module:Class"."""
+        norm = self.norms.get(variant, variant)
+        return scaled(**norm.model_dump()) if isinstance(norm, Scaled) else norm
+
+    def _is_map(self, variant: str) -> bool:
+        """Whether a norm of the user's own is one map, of a class or of a built-in norm that is not split."""
+        both = maps(self.norm_class(variant))
+        return both is None or both[0] == both[1]

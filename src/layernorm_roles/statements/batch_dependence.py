@@ -6,9 +6,10 @@ root mean square is about 1, so a change of 0.1 is a tenth of the output.
 statistics being those of `updates` earlier batches. `padding`: zeros after short sequences, none against some.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -21,23 +22,16 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import BatchDependence
 
 NORMS = {"layernorm": nn.LayerNorm, "batchnorm": nn.BatchNorm1d}
+WIDTH, TOKENS = 64, 16
+"""Size of a token's vector, and tokens of a sequence."""
+PADDING = (0.25, 0.5, 0.75)
+"""Shares of a sequence that are padding."""
 
 
-def apply(norm: nn.Module, x: Float[Tensor, "batch tokens d"]) -> Float[Tensor, "batch tokens d"]:
-    """The norm over features (LayerNorm), or over all tokens of the batch for each feature (BatchNorm)."""
-    return norm(x.flatten(0, 1)).view_as(x)
-
-
-def rms(x: Tensor) -> float:
-    """The root mean square of the entries of `x`."""
-    return float(x.square().mean().sqrt())
-
-
-def write(settings: BatchDependence, seeds: Sequence[int], out: str | Path) -> None:
-    """Write the table batch_dependence to the file `out`."""
-    plain = {**settings.model_dump(mode="json"), "seeds": list(seeds)}
-    origin = provenance(plain, "cpu", Stream.BATCH_DEPENDENCE)
-    store.write(measure(settings, seeds), "batch_dependence", out, origin)
+def write(plan: Mapping[str, Any], out: str | Path) -> None:
+    """Write the table batch_dependence to the file `out`; the plan has `settings` and the `seeds` of the draws."""
+    frame = measure(BatchDependence.model_validate(plan["settings"]), plan["seeds"])
+    store.write(frame, "batch_dependence", out, provenance(plan, "cpu", Stream.BATCH_DEPENDENCE))
 
 
 def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
@@ -46,36 +40,43 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
     for seed, batch in product(seeds, settings.batch_sizes):
         rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
         for _ in range(settings.repeats):
-            drawn = rng.standard_normal((2 + settings.updates, batch, settings.tokens, settings.d_model))
+            drawn = rng.standard_normal((2 + settings.updates, batch, TOKENS, WIDTH))
             first, second, *earlier = torch.from_numpy(drawn)
             for name in NORMS:
-                for effect, share, change in _effects(name, first, second, earlier, settings.padding):
+                for effect, share, change in effects(name, first, second, earlier):
                     rows.append((name, effect, batch, share, seed, change))
     keys = ["norm", "effect", "batch_size", "padding", "seed"]
     frame = pd.DataFrame(rows, columns=[*keys, "change"])
     return frame.groupby(keys, as_index=False, sort=False)["change"].mean()
 
 
-def _effects(
-    name: str, first: Tensor, second: Tensor, earlier: list[Tensor], paddings: tuple[float, ...]
+def effects(
+    name: str,
+    first: Float[Tensor, "batch tokens d"],
+    second: Float[Tensor, "batch tokens d"],
+    earlier: Sequence[Float[Tensor, "_ _ d"]],
 ) -> Iterator[tuple[str, float, float]]:
-    """(effect, share of padding, change of the first token of the batch `first`)."""
-    width = first.shape[-1]
-    norm = NORMS[name](width, dtype=first.dtype)
-    with torch.no_grad():
-        if len(first) > 1:  # a sequence alone has no others
-            mixed = torch.cat([first[:1], second[1:]])
-            yield "others", 0.0, rms(apply(norm, first)[0, 0] - apply(norm, mixed)[0, 0])
+    """Each effect on the first token of the batch `first`, as (effect, share of padding, root mean square change).
 
-        for share in paddings:
-            real = round(first.shape[1] * (1 - share))  # the tokens of a sequence before its padding
-            padded = first.clone()
-            padded[:, real:] = 0
-            yield "padding", share, rms(apply(norm, first[:, :real])[0, 0] - apply(norm, padded)[0, 0])
+    `second` gives the other sequences, and `earlier` are the training batches before the evaluation. `name` is a key of
+    NORMS. LayerNorm normalises over features, BatchNorm over all tokens of the batch for each feature.
+    """
+    norm, aged = (NORMS[name](first.shape[-1], dtype=first.dtype) for _ in range(2))
 
-        norm = NORMS[name](width, dtype=first.dtype)
-        for x in earlier:
-            apply(norm, x)
-        norm.eval()
-        evaluated = apply(norm, first)
-        yield "mode", 0.0, rms(apply(norm.train(), first)[0, 0] - evaluated[0, 0])
+    @torch.no_grad()
+    def output(x: Tensor, norm: nn.Module = norm) -> Tensor:
+        return norm(x.flatten(0, 1))[0]
+
+    def change(x: Tensor, y: Tensor) -> float:
+        return float((x - y).square().mean().sqrt())
+
+    if len(first) > 1:  # a sequence alone has no others
+        yield "others", 0.0, change(output(first), output(torch.cat([first[:1], second[1:]])))
+    for share in PADDING:
+        real = round(first.shape[1] * (1 - share))  # the tokens of a sequence before its padding
+        padded = first.clone()
+        padded[:, real:] = 0
+        yield "padding", share, change(output(first[:, :real]), output(padded))
+    for x in earlier:
+        output(x, aged)
+    yield "mode", 0.0, change(output(first), output(first, aged.eval()))

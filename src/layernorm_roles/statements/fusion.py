@@ -18,18 +18,18 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from layernorm_roles import checkpoint, store
+from layernorm_roles import store
+from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
+from layernorm_roles.statements.samples import Samples, trained_runs
 
-ARRANGEMENTS = {
-    "plain": (False, False),
-    "residual": (True, False),
-    "norm": (False, True),
-    "residual_norm": (True, True),
-}
-"""name: (adds the residual stream?, applies LayerNorm?)"""
+ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
+HEAD_FACTORS, EXPANSION = (0.5, 1, 2), 4
+"""Sizes of the concatenated heads, and hidden units of the feed-forward part, relative to d, in random blocks."""
+TOKENS_PER_INPUT = 8
+"""Tokens fitted for each input of the largest single map of a random block; as many are held out."""
 
 
 class AttentionBlock(NamedTuple):
@@ -46,37 +46,29 @@ class AttentionBlock(NamedTuple):
     """columns `source`, `variant`, `seed`, `layer` of the table"""
 
 
-def write(
-    settings: Fusion,
-    seeds: Sequence[int],
-    activations: Iterable[tuple[str | Path, Mapping[str, Any]]],
-    out: str | Path,
-) -> None:
-    """Write the table fusion to the file `out`: random blocks of `seeds`, and those of trained language models.
+def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
+    """Write the table fusion to the file `out`: random blocks, and those of the trained models in files of `samples`.
 
-    `activations` has a pair for each trained model: its file of activations, and the identity of the run.
+    The plan has `settings` and the `seeds` of the random blocks, and names the jobs that wrote the samples. Raises
+    ValueError if a file is missing, damaged or of another plan.
     """
-    found = chain(random_blocks(settings, seeds), *(trained_blocks(*file) for file in activations))
-    origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.FUSION)
-    store.write(measure(found), "fusion", out, origin)
-
-
-def layer_norm(
-    x: Float[np.ndarray, "tokens d"], gain: Float[np.ndarray, " d"], bias: Float[np.ndarray, " d"]
-) -> Float[np.ndarray, "tokens d"]:
-    """LayerNorm without eps."""
-    x = x - x.mean(axis=1, keepdims=True)
-    return x / np.sqrt((x**2).mean(axis=1, keepdims=True)) * gain + bias
+    settings, planned = Fusion.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
+    trained = trained_blocks(zip(samples, planned, strict=True))
+    frame = measure(chain(random_blocks(settings.d_model, plan["seeds"]), trained))
+    store.write(frame, "fusion", out, provenance(plan, "cpu", Stream.FUSION))
 
 
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
-    """What the feed-forward part's nonlinearity receives (its own bias left out: the intercept takes it up)."""
-    residual, norm = ARRANGEMENTS[arrangement]
+    """What the feed-forward part's nonlinearity receives (its own bias left out: the intercept takes it up).
+
+    LayerNorm is computed without eps.
+    """
     y = block.heads @ block.w_o + block.b_o
-    if residual:
+    if arrangement.startswith("residual"):
         y = block.stream + y
-    if norm:
-        y = layer_norm(y, block.gain, block.bias)
+    if arrangement.endswith("norm"):
+        y = y - y.mean(axis=1, keepdims=True)
+        y = y / np.sqrt((y**2).mean(axis=1, keepdims=True)) * block.gain + block.bias
     return y @ block.w_1
 
 
@@ -99,13 +91,12 @@ def linear_errors(
     ]
 
 
-def random_blocks(settings: Fusion, seeds: Sequence[int]) -> Iterator[AttentionBlock]:
+def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
     """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
-    for d, factor, seed in product(settings.d_model, settings.head_factors, seeds):
-        d_heads, d_ff = round(factor * d), settings.expansion * d
+    for d, factor, seed in product(widths, HEAD_FACTORS, seeds):
+        d_heads, d_ff = round(factor * d), EXPANSION * d
         rng = generator(Stream.FUSION, seed, d, d_heads)
-        # Tokens in proportion to the inputs of the largest map, d + d_heads.
-        tokens = settings.tokens_per_input * (d + d_heads) * 2
+        tokens = 2 * TOKENS_PER_INPUT * (d + d_heads)
         yield AttentionBlock(
             stream=rng.standard_normal((tokens, d)),
             heads=rng.standard_normal((tokens, d_heads)),
@@ -118,39 +109,28 @@ def random_blocks(settings: Fusion, seeds: Sequence[int]) -> Iterator[AttentionB
         )
 
 
-def trained_blocks(path: str | Path, identity: Mapping[str, Any] | None = None) -> Iterator[AttentionBlock]:
-    """The blocks of a trained language model, layer by layer, from the file that `language_model.activations` wrote.
-
-    Raises ValueError if the file is missing or damaged, or of another run than `identity`.
-    """
-    tensors, facts = checkpoint.load(path, identity)
-    run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
-    for layer in range(1, facts["layers"] + 1):
-        parts = [tensors[f"layer_{layer}.{name}"].numpy() for name in AttentionBlock._fields[:-1]]
-        yield AttentionBlock(*parts, columns=run | {"layer": layer})
+def trained_blocks(samples: Samples) -> Iterator[AttentionBlock]:
+    """The blocks of trained language models, run by run and layer by layer, from files of samples."""
+    for run, tensors in trained_runs(samples):
+        columns = {"source": "language_model", "variant": run["variant"], "seed": run["seed"]}
+        for layer in range(1, run["layers"] + 1):
+            parts = (tensors[f"layer_{layer}.{name}"].numpy() for name in AttentionBlock._fields[:-1])
+            yield AttentionBlock(*parts, columns=columns | {"layer": layer})
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
     """Table `fusion`: errors, ranks and numbers of parameters, a row for every block, arrangement and set of inputs."""
     rows = []
     for block in blocks:
-        d_heads, d = block.w_o.shape
-        d_ff = block.w_1.shape[1]
-        choices = {"heads": block.heads, "stream_and_heads": np.column_stack([block.stream, block.heads])}
-        n_fit = len(block.heads) // 2
+        (d_heads, d), d_ff, n = block.w_o.shape, block.w_1.shape[1], len(block.heads)
+        sizes = {"d": d, "d_heads": d_heads, "d_ff": d_ff, "n_fit": n // 2, "n_held_out": n - n // 2}
+        sizes["rank_w_o"] = int(np.linalg.matrix_rank(block.w_o))
+        sizes["rank_product"] = int(np.linalg.matrix_rank(block.w_o @ block.w_1))
+        sizes["parameters_pair"] = d_heads * d + d * d_ff
         outputs = [before_nonlinearity(block, arrangement) for arrangement in ARRANGEMENTS]
-        sizes = {
-            "d": d,
-            "d_heads": d_heads,
-            "d_ff": d_ff,
-            "n_fit": n_fit,
-            "n_held_out": len(block.heads) - n_fit,
-            "rank_w_o": int(np.linalg.matrix_rank(block.w_o)),
-            "rank_product": int(np.linalg.matrix_rank(block.w_o @ block.w_1)),
-            "parameters_pair": d_heads * d + d * d_ff,
-        }
+        choices = {"heads": block.heads, "stream_and_heads": np.column_stack([block.stream, block.heads])}
         for name, inputs in choices.items():
-            for arrangement, error in zip(ARRANGEMENTS, linear_errors(inputs, outputs, n_fit), strict=True):
+            for arrangement, error in zip(ARRANGEMENTS, linear_errors(inputs, outputs, n // 2), strict=True):
                 found = {"error": error, "parameters_single": inputs.shape[1] * d_ff}
                 rows.append({**block.columns, **sizes, "arrangement": arrangement, "inputs": name, **found})
     return pd.DataFrame(rows)

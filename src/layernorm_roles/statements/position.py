@@ -8,12 +8,12 @@ that networks without residual connections, and untrained ones, are the controls
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from layernorm_roles.random_streams import Stream, generator
-from layernorm_roles.statements.transformer import TransformerShape, losses
+from layernorm_roles.statements.transformer import Matrices, Tokens, TransformerShape, losses
 
 WINDOWS = 128
 """Windows on which a probe is fitted; as many others judge it."""
@@ -21,9 +21,7 @@ RIDGE = 1e-6
 """Added to the diagonal of the second moments, relative to their mean diagonal: it only makes them invertible."""
 
 
-def probe_windows(
-    tokens: Integer[np.ndarray, " n"], context_length: int, seed: int
-) -> Int[Tensor, "2 windows length"]:
+def probe_windows(tokens: Tokens, context_length: int, seed: int) -> Int[Tensor, "2 windows length"]:
     """Windows at random places of the token stream: to fit, of its first half; to judge, of its second half.
 
     A window has context_length + 1 tokens.
@@ -34,9 +32,7 @@ def probe_windows(
 
 
 def position_accuracy(
-    shape: TransformerShape,
-    matrices: list[Float[Tensor, "runs _ _"]],
-    windows: Int[Tensor, "2 windows length"],
+    shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "2 windows length"]
 ) -> Float[np.ndarray, "runs depth"]:
     """The share of tokens whose position the probe names, in the stream before each layer; NaN where a run diverged.
 
@@ -48,7 +44,7 @@ def position_accuracy(
 
 
 def _streams(
-    shape: TransformerShape, matrices: list[Float[Tensor, "runs _ _"]], windows: Int[Tensor, "windows length"]
+    shape: TransformerShape, matrices: Matrices, windows: Int[Tensor, "windows length"]
 ) -> list[Float[Tensor, "runs tokens d"]]:
     """The residual stream before each layer, in float64, the tokens of all windows one after another."""
     seen: list[Tensor] = []

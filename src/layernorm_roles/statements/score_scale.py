@@ -14,10 +14,17 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.special import entr, softmax
 
-from layernorm_roles import checkpoint, store
+from layernorm_roles import store
+from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import ScoreScale
+from layernorm_roles.statements.samples import Samples, trained_runs
+
+KEYS = 128
+"""Keys of a random head, and as many queries."""
+MEANS = {"normal": 0.0, "normal_mean_1": 1.0}
+"""The sources of random queries and keys, and the mean of their components; the notes say "around 1"."""
 
 
 class QueriesAndKeys(NamedTuple):
@@ -31,26 +38,21 @@ class QueriesAndKeys(NamedTuple):
     """query i sees the keys 0..i only; queries and keys are then of the same tokens"""
 
 
-def write(
-    settings: ScoreScale,
-    seeds: Sequence[int],
-    vectors: str | Path,
-    experiment: str,
-    activations: Iterable[tuple[str | Path, Mapping[str, Any]]],
-    out: str | Path,
-) -> None:
-    """Write the table score_scale to `out`: random heads of `seeds`, and those of trained models of both kinds.
+def write(plan: Plan, vectors: str | Path, samples: Iterable[str | Path], out: str | Path) -> None:
+    """Write the table score_scale to `out`: random heads, and those of trained models of both kinds.
 
-    `vectors` is the file of the table majority_vectors, of which the heads of `experiment` are taken. `activations` has
-    a pair for each trained language model: its file of activations, and the identity of the run.
+    `vectors` is the file of the table majority_vectors, of which the heads of the plan's `experiment` are taken, and
+    `samples` are files of trained language models. The plan also has `settings` and the `seeds` of the random heads,
+    and names the jobs that wrote the files. Raises ValueError if a file is missing, damaged or of another plan.
     """
+    settings = ScoreScale.model_validate(plan["settings"])
+    of_vectors, *of_samples = map(plan.of, plan["made_by"])
     heads = chain(
-        random_heads(settings, seeds),
-        majority_heads(store.read(vectors, "majority_vectors"), experiment),
-        *(language_model_heads(*file) for file in activations),
+        random_heads(settings.d_k, plan["seeds"]),
+        majority_heads(store.read(vectors, "majority_vectors", of_vectors), plan["experiment"]),
+        language_model_heads(zip(samples, of_samples, strict=True)),
     )
-    origin = provenance({**settings.model_dump(mode="json"), "seeds": list(seeds)}, "cpu", Stream.SCORE_SCALE)
-    store.write(measure(heads), "score_scale", out, origin)
+    store.write(measure(heads), "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
 
 def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
@@ -77,12 +79,10 @@ def statistics(head: QueriesAndKeys, divided: bool) -> dict[str, float]:
     }
 
 
-def random_heads(settings: ScoreScale, seeds: Sequence[int]) -> Iterable[QueriesAndKeys]:
-    """Normal queries and keys of variance 1: with components of mean 0, and of mean 1 (the notes' "around 1")."""
-    means = {"normal": 0.0, "normal_mean_1": 1.0}
-    for (source, mean), d_k, seed in product(means.items(), settings.d_k, seeds):
-        rng = generator(Stream.SCORE_SCALE, seed, d_k)
-        queries, keys = mean + rng.standard_normal((2, settings.keys, d_k))
+def random_heads(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[QueriesAndKeys]:
+    """Normal queries and keys of variance 1, with each of MEANS, for every d_k in `widths`."""
+    for (source, mean), d_k, seed in product(MEANS.items(), widths, seeds):
+        queries, keys = mean + generator(Stream.SCORE_SCALE, seed, d_k).standard_normal((2, KEYS, d_k))
         columns = {"source": source, "variant": None, "seed": seed, "layer": 1, "head": 0}
         yield QueriesAndKeys(queries, keys, columns)
 
@@ -102,20 +102,15 @@ def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAn
         yield QueriesAndKeys(kinds["query"] * np.sqrt(widest), kinds["key"], columns)
 
 
-def language_model_heads(
-    path: str | Path, identity: Mapping[str, Any] | None = None
-) -> Iterator[QueriesAndKeys]:
-    """The heads of a trained language model, by context, layer and head, of a file by `language_model.activations`.
-
-    Raises ValueError if the file is missing or damaged, or of another run than `identity`.
-    """
-    tensors, facts = checkpoint.load(path, identity)
-    run = {"source": "language_model", "variant": facts["variant"], "seed": facts["seed"]}
-    layers, heads = range(1, facts["layers"] + 1), range(facts["heads"])
-    for context, layer, head in product(range(facts["contexts"]), layers, heads):
-        of_context = f"layer_{layer}.context_{context}"
-        queries, keys = (tensors[f"{of_context}.{of}"][head].numpy() for of in ("queries", "keys"))
-        yield QueriesAndKeys(queries, keys, run | {"layer": layer, "head": head}, causal=True)
+def language_model_heads(samples: Samples) -> Iterator[QueriesAndKeys]:
+    """The heads of trained language models, by run, context, layer and head, from files of samples."""
+    for run, tensors in trained_runs(samples):
+        columns = {"source": "language_model", "variant": run["variant"], "seed": run["seed"]}
+        places = product(range(run["contexts"]), range(1, run["layers"] + 1), range(run["heads"]))
+        for context, layer, head in places:
+            at = f"layer_{layer}.context_{context}"
+            queries, keys = (tensors[f"{at}.{of}"][head].numpy() for of in ("queries", "keys"))
+            yield QueriesAndKeys(queries, keys, columns | {"layer": layer, "head": head}, causal=True)
 
 
 def measure(heads: Iterable[QueriesAndKeys]) -> pd.DataFrame:

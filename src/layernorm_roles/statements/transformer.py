@@ -9,23 +9,30 @@ computed together: the parameters of a run are one row of a matrix, and every pr
 do not mix (a test holds them equal to runs alone).
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 from torch.nn import functional
 
-PLACEMENTS = ("pre", "post")
-"""The places of the norm in the trained networks."""
-UNTRAINED = (*PLACEMENTS, "none")
-"""The places of the norm in the untrained networks of the table untrained_gradients."""
+Rows = Float[Tensor, "runs p"]
+"""All parameters of transformers of one shape, a row for each run."""
+Matrices = list[Float[Tensor, "runs _ _"]]
+"""Every matrix of transformers of one shape, in the order of `TransformerShape.parameters`."""
+Tokens = Integer[np.ndarray, " n"]
+"""A stream of token ids."""
+Windows = Int[Tensor, "runs batch tokens"]
+Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
+"""Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
 
 
 class TransformerShape(NamedTuple):
-    """Sizes of the transformer; `placement` is one of UNTRAINED. Without `residual` a part's output replaces x."""
+    """Sizes of the transformer; `placement` is pre, post or none. Without `residual` a part's output replaces x."""
 
     placement: str
     depth: int
@@ -47,22 +54,19 @@ class TransformerShape(NamedTuple):
         yield from {"gain": (1, d), "bias": (1, d)}.items() if self.placement == "pre" else ()
         yield "readout", (d, self.vocabulary)
 
-    def sizes(self) -> list[int]:
-        """Numbers of entries of the matrices, in the order of `parameters`."""
-        return [rows * columns for _, (rows, columns) in self.parameters()]
-
-    def matrices(self, rows: Float[Tensor, "runs p"]) -> list[Float[Tensor, "runs _ _"]]:
+    def matrices(self, rows: Rows) -> Matrices:
         """Every matrix of every run, as views of the rows."""
-        parts = rows.split(self.sizes(), dim=1)
-        return [part.view(-1, *size) for part, (_, size) in zip(parts, self.parameters(), strict=True)]
+        sizes = [size for _, size in self.parameters()]
+        parts = rows.split([math.prod(size) for size in sizes], dim=1)
+        return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
 
     def layers(self) -> list[slice]:
         """Where each layer's parameters stand in a run's row."""
-        ends = np.cumsum([0, *self.sizes()])
+        ends = [0, *accumulate(math.prod(size) for _, size in self.parameters())]
         return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
 
 
-def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "runs p"]:
+def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
     """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
     rows = []
     for seed in seeds:
@@ -77,14 +81,10 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Float[Tensor, "run
     return torch.stack(rows)
 
 
-Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
-"""Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
-
-
 def losses(
     shape: TransformerShape,
-    matrices: list[Float[Tensor, "runs _ _"]],
-    windows: Int[Tensor, "runs batch tokens"],
+    matrices: Matrices,
+    windows: Windows,
     observe: Observe = lambda stream, received: None,
 ) -> Float[Tensor, " runs"]:
     """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""

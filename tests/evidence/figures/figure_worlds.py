@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from worlds import crossed, noise
 
-from layernorm_roles.evidence.figures import registry
+from layernorm_roles import shown
+from layernorm_roles.evidence import draw as drawing
 from layernorm_roles.evidence.legends import label
 from layernorm_roles.schemas import SCHEMAS
 
@@ -61,6 +62,8 @@ MODELS = {
     "bert": GPT | {"architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
     "swept": GPT | {"learning_rate": RATES, "steps": [200, 400], "seeds": PAIRS},
 }
+TEXTS = {"gpt": ("long", "sentences"), "bert": ("sentences",)}
+"""The texts whose keys are certified, by architecture."""
 LOST = ("swept", "projection", 0.1, 0)
 """Model, variant, rate and seed of the run that diverges, at every length."""
 PRETRAINED = {"minilm": {"contexts": 4, "context_length": 200}}
@@ -97,7 +100,8 @@ def ones_share() -> pd.DataFrame:
 
 def language_model_ones_share() -> pd.DataFrame:
     rng, tables = noise(18), []
-    for model, settings in MODELS.items():
+    for model in ("gpt", "wide"):
+        settings = MODELS[model]
         sizes = {"model": model, "context": 0, "norm": (1, 2, 3), "dimensions": settings["d_model"]}
         for variant, number in settings["seeds"].items():
             runs = {"variant": variant, "seed": range(number), "checkpoint": ("initial", "final")}
@@ -185,10 +189,12 @@ def key_selectability(models=MODELS) -> pd.DataFrame:
     """Shares that differ in every row; in the heads also those among the keys before, which other figures show."""
     rng, rows = np.random.default_rng(6), []
     for model, settings in models.items():
+        if model == "swept":
+            continue  # keys are certified in models with one learning rate and length
         sizes = {"before_norm": settings["d_model"], "after_norm": settings["d_model"]}
         sizes |= dict.fromkeys(("head", "head_exact"), settings["d_model"] // settings["heads"])
         for (variant, seed), checkpoint, texts, context, layer in product(
-            runs(settings["seeds"]), ("initial", "final"), ("long", "sentences"), range(2), (1, 2)
+            runs(settings["seeds"]), ("initial", "final"), TEXTS[settings["architecture"]], range(2), (1, 2)
         ):
             for site, d in sizes.items():
                 if site == "head_exact" and variant != "layernorm_qk":
@@ -325,21 +331,26 @@ def score_scale() -> pd.DataFrame:
     return pd.concat(tables)
 
 
-def tables(figure: registry.Figure, majority=MAJORITY) -> dict[str, pd.DataFrame]:
-    makers = globals()
-    of_majority = {name for name in figure.tables if name.startswith("majority")}
-    return {name: makers[name](majority) if name in of_majority else makers[name]() for name in figure.tables}
+def tables(name: str, majority=MAJORITY) -> dict[str, pd.DataFrame]:
+    """The artificial tables that the figure called `name` is drawn from."""
+    makers, names = globals(), shown.FIGURES[name].tables
+    return {each: makers[each](majority) if each.startswith("majority") else makers[each]() for each in names}
 
 
-def figures(majority=MAJORITY) -> dict[str, registry.Figure]:
+def settings(majority=MAJORITY) -> dict:
     others = {"language_model": MODELS, "random_keys": RANDOM_KEYS, "pretrained": PRETRAINED}
-    return registry.figures({"majority": majority} | others)
+    return {"majority": majority} | others
+
+
+def figures(given=None) -> set[str]:
+    """The names of the figures that a reproduction with some settings has, if it has every table."""
+    rooms = shown.evidence_files(settings() if given is None else given, [*SCHEMAS])
+    return {name for room in rooms for name in room.figures}
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):
     """The figure called `name` from the world's tables, some of them replaced."""
-    figure = figures(majority)[name]
-    return registry.draw(figure, tables(figure, majority) | changed)
+    return drawing.draw(name, tables(name, majority) | changed, settings(majority))
 
 
 # What a reader sees
@@ -400,7 +411,7 @@ def like(axes, handle) -> list:
 
 def named(axes, label: str) -> list:
     """The artists of axes that look like the legend's entry that begins with `label`, the shortest if several do."""
-    entries = handles(axes.figure)
+    entries = handles(axes.get_figure(root=True))
     return like(axes, entries[min((text for text in entries if text.startswith(label)), key=len)])
 
 

@@ -1,8 +1,7 @@
-"""What holds for every figure: which there are, what captions and legends say, and that all of it can be read."""
+"""What holds for every figure: which there are, what legends say, and that all of it can be read."""
 
+import ast
 import copy
-import json
-import re
 import subprocess
 import sys
 from functools import cache
@@ -15,26 +14,28 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
+from layernorm_roles import shown
 from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.figures import registry, style
+from layernorm_roles.evidence.figures import language_model, style
+from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.settings.loading import load
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
 
 DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
 PAPER = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
-KEPT = Path(__file__).parents[3] / "results/published/settings.json"
+EVIDENCE = Path(shown.__file__).parent / "evidence"
 ROWS_HAVE_NAMES = {"claims_forest", "figure_1a", "figure_1b"}
 """Figures of rows with a name each instead of a label of the y axis."""
 EVERY = pytest.mark.parametrize("name", sorted(worlds.figures()))
 
 
 def default(**changed):
-    return registry.figures(DEFAULT | changed)
+    return worlds.figures(DEFAULT | changed)
 
 
 def without(part, name, variant):
-    """The default settings without the seeds of one variant."""
+    """The figures of the default settings without the seeds of one variant."""
     changed = copy.deepcopy(DEFAULT[part])
     changed[name]["seeds"][variant] = 0
     return default(**{part: changed})
@@ -43,12 +44,52 @@ def without(part, name, variant):
 # Which figures there are
 
 
-def test_the_default_run_has_the_paper_s_figures_and_32_at_most():
-    figures = default()
-    assert PAPER <= {*figures} and len(figures) <= 32
-    kept = registry.figures(json.loads(KEPT.read_text(encoding="utf-8")))
-    named = {figure for claim in CLAIMS for figure in claim.figures}
-    assert named <= {*figures, *kept}
+def functions(folder, returns):
+    """The public functions of the modules in a folder of the evidence that return a figure or a readable table."""
+    found = set()
+    for path in (EVIDENCE / folder).rglob("*.py"):
+        module = ".".join(path.relative_to(EVIDENCE / folder).with_suffix("").parts)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) == returns:
+                found.add(f"{module}.{node.name}")
+    return found
+
+
+def test_the_list_names_every_function_that_draws_or_tabulates_and_no_other():
+    assert {figure.draw for figure in shown.FIGURES.values()} == functions("figures", "Figure") - {
+        "style.note"
+    }
+    listed = {f"{table.room}.{table.name}" for table in shown.TABLES.values()}
+    assert listed == functions("tables", "Readable") - {"readable.make"}
+
+
+def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_the_list():
+    for figure in shown.FIGURES.values():
+        assert {*figure.tables} <= {*SCHEMAS} and figure.caption.endswith("."), figure.name
+    for table in shown.TABLES.values():
+        assert {*table.inputs} <= {*SCHEMAS, "durations", "comparisons"}, table.name
+    assert {name for claim in CLAIMS for name in claim.figures} <= {*shown.FIGURES}
+    assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
+
+
+def test_the_default_run_has_every_figure_and_one_experiment_of_a_user_those_that_show_it():
+    assert default() == {*shown.FIGURES} >= PAPER
+    mine = {"mine": worlds.MAJORITY["widths"]}
+    only = {"majority": mine, "language_model": {}}
+    rooms = shown.evidence_files(only, ["majority_metrics", "majority_vectors"])
+    assert [(room.name, [*room.figures]) for room in rooms] == [
+        ("majority", ["majority_by_width"]),
+        ("language_model", []),  # the pilot, which needs no table
+        ("verdicts", ["claims_forest"]),
+    ]
+    drawn = worlds.draw("majority_by_width", mine)
+    assert drawn.axes[0].get_title().startswith("mine, ")
+    assert rooms[0].inputs == ["majority_metrics"]
+    assert rooms[0].files("results/x")[:2] == [
+        f"results/x/figures/majority_by_width.{kind}" for kind in ("png", "pdf")
+    ]
+    assert "results/x/tables/convergence_runs.csv" in rooms[0].files("results/x")
+    assert "results/x/tables/convergence_runs.md" not in rooms[0].files("results/x")
 
 
 def test_figures_of_variants_without_seeds_are_left_out():
@@ -60,57 +101,31 @@ def test_figures_of_variants_without_seeds_are_left_out():
     random_keys = DEFAULT["random_keys"]
     assert "figure_1d" not in default(random_keys=random_keys | {"norms": ["none"]})
     assert "figure_random_keys_exact" not in default(random_keys=random_keys | {"norms": ["scale", "tanh"]})
-    nobody = {"d8": worlds.D8 | {"seeds": {"layernorm": 0}}}
-    assert not any(figure.category == registry.MAJORITY for figure in default(majority=nobody).values())
+    nobody = default(majority={"d8": worlds.D8 | {"seeds": {"layernorm": 0}}})
+    assert not nobody & {*shown.ROOMS["majority"].figures}
     four = {"d3": worlds.D3 | {"d_model": [4], "seeds": {"layernorm": 1, "scale_released": 1}}}
-    assert not {"figure_1a", "figure_1b"} & set(default(majority=four))
+    assert not {"figure_1a", "figure_1b"} & default(majority=four)
+    wide = worlds.MODELS["wide"]
+    alone = default(language_model={"wide": wide | {"seeds": {"layernorm": 2}}})
+    assert (
+        not {"language_model_losses", "figure_heads", "loss_by_rate", "loss_by_length", "figure_4a"} & alone
+    )
+    assert {"figure_1c", "statement_fusion", "claims_forest"} <= worlds.figures({})
 
 
-def test_figures_follow_what_experiments_and_models_vary():
-    names, options = {*worlds.figures()}, {name: figure.options for name, figure in worlds.figures().items()}
-    assert {"majority_crossed_size_and_projection", "majority_rates_by_rate"} <= names
-    assert not {"majority_d8_size_and_projection", "majority_rates_by_width"} & names
-    assert options["loss_by_rate"]["panels"] == {"swept": ["swept"]}
-    assert options["loss_by_length"]["models"] == ["swept"]
-    assert options["language_model_losses"]["models"] == ["wide", "bert"]
-    curves = [each["experiment"] for each in options["majority_curves"]["settings"]]
-    assert curves == ["d8", "d3", "d8_uniform", "mine", "crossed"]
-    assert "bert" not in options["figure_heads"]["models"]
-
-
-def of_models(**models):
-    return registry.figures({"language_model": models})
-
-
-def test_models_that_differ_in_the_rates_alone_share_a_panel_and_what_they_lack_is_not_drawn():
-    swept, wide = worlds.MODELS["swept"], worlds.MODELS["wide"]
+def test_every_experiment_is_a_row_or_a_panel_of_the_figures_that_show_it():
+    both = worlds.MAJORITY | {"again": worlds.MAJORITY["rates"], "also": worlds.MAJORITY["widths"]}
+    for name, others in {
+        "majority_by_rate": ("rates", "again"),
+        "majority_by_width": ("widths", "also"),
+    }.items():
+        titles = [axes.get_title() for axes in worlds.draw(name, both).axes]
+        assert [title.partition(",")[0] for title in titles if title] == [*others]
+    swept = worlds.MODELS["swept"]
     alike = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
-    options = of_models(swept=swept, alike=alike, other=alike | {"heads": 2})["loss_by_rate"].options
-    assert options["panels"] == {"swept": ["swept", "alike"], "other": ["other"]}
-    assert not {"loss_by_rate", "loss_by_length"} & {*of_models(wide=wide)}
-    alone = of_models(wide=wide | {"seeds": {"layernorm": 2}})
-    assert not {"language_model_losses", "figure_heads", "heads_by_width", "figure_4a"} & {*alone}
-    assert {"figure_1c", "statement_fusion", "claims_forest"} <= {*registry.figures({})}
-
-
-# Captions
-
-
-def test_captions_quote_thresholds_and_settings(monkeypatch):
-    for name, value in {"ENOUGH_SEEDS": 77, "FEWEST": 66, "TEST_LOSS": 0.55}.items():
-        monkeypatch.setattr(legends, name, value)
-    quoted = {
-        "heads_by_width": "½, 1/10, 1/100",
-        "figure_2a": "fewer than 77 seeds",
-        "majority_widths_by_width": "d_model = 3, 4, 8",
-        "majority_curves": "uniform partitions, split by partitions",
-        "majority_rates_by_rate": "at least 66",
-    }
-    captions = {name: figure.caption for name, figure in worlds.figures().items()}
-    assert all(words in captions[name] for name, words in quoted.items())
-    assert not [name for name, caption in captions.items() if re.search(r"  |\.\.|[{}]", caption)]
-    assert "read off the paper" in captions["figure_2a"] and "d_model = 8" in captions["figure_2a"]
-    assert "test loss of 0.55" in captions["majority_rates_by_rate"]
+    models = {"swept": swept, "alike": alike, "other": alike | {"heads": 2}}
+    panels = language_model.alike(models, [*models])
+    assert panels == {"swept": ["swept", "alike"], "other": ["other"]}
 
 
 # Legends
@@ -218,13 +233,12 @@ def test_texts_are_within_the_figure_and_do_not_overlap(name):
         assert width < 1.5 or height < 1.5, (one, other)
 
 
-def test_the_registries_import_nothing_heavy_and_drawing_neither_torch_nor_numba():
-    modules = sorted({figure.module for figure in worlds.figures().values()})
-    heavy = ("matplotlib", "pandas", "pyarrow", "numpy", "torch", "numba")
+def test_the_list_imports_nothing_heavy_and_drawing_neither_torch_nor_numba():
+    modules = sorted({figure.draw.rpartition(".")[0] for figure in shown.FIGURES.values()})
     program = (
-        "import sys; from importlib import import_module; import layernorm_roles.evidence.tables.registry; "
-        "from layernorm_roles.evidence.figures import registry; registry.figures({}); "
-        f"print([m for m in {heavy} if m in sys.modules]); "
+        "import sys; from importlib import import_module; import layernorm_roles.shown; "
+        "print([m for m in ('matplotlib', 'pandas', 'pyarrow', 'numpy', 'torch', 'layernorm_roles.evidence') "
+        "if m in sys.modules]); "
         f"[import_module('layernorm_roles.evidence.figures.' + m) for m in {modules}]; "
         "print([m for m in ('torch', 'numba') if m in sys.modules])"
     )

@@ -109,7 +109,7 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
 def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it():
     table = worlds.language_model_metrics().replace({"model": {"swept": "gpt_rates"}})
     table = table[(table.model != "gpt_rates") | (table.variant != "no_attention")]
-    figure = by_rate(table, {"gpt_rates": ["gpt_rates"]})
+    figure = by_rate(table, {"gpt_rates": worlds.MODELS["swept"]})
     (reference,) = named(figure.axes[0], LOOKS["no_attention"].label)
     (bare,) = final("gpt").loc["no_attention"].mean(axis=1)
     assert reference.get_ydata()[0] == pytest.approx(bare)
@@ -180,7 +180,7 @@ def test_by_width_points_are_layers_and_lines_gaussian_keys(causal):
     for word, checkpoint in (("untrained", "initial"), ("trained", "final")):
         points = [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in named(axes, word)]
         wide = sorted((x, y) for x, y in points if x > 8)
-        assert all((x > 16) == (word == "trained") for x, _ in wide) and len(points) == 4 * 2
+        assert all((x > 16) == (word == "trained") for x, _ in wide) and len(points) == 2 * 2
         ordered = [y for _, y in wide][:: 1 if word == "trained" else -1]
         np.testing.assert_allclose(ordered, keys("wide", "head", causal, checkpoint)["layernorm"])
     table = worlds.key_selectability()

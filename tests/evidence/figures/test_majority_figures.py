@@ -128,7 +128,7 @@ def test_what_is_outside_the_box_is_counted_or_shortened_and_diverged_runs_are_a
     assert len(keys) == len(queries) == 6 * 4 - 1 and "queries, shortened" in labels(figure)
     np.testing.assert_allclose(shortened, [[0, 0.95, -1.9]])
     figure = worlds.draw("figure_1b", majority_vectors=table[table.checkpoint == "initial"])
-    assert figure.axes[0].texts[0].get_text().startswith("Every run has diverged")
+    assert figure.texts[0].get_text().startswith("Every run has diverged")
 
 
 # Size and projection
@@ -141,7 +141,7 @@ def cells(step):
 
 def test_the_cross_shows_its_cells_main_effects_and_interaction():
     """Of the 6,000 steps 1,200 are a fifth."""
-    figure = worlds.draw("majority_crossed_size_and_projection")
+    figure = worlds.draw("majority_size_and_projection")
     *moments, right = figure.axes
     for axes, (title, step) in zip(moments, {"step 1,200": 1200, "step 6,000": 6000}.items(), strict=True):
         assert axes.get_title() == title and len(cells(step)) == 3  # layernorm has four
@@ -188,7 +188,7 @@ def check(axes, label, samples, places):
 
 @pytest.mark.parametrize("variant", worlds.MAJORITY["widths"]["seeds"])
 def test_accuracy_by_width_and_what_projection_costs(variant):
-    left, right = worlds.draw("majority_widths_by_width").axes
+    left, right = worlds.draw("majority_by_width").axes
     words = {
         "layernorm": "projection in Q, K and V (",
         "layernorm_affine": "projection in Q, K and V, gain",
@@ -206,21 +206,20 @@ def test_accuracy_by_width_and_what_projection_costs(variant):
 
 def test_each_width_and_rate_has_a_row_with_its_runs():
     many = {"rates": worlds.MAJORITY["rates"] | {"d_model": [4, 8]}}
-    titles = [axes.get_title() for axes in worlds.draw("majority_rates_by_rate", many).axes]
-    assert titles == ["d_model = 4", "", "d_model = 8", ""]
-    drawn, table = worlds.draw("majority_rates_by_width", many).axes, worlds.majority_metrics(many)
+    titles = [axes.get_title() for axes in worlds.draw("majority_by_rate", many).axes]
+    assert titles == ["rates, d_model = 4", "", "rates, d_model = 8", ""]
+    drawn, table = worlds.draw("majority_by_width", many).axes, worlds.majority_metrics(many)
     for axes, rate in zip(drawn[::2], worlds.RATES, strict=True):
-        assert axes.get_title() == f"learning rate {rate:g}"
+        assert axes.get_title() == f"rates, learning rate {rate:g}"
         at = table[(table.variant == "scale") & (table.base_learning_rate == rate) & (table.step == 3000)]
         check(axes, "no projection", at.groupby("d_model").test_accuracy, [4, 8])
     alone = {"widths": worlds.MAJORITY["widths"] | {"seeds": {"scale": 3}}}
-    assert len(worlds.draw("majority_widths_by_width", alone).axes) == 1
-    assert "difference" not in worlds.figures(alone)["majority_widths_by_width"].caption
+    assert len(worlds.draw("majority_by_width", alone).axes) == 1
 
 
 @pytest.mark.parametrize("variant", worlds.MAJORITY["rates"]["seeds"])
 def test_accuracy_and_steps_by_rate(variant):
-    left, right = worlds.draw("majority_rates_by_rate").axes
+    left, right = worlds.draw("majority_by_rate").axes
     last = ends("rates", variant=variant).groupby("base_learning_rate")
     check(left, name(variant), last.test_accuracy, worlds.RATES)
     colour = style.looks([variant])[variant]["color"]
@@ -243,10 +242,10 @@ def test_a_diverged_run_counts_as_no_accuracy_and_hides_no_other():
     table = worlds.majority_metrics()
     lost = (table.experiment == "rates") & (table.base_learning_rate == 0.1) & (table.step > 0)
     table.loc[lost, ["train_loss", "test_loss", "test_accuracy"]] = [np.inf, np.inf, 0.0]
-    figure = worlds.draw("majority_rates_by_rate", majority_metrics=table)
+    figure = worlds.draw("majority_by_rate", majority_metrics=table)
     left, right = figure.axes
     crosses = named(left, "mean with diverged runs")
     assert len(crosses) == 4 and {float(cross.get_ydata()[0]) for cross in crosses} == {0.0}
     assert np.isfinite([*left.get_ylim(), *right.get_ylim()]).all()
     assert 0.1 not in [nearest(ring.get_xdata(), worlds.RATES)[0] for ring in named(left, "lowest final")]
-    assert not any("diverged" in label for label in labels(worlds.draw("majority_rates_by_rate")))
+    assert not any("diverged" in label for label in labels(worlds.draw("majority_by_rate")))

@@ -125,7 +125,7 @@ def share(column="upper", **where):
 
 
 def test_ceilings_show_what_keys_can_get_and_what_they_get():
-    half = worlds.draw("pretrained_minilm_ceilings").axes[0]
+    half = worlds.draw("pretrained_ceilings").axes[0]
     assert "½" in half.get_title()
     for kind, words in (("as used", "can get, as used"), ("without norm", "could get, keys")):
         expected = share(queries="norm", normalised=kind)
@@ -134,12 +134,13 @@ def test_ceilings_show_what_keys_can_get_and_what_they_get():
     np.testing.assert_allclose([bar.get_height() for bar in half.patches], own)
     table = worlds.attention_ceilings()
     table = table[(table.queries != "norm") & (table.normalised == "as used")]
-    half = worlds.draw("pretrained_minilm_ceilings", attention_ceilings=table).axes[0]
+    half = worlds.draw("pretrained_ceilings", attention_ceilings=table).axes[0]
     expected = share(queries="any", normalised="as used")
-    np.testing.assert_allclose(curve(half, pretrained.FROM_ANY).get_ydata(), expected)
-    assert labels(half.figure) == [pretrained.FROM_ANY, pretrained.GETS["label"]]
+    np.testing.assert_allclose(curve(half, "can get, as used").get_ydata(), expected)
+    assert labels(half.figure) == ["can get, as used", pretrained.GETS["label"]]
+    assert "minilm, any query" in half.get_ylabel()
     two = worlds.attention_ceilings().query("context < 2")
-    (axes, *_) = worlds.draw("pretrained_minilm_ceilings", attention_ceilings=two).axes
+    (axes, *_) = worlds.draw("pretrained_ceilings", attention_ceilings=two).axes
     paths = [path.vertices for lines in axes.collections for path in lines.get_paths()]
     assert not any(np.isfinite(path).all() for path in paths), "two documents have no interval"
 
@@ -148,20 +149,20 @@ def test_many_layers_fit_a_page():
     ceilings, keys = worlds.attention_ceilings(), worlds.pretrained_keys()
     deep = [pd.concat([t[t.layer == 1].assign(layer=n) for n in range(1, 19)]) for t in (ceilings, keys)]
     changed = dict(zip(("attention_ceilings", "pretrained_keys"), deep, strict=True))
-    figure = worlds.draw("pretrained_minilm_ceilings", **changed)
+    figure = worlds.draw("pretrained_ceilings", **changed)
     figure.canvas.draw()
     for axes in figure.axes:
         numbers = [text.get_window_extent() for text in axes.get_xticklabels()]
         assert all(one.x1 < other.x0 for one, other in pairwise(numbers)) and len(numbers) > 4
-    assert len(labels(worlds.draw("pretrained_minilm_cut_heads", **changed))) <= 10
+    assert len(labels(worlds.draw("pretrained_cut_heads", **changed))) <= 10
 
 
 def test_cut_heads_show_the_gaussian_keys_beside_every_layer():
-    linear, logarithmic = worlds.draw("pretrained_minilm_cut_heads").axes
+    linear, logarithmic = worlds.draw("pretrained_cut_heads").axes
     keys = worlds.pretrained_keys().query("layer == 1")
     known = (100 * keys.n_unselectable / keys.n_keys).groupby(keys.dimensions).mean()
     np.testing.assert_allclose(curve(linear, "layer 1").get_ydata(), known)
-    (law,) = named(linear, "200 Gaussian keys")
+    (law,) = named(linear, "as many Gaussian keys")
     gaussian = [100 * expected_unselectable(200, int(d)) / 200 for d in law.get_xdata()]
     np.testing.assert_allclose(law.get_ydata(), gaussian)
     none = {mark.get_markeredgecolor(): list(mark.get_xdata()) for mark in named(logarithmic, "none")}
@@ -197,7 +198,8 @@ def test_the_forest_has_the_paper_s_claims_in_reported_effects():
 
 
 def test_the_share_along_the_ones_vector_is_in_units_of_a_random_direction():
-    left, middle, right = worlds.draw("pretrained_minilm_projection").axes
+    left, middle, right, *other = worlds.draw("pretrained_projection").axes
+    assert [axes.get_title() for axes in other] == ["other", "our GPTs", "projection added: other"]
     shares, own = worlds.ones_share(), worlds.language_model_ones_share()
     shares, own = shares.query("model == 'minilm' and dimensions == 32"), own.query("variant == 'layernorm'")
     panels = [("pretrained", left, shares, pretrained.TRAINED[True]["color"], 32)]

@@ -41,8 +41,7 @@ def few_runs():
     for part, kept in RUNS.items():
         settings[part] = {
             group: SMOKE[part][group]
-            | {"in_one_job": False}
-            | ({"seeds_per_job": 1} if part == "majority" else {})
+            | {"runs_per_job": 1}
             | {"seeds": {variant: int(variant in variants) for variant in SMOKE[part][group]["seeds"]}}
             for group, variants in kept.items()
         } | {"only": [*kept]}

@@ -214,12 +214,3 @@ def log_ratio(
         -np.inf if bottom_open or (neither.any() and low <= 0) else low,
         np.inf if top_open or (neither.any() and high >= 0) else high,
     )
-
-
-def power_law(x: str, y: str, table: pd.DataFrame) -> Estimate:
-    """The exponent p of y ~ x^p: for each seed the slope of log y over log x, then their mean and interval.
-
-    `x` and `y` are columns of `table`, with positive values.
-    """
-    by_seed = (np.cov(np.log(part[x]), np.log(part[y]), bias=True) for _, part in table.groupby("seed"))
-    return Estimate.of([covariance[0, 1] / covariance[0, 0] for covariance in by_seed])

@@ -82,7 +82,7 @@ def best_rates(runs: pd.DataFrame, quantity: str = "valid_loss") -> pd.DataFrame
     return found.astype(runs.dtypes[["variant", "seed", "base_learning_rate"]].to_dict() | {"at_end": bool})
 
 
-def judged_runs(metrics: pd.DataFrame, model: str, steps: int | None = None) -> pd.DataFrame:
+def runs_at_best_rate(metrics: pd.DataFrame, model: str, steps: int | None = None) -> pd.DataFrame:
     """The last rows of one run for each variant and seed of a model, with the column at_end of `best_rates`.
 
     The runs are those of the length `steps`, by default the longest, at the learning rates of `best_rates`.
@@ -97,11 +97,11 @@ def judged_runs(metrics: pd.DataFrame, model: str, steps: int | None = None) -> 
 def final_losses(
     metrics: pd.DataFrame, model: str, column: str = "valid_loss", steps: int | None = None
 ) -> pd.DataFrame:
-    """`column` of language_model_metrics at the end of the runs of `judged_runs`: a row a seed, a column a variant.
+    """`column` of language_model_metrics at the end of the runs of `runs_at_best_rate`: a row a seed, a column a variant.
 
     The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
     """
-    return judged_runs(metrics, model, steps).pivot(index="seed", columns="variant", values=column)
+    return runs_at_best_rate(metrics, model, steps).pivot(index="seed", columns="variant", values=column)
 
 
 class Attention(NamedTuple):

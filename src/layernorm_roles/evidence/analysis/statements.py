@@ -177,15 +177,10 @@ def position_accuracies(probe: pd.DataFrame) -> pd.DataFrame:
     return deep.groupby(place, as_index=False).percent.mean()
 
 
-# Worked numbers
+# Scores and the batch
 
 
-def example_verdicts(numbers: pd.DataFrame) -> pd.Series:
-    """The verdict on each worked example, from the table worked_numbers, by the example's name in their order.
-
-    wrong: one of its numbers is; hedged: one is hedged and off, and none wrong; rounding: the rounding of one is off,
-    and nothing else; right: all numbers are right.
-    """
-    found = numbers.groupby("example", sort=False).verdict.agg(set)
-    order = ("wrong", "hedged", "rounding")
-    return found.map(lambda verdicts: next((name for name in order if name in verdicts), "right"))
+def exponent(x: pd.Series, y: pd.Series) -> float:
+    """The exponent p of y ~ x^p: the slope of the least-squares line of log y over log x; both are positive."""
+    covariance = np.cov(np.log(x), np.log(y), bias=True)
+    return covariance[0, 1] / covariance[0, 0]

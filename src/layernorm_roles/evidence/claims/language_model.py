@@ -1,19 +1,21 @@
-"""Claims about trained language models: what attention is worth, what scaling is worth, which keys are unselectable.
+"""Claims about trained language models: quantities that entries compare, other tests, and the gate of all of them.
 
 "Without scaling" is `projection`, "with" is `layernorm`. A key is unselectable if a certificate shows that no query
-gives it the highest score, and undecided if the data's precision cannot tell. The tests take the name of a model in
-the column `model` of the tables first.
+gives it the highest score, and undecided if the data's precision cannot tell. Quantities and tests take the name of a
+model in the column `model` of the tables.
 
 A model may have been trained with several learning rates, and for several lengths. Judged are then the longest runs,
-each at the rate that the other half of the seeds chooses, see `analysis.language_model.judged_runs`.
+each at the rate that the other half of the seeds chooses, see `analysis.language_model.runs_at_best_rate`.
 
 Every claim about trained models passes one gate: a variant whose keys are looked at must be clearly better than the
 frequencies of tokens and than the same model without attention; where losses are compared, one of the variants must
 be, since another one may have lost what attention is worth.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +27,7 @@ from layernorm_roles.evidence.analysis.estimate import (
     percent_over_seeds,
     span,
 )
-from layernorm_roles.evidence.analysis.heads import gaussian_percent
+from layernorm_roles.evidence.analysis.heads import gaussian_percent, in_heads, narrower
 from layernorm_roles.evidence.analysis.language_model import (
     POINT,
     Attention,
@@ -33,123 +35,40 @@ from layernorm_roles.evidence.analysis.language_model import (
     best_rates,
     ends,
     gain_over_unigram,
-    judged_runs,
     losses_without_attention,
     of_all_lengths,
+    runs_at_best_rate,
     steps_to_attend,
     worth_of_attention,
 )
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.rules import (
-    NOT_THERE,
-    NOTHING,
-    OPPOSITE,
-    THERE,
-    Finding,
+from layernorm_roles.evidence.claims.claim import (
+    RATIO,
+    UNTRAINED,
+    Asked,
+    Comparison,
     Outcome,
     Tables,
     Untestable,
-    Verdict,
-    above,
-    all_of,
-    at_most,
-    direction,
-    effect,
+    compare,
+    counted,
     enough,
-    inner,
+    half_of,
+    more_than,
     over_seeds,
     paired,
-    paper_claim,
-    statement,
-    times,
-    untrained_too,
+    positive,
+    refuse_rate_at_grid_end,
 )
-from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
+from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, UNIGRAM, Measured, Quantity
+from layernorm_roles.evidence.claims.rules import Finding, all_of
+from layernorm_roles.evidence.legends import LEGENDS, label
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
 KEYS, LOSSES = "key_selectability", "language_model_metrics"
+PER_CENT, POINTS, NATS = " %", " points", " nats"
 
-# What attention is worth, and the gate
-
-
-class Baselines(NamedTuple):
-    """By how many nats per token a trained variant is better than two baselines; NOTHING where there are no pairs."""
-
-    attention: Estimate
-    """Better than the model whose layers have no attention."""
-    unigram: Estimate
-    """Better than the frequencies of the training tokens."""
-
-    @property
-    def finding(self) -> Finding:
-        """Seen if the whole intervals lie above 0. A task without a unigram loss has one baseline."""
-        found = [direction(self.attention)]
-        return all_of(*found, *([] if pd.isna(self.unigram.mean) else [direction(self.unigram)]))
-
-    def __str__(self) -> str:
-        words = f"attention is worth {self.attention:.3f} nats per token"
-        if pd.isna(self.attention.low):
-            words = "what attention is worth is not known, for want of two pairs of runs with and without it,"
-        below = f" and the loss lies below that of the tokens' frequencies by {self.unigram:.2f}"
-        return words + (below if pd.notna(self.unigram.mean) else "")
-
-
-def baselines(tables: Tables, model: str, variant: str) -> Baselines:
-    """What a trained variant gains over both baselines; NOTHING for a baseline with fewer than two equal seeds."""
-    gains = (count(tables[LOSSES], model, variant) for count in (worth_of_attention, gain_over_unigram))
-    return Baselines(*(Estimate.of_any(gain) for gain in gains))
-
-
-def gated(
-    outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
-) -> Outcome:
-    """The outcome of a test on trained models, without its verdict unless they are clearly better than both baselines.
-
-    That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
-    compared, `losses_of`. The reason says in either case what attention is worth.
-    """
-    gains = {variant: baselines(tables, model, variant) for variant in dict.fromkeys((*keys_of, *losses_of))}
-    worth = "; ".join(f"with {LEGENDS.get(variant, variant)} {gain}" for variant, gain in gains.items())
-    better = {variant for variant, gain in gains.items() if gain.finding == Finding.SEEN}
-    if better >= set(keys_of) and (not losses_of or better & set(losses_of)):
-        return outcome._replace(reason=f"{outcome.reason} After training ({model}): {worth}.")
-    shut = (
-        f"No verdict, because trained models ({model}) are not clearly better than both baselines: {worth}."
-    )
-    return outcome._replace(verdict=Verdict.NOT_TESTED, reason=f"{shut} {outcome.reason}")
-
-
-def attention_worth(model: str, tables: Tables, least: float) -> Outcome:
-    """Whether attention lowers the loss of `model` with LayerNorm by `least` nats; the control is the unigram loss."""
-    seeds = worth_of_attention(tables[LOSSES], model, "layernorm")
-    if len(seeds) < 2:
-        raise Untestable(f"The run has fewer than two pairs of {model} with and without attention.")
-    at_inner_rates(tables, model, "layernorm")
-    gain = baselines(tables, model, "layernorm")
-    part = all_of(above(gain.attention, least), gain.finding)
-    bare = losses_without_attention(tables[LOSSES], model).mean()
-    reason = (
-        f"{at_step(tables, model)}, without attention the validation loss is {bare:.3f} nats per token, with it "
-        f"{gain.attention:.3f} lower. "
-        f"The loss with attention lies below that of the tokens' frequencies by {gain.unigram:.2f}."
-    )
-    return statement([part], gain.attention, len(seeds), reason, gain.unigram)
-
-
-# What scaling is worth (Figure 4), and what projection costs
-
-
-class Gaps(NamedTuple):
-    """Losses of one variant minus those of another at the end, nats per token, over seeds that both have."""
-
-    train: Estimate
-    valid: Estimate
-    untrained: Estimate
-    """The difference of the validation losses at step 0."""
-    seeds: pd.Series
-    """The differences of the validation losses at the end, by seed."""
+# Losses
 
 
 def at_inner_rates(tables: Tables, model: str, *variants: str, steps: int | None = None) -> pd.DataFrame:
@@ -157,154 +76,101 @@ def at_inner_rates(tables: Tables, model: str, *variants: str, steps: int | None
 
     The model without attention is a baseline, which may have its best rate anywhere.
     """
-    runs = judged_runs(tables[LOSSES], model, steps)
+    runs = runs_at_best_rate(tables[LOSSES], model, steps)
     for variant in variants:
         chosen = runs[runs.variant == variant]
         if chosen.empty:
             single = ((tables[LOSSES].model == model) & (tables[LOSSES].variant == variant)).any()
-            few = "only 1 seed, which cannot choose its own learning rate," if single else "no"
-            raise Untestable(
-                f"The run has {few} {'of' if single else ''} {model} with {variant}.".replace("  ", " ")
-            )
-        inner(chosen.at_end, chosen.base_learning_rate, f"{model} with {LEGENDS.get(variant, variant)}")
+            few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
+            raise Untestable(f"The run has {few} {model} with {variant}.")
+        refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
     return runs[runs.variant.isin(variants)]
 
 
-def at_step(tables: Tables, model: str, steps: int | None = None, variants: Sequence[str] = ()) -> str:
-    """The last step and the learning rates of the runs that are judged, as the beginning of a sentence."""
-    runs = judged_runs(tables[LOSSES], model, steps)
-    runs = runs[runs.variant.isin(variants or set(runs.variant))]
-    rates = runs.groupby("variant").base_learning_rate.agg(
-        lambda tried: " or ".join(f"{r:g}" for r in sorted(set(tried)))
-    )
-    words = f"at a learning rate of {rates.iloc[0]}"
-    if rates.nunique() > 1:
-        each = ", ".join(
-            f"{LEGENDS.get(variant, variant)} {rates[variant]}" for variant in legend_order(rates.index)
-        )
-        words = f"with each norm at its best learning rate ({each})"
-    return f"After {int(runs.steps.max()):,} steps {words}"
+@dataclass
+class Losses(Measured):
+    """Losses of the longest runs of a language model, of each seed at its best rate; nats per token."""
+
+    tables: Tables = field(default_factory=dict)
+    model: str = ""
+    column: str = "valid_loss"
+    steps: int | None = None
+    """Length of the runs; the longest if None."""
+
+    def differences(self, high: str, low: str) -> pd.Series:
+        """One loss minus another, by seed: of two variants, before training or after, or of a baseline and a variant.
+
+        The baselines are the model without attention and the frequencies of tokens (`UNIGRAM`).
+        """
+        losses = self.tables[LOSSES]
+        if high == NO_ATTENTION_VARIANT:
+            at_inner_rates(self.tables, self.model, low)
+            return worth_of_attention(losses, self.model, low)
+        if high == UNIGRAM:
+            return gain_over_unigram(losses, self.model, low)
+        names = [name.removeprefix(BEFORE_TRAINING) for name in (high, low)]
+        runs = at_inner_rates(self.tables, self.model, *names, steps=self.steps)
+        if high.startswith(BEFORE_TRAINING):
+            first = of_all_lengths(losses, self.model)
+            runs = first[first.step == 0].merge(runs[["variant", "seed", *POINT]])
+        both = runs.pivot(index="seed", columns="variant", values=self.column).reindex(columns=names)
+        return (both[names[0]] - both[names[1]]).dropna()
+
+    def estimate(self, high: str, low: str) -> tuple[Estimate, int]:
+        """The mean of `differences` with its interval, and their number; Untestable with fewer than two."""
+        found = self.differences(high, low)
+        return over_seeds(found, f"{self.model} with {high} beside {low}"), len(found)
 
 
-def gaps(tables: Tables, model: str, high: str, low: str, steps: int | None = None) -> Gaps:
-    """The losses of variant `high` minus those of `low`; Untestable with fewer than two seeds in common."""
-    runs = at_inner_rates(tables, model, high, low, steps=steps)
-
-    def differences(column: str, rows: pd.DataFrame) -> pd.Series:
-        both = rows.pivot(index="seed", columns="variant", values=column).reindex(columns=[high, low])
-        return (both[high] - both[low]).dropna()
-
-    train, valid = (differences(column, runs) for column in ("train_loss", "valid_loss"))
-    losses = of_all_lengths(tables[LOSSES], model)
-    first = losses[losses.step == 0].merge(runs[["variant", "seed", *POINT]])
-    what = f"{model} with {high} beside {low}"
-    return Gaps(
-        over_seeds(train, what),
-        over_seeds(valid, what),
-        Estimate.of_any(differences("valid_loss", first)),
-        valid,
-    )
+def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Losses:
+    """Losses of a language model at the end of its longest runs."""
+    return Losses(pd.DataFrame(), tables=tables, model=model, column=column)
 
 
-def paper_gaps() -> tuple[float, float]:
-    """The losses without scaling minus those with it in the paper's Figure 4: training, validation (nats)."""
-    paper = reported()["language_model"]
-    train, valid = (paper["projection"][c] - paper["layernorm"][c] for c in ("train_loss", "valid_loss"))
-    return round(train, 3), round(valid, 3)  # as the plot was read
+# The gate
 
 
-def gap_of_scaling(model: str, tables: Tables) -> tuple[Gaps, Finding, str]:
-    """The losses without scaling minus those with it, whether both gaps of Figure 4 are there, and a sentence on it."""
-    gap, paper = gaps(tables, model, *PAPER_SCALING[::-1]), paper_gaps()
-    reason = (
-        f"{at_step(tables, model, variants=PAPER_SCALING)}, the loss without scaling minus that with it is "
-        f"{gap.train:+.3f} nats per token in training and {gap.valid:+.3f} in validation{_of_figure_4(model)}."
-    )
-    return gap, all_of(*map(effect, (gap.train, gap.valid), paper)), reason
+def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
+    """By how many nats per token a trained variant is better than two baselines, each to be more than 0.
 
-
-def loss_gap(model: str, tables: Tables, rates: str) -> Outcome:
-    """Figure 4 at one learning rate: by how much the final losses without scaling are higher.
-
-    The control is the gap between the models of `rates`, where every variant has the learning rate that is best for it:
-    at one rate for all a gap may say how the rate suits either.
+    The baselines are the model whose layers have no attention, and the frequencies of the training tokens, which a task
+    of labels lacks. The number of a baseline with fewer than two equal seeds is NaN.
     """
-    (gap, own, reason), valid = gap_of_scaling(model, tables), paper_gaps()[1]
-    passes = effect(gap.untrained, valid) == Finding.SEEN
-    if baselines(tables, model, "layernorm").attention.mean < valid:
-        reason += " What is sought is more than attention is worth altogether."
-    if pd.notna(gap.untrained.mean):
-        reason += f" Untrained, the validation losses differ by {gap.untrained.mean:+.3f}."
-    control, isolated = NOTHING, Finding.UNDECIDED
-    try:
-        control = gaps(tables, rates, *PAPER_SCALING[::-1]).valid
-        isolated = effect(control, valid)
-        reason += f" {at_step(tables, rates, variants=PAPER_SCALING)}, it is {control:+.3f}."
-        if own in THERE and isolated in NOT_THERE:
-            reason += " So the learning rate makes the gap, not the scaling."
-    except Untestable as lack:
-        reason += f" At best rates: {lack}"
-    outcome = paper_claim(
-        own,
-        isolated,
-        gap.valid,
-        len(gap.seeds),
-        reason,
-        control,
-        reported=_per_token(model, valid),
-        also_passed_by=untrained_too(passes),
-    )
-    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+    for name, gain in ((NO_ATTENTION_VARIANT, worth_of_attention), ("unigram", gain_over_unigram)):
+        seeds = gain(tables[LOSSES], model, variant)
+        if len(seeds) or name == NO_ATTENTION_VARIANT:
+            words = f"{name} minus {variant}, {model}"
+            found, statistic = Estimate.of_any(seeds), "validation loss at the end"
+            yield compare(words, found, len(seeds), positive(), "gate", NATS, statistic)
 
 
-def _of_figure_4(model: str) -> str:
-    """What the paper's figure has, for a model of words; tokens of other kinds have other losses."""
-    train, valid = paper_gaps()
-    steps = reported()["language_model"]["sizes"]["steps"]
-    words = f"; the paper's figure has {train:+.3f} and {valid:+.3f} at step {steps:,}, of one run"
-    return words if _per_token(model, valid) else ""
+def gated(
+    outcome: Outcome, tables: Tables, model: str, keys_of: Sequence[str] = (), losses_of: Sequence[str] = ()
+) -> Outcome:
+    """The outcome of a test on trained models, which has no verdict unless they are clearly better than both baselines.
 
-
-def _per_token(model: str, nats: float) -> float | None:
-    """What the paper reports per token, None for a model whose tokens are bytes: the two have no ratio."""
-    return nats if model.startswith(PAPER_MODEL) and "bytes" not in model else None
-
-
-SIZE_FREE = "projection_scalar"
-"""The variant without scaling that learns the size of its attention inputs, but does not give them equal lengths."""
-
-
-def loss_gap_best_rate(model: str, tables: Tables) -> Outcome:
-    """By how much the final losses without scaling are higher with each variant at the learning rate best for it.
-
-    The control replaces the variant without scaling by one that may learn the size of its attention inputs.
+    That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
+    compared, `losses_of`.
     """
-    (gap, own, reason), valid = gap_of_scaling(model, tables), paper_gaps()[1]
-    control, isolated = NOTHING, Finding.SEEN
-    try:
-        control = gaps(tables, model, SIZE_FREE, "layernorm").valid
-        isolated = effect(control, valid)
-        reason += f" Where the variant without scaling learns the size of its attention inputs it is {control:+.3f}."
-    except Untestable as lack:
-        reason += f" Whether a learnt size does as well is not known: {lack}"
-    for high, low in (("none", "scale"), ("layernorm_gain_small", "layernorm_gain")):
-        try:
-            other = gaps(tables, model, high, low).valid
-            reason += f" {LEGENDS.get(high, high)} minus {LEGENDS.get(low, low)}: {other:+.3f}."
-        except Untestable:
-            continue
-    number = len(gap.seeds)
-    outcome = paper_claim(
-        own, isolated, gap.valid, number, reason, control, reported=_per_token(model, valid)
-    )
-    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+    if not outcome.comparisons:
+        return outcome
+    rows = {v: list(baselines(tables, model, v)) for v in dict.fromkeys((*keys_of, *losses_of))}
+    better = {v for v, own in rows.items() if all_of(*(row.finding for row in own)) == Finding.SEEN}
+    outcome = replace(outcome, comparisons=(*outcome.comparisons, *chain(*rows.values())))
+    if better >= set(keys_of) and (not losses_of or better & set(losses_of)):
+        return outcome
+    shut = f"No verdict, because trained models ({model}) are not clearly better than both baselines."
+    return replace(outcome, shut=True, reason=f"{outcome.reason} {shut}".strip())
 
 
-def loss_gap_lengths(model: str, tables: Tables) -> Outcome:
+# Losses by length and by rate
+
+
+def loss_gap_lengths(tables: Tables, model: str, half_of_nats: float, trains: float) -> Outcome:
     """Whether the gap at best rates closes as training goes on: at the shortest length minus at the longest.
 
-    Shorter trainings after which LayerNorm has not learnt to attend are described and not judged: a gap cannot close
-    before it has opened.
+    It must close by half of `half_of_nats`. Shorter trainings after which LayerNorm has not learnt to attend, to the
+    share `trains` of the longest, are shown and not judged: a gap cannot close before it has opened.
     """
     runs = of_all_lengths(tables[LOSSES], model)
     lengths = sorted(map(int, runs.steps[runs.variant == "layernorm"].unique()))
@@ -313,29 +179,36 @@ def loss_gap_lengths(model: str, tables: Tables) -> Outcome:
     worth = {steps: _worth(tables, model, steps) for steps in lengths}
     if not worth[lengths[-1]] > 0:
         raise Untestable(f"In the longest training of {model} attention is not known to be worth anything.")
-    learnt = [steps for steps in lengths if worth[steps] >= rules.TRAINS * worth[lengths[-1]]]
-    early = "".join(
-        f" After {steps:,} steps attention is worth {worth[steps]:.3f}."
+    learnt = [steps for steps in lengths if worth[steps] >= trains * worth[lengths[-1]]]
+    early = " ".join(
+        f"After {steps:,} steps attention is worth {worth[steps]:.3f} nats."
         for steps in lengths
         if steps not in learnt
     )
     if len(learnt) < 2:
-        raise Untestable(
-            f"The run has fewer than two lengths after which {model} has learnt to attend.{early}"
+        few = f"The run has fewer than two lengths after which {model} has learnt to attend."
+        raise Untestable(f"{few} {early}".strip())
+    gaps = {
+        steps: Losses(pd.DataFrame(), tables=tables, model=model, steps=steps).differences(
+            *PAPER_SCALING[::-1]
         )
-    found = {steps: gaps(tables, model, *PAPER_SCALING[::-1], steps=steps) for steps in learnt}
-    shortest, *_, longest = found.values()
-    closes = paired(shortest.seeds, longest.seeds, f"{model} at both lengths")
-    finding = effect(closes, paper_gaps()[1])
-    each = "; ".join(f"{gap.valid:+.3f} ({steps:,} steps)" for steps, gap in found.items())
-    word = {Finding.REVERSED: "grows", Finding.ABSENT: "stays", Finding.UNDECIDED: "may do either"}
-    reason = (
-        f"At best rates the validation loss without scaling minus that with it is {each}: from the shortest to the "
-        f"longest training it falls by {closes:.3f} nats per token. It {word.get(finding, 'closes')}.{early}"
+        for steps in learnt
+    }
+    shown = {steps: over_seeds(gap, f"{model} after {steps} steps") for steps, gap in gaps.items()}
+    closes, n = paired(gaps[learnt[0]], gaps[learnt[-1]], f"{model} at both lengths")
+    words = "projection minus layernorm"
+    return Outcome(
+        (
+            compare(f"{words}, first length minus last", closes, n, half_of(half_of_nats), unit=NATS),
+            *(
+                compare(f"{words}, {steps:,} steps", shown[steps], len(gaps[steps]), None, role, NATS)
+                for steps, role in zip(
+                    [learnt[-1], *learnt[:-1]], ["control", *["context"] * len(learnt)], strict=False
+                )
+            ),
+        ),
+        early,
     )
-    number = len((shortest.seeds - longest.seeds).dropna())
-    outcome = statement([finding], closes, number, reason, longest.valid)
-    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
 
 
 def _worth(tables: Tables, model: str, steps: int) -> float:
@@ -343,133 +216,78 @@ def _worth(tables: Tables, model: str, steps: int) -> float:
 
     Where no model without attention was trained for as long, the longest training of one stands for it.
     """
-    means = judged_runs(tables[LOSSES], model, steps).groupby("variant").valid_loss.mean()
+    means = runs_at_best_rate(tables[LOSSES], model, steps).groupby("variant").valid_loss.mean()
     bare = means.get(NO_ATTENTION_VARIANT, losses_without_attention(tables[LOSSES], model).mean())
     return bare - means.get("layernorm", np.nan)
 
 
 def scale_of_attention(tables: Tables, model: str) -> Attention:
     """What attention is worth in `model`; Untestable where that is not known, or nothing."""
-    found = attention(tables[LOSSES], model)
-    if not found.worth > 0:
-        known = "is worth nothing" if pd.notna(found.worth) else "is not known to be worth anything"
+    scale = attention(tables[LOSSES], model)
+    if not scale.worth > 0:
+        known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
         raise Untestable(f"In {model} attention {known}, so that no run can be said to have learnt it.")
-    return found
+    return scale
 
 
-def stability(model: str, tables: Tables) -> Outcome:
+def stability(tables: Tables, model: str, trains: float) -> Outcome:
     """Whether models with scaling train at larger learning rates: the ratio of the largest rates, by seed."""
     runs, scale = ends(tables[LOSSES], model), scale_of_attention(tables, model)
     runs = runs[runs.steps == runs.steps.max()]
     rates = sorted(runs.base_learning_rate.unique())
-    runs = runs.assign(trains=runs.valid_loss <= scale.learnt(rules.TRAINS))
-    largest, every = {}, []
+    runs = runs.assign(trains=runs.valid_loss <= scale.learnt(trains))
+    largest, context = {}, []
     for variant in legend_order(set(runs.variant) - {NO_ATTENTION_VARIANT}):
         own = runs[runs.variant == variant]
         rate = own.base_learning_rate.where(own.trains, 0.0)
         largest[variant] = rate.groupby(own.seed).max()
         all_train = own.groupby("base_learning_rate").trains.all()
-        most = all_train.index[all_train]
-        words = f"up to {most.max():g}" if len(most) else "at no rate"
-        every.append(f"{LEGENDS.get(variant, variant)} {words}")
+        most = Estimate(all_train.index[all_train].max() if all_train.any() else 0.0, np.nan, np.nan)
+        words = "largest of the rates tried at which all seeds train"
+        context.append(compare(variant, most, own.seed.nunique(), role="context", statistic=words))
     if missing := [variant for variant in PAPER_SCALING if variant not in largest]:
         raise Untestable(f"The run has no {model} with {' and no '.join(missing)}.")
     for variant in PAPER_SCALING:
-        what = f"{model} with {LEGENDS[variant]}"
-        inner(largest[variant] == rates[-1], largest[variant], what, "trains up to")
+        what = f"{model} with {label(variant)}"
+        refuse_rate_at_grid_end(largest[variant] == rates[-1], largest[variant], what, "trains up to")
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithms = [np.log(largest[variant]) for variant in PAPER_SCALING]
-        ratio = paired(*logarithms, f"{model} with both variants")
+        ratio, _ = paired(*logarithms, f"{model} with both variants")
     number = len(pd.concat(logarithms, axis=1, join="inner"))
-    reason = (
-        f"Of {len(rates)} learning rates from {rates[0]:g} to {rates[-1]:g}, all seeds train with {', '.join(every)}. "
-        f"By seed, the largest rate with scaling is {ratio.map(np.exp):.2f} times that without. A run trains if it "
-        f"gets {rules.TRAINS:.0%} of the {scale.worth:.3f} nats that attention is worth to LayerNorm at its best rate."
-    )
-    outcome = statement([direction(ratio)], ratio.map(np.exp), number, reason)
-    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
+    return Outcome((compare("layernorm over projection", ratio, number, positive(), unit=RATIO), *context))
 
 
-def attention_learnt(model: str, tables: Tables) -> Outcome:
+def attention_learnt(tables: Tables, model: str, trains: float) -> Outcome:
     """Whether attention is learnt later without scaling: the ratio of the steps, each variant at its fastest rate.
 
     Runs learn to attend at some step or not at all, so that no mean is taken over them: the estimate is Hodges and
     Lehmann's, for which a run that never does counts as later than all others.
     """
     scale = scale_of_attention(tables, model)
-    runs = steps_to_attend(tables[LOSSES], model, scale.learnt(rules.TRAINS))
-    best = best_rates(runs, "arrival")
-    chosen = runs.merge(best)
+    runs = steps_to_attend(tables[LOSSES], model, scale.learnt(trains))
+    chosen = runs.merge(best_rates(runs, "arrival"))
     groups = {}
     for variant in PAPER_SCALING:
-        own = chosen[chosen.variant == variant]
+        own, what = chosen[chosen.variant == variant], f"{model} with {label(variant)}"
         groups[variant] = np.log(enough(own.arrival, f"{model} with {variant}").clip(lower=1))
-        inner(
-            own.at_end, own.base_learning_rate, f"{model} with {LEGENDS[variant]}", "learns to attend soonest"
-        )
+        refuse_rate_at_grid_end(own.at_end, own.base_learning_rate, what, "learns to attend soonest")
     later = difference_of_medians(groups["projection"], groups["layernorm"])
-
-    def listed(runs: pd.DataFrame) -> str:
-        return "; ".join(
-            f"{LEGENDS.get(variant, variant)} {np.isfinite(own).sum()} of {len(own)}"
-            + (f", median step {own.median():,.0f}" if np.isfinite(own.median()) else "")
-            for variant, own in (
-                (v, runs.arrival[runs.variant == v]) for v in legend_order(set(runs.variant))
-            )
-            if variant != NO_ATTENTION_VARIANT
-        )
-
-    reason = (
-        f"At the rates where it is soonest {rules.TRAINS:.0%} of what attention is worth is reached by so many runs: "
-        f"{listed(chosen)}. Over all rates: {listed(runs)}. Without scaling it takes {times(later)} times the steps."
-    )
     number = min(map(len, groups.values()))
-    outcome = statement([direction(later)], later.map(np.exp), number, reason)
-    return gated(outcome, tables, model, losses_of=PAPER_SCALING)
-
-
-def loss_gap_keys(model: str, tables: Tables, rates: str) -> Outcome:
-    """Whether scaling lowers the validation loss where, without it, as many keys are unselectable as in the paper.
-
-    The gap is the one that remains at best rates, of the models `rates`; the keys are those of `model`.
-    """
-    gap, valid = gaps(tables, rates, *PAPER_SCALING[::-1]), paper_gaps()[1]
-    where = {"model": model, "texts": "long", "site": "after_norm", "checkpoint": "final"}
-    found = shares(tables[KEYS], "projection", **where)
-    paper = float(np.mean(reported()["language_model"]["table_1"]["projection"]))
-    isolated = effect(found.estimate("projection"), paper)
-    reason = (
-        f"{at_step(tables, rates, variants=PAPER_SCALING)}, scaling lowers the validation loss by {gap.valid:+.3f} "
-        f"nats per token. Of the keys at the attention input of {model} without scaling: {found}; the paper has "
-        f"{paper:.1f} %, mean over layers."
-    )
-    if isolated == Finding.ABSENT and gap.valid.low > 0:
-        reason += " Unselectable keys cannot be what scaling removes here."
-    outcome = paper_claim(
-        effect(gap.valid, valid),
-        isolated,
-        gap.valid,
-        len(gap.seeds),
-        reason,
-        reported=_per_token(model, valid),
-    )
-    outcome = gated(outcome, tables, model, keys_of=["projection"])
-    return gated(outcome, tables, rates, losses_of=PAPER_SCALING)
-
-
-def project_keys(model: str, tables: Tables) -> Outcome:
-    """Whether projection costs loss, and whether the cost is in the values; the control projects queries and keys."""
-    everywhere = gaps(tables, model, "layernorm", "scale")
-    keys = gaps(tables, model, "projected_qk", "scale")
-    values = gaps(tables, model, "layernorm", "projected_qk")
-    parts = [effect(gap.valid, paper_gaps()[1]) for gap in (everywhere, values)]
-    reason = (
-        f"With scaling everywhere, projecting for queries, keys and values changes the validation loss by "
-        f"{everywhere.valid:+.3f} nats per token, projecting for queries and keys alone by {keys.valid:+.3f}; "
-        f"projecting the values as well costs {values.valid:+.3f}."
-    )
-    outcome = statement(parts, everywhere.valid, len(everywhere.seeds), reason, keys.valid)
-    return gated(outcome, tables, model, losses_of=["layernorm", "scale", "projected_qk"])
+    first = compare("projection over layernorm", later, number, positive(), unit=RATIO)
+    context = [
+        compare(
+            f"{variant}, {where}",
+            Estimate(100 * np.isfinite(own.arrival).mean(), np.nan, np.nan),
+            len(own),
+            role="context",
+            unit=PER_CENT,
+            statistic="runs that learn to attend",
+        )
+        for where, part in (("the rate where it is soonest", chosen), ("all rates", runs))
+        for variant in legend_order(set(part.variant) - {NO_ATTENTION_VARIANT})
+        for own in [part[part.variant == variant]]
+    ]
+    return Outcome((first, *context))
 
 
 # Which keys are unselectable
@@ -481,6 +299,7 @@ class Shares(NamedTuple):
     Means over contexts and heads.
     """
 
+    what: str
     certified: pd.DataFrame
     undecided: pd.DataFrame
     keys: pd.Series
@@ -491,286 +310,216 @@ class Shares(NamedTuple):
         """Certified per cent, mean over layers, one value a seed."""
         return self.certified.mean(axis=1)
 
-    def estimate(self, what: str, layer: int | None = None, undecided: bool = False) -> Estimate:
-        """Certified per cent with its interval, of a layer or the mean over layers; Untestable for a single seed.
-
-        With `undecided` the keys that cannot be decided count as well. `what` names the models.
-        """
-        percent = self.certified + self.undecided if undecided else self.certified
-        percent = percent.mean(axis=1) if layer is None else percent[layer]
-        number = self.keys.sum() if layer is None else self.keys[layer]
-        return percent_over_seeds(enough(percent, what), int(number))
-
-    def __str__(self) -> str:
-        """Certified per cent with its interval over seeds (of one seed alone), and what is undecided."""
-        seeds, undecided = self.seeds, self.undecided.to_numpy().mean()
-        words = "none certified unselectable"
-        if seeds.any():
-            words = f"{self.estimate(''):.3g} %" if len(seeds) > 1 else f"{seeds.mean():.3g} % (one seed)"
-        return words + (f", {undecided:.2g} % undecided" if undecided else "")
+    def estimate(self, undecided: bool = False) -> Estimate:
+        """Certified per cent, or with the undecided, mean over layers with its interval; Untestable for a single seed."""
+        percent = (self.certified + self.undecided if undecided else self.certified).mean(axis=1)
+        return percent_over_seeds(enough(percent, self.what), int(self.keys.sum()))
 
 
-def shares(keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> Shares:
-    """Shares of the rows that `choose` finds."""
-    part = choose(keys, variant, causal, **where)
-    cell = [part.seed, part.layer]
-    counts = (part.n_unselectable, part.n_borderline)
-    percents = ((100 * n / part.n_keys).groupby(cell).mean().unstack("layer") for n in counts)
-    return Shares(*percents, part.groupby("layer").n_keys.sum())
+def choose(keys: pd.DataFrame, variant: str, site: str, **where: str) -> pd.DataFrame:
+    """The rows of one variant and site for which every column of `where` has its value; Untestable if there are none.
 
-
-def choose(keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> pd.DataFrame:
-    """The rows of one variant for which every column of `where` has its value; Untestable if there are none.
-
-    The rivals of a key are all keys of its context, as in the paper; with `causal`, the keys before it.
+    The rivals of a key are all keys of its context, as in the paper; at a site that ends in CAUSAL, the keys before it.
     """
-    part = keys[(keys.variant == variant) & (keys.causal == causal)]
-    for column, value in where.items():
+    part = keys[(keys.variant == variant) & (keys.causal == site.endswith(CAUSAL))]
+    for column, value in {"site": site.removesuffix(CAUSAL), **where}.items():
         part = part[part[column] == value]
     if part.empty:
-        raise Untestable(f"The run has no key verdicts of: {', '.join([variant, *where.values()])}.")
+        raise Untestable(f"The run has no key verdicts of: {', '.join([variant, site, *where.values()])}.")
     return part
 
 
-def none(found: Shares, what: str) -> Finding:
-    """Whether no more than ZERO per cent of the keys are unselectable, in each layer; see `rules.at_most`."""
-    return all_of(
-        *(
-            at_most(found.estimate(what, layer), found.estimate(what, layer, undecided=True))
-            for layer in found.certified
-        )
+CAUSAL = " causal"
+
+
+def shares(keys: pd.DataFrame, variant: str, site: str, **where: str) -> Shares:
+    """Shares of the rows that `choose` finds."""
+    part = choose(keys, variant, site, **where)
+    counts = (part.n_unselectable, part.n_borderline)
+    percents = (
+        (100 * n / part.n_keys).groupby([part.seed, part.layer]).mean().unstack("layer") for n in counts
     )
+    return Shares(where.get("model", variant), *percents, part.groupby("layer").n_keys.sum())
 
 
-def some(found: Shares, what: str) -> Finding:
-    """Whether more than ZERO per cent of the keys are certified unselectable, mean over layers."""
-    return above(found.estimate(what), rules.ZERO)
+def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str]) -> Measured:
+    """Per cent of unselectable keys of a variant at a site, by layer and in the mean, after training and before.
 
-
-def optional(sentence: str, keys: pd.DataFrame, variant: str, causal: bool = False, **where: str) -> str:
-    """A sentence about a control, with the shares of unselectable keys in place of `{}`; empty if the run lacks them.
-
-    The other arguments are those of `shares`, which finds the keys of the control in the table `keys`.
+    A column is named "<variant> <site>" for the mean, with ", layer 1" and so on for a layer. As many Gaussian keys as
+    those of a variant and site are in the column "Gaussian keys, <variant> <site>". Sites are those of the table
+    key_selectability, with CAUSAL for rivals that come before.
     """
-    try:
-        return " " + sentence.format(shares(keys, variant, causal, **where))
-    except Untestable:
-        return ""
+    frames, worst, cases, specifics = [], [], {}, ""
+    where = {"model": model, "texts": texts}
+    for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
+        variant, site = place.split(" ", 1)
+        for checkpoint, before in (("final", ""), ("initial", BEFORE_TRAINING)):
+            try:
+                found = shares(tables[KEYS], variant, site, checkpoint=checkpoint, **where)
+            except Untestable:
+                if before:
+                    continue
+                raise
+            name = f"{before}{place}"
+            for percents, into in ((found.certified, frames), (found.certified + found.undecided, worst)):
+                by_layer = percents.rename(columns=lambda layer, name=name: f"{name}, layer {layer}")
+                into.append(by_layer.assign(**{name: percents.mean(axis=1)}))
+            cases |= {f"{name}, layer {layer}": number for layer, number in found.keys.items()}
+            cases[name] = found.keys.sum()
+        rows = choose(tables[KEYS], variant, site, checkpoint="final", **where)
+        projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects  # they have a dimension less
+        frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
+        if site == "head" and not specifics:
+            heads = choose(tables[KEYS], variant, site, **where)
+            specifics = f"Here d_head = {heads.dimensions.iloc[0]} and n = {span(heads.n_keys)} keys."
+    frame, worst = (pd.concat(each, axis=1) for each in (frames, worst))
+    return Measured(frame, worst, pd.Series(cases), specifics=specifics)
 
 
-def gaussian(keys: pd.DataFrame, fewer: int = 0) -> str:
-    """A sentence on as many Gaussian keys as each row of `keys` has, of as many dimensions less `fewer`."""
-    dimensions, percent = int(keys.dimensions.iloc[0]) - fewer, gaussian_percent(keys, fewer)
-    return f" Of as many Gaussian keys in {dimensions} dimensions {percent:.1f} % are expected to be unselectable."
+GAUSSIAN = "Gaussian keys, "
 
 
-class Place(NamedTuple):
-    """Keys of which the paper reports shares by layer: those of a variant of the norm, at a site."""
+def sentences(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
+    """Per cent of the sentences with an unselectable key at the attention input in some layer, by variant."""
+    where, found = {"model": model, "texts": "sentences"}, {}
+    for variant in columns:
+        for checkpoint, before in (("final", ""), ("initial", BEFORE_TRAINING)):
+            try:
+                part = choose(tables[KEYS], variant, "after_norm", checkpoint=checkpoint, **where)
+            except Untestable:
+                if before:
+                    continue
+                raise
+            hit = (part.n_unselectable > 0).groupby([part.seed, part.context]).any()
+            found[before + variant] = 100 * hit.groupby("seed").mean()
+    return Measured(pd.DataFrame(found))
 
-    variant: str
-    site: str
 
-    @property
-    def projected(self) -> bool:
-        """Whether the keys lie in a hyperplane, and so have a dimension less than their vectors."""
-        return self.site == "after_norm" and VARIANTS[self.variant].projects
+# Heads of several widths
 
 
-def by_layer(
-    model: str, tables: Tables, unselectable: Place, selectable: Place, paper: str, words: Sequence[str]
-) -> Outcome:
-    """Tables 1 and 2: shares of unselectable keys at one place and at another, each layer against the paper's.
+class Width(NamedTuple):
+    """The heads of one width, with the weights of one checkpoint."""
 
-    `paper` names the paper's table and the row of it that `unselectable` has, `words` what a reader calls the two
-    places. The control is untrained.
+    model: str
+    found: Shares
+    gaussian: float
+    """Per cent of as many Gaussian keys in as many dimensions that are expected to be unselectable."""
+
+    def comparison(self, d: int, zero: float) -> Comparison:
+        """Whether at least half as many keys are unselectable as of Gaussian keys, and at most twice as many.
+
+        Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
+        Undecided keys count as unselectable where it is asked whether there are too many.
+        """
+        worst = self.found.estimate(undecided=True)
+        most, least = max(2 * self.gaussian, zero), self.gaussian / 2
+        bounds = [counted(most)] + [more_than(least)] * (self.gaussian > zero)
+        words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (self.gaussian > zero)
+        asked = Asked(words, lambda *found: all_of(*(bound.find(*found) for bound in bounds)))
+        estimate, n = self.found.estimate(), len(self.found.seeds)
+        return compare(
+            f"d_head = {d}", estimate, n, asked, unit=PER_CENT, statistic=IN_HEADS, part=d, worst=worst
+        )
+
+
+IN_HEADS = "keys unselectable in the heads, mean over layers and heads"
+
+
+def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
+    """The outcome for whether trained heads have about as many unselectable keys as equally many Gaussian keys have.
+
+    Each width of heads below that of the model named `model` is judged by `Width.comparison`.
     """
-    table, row = paper.split(".")
-    numbers = dict(enumerate(reported()["language_model"][table][row], start=1))
-    keys, where = tables[KEYS], {"model": model, "texts": "long"}
-
-    def look(checkpoint: str) -> tuple[Shares, Shares, dict[int, Finding], Finding]:
-        here = {"checkpoint": checkpoint, **where}
-        many, few = (shares(keys, p.variant, site=p.site, **here) for p in (unselectable, selectable))
-        layers = {
-            layer: effect(many.estimate(unselectable.variant, layer), numbers[layer])
-            for layer in many.certified
-            if layer in numbers
-        }
-        return many, few, layers, all_of(*layers.values(), none(few, selectable.variant))
-
-    many, few, layers, own = look("final")
-    estimates = {layer: many.estimate(unselectable.variant, layer) for layer in layers}
-    inside = [layer for layer, e in estimates.items() if e.low <= numbers[layer] <= e.high]
-    seen = [layer for layer, finding in layers.items() if finding == Finding.SEEN]
-    reason = (
-        f"{words[0]}: {many} (mean over layers); {words[1]}: {few}. By layer, with the paper's number in parentheses: "
-        + ", ".join(f"{e:.1f} ({numbers[layer]:.1f})" for layer, e in estimates.items())
-        + f". At least half the paper's number in {len(seen)} of {len(layers)} layers, equal to it within the "
-        f"interval in {len(inside)}."
-    )
-    start, passes = NOTHING, False
+    keys = tables[KEYS]
+    models = narrower(keys, model)
+    if len(models) < 2:
+        raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
+    trained = _widths(keys, models, "final")
+    rows = [width.comparison(d, zero) for d, width in trained.items()]
+    beyond = _beyond(trained)
+    measured = over_seeds(beyond, "every width of heads")
+    first = compare("heads minus Gaussian keys, mean over widths", measured, len(beyond), unit=POINTS)
+    control, passes = [], None
     try:
-        before, before_few, _, untrained = look("initial")
-        passes, start = untrained == own == Finding.SEEN, before.estimate(unselectable.variant)
-        learnt = paired(many.seeds, before.seeds, unselectable.variant)
-        distance = [
-            (shown.certified.mean()[list(layers)] - pd.Series(numbers)[list(layers)]).abs().mean()
-            for shown in (before, many)
-        ]
-        reason += (
-            f" Untrained models have {before} there and {before_few} here: training changes the former by "
-            f"{learnt:+.1f} points, and the mean distance of a layer from the paper's number goes from "
-            f"{distance[0]:.1f} to {distance[1]:.1f} points."
+        untrained = _widths(keys, models, "initial")
+        before = _beyond(untrained)
+        words = "heads minus Gaussian keys, mean over widths, before training"
+        control.append(compare(words, Estimate.of_any(before), len(before), role="control", unit=POINTS))
+        if (
+            {row.finding for row in rows}
+            == {w.comparison(d, zero).finding for d, w in untrained.items()}
+            == {Finding.SEEN}
+        ):
+            passes = UNTRAINED
+    except Untestable:
+        pass
+    outcome = Outcome((first, *rows, *control, *_causal(keys, models)), also_passed_by=passes)
+    losses = tables[LOSSES]
+    for name in models.values():
+        own = {**tables, LOSSES: _with_baseline(losses, name, model)}
+        outcome = gated(outcome, own, name, keys_of=["layernorm"])
+    return outcome
+
+
+def _widths(keys: pd.DataFrame, models: dict[int, str], checkpoint: str) -> dict[int, Width]:
+    """The heads of each model, by their width; Untestable if a model lacks them."""
+    where = {"texts": "long", "checkpoint": checkpoint}
+    return {
+        d: Width(
+            name,
+            shares(keys, "layernorm", "head", model=name, **where),
+            gaussian_percent(choose(keys, "layernorm", "head", model=name, **where)),
         )
-        if passes:
-            reason += " Untrained models pass the test too: the shares come from geometry, not from learning."
-    except Untestable:
-        pass
-    place = choose(keys, unselectable.variant, site=unselectable.site, checkpoint="final", **where)
-    reason += gaussian(place, fewer=unselectable.projected)
-    exact = {"site": "after_norm_exact", "checkpoint": "final", **where}
-    reason += optional("With LayerNorm's eps set to 0: {}.", keys, "layernorm", **exact)
-    seeds = many.seeds
-    outcome = paper_claim(
-        own,
-        Finding.SEEN,
-        many.estimate(unselectable.variant),
-        len(seeds),
-        reason,
-        start,
-        reported=float(pd.Series(numbers)[list(layers)].mean()),
-        also_passed_by=untrained_too(passes),
-    )
-    return gated(outcome, tables, model, keys_of=[unselectable.variant, selectable.variant])
+        for d, name in models.items()
+    }
 
 
-def sentences(model: str, tables: Tables, without: str) -> Outcome:
-    """Tables 3 (gpt, projection) and 4 (bert, none): sentences with an unselectable key in some layer."""
-    keys, where = tables[KEYS], {"model": model, "texts": "sentences", "site": "after_norm"}
-
-    def look(checkpoint: str) -> tuple[pd.Series, Finding, Finding]:
-        here = {"checkpoint": checkpoint, **where}
-        part = choose(keys, without, **here)
-        hit = (part.n_unselectable > 0).groupby([part.seed, part.context]).any()
-        hit = 100 * hit.groupby("seed").mean()
-        kept = none(shares(keys, "layernorm", **here), "layernorm")
-        return hit, above(over_seeds(hit, without), rules.ZERO), kept
-
-    hit, own, isolated = look("final")
-    measured = Estimate.of(hit)
-    final, initial = ({"checkpoint": c, **where} for c in ("final", "initial"))
-    reason = (
-        f"{measured:.1f} % of the sentences have an unselectable key in some layer; of the keys "
-        f"{shares(keys, without, **final)}. With LayerNorm, of the keys: {shares(keys, 'layernorm', **final)}."
-    )
-    start, passes = NOTHING, False
-    try:
-        before, *found = look("initial")
-        start = Estimate.of_any(before)
-        passes = own in THERE and all_of(*found) == Finding.SEEN
-        learnt = paired(hit, before, without)
-        reason += (
-            f" Untrained, {start:.1f} % of the sentences have one (of the keys: {shares(keys, without, **initial)}); "
-            f"training changes this by {learnt:+.1f} points."
-        )
-        if passes:
-            reason += " Untrained models pass the test too."
-    except Untestable:
-        pass
-    outcome = paper_claim(
-        own, isolated, measured, len(hit), reason, start, also_passed_by=untrained_too(passes)
-    )
-    return gated(outcome, tables, model, keys_of=[without, "layernorm"])
+def _beyond(widths: dict[int, Width]) -> pd.Series:
+    """By how many points the certified per cent exceeds that of Gaussian keys, mean over widths: one value a seed."""
+    points = {d: width.found.seeds - width.gaussian for d, width in widths.items()}
+    return pd.DataFrame(points).dropna().mean(axis=1)
 
 
-def heads(model: str, tables: Tables, variant: str, control: str) -> Outcome:
-    """Keys in the heads, after W_K, of the models with `variant`, beside those of the models with `control`.
-
-    Where keys are unselectable, those certified in the same heads with eps = 0 are a part of their own: eps alone may
-    be why. (There a norm leaves keys so near to each other that some stay undecided.)
-    """
-    keys, where = tables[KEYS], {"model": model, "texts": "long"}
-
-    def look(checkpoint: str) -> tuple[Shares, Shares, Finding, Finding]:
-        here = {"site": "head", "checkpoint": checkpoint, **where}
-        mine, others = shares(keys, variant, **here), shares(keys, control, **here)
-        # Without unselectable keys in the control's heads there would be nothing for the norm to eliminate.
-        return mine, others, none(mine, variant), some(others, control)
-
-    mine, others, zero, isolated = look("final")
-    at_input = shares(keys, variant, site="after_norm", checkpoint="final", **where)
-    names = {"projection": "without scaling", "layernorm": "with LayerNorm alone"}
-    reason = (
-        f"In the heads, after W_K: {mine}; at the attention input of the same models: {at_input}. In the heads of "
-        f"the models {names[control]}: {others}."
-    )
-    final = {"checkpoint": "final", **where}
-    reason += gaussian(choose(keys, variant, site="head", **final))
-    reason += optional("With eps = 0: {}.", keys, variant, site="head_exact", **final)
-    reason += optional("Among the keys before them alone: {}.", keys, variant, True, site="head", **final)
-    passes = False
-    try:
-        before, _, *untrained = look("initial")
-        passes = all_of(*untrained) == all_of(zero, isolated) == Finding.SEEN
-        reason += f" Untrained: {before}." + " Untrained models pass the test too." * passes
-    except Untestable:
-        pass
-    parts = [zero]
-    try:
-        exact = shares(keys, variant, site="head_exact", **final)
-        parts.append(
-            all_of(*(OPPOSITE[above(exact.estimate(variant, i), rules.ZERO)] for i in exact.certified))
-        )
-    except Untestable:
-        pass
-    outcome = statement(
-        parts if zero in NOT_THERE else [zero],
-        mine.estimate(variant),
-        len(mine.seeds),
-        reason,
-        others.estimate(control),
-        isolated,
-        also_passed_by=untrained_too(passes),
-    )
-    outcome = outcome._replace(specifics=_head_sizes(choose(keys, variant, site="head", **where)))
-    return gated(outcome, tables, model, keys_of=[variant, control])
+def _causal(keys: pd.DataFrame, models: dict[int, str]) -> list[Comparison]:
+    """Per cent of trained keys that are unselectable among those before, by width, as far as the run has them."""
+    here = in_heads(keys)
+    here, rows = here[(here.checkpoint == "final") & here.causal], []
+    for d, name in models.items():
+        own = here[here.model == name]
+        percent = (100 * own.n_unselectable / own.n_keys).groupby(own.seed).mean()
+        if len(percent):
+            words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian_percent(own):.3g} %"
+            found = Estimate.of_any(percent)
+            rows.append(
+                compare(words, found, len(percent), role="context", unit=PER_CENT, statistic=IN_HEADS)
+            )
+    return rows
 
 
-def _head_sizes(heads_keys: pd.DataFrame) -> str:
-    return f"Here d_head = {heads_keys.dimensions.iloc[0]} and n = {span(heads_keys.n_keys)} keys."
+def _with_baseline(losses: pd.DataFrame, name: str, model: str) -> pd.DataFrame:
+    """The losses of a model, and those of `model` without attention: without it the width of heads is no difference."""
+    bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)]
+    own = losses[(losses.model == name) & (losses.variant != NO_ATTENTION_VARIANT)]
+    return pd.concat([own, bare.assign(model=name)], ignore_index=True)
 
 
-BEFORE, AFTER = Place("layernorm", "before_norm"), Place("layernorm", "after_norm")
+_SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact", "head causal")
+_PLACES = tuple(f"{variant} {site}" for variant in LEGENDS for site in _SITES)
+_COLUMNS = (*_PLACES, *(f"{place}, layer *" for place in _PLACES))
+_COLUMNS += (*(BEFORE_TRAINING + name for name in _COLUMNS), *(GAUSSIAN + place for place in _PLACES))
+QUANTITIES = {
+    "train_loss": Quantity(partial(losses, "train_loss"), NATS, "training loss at the end"),
+    "valid_loss": Quantity(partial(losses, "valid_loss"), NATS, "validation loss at the end"),
+    "unselectable_keys": Quantity(partial(unselectable, "long"), PER_CENT, "unselectable keys", _COLUMNS),
+    "unselectable_tokens": Quantity(
+        partial(unselectable, "sentences"), PER_CENT, "unselectable keys of the sentences", _COLUMNS
+    ),
+    "sentences": Quantity(sentences, PER_CENT),
+}
+"""The quantities of language models that entries name."""
 
 TESTS: dict[str, Callable[..., Outcome]] = {
-    "attention_worth": partial(attention_worth, least=paper_gaps()[1]),
-    "attention_worth_bytes": partial(attention_worth, least=rules.ATTENTION),
-    "table_1": partial(
-        by_layer,
-        unselectable=Place("projection", "after_norm"),
-        selectable=AFTER,
-        paper="table_1.projection",
-        words=("At the attention input without scaling", "with scaling"),
-    ),
-    "table_2": partial(
-        by_layer,
-        unselectable=BEFORE,
-        selectable=AFTER,
-        paper="table_2.before_norm",
-        words=("Inputs of the LayerNorm, taken as keys", "its outputs"),
-    ),
-    "loss_gap": partial(loss_gap, rates="gpt_rates"),
-    "loss_gap_bytes": partial(loss_gap, rates="bytes_rates"),
-    "loss_gap_best_rate": loss_gap_best_rate,
-    "loss_gap_lengths": loss_gap_lengths,
-    "stability": stability,
-    "attention_learnt": attention_learnt,
-    "loss_gap_keys": partial(loss_gap_keys, rates="gpt_rates"),
-    "loss_gap_keys_bytes": partial(loss_gap_keys, rates="bytes_rates"),
-    "project_keys_bytes": project_keys,
-    "table_3": partial(sentences, without="projection"),
-    "table_4": partial(sentences, without="none"),
-    "heads": partial(heads, variant="layernorm", control="projection"),
-    "heads_qk_norm": partial(heads, variant="layernorm_qk", control="layernorm"),
+    function.__name__: function for function in (loss_gap_lengths, stability, attention_learnt, head_widths)
 }
-"""The test of each entry of language_model.yaml, by the entry's name."""
+"""The functions that entries of language_model.yaml name under `test`."""

@@ -4,9 +4,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.claims import CLAIMS
-
-RATIO = "×"
-"""The unit of claims on ratios, whose effect is the logarithm."""
+from layernorm_roles.evidence.claims.claim import RATIO
 
 
 def on_common_scale(claims: pd.DataFrame) -> pd.DataFrame:

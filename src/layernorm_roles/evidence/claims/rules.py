@@ -43,18 +43,15 @@ there if it is seen or smaller, and as not there if it is absent or reversed.
 
 The rule of e / 2 is older than all data. The findings "smaller" and "reversed", which used to count as undecided or
 absent, were added after a look at runs with seeds below 10, and before the first run with a seed from 1,000 on. Whether
-a claim's rule is older than the data that it judges is computed, see `claims.fixed`.
+a claim's rule is older than the data that it judges is computed, see `claims.preregistration`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
+from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.legends import TEST_LOSS  # noqa: F401  (the claims' texts quote it)
 
@@ -122,9 +119,6 @@ MOVED = 0.01
 """Total variation. A projection is idle if leaving it out, or adding it, moves at most this share of a query's
 attention, mean over queries and heads: a hundredth of it goes to other keys."""
 
-MASSIVE = 0.5
-"""Share of the entries of two matrices. One matrix in their place saves a massive amount if it saves more than this."""
-
 ATTENTION = 0.3
 """Nats per token. A language model uses its attention if removing it costs at least this: six times the gap of Figure
 4, so that what is found about trained attention could show in the loss."""
@@ -133,15 +127,6 @@ ATTENTION = 0.3
 SHARES_OF_ATTENTION = THRESHOLDS
 """Shares of a query's attention that a key of a pretrained model may reach: a half, a tenth, a hundredth. A key with
 more than half of it has the highest score, and of a key that no query puts first no query's attention exceeds half."""
-
-
-UNTRAINED = "untrained models"
-"""What the page calls the models before training, where they pass a test that was meant for trained ones."""
-
-
-def untrained_too(passes: bool) -> str | None:
-    """What else passes a test, for `Outcome.also_passed_by`: UNTRAINED if they do."""
-    return UNTRAINED if passes else None
 
 
 class Verdict(StrEnum):
@@ -241,6 +226,11 @@ def above(estimate: Estimate, threshold: float) -> Finding:
     return Finding.ABSENT if estimate.high <= threshold else Finding.UNDECIDED
 
 
+def beyond(estimate: Estimate, threshold: float) -> Finding:
+    """Whether the whole interval lies further from 0 than the threshold, on the side of the mean."""
+    return above(estimate if estimate.mean >= 0 else estimate.below(0.0), threshold)
+
+
 def at_most(certified: Estimate, worst: Estimate, threshold: float = ZERO) -> Finding:
     """Whether a share of certified cases is no more than a threshold.
 
@@ -249,11 +239,6 @@ def at_most(certified: Estimate, worst: Estimate, threshold: float = ZERO) -> Fi
     if above(certified, threshold) == Finding.SEEN:
         return Finding.ABSENT
     return Finding.SEEN if above(worst, threshold) == Finding.ABSENT else Finding.UNDECIDED
-
-
-def more_than_half(estimate: Estimate, reported: float) -> Finding:
-    """Whether the whole interval lies above half of a reported effect; the OPPOSITE says that it lies below."""
-    return above(estimate, reported / 2)
 
 
 def within(estimate: Estimate, predicted: float, tolerance: float) -> Finding:
@@ -309,180 +294,3 @@ def statement_verdict(parts: Sequence[Finding], cause: Finding = Finding.SEEN) -
     if Finding.UNDECIDED in found | {cause}:
         return Verdict.NOT_TESTED
     return Verdict.HOLDS if found | {cause} == {Finding.SEEN} else Verdict.PARTIAL
-
-
-class Untestable(Exception):
-    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason."""
-
-
-class Outcome(NamedTuple):
-    """What a test found."""
-
-    verdict: Verdict
-    measured: Estimate
-    """The paper's own comparison. Where `reported` is given it is an effect: 0 is none, for a ratio 1."""
-    n_seeds: int
-    """Independent runs behind `measured`; 1 where nothing is random."""
-    reason: str
-    control: Estimate = NOTHING
-    """The first control that the claim names, in the unit of `measured`; NOTHING if it is of another kind."""
-    reported: float | None = None
-    """What the source gives for `measured`, in the unit of `measured`; None if it gives no number."""
-    also_passed_by: str | None = None
-    """Models without what the claim is about that pass the test too, such as "untrained models"; None if none do
-    or none were tested."""
-    specifics: str = ""
-    """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
-
-
-Tables = Mapping[str, pd.DataFrame]
-"""Tables of a reproduction by their names in schemas.SCHEMAS."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One claim and its test. All texts are plain; a page or table that shows them escapes them."""
-
-    name: str
-    part: str
-    """Part of the page that the claim belongs to: projection, scaling or documents."""
-    source: str
-    """Where the claim is made."""
-    statement: str
-    paper_value: str | None
-    """The number that the source gives, as written; None if it gives none."""
-    setting: str
-    """What differs from the source's setting in every run; `sizes` adds what differs in the run at hand."""
-    statistic: str
-    """What `measured` is, with its unit."""
-    unit: str
-    """The unit as it is written after the number; "×" marks a ratio, whose effect is its logarithm."""
-    control: str
-    """What isolates the claimed cause; the control that has a number of its own comes first."""
-    rule: str
-    """In words, when the claim counts as reproduced, or when the statement holds."""
-    tables: tuple[str, ...]
-    """Tables without which the claim cannot be tested."""
-    test: Callable[[Tables], Outcome]
-    sizes: Callable[[Tables], str]
-    """Sizes of the run at hand, beside the source's, as a sentence; empty if the tables do not tell."""
-    figures: tuple[str, ...] = ()
-    """Names of the figures that show the claim."""
-    shown: tuple[str, ...] = ()
-    """Names of the readable tables that show the claim."""
-    target: str = ""
-    """The workflow's target that makes all that the claim needs."""
-    primary: bool = False
-    """Whether the claim is one of the few that were named before the run, see `role`."""
-    of: tuple[str, ...] = ()
-    """The experiments and models that the test reads; empty if it reads whole tables."""
-
-    @property
-    def of_paper(self) -> bool:
-        """Whether the claim is the paper's, in a setting of the paper's, and not one that was taken elsewhere."""
-        return self.source.startswith("Brody") and ";" not in self.source
-
-    @property
-    def role(self) -> str:
-        """The column `role` of table claims."""
-        if self.primary:
-            return "primary"
-        return "other documents" if self.part == "documents" else "exploratory"
-
-    def judge(self, tables: Tables) -> Outcome:
-        """What the test finds in `tables`; not tested, with the reason, if they lack what the test needs."""
-        try:
-            missing = [name for name in self.tables if name not in tables]
-            if missing:
-                raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
-            outcome = self.test(tables)
-        except Untestable as lack:
-            return Outcome(Verdict.NOT_TESTED, NOTHING, 0, str(lack))
-        if self.of_paper:
-            return outcome
-        return outcome._replace(verdict=OUR_WORDS.get(outcome.verdict, outcome.verdict))
-
-
-def inner(at_end: pd.Series, chosen: pd.Series, what: str, does: str = "is best") -> None:
-    """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
-
-    Beyond the end of a grid a better rate may lie, whatever is judged at the best one. `at_end` says so of each of
-    the `chosen` rates; `what` was trained with them, and `does` says in words what they were chosen for.
-    """
-    if at_end.any():
-        raise Untestable(
-            f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
-            "better one may lie beyond."
-        )
-
-
-def enough(values: pd.Series, what: str) -> pd.Series:
-    """The values, of which there is one a seed; Untestable, naming `what`, with fewer than two seeds."""
-    if len(values) < 2:
-        count = f"only {len(values)} seed" if len(values) else "no run"
-        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
-    return values
-
-
-def over_seeds(values: pd.Series, what: str) -> Estimate:
-    """Mean and interval of one value a seed; Untestable, naming `what`, with fewer than two seeds."""
-    return Estimate.of(enough(values, what))
-
-
-def paired(high: pd.Series, low: pd.Series, what: str) -> Estimate:
-    """Mean and interval of the differences high - low, over the seeds that both have."""
-    return over_seeds((high - low).dropna(), what)
-
-
-def times(ratio: Estimate) -> str:
-    """The text of an estimate of a logarithm of a ratio, as a ratio; says so if it is a bound."""
-    endless = ratio.low == -np.inf, ratio.high == np.inf
-    bound = {(True, False): "at most ", (False, True): "at least "}.get(endless, "")
-    return bound + f"{ratio.map(np.exp):.2f}".replace("inf", "∞")
-
-
-def paper_claim(
-    own: Finding,
-    isolated: Finding,
-    measured: Estimate,
-    n_seeds: int,
-    reason: str,
-    control: Estimate = NOTHING,
-    reported: float | None = None,
-    also_passed_by: str | None = None,
-    rest: Sequence[Finding] = (),
-) -> Outcome:
-    """The outcome for a claim of the paper, with the verdict that the findings make.
-
-    own: what the paper's own comparison finds; isolated: what the comparison finds that isolates the claimed cause;
-    rest: findings on what the claim says beside its number; measured and control: the effects in these two
-    comparisons; reported: the effect in the paper. To `reason` a sentence is added if an interval is too wide to tell.
-    `n_seeds` and `also_passed_by` are those of `Outcome`.
-    """
-    if own == Finding.UNDECIDED:
-        reason += " The interval is too wide to tell."
-    elif own in THERE and isolated == Finding.UNDECIDED:
-        reason += " The interval of the control is too wide to tell."
-    return Outcome(
-        verdict(own, isolated, *rest), measured, n_seeds, reason, control, reported, also_passed_by
-    )
-
-
-def statement(
-    parts: Sequence[Finding],
-    measured: Estimate,
-    n_seeds: int,
-    reason: str,
-    control: Estimate = NOTHING,
-    cause: Finding = Finding.SEEN,
-    reported: float | None = None,
-    also_passed_by: str | None = None,
-) -> Outcome:
-    """The outcome for a statement of another document, or a question of ours; its reason as in `paper_claim`."""
-    if Finding.UNDECIDED in parts:
-        reason += " In part the runs cannot tell." if len(parts) > 1 else " The interval is too wide to tell."
-    elif cause == Finding.UNDECIDED:
-        reason += " The interval of the control is too wide to tell."
-    return Outcome(
-        statement_verdict(parts, cause), measured, n_seeds, reason, control, reported, also_passed_by
-    )

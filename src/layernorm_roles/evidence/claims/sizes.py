@@ -7,7 +7,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims.rules import Tables
+from layernorm_roles.evidence.claims.claim import Tables
 
 
 def majority(experiment: str, tables: Tables) -> str:
@@ -114,4 +114,4 @@ SIZES: dict[str, Callable[..., str]] = {
     "sentences": partial(keys, texts="sentences"),
     "pretrained": pretrained,
 }
-"""By the name that an entry of claims.yaml gives under `sizes`; `majority` takes the name of an experiment first."""
+"""By the name that an entry of the YAML files gives under `sizes`; `majority` takes the name of an experiment first."""

@@ -1,6 +1,6 @@
 """Unselectable keys in the heads of the language models, and how much attention their keys can get."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS, unselectable_shares
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
+from layernorm_roles.evidence.figures.random_keys import law_panel
+from layernorm_roles.evidence.legends import FEWEST, FRACTIONS, LEGENDS
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import ANY, NORM
+from layernorm_roles.variants import PAPER_SCALING, QUERY_KEY_VARIANT
 
 SITES = {
     "attention input": ("after_norm", False, 1),
@@ -40,12 +42,21 @@ POINTS = {
 """Look of a share of unselectable keys at each checkpoint: hollow before training."""
 
 
-def heads(keys: pd.DataFrame, models: Mapping[str, Sequence[str]]) -> Figure:
+IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
+"""Of the built-in variants those that `heads` draws."""
+
+
+def heads(keys: pd.DataFrame) -> Figure:
     """Draw the share of unselectable keys by layer, untrained and trained: a row for each model, a column a site.
 
-    keys: table key_selectability, of which the long contexts are drawn. `models` has the variants of each model. Means
-    are over heads, contexts and seeds. A panel's dashed line is the exact expectation for Gaussian keys.
+    keys: table key_selectability, of which the long contexts of models with heads and several variants are drawn: the
+    variants IN_HEADS and those that are not built in, or else all. Means are over heads, contexts and seeds. A panel's
+    dashed line is the exact expectation for Gaussian keys.
     """
+    models = {}
+    for model, part in keys[(keys.site == "head") & (keys.texts == "long")].groupby("model", sort=False):
+        if len(variants := [*part.variant.unique()]) > 1 or "layernorm" not in variants:
+            models[model] = [v for v in variants if v in IN_HEADS or v not in LEGENDS] or variants
     size = (style.PAGE, 2.1 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
     everything = style.runs_of(keys, "key_selectability", "model", [*models])
@@ -98,35 +109,41 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
             "key_selectability, language_model_ceilings: no heads of models with LayerNorm to draw"
         )
     figure, grid = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
-    handles = [*_unselectable(grid[0], shares), *_reach(grid[1], reach)]
-    for axes in grid.flat:
-        axes.set(xscale="log", ylim=(-4, 104))
-        style.ticks_at(axes, shares.d_head)
+    for axes, causal in zip(grid[0], RIVALS, strict=True):
+        handles = unselectable(axes, shares, causal)
+    handles += _reach(grid[1], reach)
     for axes in grid[1]:
-        axes.set_xlabel("width of a head, d_head")
+        axes.set(xscale="log", ylim=(-4, 104), xlabel="width of a head, d_head")
+        style.ticks_at(axes, shares.d_head)
     grid[0, 0].set_ylabel("unselectable keys (%)")
     grid[1, 0].set_ylabel("keys that can get it (%)")
     style.legend_below(figure, handles, columns=3, **style.seeds_title([*shares.seeds, *reach.seeds]))
     return figure
 
 
-def _unselectable(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
-    """Draw the shares of unselectable keys among all keys and among those before; return the legend's entries."""
+RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
+"""What the rivals of a key are, by whether heads are causal."""
+
+
+def unselectable(axes: Axes, shares: pd.DataFrame, causal: bool) -> list:
+    """Draw the shares of unselectable keys among `RIVALS[causal]` by width; return the legend's entries.
+
+    shares: what `analysis.heads.by_width` returns.
+    """
     tones = {n: SIZES[i % len(SIZES)] for i, n in enumerate(sorted(shares.n_keys.unique()))}
     dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
-    rivals = {False: "all keys of the context", True: "the keys before them alone"}
-    for axes, (causal, words) in zip(panels, rivals.items(), strict=True):
-        for n, tone in tones.items():
-            law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
-            axes.plot(dimensions, law, color=tone, lw=1.0, ls="--", zorder=1)
-        for row in shares[shares.causal == causal].itertuples():
-            tone = tones[row.n_keys]
-            # Untrained left of the width and trained right of it, the first layer first.
-            x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if row.checkpoint == TRAINED else -1)
-            if row.seeds >= FEWEST:
-                axes.vlines(x, row.low, row.high, color=tone, lw=0.8)
-            axes.plot(x, row.percent, color=tone, **POINTS[row.checkpoint])
-        axes.set_title(f"unselectable among {words}")
+    for n, tone in tones.items():
+        law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
+        axes.plot(dimensions, law, color=tone, lw=1.0, ls="--", zorder=1)
+    for row in shares[shares.causal == causal].itertuples():
+        tone = tones[row.n_keys]
+        # Untrained left of the width and trained right of it, the first layer first.
+        x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if row.checkpoint == TRAINED else -1)
+        if row.seeds >= FEWEST:
+            axes.vlines(x, row.low, row.high, color=tone, lw=0.8)
+        axes.plot(x, row.percent, color=tone, **POINTS[row.checkpoint])
+    axes.set(title=f"unselectable among {RIVALS[causal]}", xscale="log", ylim=(-4, 104))
+    style.ticks_at(axes, shares.d_head)
     handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
     return handles + _points()
 
@@ -159,3 +176,20 @@ def _points() -> list:
     """Return the legend's entries of the shares before training and after it."""
     looks = zip(("untrained", "trained"), POINTS.values(), strict=True)
     return [style.mark(name, color=style.GREY, **look) for name, look in looks]
+
+
+def findings(law: pd.DataFrame, keys: pd.DataFrame) -> Figure:
+    """Draw the law of widths beside the keys that no later query selects in heads of several widths.
+
+    law: table gaussian_law, keys: table key_selectability. The figure is drawn for the page of findings.
+    """
+    shares = numbers.by_width(keys)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 2.7))
+    handles = law_panel(left, law)
+    left.set_title("Gaussian keys")
+    handles += unselectable(right, shares, causal=True)
+    right.set(
+        xlabel="width of a head, d_head", ylabel="unselectable keys (%)", title="heads, among the keys before"
+    )
+    style.legend_below(figure, handles, columns=4, **style.seeds_title(shares.seeds))
+    return figure

@@ -1,6 +1,7 @@
 """Losses of the language models: against the steps (the paper's Figure 4), the learning rate, and the tokens seen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,11 +53,15 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     return figure
 
 
-def losses(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
+def losses(metrics: pd.DataFrame) -> Figure:
     """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
-    metrics: table language_model_metrics.
+    metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
+    beside LayerNorm; the paper's has figures of its own.
     """
+    points = metrics.groupby("model", sort=False)[["base_learning_rate", "steps"]].nunique().eq(1).all(axis=1)
+    others = metrics[metrics.model.isin(points.index[points]) & (metrics.variant != BASE)]
+    models = [model for model in dict.fromkeys(others.model) if model != PAPER_MODEL]
     figure, handles = _rows(metrics, models, "valid_loss")
     style.legend_below(figure, handles, columns=3)
     return figure
@@ -130,24 +135,45 @@ LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
 """Look of the ring around the largest rate at which no run of a variant diverges."""
 
 
-def by_rate(metrics: pd.DataFrame, panels: Mapping[str, Sequence[str]]) -> Figure:
+APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
+"""Settings in which language models may differ whose losses by learning rate share a panel."""
+
+
+def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
+    """The models in panels, by the name of the first one whose settings differ in APART alone."""
+    panels: dict[str, list[str]] = {}
+    for name in models:
+        of_run = {key: value for key, value in settings[name].items() if key not in APART}
+        same = (
+            first
+            for first in panels
+            if of_run == {key: value for key, value in settings[first].items() if key not in APART}
+        )
+        panels.setdefault(next(same, name), []).append(name)
+    return panels
+
+
+def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the validation loss at the last step by the learning rate: a curve a variant.
 
-    metrics: table language_model_metrics. `panels` has the models of each panel by its title. Of several numbers of
-    steps the one with most rates is drawn. Points are the single runs, lines their means, where they did not diverge.
+    metrics: table language_model_metrics, of which models with several learning rates are drawn; `settings` are those of
+    the section language_model. Of several numbers of steps the one with most rates is drawn. Points are the single
+    runs, lines their means, where they did not diverge.
     """
-    models = [model for alike in panels.values() for model in alike]
+    rates = metrics.groupby("model", sort=False).base_learning_rate.nunique()
+    panels = alike(settings, rates.index[rates > 1])
+    models = [model for together in panels.values() for model in together]
     runs = style.runs_of(metrics, "language_model_metrics", "model", models)
-    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.6)
+    size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.2)
     figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
     drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
     diverged = referred = False
-    for axes, (title, alike) in zip(row, panels.items(), strict=True):
-        ends = pd.concat([last_rows(runs, model) for model in alike])
+    for axes, (title, together) in zip(row, panels.items(), strict=True):
+        ends = pd.concat([last_rows(runs, model) for model in together])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
         finite = ends.valid_loss[np.isfinite(ends.valid_loss)]
         top = finite.max() + 0.12 * np.ptp(finite) + 0.01 if len(finite) else 1.0
-        if len(bare := losses_without_attention(metrics, alike[0])):
+        if len(bare := losses_without_attention(metrics, together[0])):
             axes.axhline(bare.mean(), zorder=0, **BARE)
             referred = True
         for variant, look in style.apart(drawn, 10**0.02).items():
@@ -189,14 +215,20 @@ GAINS = {
 """The variants from whose losses `by_length` subtracts LayerNorm's, and what the differences are worth."""
 
 
-def by_length(metrics: pd.DataFrame, models: Sequence[str]) -> Figure:
+def by_length(metrics: pd.DataFrame) -> Figure:
     """Draw what scaling and attention are worth at the end of training, by the tokens seen: a panel a model.
 
-    metrics: table language_model_metrics. Every number of steps is a training of its own, each variant at its best rate
-    of that length. Where the table has the number of training_tokens, a second axis has the epochs.
+    metrics: table language_model_metrics, of which models with several lengths are drawn. Every number of steps is a
+    training of its own, each variant at its best rate of that length. Where the table has the number of training_tokens, a second axis has the epochs.
     """
+    lengths = metrics.groupby("model", sort=False).steps.nunique()
+    variants = metrics.groupby("model").variant.agg(set)
+    models = [
+        name
+        for name in lengths.index[lengths > 1]
+        if BASE in variants[name] and GAINS.keys() & variants[name]
+    ]
     runs = pd.concat([of_all_lengths(metrics, model) for model in models])
-    runs = style.runs_of(runs, "language_model_metrics", "model", models)
     size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
     figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
     point = {"marker": "o", "ms": 3.5}

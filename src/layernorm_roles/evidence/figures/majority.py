@@ -1,6 +1,6 @@
 """Losses, angles, accuracies and attention of the majority task by the steps (the paper's Figures 2a, 2b and 3)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -42,49 +42,63 @@ MOST_EQUAL = 1e-6
 """The least distance of attention from equal that is drawn."""
 
 
-def curves(metrics: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> Figure:
+def title(experiment: str, settings: Mapping[str, Any]) -> str:
+    """What distinguishes an experiment from others, from its own settings: its sizes and how its data are drawn."""
+    sampling, split = settings["sampling"], settings["split"]
+    data = f"{sampling.replace('_', '-')} partitions, split by {split}"
+    released = f"released data ({data})" if (sampling, split) == ("depth_first", "rows") else data
+    widths = ", ".join(map(str, settings["d_model"]))
+    return f"{experiment}: d_model = {widths}, {settings['classes']} classes, {released}"
+
+
+PAPER = {"d_model": [8], "sequence_length": 50, "classes": 20, "sampling": "depth_first", "split": "rows"}
+"""Settings with which an experiment compares with the numbers that the paper reports."""
+
+
+def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, column: str) -> Figure:
     """Draw a column of majority_metrics for all variants of an experiment, with what the paper reports of it.
 
-    `setting` describes the experiment: experiment, title, d_model, as_in_the_paper (see `registry`).
+    `settings` are those of the section majority.
     """
-    runs = style.runs_of(metrics, "majority_metrics", "experiment", [setting["experiment"]])
+    runs = style.runs_of(metrics, "majority_metrics", "experiment", [experiment])
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
     drawn = style.looks(runs.variant)
-    _panel(axes, runs, column, setting, drawn)
-    axes.set_title(setting["title"])
-    handles = [
-        *style.marks(style.with_seeds(drawn, runs)),
-        *style.single_runs(runs, "variant"),
-        *_mark_paper(axes, runs, column, setting),
-    ]
+    _panel(axes, runs, column, drawn)
+    axes.set_title(title(experiment, settings[experiment]))
+    handles = [*style.marks(style.with_seeds(drawn, runs)), *style.single_runs(runs, "variant")]
+    if all(settings[experiment][key] == value for key, value in PAPER.items()):
+        handles += _mark_paper(axes, runs, column)
     if column == "query_angle_mean":
         handles.append(style.mark("random direction", **RANDOM))
     style.legend_below(figure, handles, columns=3)
     return figure
 
 
-def grid(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure:
+def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw loss, accuracy, angle and attention against the steps: a row for each experiment, a column for each of them.
 
-    `settings` describe the experiments as in `curves`. Attention is drawn by its distance from equal: one less the
-    perplexity of its weights over the number of classes, at least MOST_EQUAL.
+    `settings` are those of the section majority; experiments with several widths or learning rates are left out.
+    Attention is drawn by its distance from equal: one less the perplexity of its weights over the number of classes, at
+    least MOST_EQUAL.
     """
-    names = [setting["experiment"] for setting in settings]
+    points = metrics.groupby("experiment", sort=False)[["d_model", "base_learning_rate"]].nunique()
+    names = [*points.index[(points == 1).all(axis=1)]]
     runs = style.runs_of(metrics, "majority_metrics", "experiment", names)
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
     size = (style.PAGE, 1.4 * len(names) + 1.2)
     figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
     drawn = style.looks(runs.variant, lw=1.1)
-    for row, setting in zip(panels, settings, strict=True):
-        part = runs[runs.experiment == setting["experiment"]]
+    for row, experiment in zip(panels, names, strict=True):
+        part = runs[runs.experiment == experiment]
         for axes, column in zip(row, COLUMNS, strict=True):
-            _panel(axes, part, column, setting, drawn)
+            _panel(axes, part, column, drawn)
             axes.set(xlabel="", ylabel="")
             axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
             axes.tick_params(labelsize=6)
-        row[0].set_ylabel(setting["title"].partition(",")[0].replace(": ", "\n"))
-    for first, last, title in zip(panels[0], panels[-1], COLUMNS.values(), strict=True):
-        first.set_title(title, fontsize=7)
+        words = title(experiment, settings[experiment])
+        row[0].set_ylabel(words.partition(",")[0].replace(": ", "\n"))
+    for first, last, words in zip(panels[0], panels[-1], COLUMNS.values(), strict=True):
+        first.set_title(words, fontsize=7)
         last.set_xlabel("optimiser steps")
     handles = [*style.marks(style.with_seeds(drawn, runs)), *style.single_runs(runs, "variant", "experiment")]
     handles.append(style.mark("random direction", **RANDOM))
@@ -92,9 +106,7 @@ def grid(metrics: pd.DataFrame, settings: Sequence[Mapping[str, Any]]) -> Figure
     return figure
 
 
-def _panel(
-    axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[str, Any], drawn: style.Looks
-) -> None:
+def _panel(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks) -> None:
     """Draw the variants' means over seeds; set labels, ticks and limits of the axes."""
     style.lines(axes, runs, "variant", drawn, "step", column, spread="seeds")
     axes.set(xlabel="optimiser steps", ylabel=AXES.get(column), xlim=(0, max(runs.step.max(), 1)))
@@ -102,15 +114,15 @@ def _panel(
     style.thousands(axes)
     if column == "query_angle_mean":
         axes.set(ylim=(0, 90), yticks=range(0, 91, 15))
-        axes.axhline(random_angle(setting["d_model"]), zorder=0, **RANDOM)
+        axes.axhline(random_angle(int(runs.d_model.iloc[0])), zorder=0, **RANDOM)
     elif column == "test_accuracy":
         style.accuracies(axes)
     else:
         style.logarithmic(axes)
 
 
-def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[str, Any]) -> list:
-    """Mark what the paper reports of an experiment in its setting, up to twice the last step; return the legend entry.
+def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> list:
+    """Mark what the paper reports of the runs' column, up to twice their last step; return the legend entry.
 
     Values after the last step stand right of the axes, above their step.
     """
@@ -119,7 +131,7 @@ def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str, setting: Mapping[st
         (variant, step, float(value))
         for variant in PAPER_PROJECTION
         for step, value in reported()["majority"][variant].get(column, {}).items()
-        if setting["as_in_the_paper"] and variant in present and step <= 2 * last
+        if variant in present and step <= 2 * last
     ]
     right = offset_copy(axes.get_yaxis_transform(), axes.figure, x=BEYOND)
     for variant, step, value in values:

@@ -24,44 +24,53 @@ LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
 GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
 """What a key gets, as a bar."""
 
-FROM_ANY = "can get from any query, as used"
-"""What stands there for keys as used, if it is not known which queries the head can make behind its norm."""
-
 MANY = 12
 """Most layers of which each has a tick, an entry in the legend and a large mark; a page has no room for more."""
 
 
-def reached(ceilings: pd.DataFrame, model: str) -> Figure:
+def reached(ceilings: pd.DataFrame) -> Figure:
     """Draw by layer the share of pairs (key, head) that can get and that do get a half, a tenth, a hundredth.
 
-    ceilings: table attention_ceilings. The queries are those behind the norm or, where it is not known, all.
+    ceilings: table attention_ceilings; a row for each model. The queries are those behind the norm or, where it is not
+    known, all.
     """
-    shares = shares_below(style.runs_of(ceilings, "attention_ceilings", "model", [model]))
-    best = NORM if (shares.queries == NORM).any() else ANY
-    shares = _of_enough(shares[shares.queries.isin([OWN, best])])
+    shares = _of_enough(shares_below(ceilings))
     low, high = ((100 - end).clip(0, 100) for end in (shares.high, shares.low))
     shares = shares.assign(reached=100 - shares.percent, low=low, high=high)
-    layers = sorted(shares.layer.unique())
-    looks = style.each(LOOKS, lw=1.1, ms=4.0 if len(layers) <= MANY else 2.2)
-    if best == ANY:
-        looks[AS_USED]["label"] = FROM_ANY
-    figure, panels = plt.subplots(1, len(FRACTIONS), figsize=(style.PAGE, 2.55), sharey=True)
-    for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
-        here = shares[shares.threshold == threshold]
-        own = here[here.queries == OWN]
-        axes.bar(own.layer, own.reached, width=0.6, zorder=0, color=GETS["color"], alpha=GETS["alpha"])
-        axes.vlines(own.layer, own.low, own.high, color=style.GREY, lw=0.9)
-        for kind, shift in ((AS_USED, -0.08), (WITHOUT_NORM, 0.08)):
-            part = here[(here.queries != OWN) & (here.normalised == kind)]
-            axes.vlines(part.layer + shift, part.low, part.high, color=looks[kind]["color"], lw=1, alpha=0.7)
-            axes.plot(part.layer + shift, part.reached, clip_on=False, **looks[kind])
-        axes.set(xlabel="layer", title=f"at least {fraction} of a query's attention")
-        axes.set(xticks=_some(layers), ylim=(0, 103))
-    panels[0].set_ylabel("keys in heads (%)")
-    kinds = set(shares.normalised[shares.queries != OWN])
+    models = [*dict.fromkeys(shares.model)]
+    looks = style.each(LOOKS, lw=1.1)
+    figure, grid = _rows(models, len(FRACTIONS), sharey=True)
+    kinds: set[str] = set()
+    for panels, model in zip(grid, models, strict=True):
+        of_model = shares[shares.model == model]
+        best = NORM if (of_model.queries == NORM).any() else ANY
+        layers = sorted(of_model.layer.unique())
+        size = {"ms": 4.0 if len(layers) <= MANY else 2.2, "clip_on": False}
+        for axes, (threshold, fraction) in zip(panels, FRACTIONS.items(), strict=True):
+            here = of_model[of_model.threshold == threshold]
+            own, here = here[here.queries == OWN], here[here.queries == best]
+            axes.bar(own.layer, own.reached, width=0.6, zorder=0, color=GETS["color"], alpha=GETS["alpha"])
+            axes.vlines(own.layer, own.low, own.high, color=style.GREY, lw=0.9)
+            for kind, shift in ((AS_USED, -0.08), (WITHOUT_NORM, 0.08)):
+                part = here[here.normalised == kind]
+                axes.vlines(
+                    part.layer + shift, part.low, part.high, color=looks[kind]["color"], lw=1, alpha=0.7
+                )
+                axes.plot(part.layer + shift, part.reached, **looks[kind] | size)
+            kinds |= {*here.normalised}
+            axes.set(xlabel="layer", title=f"at least {fraction} of a query's attention")
+            axes.set(xticks=_some(layers), ylim=(0, 103))
+        asked = "" if best == NORM else ", any query"
+        panels[0].set_ylabel(f"{model}{asked}:\nkeys in heads (%)")
     handles = [style.mark(**look) for kind, look in looks.items() if kind in kinds]
     style.legend_below(figure, [*handles, style.mark(lw=5, **GETS)], columns=3)
     return figure
+
+
+def _rows(models: Sequence[str], columns: int, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure with a row of panels for each model, and its axes."""
+    size = (style.PAGE, 0.35 + 2.2 * len(models))
+    return plt.subplots(len(models), columns, figsize=size, squeeze=False, **options)
 
 
 def _of_enough(shares: pd.DataFrame) -> pd.DataFrame:
@@ -81,35 +90,44 @@ def _some(layers: list) -> list:
     return layers if len(layers) <= MANY else layers[:: -(-len(layers) // 8)]
 
 
-def cut(keys: pd.DataFrame, model: str) -> Figure:
+def cut(keys: pd.DataFrame) -> Figure:
     """Draw the share of unselectable keys in the heads of each layer, by how many principal components are left.
 
-    keys: table pretrained_keys. The dashed line is the exact expectation for as many Gaussian keys.
+    keys: table pretrained_keys; a row for each model. The dashed line is the exact expectation for as many Gaussian
+    keys. Layers go from dark to light, the first and the last of each model.
     """
-    shares = _of_enough(cut_heads(style.runs_of(keys, "pretrained_keys", "model", [model])))
-    colours = _tones(sorted(shares.layer.unique()), last=0.9)
-    gaussian = shares.groupby("dimensions").gaussian_percent.mean()
+    shares = _of_enough(cut_heads(keys))
     law = {"color": "black", "ls": "--", "lw": 1.1}
     none = {"marker": "v", "ms": 3.2, "mfc": "white", "ls": ""}
-    least = 0.5 * shares.percent[shares.percent > 0].min() if (shares.percent > 0).any() else 0.005
-    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.7))
-    for axes, bottom in zip(panels, (0.0, least), strict=True):
-        axes.plot(gaussian.index, gaussian, zorder=3, **law)
-        for layer, colour in colours.items():
-            part = shares[shares.layer == layer].set_index("dimensions")
-            some = part.percent > 0
-            axes.plot(part.index, part.percent.where(some | (bottom == 0)), color=colour, lw=1.1)
-            axes.plot(part.index[some], part.percent[some], ls="", marker="o", ms=3.2, color=colour)
-            axes.plot(part.index[~some], [bottom] * (~some).sum(), mec=colour, clip_on=False, **none)
-            axes.vlines(part.index, part.low.clip(bottom), part.high.clip(upper=100), color=colour, lw=0.7)
-        axes.set(xlabel="principal components left of a head's keys", xscale="log")
-        style.ticks_at(axes, gaussian.index)
-    panels[0].set(ylabel="unselectable keys (%)", ylim=(-2, 102), title="linear")
-    panels[1].set(yscale="log", ylim=(least, 130), title="logarithmic")
-    handles = [style.mark(f"layer {layer}", color=colours[layer], lw=1.1) for layer in _some([*colours])]
-    handles.append(style.mark(style.number_of(shares.n_keys, "Gaussian key"), **law))
-    handles.append(style.mark("none", mec=style.GREY, **none))
-    style.legend_below(figure, handles, columns=8)
+    models = [*dict.fromkeys(shares.model)]
+    figure, grid = _rows(models, 2)
+    for panels, model in zip(grid, models, strict=True):
+        here = shares[shares.model == model]
+        colours = _tones(sorted(here.layer.unique()), last=0.9)
+        gaussian = here.groupby("dimensions").gaussian_percent.mean()
+        least = 0.5 * here.percent[here.percent > 0].min() if (here.percent > 0).any() else 0.005
+        for axes, bottom in zip(panels, (0.0, least), strict=True):
+            axes.plot(gaussian.index, gaussian, zorder=3, **law)
+            for layer, colour in colours.items():
+                part = here[here.layer == layer].set_index("dimensions")
+                some = part.percent > 0
+                axes.plot(part.index, part.percent.where(some | (bottom == 0)), color=colour, lw=1.1)
+                axes.plot(part.index[some], part.percent[some], ls="", marker="o", ms=3.2, color=colour)
+                axes.plot(part.index[~some], [bottom] * (~some).sum(), mec=colour, clip_on=False, **none)
+                axes.vlines(
+                    part.index, part.low.clip(bottom), part.high.clip(upper=100), color=colour, lw=0.7
+                )
+            axes.set(xlabel="principal components left of a head's keys", xscale="log")
+            style.ticks_at(axes, gaussian.index)
+        keys_here = style.number_of(here.n_keys, "key")
+        panels[0].set(
+            ylabel="unselectable keys (%)", ylim=(-2, 102), title=f"{model}, contexts of {keys_here}"
+        )
+        panels[1].set(yscale="log", ylim=(least, 130), title="logarithmic")
+        handles = [style.mark(f"layer {layer}", color=colours[layer], lw=1.1) for layer in _some([*colours])]
+        panels[0].legend(handles=handles, ncols=2, fontsize=6, loc="upper right")
+    handles = [style.mark("as many Gaussian keys", **law), style.mark("none", mec=style.GREY, **none)]
+    style.legend_below(figure, handles, columns=2)
     return figure
 
 
@@ -123,37 +141,38 @@ RANDOM = {"color": "black", "ls": ":", "lw": 1.0}
 """Look of the share of a random direction."""
 
 
-def projection(
-    ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame, model: str, others: list[str]
-) -> Figure:
+def projection(ones: pd.DataFrame, own: pd.DataFrame, shifts: pd.DataFrame) -> Figure:
     """Draw what lies along the ones vector at each norm, and how far attention moves when projections change.
 
-    ones: table ones_share; own: table language_model_ones_share, of whose models `others` the runs with LayerNorm are
-    drawn; shifts: table projection_shift.
+    ones: table ones_share, shifts: table projection_shift; a row for each model. own: table language_model_ones_share,
+    of whose models with several variants the runs with LayerNorm are drawn, once in each row.
     """
-    here = style.runs_of(ones, "ones_share", "model", [model])
-    moved = style.runs_of(shifts, "projection_shift", "model", [model])
-    ratios = ones_ratios(here).assign(trained=here.checkpoint != "random")
-    own = ones_ratios(own[own.model.isin(others) & (own.variant == "layernorm")])
-    sizes = own.groupby("model").dimensions.first()
-    colours = _tones([name for name in others if name in sizes], last=0.8)
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(style.PAGE, 2.6))
-    style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
+    several = own.groupby("model").variant.transform("nunique") > 1
+    own = ones_ratios(own[several & (own.variant == "layernorm")])
     own = own.assign(trained=own.checkpoint == "final")
-    for name, colour in colours.items():
-        looks = style.each(TRAINED, color=colour)
-        style.lines(middle, own[own.model == name], "trained", looks, "norm", "ratio")
-    for axes in (left, middle):
-        axes.axhline(1, **RANDOM)
-        axes.set(xlabel="norm, in the model's order")
-    style.logarithmic(left, middle)
-    left.set(ylabel="share along the ones vector,\ntimes a random direction's", title=model)
-    middle.set(title="our GPTs")
-    for column, look in {"total_variation": TRAINED[True], "random_direction": RANDOM}.items():
-        heads = moved.groupby(["layer", "context"], as_index=False)[column].mean()
-        style.line(right, heads, "layer", column, **look)
-    right.set(xlabel="layer", ylabel="attention that moves")
-    right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
+    sizes = own.groupby("model", sort=False).dimensions.first()
+    colours = _tones([*sizes.index], last=0.8)
+    models = [*dict.fromkeys(shifts.model)]
+    figure, grid = _rows(models, 3)
+    for (left, middle, right), model in zip(grid, models, strict=True):
+        ratios = ones_ratios(style.runs_of(ones, "ones_share", "model", [model]))
+        ratios = ratios.assign(trained=ratios.checkpoint != "random")
+        style.lines(left, ratios, "trained", TRAINED, "norm", "ratio")
+        for name, colour in colours.items():
+            looks = style.each(TRAINED, color=colour)
+            style.lines(middle, own[own.model == name], "trained", looks, "norm", "ratio")
+        for axes in (left, middle):
+            axes.axhline(1, **RANDOM)
+            axes.set(xlabel="norm, in the model's order")
+        style.logarithmic(left, middle)
+        left.set(ylabel="share along the ones vector,\ntimes a random direction's", title=model)
+        middle.set(title="our GPTs")
+        moved = shifts[shifts.model == model]
+        for column, look in {"total_variation": TRAINED[True], "random_direction": RANDOM}.items():
+            heads = moved.groupby(["layer", "context"], as_index=False)[column].mean()
+            style.line(right, heads, "layer", column, **look)
+        right.set(xlabel="layer", ylabel="attention that moves")
+        right.set(title=f"projection {moved.change.iloc[0]}: {model}", ylim=(0, None))
     handles = style.marks(style.each(TRAINED, color=style.GREY))
     handles.append(style.mark("a random direction", **RANDOM))
     for name, colour in colours.items():

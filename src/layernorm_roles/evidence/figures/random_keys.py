@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from layernorm_roles.evidence.analysis.order import legend_order
@@ -47,8 +48,12 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
 
 def _notes(part: pd.DataFrame) -> list[str]:
-    """What a heat map of one norm cannot show: that it is empty, and the keys that rounding leaves open."""
-    notes = [] if part.any_unselectable.any() else [f"none in {part.matrices.sum():,} matrices"]
+    """What a heat map of one norm cannot show: how many matrices, that it is empty, the keys that rounding leaves open."""
+    notes = [
+        f"{part.matrices.max():,} matrices for each n and d"
+        if part.any_unselectable.any()
+        else f"none in {part.matrices.sum():,} matrices"
+    ]
     if borderline := part.n_borderline.sum():
         notes.append(f"{borderline} of {(part.n * part.matrices).sum():,} keys borderline")
     return notes
@@ -63,7 +68,9 @@ def exact(cells: pd.DataFrame) -> Figure:
     scored = z_scores(cells)
     shown = legend_order(scored.norm[scored.expected_unselectable > 0])
     if not shown:
-        raise ValueError("random_keys: no norm with a positive exact expectation to draw")
+        return style.note(
+            "The exact expectation is 0 for every norm, n and d: no key lies in the hull of so few others."
+        )
     width = style.PAGE if len(shown) > 1 else style.COLUMN
     figure, grid = plt.subplots(2, len(shown), figsize=(width, 4.4), squeeze=False)
     for (above, below), norm in zip(grid.T, shown, strict=True):
@@ -196,8 +203,25 @@ def law(table: pd.DataFrame) -> Figure:
 
     table: gaussian_law.
     """
-    known = table.dropna(subset="n").sort_values("d")
     figure, axes = plt.subplots(figsize=(style.PAGE * 0.62, 3.1))
+    handles = law_panel(axes, table)
+    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
+    beyond = table.groupby("d").n.count()
+    if (beyond == 0).any():
+        largest = table.n.max()
+        power = int(np.log10(largest))
+        first = beyond[beyond == 0].index.min()
+        words = f"d ≥ {first}: under {100 * table.share.min():g} %\nof ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
+        axes.text(axes.get_xlim()[1] - 0.5, largest / 4, words, va="top", **LAW_NOTE)
+    return figure
+
+
+LAW_NOTE = {"ha": "right", "fontsize": 6.5, "color": "0.4"}
+
+
+def law_panel(axes: Axes, table: pd.DataFrame) -> list[Line2D]:
+    """Draw the law of widths on axes; return the legend's entries."""
+    known = table.dropna(subset="n").sort_values("d")
     axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)
     shares = sorted(table.share.unique())
     tones = dict(zip(shares, SHARE_COLOURS, strict=False))
@@ -206,17 +230,7 @@ def law(table: pd.DataFrame) -> Figure:
         axes.plot(part.d, part.n, color=tones[share], **strokes[causal])
     last = int(max(known.d.max(), max(HEADS)))
     axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1), xticks=HEADS)
-    note = {"ha": "right", "fontsize": 6.5, "color": "0.4"}
-    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
-    beyond = table.groupby("d").n.count()
-    if (beyond == 0).any():
-        largest = known.n.max()
-        power = int(np.log10(largest))
-        first = beyond[beyond == 0].index.min()
-        words = f"d ≥ {first}: under {100 * min(shares):g} %\nof ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
-        axes.text(last + 0.5, largest / 4, words, va="top", **note)
+    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **LAW_NOTE)
     words = {f"{100 * share:g} % unselectable": tones[share] for share in shares[::-1]}
     handles = [style.mark(name, color=tone, **strokes[False]) for name, tone in words.items()]
-    handles.append(style.mark("among the keys before, likewise", color=style.GREY, **strokes[True]))
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
-    return figure
+    return [*handles, style.mark("among the keys before, likewise", color=style.GREY, **strokes[True])]

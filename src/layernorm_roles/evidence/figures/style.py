@@ -325,6 +325,13 @@ def runs_of(table: pd.DataFrame, name: str, column: str, values: Sequence[str]) 
     return runs
 
 
+def note(text: str) -> Figure:
+    """Return a figure that says in a sentence why there is nothing to draw."""
+    figure = plt.figure(figsize=(PAGE, 0.6))
+    figure.text(0.5, 0.5, text, ha="center", va="center")
+    return figure
+
+
 COMMONEST = 128
 """How many of a PNG file's 256 colours are the commonest ones of the figure, exactly as they were drawn."""
 

@@ -7,11 +7,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.lines import Line2D
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
 from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.figures.majority import title
 from layernorm_roles.evidence.legends import FEWEST, LOOKS, TEST_LOSS
 
 # Size and projection
@@ -21,6 +23,8 @@ CELLS = {
     "without projection": ("scale_released", "scale"),
 }
 """Each line of the figure, and its variants: small keys, large keys."""
+
+_VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
 POINT = {"marker": "o", "ms": 4}
 """Look of the accuracy in a cell."""
@@ -32,20 +36,33 @@ MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5
 """Looks of the effects early and at the end of the training."""
 
 
-def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Figure:
+def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the accuracy in the four cells, early and at the end, and the two main effects with their interaction.
 
-    metrics: table majority_metrics. `setting` describes the experiment: experiment, title (see `registry`). Early is
-    an early step, see `analysis.majority.early_and_last`.
+    metrics: table majority_metrics. There is a row for each experiment of one width and rate that has all four variants;
+    `settings` are those of the section majority. Early is an early step, see `analysis.majority.early_and_last`.
     """
-    runs = metrics[metrics.experiment == setting["experiment"]]
+    points = metrics.groupby("experiment")[["d_model", "base_learning_rate"]].nunique().eq(1).all(axis=1)
+    all_four = metrics.groupby("experiment").variant.agg(lambda names: _VARIANTS <= {*names})
+    names = [name for name in dict.fromkeys(metrics.experiment) if points[name] and all_four[name]]
+    figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
+    handles = []
+    for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
+        part.suptitle(title(name, settings[name]), fontsize=7)
+        handles = cells_and_effects(part, metrics[metrics.experiment == name])
+    style.legend_below(figure, handles, columns=4)
+    return figure
+
+
+def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
+    """Draw the accuracies of the four variants of one experiment and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
-    ratios = [1] * len(steps) + [1.35]
-    figure, (*moments, right) = plt.subplots(1, len(ratios), figsize=(style.PAGE, 2.9), width_ratios=ratios)
+    *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
     colours = {name: LOOKS[large].colour for name, (_, large) in CELLS.items()}
     handles = []
     for number, (axes, step) in enumerate(zip(moments, steps, strict=True)):
-        cells = _accuracies(runs, step)
+        at = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
+        cells = at[[variant for pair in CELLS.values() for variant in pair]].dropna()
         for shift, (name, (small, large)) in zip((-0.03, 0.03), CELLS.items(), strict=True):
             both = cells[[small, large]].rename(columns={small: shift, large: 1 + shift})
             axes.plot(both.columns, both.T, color=colours[name], lw=0.5, alpha=0.4)
@@ -63,17 +80,9 @@ def size_and_projection(metrics: pd.DataFrame, setting: Mapping[str, Any]) -> Fi
     right.set(ylim=(len(EFFECTS) - 0.5, -0.5), xlabel="effect on accuracy (points)")
     right.set_yticks(range(len(EFFECTS)), EFFECTS)
     right.tick_params(axis="y", length=0)
-    figure.suptitle(setting["title"], fontsize=7)
     seeds = style.number_of([len(cells)], "seed")
     lines = [style.mark(f"{name}, {seeds}", color=colour, **POINT) for name, colour in colours.items()]
-    style.legend_below(figure, [*lines, *handles], columns=4)
-    return figure
-
-
-def _accuracies(runs: pd.DataFrame, step: int) -> pd.DataFrame:
-    """Test accuracy at a step: a row for each seed that all four variants have, a column for each of them."""
-    at = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
-    return at[[variant for pair in CELLS.values() for variant in pair]].dropna()
+    return lines + handles
 
 
 def _effect(axes: Axes, y: float, values: pd.Series, look: Mapping[str, Any]) -> None:
@@ -100,38 +109,43 @@ PROJECTED = {
 """The legend's entries for the variants with scaling, which say where the projection is; others keep their names."""
 
 
-def by_d_model(metrics: pd.DataFrame, experiment: str) -> Figure:
+def by_d_model(metrics: pd.DataFrame) -> Figure:
     """Draw final accuracy by width for all variants, and its difference from BASE with equal seeds.
 
-    metrics: table majority_metrics. There is a row of panels for every learning rate of the experiment, and no panel
-    of differences where BASE or another variant is missing.
+    metrics: table majority_metrics. There is a row of panels for every learning rate of each experiment with several
+    widths, and no panel of differences where BASE or another variant is missing.
     """
-    runs = style.runs_of(metrics, "majority_metrics", "experiment", [experiment])
-    rates, widths = sorted(runs.base_learning_rate.unique()), sorted(runs.d_model.unique())
-    drawn = style.looks(runs.variant, marker="o", ms=3.2)
+    metrics = _with_several(metrics, "d_model")
+    drawn = style.looks(metrics.variant, marker="o", ms=3.2)
     drawn = {name: look | {"label": PROJECTED.get(name, look["label"])} for name, look in drawn.items()}
+    rows = list(metrics.groupby(["experiment", "base_learning_rate"], sort=False))
     columns = 2 if BASE in drawn and len(drawn) > 1 else 1
-    size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rates))
-    figure, grid = plt.subplots(len(rates), columns, figsize=size, sharex=True, squeeze=False)
-    side_by_side = style.apart(drawn, 1.03)
-    for row, rate in zip(grid, rates, strict=True):
-        ends = last_rows(runs)[lambda rows, rate=rate: rows.base_learning_rate == rate]
-        style.lines(row[0], ends, "variant", side_by_side, "d_model", "test_accuracy", spread="bars")
+    size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rows))
+    figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
+    for row, ((experiment, rate), runs) in zip(grid, rows, strict=True):
+        ends = last_rows(runs)
+        lines = {"hue": "variant", "drawn": style.apart(drawn, 1.03), "x": "d_model", "spread": "bars"}
+        style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
-        row[0].set(ylabel=style.ACCURACY, xscale="log")
-        if len(rates) > 1:
-            row[0].set_title(f"learning rate {rate:g}")
+        row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
         for axes in row[1:]:
-            gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
-            gains = gains.assign(points=100 * gains.difference)
-            style.lines(axes, gains, "variant", side_by_side, "d_model", "points", spread="bars")
-            axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
-            axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
-    for axes in grid[-1]:
-        style.ticks_at(axes, widths)
-        axes.set_xlabel("width d")
-    style.legend_below(figure, style.marks(style.with_seeds(drawn, runs)), columns=3)
+            if {BASE} < {*ends.variant}:
+                gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
+                style.lines(axes, gains.assign(points=100 * gains.difference), y="points", **lines)
+                axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
+                axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
+            else:
+                axes.set_axis_off()
+        for axes in row:
+            axes.set(xscale="log", xlabel="width d")
+            style.ticks_at(axes, runs.d_model)
+    style.legend_below(figure, style.marks(style.with_seeds(drawn, metrics)), columns=3)
     return figure
+
+
+def _with_several(metrics: pd.DataFrame, setting: str) -> pd.DataFrame:
+    """The runs of the experiments that have several values in the column `setting`."""
+    return metrics[metrics.groupby("experiment")[setting].transform("nunique") > 1]
 
 
 # Learning rates
@@ -148,36 +162,35 @@ MARKS = {
 which diverged runs contribute."""
 
 
-def by_rate(metrics: pd.DataFrame, experiment: str) -> Figure:
+def by_rate(metrics: pd.DataFrame) -> Figure:
     """Draw final accuracy, and steps to a test loss of TEST_LOSS, by the learning rate: a curve a variant.
 
-    metrics: table majority_metrics. There is a row of panels for every width of the experiment. Variants and rates with
-    fewer than FEWEST runs are thin: their means are of too few runs to be compared.
+    metrics: table majority_metrics. There is a row of panels for every width of each experiment with several rates.
+    Variants and rates with fewer than FEWEST runs are thin: their means are of too few runs to be compared.
     """
-    runs = style.runs_of(metrics, "majority_metrics", "experiment", [experiment])
-    widths = sorted(runs.d_model.unique())
-    size = (style.PAGE, 0.6 + 2.5 * len(widths))
-    figure, grid = plt.subplots(len(widths), 2, figsize=size, sharex=True, squeeze=False)
-    drawn = style.looks(runs.variant, marker="o", ms=3, lw=1.1)
-    seeds = runs.groupby("variant").seed.nunique()
-    for name in drawn:
-        drawn[name] |= {"lw": 0.6, "ms": 2, "alpha": 0.6} if seeds[name] < FEWEST else {}
+    metrics = _with_several(metrics, "base_learning_rate")
+    rows = list(metrics.groupby(["experiment", "d_model"], sort=False))
+    figure, grid = plt.subplots(len(rows), 2, figsize=(style.PAGE, 0.6 + 2.5 * len(rows)), squeeze=False)
+    drawn = style.looks(metrics.variant, marker="o", ms=3, lw=1.1)
+    thin = {"lw": 0.6, "ms": 2, "alpha": 0.6}
     marked: set[str] = set()
-    for (left, right), width in zip(grid, widths, strict=True):
+    for (left, right), ((experiment, width), runs) in zip(grid, rows, strict=True):
+        seeds = runs.groupby("variant").seed.nunique()
         for variant, look in style.apart(drawn, 10**0.03).items():
-            part = runs[(runs.d_model == width) & (runs.variant == variant)]
-            marked |= _rates(left, right, part, look)
-        left.set_ylabel(style.ACCURACY)
+            if variant in seeds.index:
+                look |= thin if seeds[variant] < FEWEST else {}
+                marked |= _rates(left, right, runs[runs.variant == variant], look)
+        left.set(ylabel=style.ACCURACY, title=f"{experiment}, d_model = {width}")
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
         style.accuracies(left)
         steps = style.heights(right)
         right.set(yscale="log", ylim=(0.7 * steps.min(), 1.4 * steps.max()))
         right.yaxis.set_major_formatter("{x:,.0f}")
-        if len(widths) > 1:
-            left.set_title(f"d_model = {width}")
-    for axes in grid.flat:
-        style.rates(axes, runs.base_learning_rate)
-    handles = style.marks(style.with_seeds(drawn, runs))
+        for axes in (left, right):
+            style.rates(axes, runs.base_learning_rate)
+    few = metrics.groupby("variant").seed.nunique() < FEWEST
+    drawn = {name: look | (thin if few[name] else {}) for name, look in drawn.items()}
+    handles = style.marks(style.with_seeds(drawn, metrics))
     handles += [style.mark(name, mec=style.GREY, **look) for name, look in MARKS.items() if name in marked]
     style.legend_below(figure, handles, columns=3)
     return figure

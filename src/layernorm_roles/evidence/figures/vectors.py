@@ -28,7 +28,6 @@ SHORTEST = 1e-6
 KEYS = {"marker": "o", "s": 13, "alpha": 0.75, "linewidth": 0}
 QUERIES = {"marker": "^", "s": 11, "color": "black", "linewidth": 0}
 SHORTENED = {"marker": "^", "s": 11, "facecolor": "none", "edgecolor": "black", "linewidth": 0.5}
-DIVERGED = "Every run has diverged: there is no trained model to draw."
 
 
 def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Figure:
@@ -42,10 +41,7 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     trained = runs[runs.checkpoint == "final"]
     chosen = trained[trained.variant == variant]
     if chosen.empty:
-        figure, axes = plt.subplots(figsize=(style.COLUMN, 0.6))
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, DIVERGED, ha="center", va="center")
-        return figure
+        return style.note("Every run has diverged: there is no trained model to draw.")
     colour = style.looks([variant])[variant]["color"]
     figure = plt.figure(figsize=(style.COLUMN, 3.5))
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])

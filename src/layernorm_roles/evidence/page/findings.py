@@ -1,7 +1,7 @@
-"""findings.html: what a reproduction found, as a paper of three pages; every number comes from its table of claims.
+"""findings.html: what a reproduction found, on two printed pages; every number comes from its table of claims.
 
-findings.yaml beside this file has the text. What a run lacks is left out, and what it does not decide is said, so that
-the page is true of every reproduction.
+findings.yaml beside this file has the text. A section whose claim has no verdict for which there is a headline is left
+out, and named among what the run does not decide, so that the page is true of every reproduction.
 """
 
 import re
@@ -9,62 +9,75 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import yaml
 
-from layernorm_roles.evidence.tables.typography import typeset
+from layernorm_roles.evidence.tables.readable import grid
+from layernorm_roles.evidence.tables.typography import MISSING, typeset, with_unit
 from layernorm_roles.evidence.tables.verdicts import Judged
 
 TEXT = yaml.safe_load((Path(__file__).parent / "findings.yaml").read_text(encoding="utf-8"))
 """The text of the findings, as findings.yaml has it."""
 
-_NUMBER = re.compile(r"\{(\w+)(\.control|\.p)?\}")
+FIGURES = tuple(section["figure"] for section in TEXT["sections"] if "figure" in section)
+"""Names of the figures on the page."""
+
+_NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
 
 
 class Section(NamedTuple):
     """One finding."""
 
-    title: str
     headline: str
     """What the verdict on `claim` says, as a sentence."""
     claim: str
     """The name of the claim that the headline is about."""
     verdict: str
-    """Its verdict; empty if the reproduction has no such claim."""
     sentences: list[str]
     figure: str | None
     """Name of the figure that shows it."""
 
 
-def sections(claims: Mapping[str, Judged]) -> list[Section]:
-    """The findings of a reproduction, from its judged claims by name."""
-    found = []
+def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
+    """The findings of a reproduction, from its judged claims by name, and the titles of what they do not decide."""
+    decided, undecided = [], []
     for entry in TEXT["sections"]:
-        name, headlines = entry["claim"], entry["headlines"]
-        verdict = claims[name].row.verdict if name in claims else ""
-        headline = typeset(headlines.get(verdict, headlines["else"]))
+        verdict = claims[entry["claim"]].row.verdict if entry["claim"] in claims else ""
         sentences = [*_sentences(entry["sentences"], claims)]
-        found.append(Section(entry["title"], headline, name, verdict, sentences, entry.get("figure")))
-    return found
+        if (headline := entry["headlines"].get(verdict)) and sentences:
+            decided.append(
+                Section(typeset(headline), entry["claim"], verdict, sentences, entry.get("figure"))
+            )
+        else:
+            undecided.append(entry["title"])
+    return decided, undecided
+
+
+def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
+    """The effects of findings.yaml as a table of texts: both comparisons, that at best rates, and the verdict."""
+
+    def best(entry: Mapping[str, str]) -> str:
+        return claims[entry["best"]].measured if entry.get("best") in claims else ""
+
+    entries = [entry for entry in TEXT["effects"] if entry["claim"] in claims]
+    cells = {
+        "effect": "{0[effect]}",
+        "paper's comparison": lambda entry: claims[entry["claim"]].measured or MISSING,
+        "isolating comparison": lambda entry: claims[entry["claim"]].control or MISSING,
+        "at best rates": lambda entry: best(entry) or MISSING,
+        "verdict": lambda entry: str(claims[entry["claim"]].row.verdict),
+    }
+    return grid(entries, cells, texts=5).map(lambda text: text.replace(", ", ",\u00a0"))  # intervals in one piece
 
 
 def prose() -> dict[str, str]:
-    """The parts of the paper that are the same for every reproduction, by name."""
-    parts = {name: TEXT[name] for name in ("question", "methods", "limits", "related")}
-    return {name: typeset(part if isinstance(part, str) else " ".join(part)) for name, part in parts.items()}
-
-
-def advice(claims: Mapping[str, Judged]) -> list[str]:
-    """The sentences on what to do with the findings that the verdicts of a reproduction support."""
-    return [*_sentences(TEXT["advice"], claims)]
+    """The parts of the page that are the same for every reproduction, by name."""
+    return {name: typeset(TEXT[name]) for name in ("question", "methods", "limits", "related")}
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:
-    """Each headline with the first of its sentences as a Markdown list, for the README."""
-    return "".join(
-        f"- **{section.headline}** {section.sentences[0]}\n"
-        for section in sections(claims)
-        if section.sentences
-    )
+    """The findings for the README, a Markdown list: those whose claims have the verdicts that they are for."""
+    return "".join(f"- {sentence}\n" for sentence in _sentences(TEXT["readme"], claims))
 
 
 def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str]:
@@ -80,7 +93,9 @@ def _sentences(entries: list[Any], claims: Mapping[str, Judged]) -> Iterator[str
 
 
 def _number(claims: Mapping[str, Judged], name: str, part: str) -> str:
+    """What {name} stands for, see findings.yaml; empty if the claim is not there or was not measured."""
     if name not in claims:
         return ""
     judged = claims[name]
-    return {"": judged.measured, ".control": judged.control, ".p": judged.corrected}[part]
+    value = with_unit(judged.row.measured, judged.claim.unit)
+    return {"": judged.measured, ".control": judged.control, ".value": value, ".p": judged.corrected}[part]

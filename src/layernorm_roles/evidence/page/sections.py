@@ -5,8 +5,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pandas as pd
+
 from layernorm_roles.evidence.claims.rules import ACCURACY_STEP, Claim
-from layernorm_roles.evidence.tables.structure import Column, Grid
+from layernorm_roles.evidence.tables.readable import Cell, grid
 
 LEAST_RUNS = 3
 """With fewer runs of each variant an interval says nothing: that of two runs has 12.7 standard errors on each side."""
@@ -95,7 +97,7 @@ def configurations(sources: Sources) -> list[dict[str, str]]:
     ]
 
 
-def provenance(sources: Sources) -> Grid:
+def provenance(sources: Sources) -> pd.DataFrame:
     """A row for each Parquet file: what made it."""
     columns = {
         "version": "version",
@@ -105,12 +107,8 @@ def provenance(sources: Sources) -> Grid:
         "device": "device",
         "settings (SHA-256)": "config_sha256",
     }
-    short = ("git_commit", "config_sha256")
-    rows = [
-        [
-            f"{name}.parquet",
-            *(source.get(key, "")[: 10 if key in short else None] for key in columns.values()),
-        ]
-        for name, source in sources.items()
-    ]
-    return Grid(tuple(map(Column, ("table", *columns))), rows)
+    cells: dict[str, Cell] = {"table": "{0[0]}.parquet"}
+    for name, key in columns.items():
+        end = 10 if key in ("git_commit", "config_sha256") else None
+        cells[name] = lambda entry, key=key, end=end: entry[1].get(key, "")[:end]
+    return grid(sources.items(), cells, texts=len(cells))

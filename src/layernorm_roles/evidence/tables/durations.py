@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.tables.structure import MISSING, Readable, grid, left, right
-from layernorm_roles.evidence.tables.typography import duration, number
+from layernorm_roles.evidence.tables.readable import Readable, grid
+from layernorm_roles.evidence.tables.typography import MISSING, duration, number
 
 
 def durations(frame: pd.DataFrame) -> Readable:
@@ -12,10 +12,12 @@ def durations(frame: pd.DataFrame) -> Readable:
     total = {"rule": "all", "largest_memory_mb": np.nan} | frame[["jobs", "wall_minutes"]].sum().to_dict()
     rows = grid(
         pd.concat([frame, pd.DataFrame([total])]),
-        left("rule", "{.rule}"),
-        right("jobs", "{.jobs:,.0f}"),
-        right("time", lambda row: duration(row.wall_minutes) or MISSING),
-        right("memory (MB)", lambda row: number(row.largest_memory_mb) or MISSING),
+        {
+            "rule": "{.rule}",
+            "jobs": "{.jobs:,.0f}",
+            "time": lambda row: duration(row.wall_minutes) or MISSING,
+            "memory (MB)": lambda row: number(row.largest_memory_mb) or MISSING,
+        },
     )
     note = "Time of all jobs of a rule together, which ran side by side; memory of the job that took most."
     if frame.wall_minutes.isna().any():

@@ -12,18 +12,15 @@ from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.claims.rules import TRAINS
 from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL, label
 from layernorm_roles.evidence.tables.pretrained import SETS
-from layernorm_roles.evidence.tables.structure import (
+from layernorm_roles.evidence.tables.readable import (
     NORM,
     SPLIT_CHARACTER,
-    Column,
+    Cell,
     Part,
     Readable,
-    Sentences,
     grid,
     layered,
-    left,
     ordered,
-    right,
     sentence,
     token_text,
 )
@@ -77,18 +74,20 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         return Readable(pd.DataFrame(columns=columns), [])
     frame = language_model.token_shares(tokens)
     often = frame[frame.occurrences >= FEWEST * model.layer.nunique() * model.seed.nunique()]
-    columns = (
-        left("token", lambda row: token_text(row.token)),
-        right("occurrences × layers × seeds", "{.occurrences:,}"),
-        right("unselectable, untrained (%)", "{.initial_percent:.1f}"),
-        right("unselectable, trained (%)", "{.final_percent:.1f}"),
-    )
+    cells = {
+        "token": lambda row: token_text(row.token),
+        "occurrences × layers × seeds": "{.occurrences:,}",
+        "unselectable, untrained (%)": "{.initial_percent:.1f}",
+        "unselectable, trained (%)": "{.final_percent:.1f}",
+    }
     examples: list[Part] = [
         "In the first layer of the first seed no sentence has an unselectable token after training."
     ]
     if marked := [sentence(pairs) for pairs in language_model.marked_sentences(tokens)]:
-        words = "Sentences with most unselectable tokens, which are marked: first seed, trained, first layer."
-        examples = [words, Sentences(marked)]
+        words = (
+            "Sentences with most unselectable tokens, which stand in ⟦ ⟧: first seed, trained, first layer."
+        )
+        examples = [words, marked]
     all_tokens = language_model.unselectable_shares(
         keys, texts="sentences", site="after_norm", variant="projection"
     )
@@ -96,7 +95,7 @@ def table_3(keys: pd.DataFrame, tokens: pd.DataFrame) -> Readable:
         "Tokens of gpt without scaling that are unselectable most often. "
         f"{_contexts(keys, 'gpt', 'sentences')} ␣ is a space, {SPLIT_CHARACTER} a character that is split among "
         "several tokens.",
-        grid(often.head(SHOWN), *columns),
+        grid(often.head(SHOWN), cells),
         *examples,
         "All tokens, by model:",
         shares_by_layer(all_tokens, "model", {}),
@@ -141,78 +140,81 @@ def head_ceilings(ceilings: pd.DataFrame) -> Readable:
         for _, part in frame.groupby(["model", "variant", "checkpoint", "queries"], sort=False)
     ]
     half, *lower = THRESHOLDS
-    columns = [
-        left("model", "{0[0].model}, d_head = {0[0].d_head}, n = {0[0].n_keys:,}"),
-        left("norm", lambda row: label(row[0].variant)),
-        left("weights", lambda row: WEIGHTS[row[0].checkpoint]),
-        right("seeds", "{0[0].seeds}"),
-        left("queries", lambda row: SETS[row[0].queries, AS_USED][0]),
-    ]
+    cells: dict[str, Cell] = {
+        "model": "{0[0].model}, d_head = {0[0].d_head}, n = {0[0].n_keys:,}",
+        "norm": lambda row: label(row[0].variant),
+        "weights": lambda row: WEIGHTS[row[0].checkpoint],
+        "queries": lambda row: SETS[row[0].queries, AS_USED][0],
+        "seeds": "{0[0].seeds}",
+    }
     for threshold in THRESHOLDS:
         name = f"at least {FRACTIONS[threshold]} (%)"
-        columns.append(right(name, lambda row, at=threshold: _share(row[1][at])))
+        cells[name] = lambda row, at=threshold: _share(row[1][at])
     for threshold in lower:
         name = f"at least {FRACTIONS[threshold]}, of those under {FRACTIONS[half]} (%)"
-        columns.append(right(name, lambda row, at=threshold: percent(row[1][at].rest_percent)))
-    columns.append(right("median ceiling", "{0[0].median:.2g}"))
-    return Readable(frame, [grid(rows, *columns) if rows else NO_MODEL])
+        cells[name] = lambda row, at=threshold: percent(row[1][at].rest_percent)
+    cells["median ceiling"] = "{0[0].median:.2g}"
+    return Readable(frame, [grid(rows, cells, texts=4) if rows else NO_MODEL])
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:
     """The final validation loss of every language model beside two baselines, from language_model_metrics."""
     frame = language_model.baselines(metrics)
-    columns = (
-        left("model", "{.model}"),
-        NORM,
-        right("seeds", "{.seeds}"),
-        right("validation loss", lambda row: _loss(row, "valid_loss")),
-        right("unigram", lambda row: _loss(row, "unigram_loss")),
-        right("no attention", lambda row: _loss(row, "no_attention_loss")),
-        right("below unigram by", lambda row: _loss(row, "gain_over_unigram")),
-        right("attention is worth", lambda row: _loss(row, "worth_of_attention")),
-    )
-    return Readable(frame, [grid(frame, *columns)])
+    cells = {"model": "{.model}", **NORM, "seeds": "{.seeds}"}
+    return Readable(frame, [grid(frame, cells | _losses(_BASELINES), texts=2)])
+
+
+_BASELINES = {
+    "validation loss": "valid_loss",
+    "unigram": "unigram_loss",
+    "no attention": "no_attention_loss",
+    "below unigram by": "gain_over_unigram",
+    "attention is worth": "worth_of_attention",
+}
+"""Columns of losses in nats, by their headings."""
+
+
+def _losses(columns: Mapping[str, str]) -> dict[str, Cell]:
+    """The cells of columns of losses with their intervals, where the rows have them."""
+    return {name: lambda row, of=column: _loss(row, of) for name, column in columns.items()}
 
 
 def losses_by_rate(metrics: pd.DataFrame) -> Readable:
     """Final losses by learning rate, length and norm of the models that have several, from language_model_metrics."""
     frame = language_model.losses_by_rate(metrics, TRAINS)
     frame = ordered(frame, "model", "steps", "variant", "base_learning_rate")
-    columns = (
-        left("model", "{.model}"),
-        right("steps", "{.steps:,}"),
-        NORM,
-        right("learning rate", "{.base_learning_rate:g}"),
-        right("runs", "{.runs}"),
-        right("diverged", "{.diverged}"),
-        right("learnt to attend", "{.learnt}"),
-        right("training loss", lambda row: _loss(row, "train_loss")),
-        right("validation loss", lambda row: _loss(row, "valid_loss")),
-    )
+    cells = {
+        "model": "{.model}",
+        **NORM,
+        "steps": "{.steps:,}",
+        "learning rate": "{.base_learning_rate:g}",
+        "runs": "{.runs}",
+        "diverged": "{.diverged}",
+        "learnt to attend": "{.learnt}",
+        **_losses({"training loss": "train_loss", "validation loss": "valid_loss"}),
+    }
     note = (
         "Nats per token at the last step, means over the runs that did not diverge, the validation loss with its 95 % "
         f"interval. A run has learnt to attend if it gets {TRAINS:.0%} of what attention is worth to LayerNorm at "
         "its best learning rate, in the longest training. A loss over runs of which some have learnt it and others "
         "have not is a mean of two humps."
     )
-    return Readable(frame, [grid(frame, *columns), note] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2), note] if len(frame) else [])
 
 
 def pilot() -> Readable:
     """What attention is worth at the settings that were tried for gpt_bytes, and what a run costs."""
     frame = language_model.pilot()
     settings = ["heads", "layers", "context_length", "batch_size", "learning_rate", "steps", "seeds"]
-    columns = (
-        right("d_model", "{.d_model:,g}"),
-        *(right(name.replace("_", " "), f"{{.{name}:,g}}") for name in settings),
-        right("LayerNorm", lambda row: _loss(row, "valid_loss")),
-        right("projection only", lambda row: _loss(row, "projection_loss")),
-        right("no attention", lambda row: _loss(row, "no_attention_loss")),
-        right("unigram", lambda row: _loss(row, "unigram_loss")),
-        right("attention is worth", lambda row: _loss(row, "worth_of_attention")),
-        right("CPU seconds a run", lambda row: f"{row.cpu_seconds:,.0f}"),
-    )
-    return Readable(frame, [grid(frame, *columns)])
+    losses = {"LayerNorm": "valid_loss", "projection only": "projection_loss"}
+    losses |= {name: _BASELINES[name] for name in ("no attention", "unigram", "attention is worth")}
+    cells = {
+        "d_model": "{.d_model:,g}",
+        **{name.replace("_", " "): f"{{.{name}:,g}}" for name in settings},
+        **_losses(losses),
+        "CPU seconds a run": "{.cpu_seconds:,.0f}",
+    }
+    return Readable(frame, [grid(frame, cells, texts=0)])
 
 
 def shares_by_layer(
@@ -242,8 +244,7 @@ def shares_by_layer(
             cells = {layer: percent(reported) for layer, reported in enumerate(paper[value], start=1)}
             rows.append(([name, "paper, trained", MISSING], cells, [MISSING]))
     of_values = {"variant": "norm", "site": "keys"}.get(column, column)
-    before = (Column(of_values), Column("weights"), Column("seeds", right=True))
-    return layered(before, rows, [Column("undecided", right=True)])
+    return layered([of_values, "weights", "seeds"], rows, ["undecided"], texts=2)
 
 
 def _contexts(keys: pd.DataFrame, model: str, texts: str) -> str:

@@ -10,11 +10,15 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
-from layernorm_roles.evidence.tables.structure import NORM, Readable, grid, left, ordered, right
+from layernorm_roles.evidence.tables.readable import NORM, Readable, grid, ordered
 from layernorm_roles.evidence.tables.typography import MISSING, estimate
 
-_EXPERIMENT = (left("experiment", "{.experiment}"), right("d", "{.d_model}"))
-_RATE = right("learning rate", "{.base_learning_rate:g}")
+_SETTING = {
+    "experiment": "{.experiment}",
+    **NORM,
+    "d": "{.d_model}",
+    "learning rate": "{.base_learning_rate:g}",
+}
 
 
 def convergence(metrics: pd.DataFrame) -> Readable:
@@ -30,14 +34,15 @@ def convergence(metrics: pd.DataFrame) -> Readable:
     settings = frame.groupby("experiment")[["d_model", "base_learning_rate"]].transform("nunique")
     single = grid(
         frame[(settings == 1).all(axis=1)],
-        *_EXPERIMENT,
-        _RATE,
-        NORM,
-        right("test loss", "{.test_loss:g}"),
-        right("reached it", "{0.reached} of {0.runs}"),
-        right("median steps", median),
-        right("ratio to LayerNorm", ratio),
-        right("pairs", "{.pairs}"),
+        {
+            **_SETTING,
+            "test loss": "{.test_loss:g}",
+            "reached it": "{0.reached} of {0.runs}",
+            "median steps": median,
+            "ratio to LayerNorm": ratio,
+            "pairs": "{.pairs}",
+        },
+        texts=2,
     )
     return Readable(frame, [single])
 
@@ -57,18 +62,16 @@ def rates(metrics: pd.DataFrame) -> Readable:
     def steps(row) -> str:
         return estimate(row.steps, row.steps_low, row.steps_high, ",.0f")
 
-    columns = (
-        *_EXPERIMENT,
-        NORM,
-        _RATE,
-        left("best for", lambda row: f"{row.chosen} of {row.runs}" if row.chosen else ""),
-        right("test accuracy (%)", accuracy),
-        right("test loss", lambda row: f"{row.test_loss:.3f}" if np.isfinite(row.test_loss) else "diverged"),
-        right(f"steps to test loss {TEST_LOSS:g}", steps),
-    )
+    cells = {
+        **_SETTING,
+        "best for": lambda row: f"{row.chosen} of {row.runs}" if row.chosen else "",
+        "test accuracy (%)": accuracy,
+        "test loss": lambda row: f"{row.test_loss:.3f}" if np.isfinite(row.test_loss) else "diverged",
+        f"steps to test loss {TEST_LOSS:g}": steps,
+    }
     frame = majority.sweep(metrics, TEST_LOSS)
     frame = ordered(frame, "experiment", "d_model", "variant", "base_learning_rate")
-    return Readable(frame, [grid(frame, *columns)] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2)] if len(frame) else [])
 
 
 def widths(metrics: pd.DataFrame) -> Readable:
@@ -77,17 +80,15 @@ def widths(metrics: pd.DataFrame) -> Readable:
     def cost(row) -> str:
         return MISSING if row.variant == "scale" else estimate(row.cost, row.cost_low, row.cost_high, "+.1f")
 
-    columns = (
-        *_EXPERIMENT,
-        _RATE,
-        NORM,
-        right("test accuracy (%)", lambda row: f"{100 * row.test_accuracy:.1f}"),
-        right("cost (points)", cost),
-        right("pairs", "{.pairs}"),
-    )
+    cells = {
+        **_SETTING,
+        "test accuracy (%)": lambda row: f"{100 * row.test_accuracy:.1f}",
+        "cost (points)": cost,
+        "pairs": "{.pairs}",
+    }
     several = metrics.groupby("experiment").d_model.transform("nunique") > 1
     frame = ordered(majority.costs(metrics[several]), "experiment", "d_model", "variant")
-    return Readable(frame, [grid(frame, *columns)] if len(frame) else [])
+    return Readable(frame, [grid(frame, cells, texts=2)] if len(frame) else [])
 
 
 def size_and_projection(metrics: pd.DataFrame) -> Readable:
@@ -109,14 +110,14 @@ def size_and_projection(metrics: pd.DataFrame) -> Readable:
             return f"steps to test loss {TEST_LOSS:g} (×)"
         return f"test accuracy at step {first.step:,.0f} (points)"
 
-    columns = (
-        left("experiment", lambda part: part.experiment.iloc[0]),
-        right("learning rate", lambda part: f"{part.base_learning_rate.iloc[0]:g}"),
-        left("of", quantity),
-        *(right(name, effect(name)) for name in ("size", "projection", "interaction")),
-        right("seeds", lambda part: str(part.pairs.iloc[0])),
-    )
+    cells = {
+        "experiment": lambda part: part.experiment.iloc[0],
+        "of": quantity,
+        "learning rate": lambda part: f"{part.base_learning_rate.iloc[0]:g}",
+        **{name: effect(name) for name in ("size", "projection", "interaction")},
+        "seeds": lambda part: str(part.pairs.iloc[0]),
+    }
     frame = majority.effects_of_size_and_projection(metrics, TEST_LOSS)
     by = [*majority.SETTING, "quantity", "step"]
     parts = [part for _, part in frame.groupby(by, sort=False, dropna=False)]
-    return Readable(frame, [grid(parts, *columns)] if parts else [])
+    return Readable(frame, [grid(parts, cells, texts=2)] if parts else [])

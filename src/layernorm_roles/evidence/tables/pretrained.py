@@ -7,17 +7,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import pretrained
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.legends import FRACTIONS
-from layernorm_roles.evidence.tables.structure import (
-    Column,
-    Grid,
-    Part,
-    Readable,
-    grid,
-    layered,
-    left,
-    right,
-    token_text,
-)
+from layernorm_roles.evidence.tables.readable import Part, Readable, grid, layered, token_text
 from layernorm_roles.evidence.tables.typography import estimate, percent, typeset
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
@@ -64,24 +54,24 @@ def ceilings_by_token(table: pd.DataFrame) -> Readable:
     """The tokens whose keys can get least attention, and most, from the table token_ceilings."""
     frame = pretrained.tokens_below(table)
     parts: list[Part] = []
-    columns = (
-        left("token", lambda row: token_text(row.token)),
-        right("occurrences", "{.occurrences:,}"),
-        right("contexts", "{.contexts}"),
-        right("less than ½ (%)", _per_cent),
-        right("median ceiling", "{.ceiling:.3f}"),
-        right("most received", "{.received:.3f}"),
-    )
+    cells = {
+        "token": lambda row: token_text(row.token),
+        "occurrences": "{.occurrences:,}",
+        "contexts": "{.contexts}",
+        "less than ½ (%)": _per_cent,
+        "median ceiling": "{.ceiling:.3f}",
+        "most received": "{.received:.3f}",
+    }
     for model, here in frame.groupby("model", sort=False):
         often = here[here.contexts >= min(FEWEST, here.contexts.max())]
         least, most = often.head(SHOWN), often.iloc[SHOWN:].tail(SHOWN)
         parts += [
             f"{model}, layer {here.layer.iloc[0]}, where most keys cannot get half of a query's attention from any "
             "query behind the norm: the tokens whose keys can get least.",
-            grid(least, *columns),
+            grid(least, cells),
         ]
         if len(most):
-            parts += ["And those whose keys can get most.", grid(most, *columns)]
+            parts += ["And those whose keys can get most.", grid(most, cells)]
     return Readable(frame, parts or [NO_MODEL])
 
 
@@ -94,17 +84,16 @@ def cut_heads(keys: pd.DataFrame) -> Readable:
         for d, part in here.groupby("dimensions"):
             last = [percent(part.undecided_percent.mean()), percent(part.gaussian_percent.mean())]
             rows.append(([str(d)], {row.layer: _per_cent(row) for row in part.itertuples()}, last))
-        before, *after = (Column(name, right=True) for name in ("dimensions", "undecided", "Gaussian keys"))
         parts += [
             f"{model}: {here.contexts.max()} contexts of {span(here.n_keys)} keys.",
-            layered([before], rows, after),
+            layered(["dimensions"], rows, ["undecided", "Gaussian keys"], texts=0),
         ]
     return Readable(frame, parts or [NO_MODEL])
 
 
 def _by_layer(
     frame: pd.DataFrame, column: str, names: Mapping[float, str], heading: str, cell: Callable[..., str]
-) -> Grid:
+) -> pd.DataFrame:
     """A row for each set of queries, kind of keys and value of `column`, and a column for each layer."""
     by_row = dict(list(frame.groupby([column, "queries", "normalised"])))
     rows = [
@@ -113,7 +102,7 @@ def _by_layer(
         for kind, words in SETS.items()
         if (value, *kind) in by_row
     ]
-    return layered([Column(heading), Column("queries"), Column("keys")], rows, [])
+    return layered([heading, "queries", "keys"], rows, [], texts=3)
 
 
 def _per_cent(row) -> str:

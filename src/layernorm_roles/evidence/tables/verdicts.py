@@ -1,6 +1,6 @@
 """Every claim with what was measured, both comparisons and the verdict: views of the table claims."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -8,8 +8,8 @@ from layernorm_roles.evidence.analysis.estimate import LEVEL
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import Claim, Verdict
-from layernorm_roles.evidence.tables.structure import MISSING, Readable, grid, left, right
-from layernorm_roles.evidence.tables.typography import interval, typeset, with_unit
+from layernorm_roles.evidence.tables.readable import Readable, grid
+from layernorm_roles.evidence.tables.typography import MISSING, interval, typeset, with_unit
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
 """Verdicts for which the runs have to tell a difference from none."""
@@ -83,19 +83,53 @@ def claims(table: pd.DataFrame) -> Readable:
         first, _, _ = judged.row.control.partition(";")
         return typeset(f"{judged.control} ({first})" if judged.control else first)
 
-    by_name = grid(
-        judged(table),
-        left("Name", "{.claim.name}"),
-        left("Claim", lambda judged: typeset(judged.row.statement)),
-        left("What is measured", lambda judged: typeset(judged.row.statistic)),
-        left("Found, 95 % interval", lambda judged: judged.measured or MISSING),
-        left("Reported", reported),
-        left("Control", control),
-        right("Runs", lambda judged: judged.runs or MISSING),
-        right("Effect over the reported one", lambda judged: judged.size or MISSING),
-        left("Verdict", "{.verdict}"),
-    )
-    return Readable(table.drop(columns="setting"), [by_name])
+    cells = {
+        "Name": "{.claim.name}",
+        "Claim": lambda judged: typeset(judged.row.statement),
+        "What is measured": lambda judged: typeset(judged.row.statistic),
+        "Verdict": "{.verdict}",
+        "Found, 95 % interval": lambda judged: judged.measured or MISSING,
+        "Reported": reported,
+        "Control": control,
+        "Runs": lambda judged: judged.runs or MISSING,
+        "Effect over the reported one": lambda judged: judged.size or MISSING,
+    }
+    return Readable(table.drop(columns="setting"), [grid(judged(table), cells, texts=7)])
+
+
+def comparisons(table: pd.DataFrame) -> Readable:
+    """Every comparison behind every claim, from the table comparisons."""
+    cells = {"claim": "{.claim}", **_COMPARED}
+    return Readable(table, [grid(table, cells, texts=len(cells))] if len(table) else [])
+
+
+def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
+    """The comparisons behind one claim as a grid of texts, from the table comparisons; empty if there are none."""
+    rows = table[table.claim == claim].sort_values("number")
+    return [grid(rows, _COMPARED, texts=len(_COMPARED))] if len(rows) else []
+
+
+def _found(row: Any) -> str:
+    found = (with_unit(row.estimate, row.unit or ""), interval(row.ci_low, row.ci_high))
+    return " ".join(filter(None, found)) or MISSING
+
+
+def _answer(row: Any) -> str:
+    """Whether what is asked of a comparison is met; nothing where nothing is asked, open where the runs cannot tell."""
+    if not row.asked:
+        return ""
+    return "open" if pd.isna(row.met) else "yes" if row.met else "no"
+
+
+_COMPARED = {
+    "comparison": lambda row: typeset(row.comparison),
+    "of": lambda row: typeset(row.statistic or ""),
+    "found": _found,
+    "asked": lambda row: typeset(row.asked or ""),
+    "met": _answer,
+    "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
+}
+"""What a reader sees of a row of the table comparisons."""
 
 
 def _estimate(judged: Judged, value: str, ends: str) -> str:

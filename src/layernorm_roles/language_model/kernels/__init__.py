@@ -1,7 +1,7 @@
 """Compiled CPU kernels of the language models, for numbers of float32.
 
 `vectors` has the type of a vector of numbers and the operations on it, `softmax` the loops that attention and
-cross-entropy share; `attention`, `cross_entropy` and `feed_forward` have the kernels. Rows of whole vectors are rows
+cross-entropy share; `attention` and `cross_entropy` have the kernels. Rows of whole vectors are rows
 that are filled up with zeros to a multiple of LANES.
 """
 

@@ -1,0 +1,141 @@
+"""The stages of a reproduction with the code behind each, and its Parquet tables: each is named here, once.
+
+The columns of the tables are in schemas.csv. Rules, plan files, collection, claims and pages are made from this catalogue.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from layernorm_roles import rooms
+
+
+class Stage(NamedTuple):
+    """One kind of job."""
+
+    rooms: tuple[str, ...]
+    """Folders and files of this package whose code makes the results; an edit of one makes the stage again."""
+    packages: tuple[str, ...] = ()
+    """Installed packages that compute the numbers; another version makes the stage again."""
+
+
+_GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "schemas.py", "store.py")
+_NETWORKS = (
+    *("checkpoint.py", "compiling.py", "divergence.py", "gpu", "norms.py", "optimiser.py", "variants.py"),
+)
+_KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability")
+_STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
+_EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
+_SHOWN = (*_EVIDENCE, "evidence/claims", "evidence/figures", "evidence/tables", "shown.py", "shown.yaml")
+_TORCH = ("numba", "numpy", "torch")
+_DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
+
+STAGES = {
+    "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
+    "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
+    "majority_data": Stage((*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py"), ("numpy",)),
+    "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),
+    "random_keys": Stage(
+        (*_GROUND, *_NETWORKS, *_KEYS, "gaussian_keys.py", "random_keys", "settings/random_keys.py"),
+        (*_TORCH, "scipy"),
+    ),
+    "language_model": Stage(
+        (*_GROUND, *_NETWORKS, "heads/layer.py", "language_model", "settings/language_model.py", "text"), _TORCH
+    ),
+    "measure": Stage(
+        (*_GROUND, *_NETWORKS, *_KEYS, "language_model", "settings/language_model.py", "text"), _TORCH
+    ),
+    "pretrained": Stage(
+        (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"), (*_TORCH, "transformers")
+    ),
+    "geometry": Stage(_STATEMENT, _TORCH),
+    "fusion": Stage(_STATEMENT, _TORCH),
+    "placement": Stage((*_STATEMENT, "text"), _TORCH),
+    "batch_dependence": Stage(_STATEMENT, _TORCH),
+    "score_scale": Stage(_STATEMENT, _TORCH),
+    "tables": Stage(_GROUND),
+    "claims": Stage((*_EVIDENCE, "evidence/claims"), ("numpy", "pandas", "scipy")),
+    "draw": Stage(_SHOWN, _DRAWN),
+    "page": Stage((*_SHOWN, "evidence/page"), _DRAWN),
+    "durations": Stage(_SHOWN),
+    "settings": Stage(("files.py",)),
+}
+"""The stages by name, in the order in which results go through them."""
+
+EXEMPT = {
+    "__init__.py": "names the package and its version",
+    "batches.py": "says which runs there are, and a plan file names them",
+    "catalogue.py": "says which code counts",
+    "corpus.py": "says which files a text is made of, and plan files hold the hash of each",
+    "ending.py": "says where results are",
+    "evidence/__init__.py": "names the package",
+    "exhibits.py": "says what is shown, and which jobs show it",
+    "job.py": "logs, progress and errors",
+    "jobs.py": "makes the plans of all jobs",
+    "memory.py": "errors and warnings",
+    "plan.py": "plan files and what they are compared with",
+    "planning.py": "says which jobs there are, and plan files hold what they read",
+    "rooms.py": "computes the hash of the code",
+    "settings": "checks what config.yaml says; what computes numbers there is named by the stages",
+}
+"""Files and folders through which no number passes, each with the reason why an edit of one makes nothing again."""
+
+
+EVIDENCE = ("claims", "draw", "page", "durations", "settings")
+"""The stages that show results and compute none, in which a reproduction ends."""
+
+
+class Table(NamedTuple):
+    """Where a Parquet table of a reproduction comes from."""
+
+    stage: str
+    """The stage whose jobs write it, or write a part each, which are put together."""
+    section: tuple[str, ...]
+    """The keys in config.yaml that lead to the settings behind it."""
+
+
+_PLACEMENT = Table("placement", ("statements", "placement"))
+
+TABLES = {
+    "majority_metrics": Table("majority", ("majority",)),
+    "majority_vectors": Table("majority", ("majority",)),
+    "random_keys": Table("random_keys", ("random_keys",)),
+    "random_keys_precision": Table("random_keys", ("random_keys",)),
+    "gaussian_law": Table("random_keys", ("random_keys",)),
+    "language_model_metrics": Table("language_model", ("language_model",)),
+    "language_model_attention": Table("language_model", ("language_model",)),
+    "key_selectability": Table("measure", ("language_model",)),
+    "sentence_tokens": Table("measure", ("language_model",)),
+    "language_model_ones_share": Table("measure", ("language_model",)),
+    "language_model_ceilings": Table("measure", ("language_model",)),
+    "geometry": Table("geometry", ("statements", "geometry")),
+    "geometry_cloud": Table("geometry", ("statements", "geometry")),
+    "fusion": Table("fusion", ("statements", "fusion")),
+    "placement": _PLACEMENT,
+    "placement_gradients": _PLACEMENT,
+    "placement_scales": _PLACEMENT,
+    "untrained_gradients": _PLACEMENT,
+    "position_probe": _PLACEMENT,
+    "batch_dependence": Table("batch_dependence", ("statements", "batch_dependence")),
+    "score_scale": Table("score_scale", ("statements", "score_scale")),
+    "pretrained_keys": Table("pretrained", ("pretrained",)),
+    "attention_ceilings": Table("pretrained", ("pretrained",)),
+    "token_ceilings": Table("pretrained", ("pretrained",)),
+    "ones_share": Table("pretrained", ("pretrained",)),
+    "projection_shift": Table("pretrained", ("pretrained",)),
+}
+"""The tables of results by name. From them are made `claims` and `comparisons`, of the stage claims."""
+
+IN_PARTS = ("majority", "language_model", "measure", "placement", "pretrained")
+"""The stages with several jobs, each of which writes a part of each table, runs/<job>/<table>.parquet."""
+
+
+def code(stage: str) -> str:
+    """The hash of the code and packages behind a stage."""
+    return rooms.digest(STAGES[stage].rooms, STAGES[stage].packages)
+
+
+def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
+    """The settings behind a table, of those of a reproduction as plain dictionaries; None if they lack the section."""
+    for key in TABLES[table].section:
+        settings = settings.get(key, {})
+    return settings or None

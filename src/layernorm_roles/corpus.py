@@ -1,0 +1,34 @@
+"""The files that a text is made of, checked before any work starts."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+from layernorm_roles.settings.text import Source
+
+
+def files_of(text: str, sources: Iterable[Source]) -> list[str]:
+    """The files that the paths of `sources` match, sorted; `text` is the name of the text in config.yaml.
+
+    Raises ValueError for a path that no file matches, for what is no file, for a name that Snakemake cannot take, and
+    for a file that a source would read twice.
+    """
+    corpus = []
+    for source in sources:
+        found = source.found()
+        if missing := [path for path, matched in found.items() if not matched]:
+            raise ValueError(f"text.{text}: no file matches {', '.join(missing)}; expected at least one")
+        each = list(chain(*found.values()))
+        for file in each:
+            if not Path(file).is_file():
+                raise ValueError(f"text.{text}: {file} is a folder, or a link to nothing; expected a file")
+            if "{" in file or "}" in file or not file.isprintable():
+                raise ValueError(
+                    f"text.{text}: {file!r}: expected a file whose name has no {{, no }} and no control characters"
+                )
+        if again := [file for file, n in Counter(map(os.path.realpath, each)).items() if n > 1]:
+            raise ValueError(f"text.{text}: {again[0]} is found twice by the paths of a source; expected once")
+        corpus += each
+    return sorted(set(corpus))

@@ -1,0 +1,362 @@
+"""What a claim is, what its test compares, and how the comparisons make its row of the tables.
+
+A test takes the tables of a reproduction and returns an `Outcome`: a list of comparisons, each with what is asked of it.
+The verdict follows from the comparisons by `rules`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
+from layernorm_roles.evidence.claims import rules
+from layernorm_roles.evidence.claims.rules import OUR_WORDS, Finding, Verdict, all_of
+
+Tables = Mapping[str, pd.DataFrame]
+"""Tables of a reproduction by their names in schemas.SCHEMAS."""
+
+RATIO = "×"
+"""The unit of ratios, whose effect is the logarithm."""
+
+CAUSE = "cause"
+"""The part of a verdict that says whether the claimed cause makes the effect; see `Comparison.part`."""
+
+Role = Literal["effect", "control", "gate", "context"]
+"""Why something is compared: it is what the claim says; it isolates the claimed cause; it says whether models are
+trained at all; or nothing is asked of it, and a reader wants to know it."""
+
+UNTRAINED = "untrained models"
+"""What the column `also_passed_by` calls the models before training."""
+
+
+class Untestable(Exception):
+    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason."""
+
+
+# What is asked of an estimate
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of an estimate, in words that follow the word "asked", and what is found."""
+
+    words: str
+    find: Callable[..., Finding]
+    """From the estimate, and from the same with all that proofs leave open counted."""
+    number: float | None = None
+    """The number that takes the place of {} in the words; of a ratio its logarithm."""
+
+    def text(self, unit: str) -> str:
+        """The words, with the number as it is written in the unit."""
+        number = self.number if self.number is None or unit != RATIO else np.exp(self.number)
+        return self.words if number is None else self.words.format(f"{number:.3g}")
+
+
+def half_of(reported: float) -> Asked:
+    """At least half of what the source reports, with an interval on its side of no effect."""
+    return Asked("at least {}", lambda found, _: rules.effect(found, reported), reported / 2)
+
+
+def more_than(threshold: float) -> Asked:
+    """An interval above a threshold."""
+    return Asked("more than {}", lambda found, _: rules.above(found, threshold), threshold)
+
+
+def no_more_than(threshold: float) -> Asked:
+    """An interval that does not reach above a threshold."""
+    return Asked("at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, threshold)], threshold)
+
+
+def counted(threshold: float) -> Asked:
+    """No more than a threshold, with all that proofs leave open counted."""
+    words = "at most {}, undecided keys counted"
+    return Asked(words, lambda found, worst: rules.at_most(found, worst, threshold), threshold)
+
+
+def positive() -> Asked:
+    """An interval on the claimed side of no effect."""
+    return Asked("more than {}", lambda found, _: rules.direction(found), 0.0)
+
+
+def worse() -> Asked:
+    """A loss above another one; absent if both diverged in every run, where the difference is 0."""
+    nothing = (0.0, 0.0, 0.0)
+    return Asked(
+        "more than 0", lambda found, _: Finding.ABSENT if found == nothing else rules.direction(found)
+    )
+
+
+def further_than(threshold: float) -> Asked:
+    """An interval further from 0 than a threshold, up or down."""
+    return Asked("more than {}, up or down", lambda found, _: rules.beyond(found, threshold), threshold)
+
+
+def no_further_than(threshold: float) -> Asked:
+    """An interval no further from 0 than a threshold, up or down."""
+    words = "at most {}, up or down"
+    return Asked(words, lambda found, _: rules.OPPOSITE[rules.beyond(found, threshold)], threshold)
+
+
+def within(predicted: float, tolerance: float) -> Asked:
+    """An interval that is within a tolerance of a number."""
+    words = f"within {tolerance:g} of {predicted:g}"
+    return Asked(words, lambda found, _: rules.within(found, predicted, tolerance))
+
+
+def true(condition: Callable[[Estimate], Any], words: str) -> Asked:
+    """A condition on the range of an estimate in which nothing is random."""
+    return Asked(words, lambda found, _: rules.true(condition(found)))
+
+
+# What a test returns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row of table `comparisons`: what is compared, what is found, what is asked of it."""
+
+    comparison: str
+    """What is compared, in words, such as "scale_released over layernorm"."""
+    estimate: Estimate
+    """The number with its interval, in `unit`."""
+    n_runs: int | None
+    """Pairs or runs behind the estimate."""
+    asked: str
+    """What is asked of the estimate, such as "at least 1.73"; empty if nothing is."""
+    finding: Finding | None
+    role: Role
+    unit: str
+    statistic: str
+    """What the estimate is; empty where it is the statistic of the claim."""
+    part: int | Literal["cause"] | None
+    """Which part of the verdict the finding counts in: 0 is the claim's own number, CAUSE the cause; None is no part."""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether what is asked is met; None if that cannot be told, or nothing is asked."""
+        unknown = self.finding in (None, Finding.UNDECIDED)
+        return None if unknown else self.finding == Finding.SEEN
+
+    @property
+    def there(self) -> bool:
+        """Whether what is asked is there, if only by less than is asked."""
+        return self.finding in rules.THERE
+
+
+def compare(
+    comparison: str,
+    estimate: Estimate,
+    n_runs: int | None,
+    asked: Asked | None = None,
+    role: Role = "effect",
+    unit: str = "",
+    statistic: str = "",
+    part: int | Literal["cause"] | None = -1,
+    worst: Estimate = NOTHING,
+) -> Comparison:
+    """A comparison with its finding. An estimate in the unit RATIO is given as a logarithm, and kept as the ratio.
+
+    Without another `part` an effect counts in the claim's own number, a control in its cause, and others in none. `worst`
+    is the estimate with all that proofs leave open counted.
+    """
+    if part == -1:
+        part = {"effect": 0, "control": CAUSE}.get(role)
+    finding = asked.find(estimate, worst) if asked else None
+    shown = estimate.map(np.exp) if unit == RATIO else estimate
+    words = asked.text(unit) if asked else ""
+    return Comparison(comparison, shown, n_runs, words, finding, role, unit, statistic, part)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a test found."""
+
+    comparisons: tuple[Comparison, ...]
+    """The first is the claim's own: its estimate is `measured`, and its runs are those of the claim."""
+    reason: str = ""
+    """A sentence on what no comparison shows."""
+    reported: float | None = None
+    """What the source gives for the first estimate, in its unit; None if it gives no number."""
+    also_passed_by: str | None = None
+    """Models without what the claim is about that pass the test too, such as UNTRAINED; None if none do."""
+    specifics: str = ""
+    """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
+    shut: bool = False
+    """Whether a gate is shut: then there is no verdict."""
+
+    @property
+    def control(self) -> Estimate:
+        """The first control that is in the unit of the first estimate; NOTHING without one."""
+        unit = self.comparisons[0].unit if self.comparisons else ""
+        controls = (row.estimate for row in self.comparisons if row.role == "control" and row.unit == unit)
+        return next(controls, NOTHING)
+
+    def finding(self, part: int | str) -> Finding:
+        """What is found of all comparisons of one part of the verdict; seen if there are none."""
+        return all_of(*(row.finding for row in self.comparisons if row.part == part and row.finding))
+
+    @property
+    def parts(self) -> list[int]:
+        """The parts of the verdict, without its cause."""
+        return sorted({row.part for row in self.comparisons if row.finding and row.part not in (None, CAUSE)})
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim and its test. All texts are plain; a page or table that shows them escapes them."""
+
+    name: str
+    part: str
+    """Part of the page that the claim belongs to: projection, scaling or documents."""
+    source: str
+    """Where the claim is made."""
+    statement: str
+    paper_value: str | None
+    """The number that the source gives, as written; None if it gives none."""
+    setting: str
+    """What differs from the source's setting in every run; `sizes` adds what differs in the run at hand."""
+    statistic: str
+    """What `measured` is, with its unit."""
+    unit: str
+    """The unit as it is written after the number; RATIO marks a ratio."""
+    control: str
+    """What isolates the claimed cause; the control that has a number of its own comes first."""
+    rule: str
+    """In words, when the claim counts as reproduced, or when the statement holds."""
+    tables: tuple[str, ...]
+    """Tables without which the claim cannot be tested."""
+    test: Callable[[Tables], Outcome]
+    sizes: Callable[[Tables], str]
+    """Sizes of the run at hand, beside the source's, as a sentence; empty if the tables do not tell."""
+    figures: tuple[str, ...] = ()
+    """Names of the figures that show the claim."""
+    shown: tuple[str, ...] = ()
+    """Names of the readable tables that show the claim."""
+    target: str = ""
+    """The workflow's target that makes all that the claim needs."""
+    primary: bool = False
+    """Whether the claim is one of the few that were named before the run, see `role`."""
+    of: tuple[str, ...] = ()
+    """The experiments and models that the test reads; empty if it reads whole tables."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """The comparisons asked for, as the entry has them, with the numbers that its texts and comparisons name."""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The texts that make the rule, by the names of their fields, and the role."""
+        texts = ("statement", "setting", "statistic", "control", "rule", "unit", "role")
+        return {name: getattr(self, name) for name in texts}
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the claim is the paper's, in a setting of the paper's, and not one that was taken elsewhere."""
+        return self.source.startswith("Brody") and ";" not in self.source
+
+    @property
+    def role(self) -> str:
+        """The column `role` of table claims."""
+        if self.primary:
+            return "primary"
+        return "other documents" if self.part == "documents" else "exploratory"
+
+    def judge(self, tables: Tables) -> Outcome:
+        """What the test finds in `tables`; an outcome without comparisons if they lack what the test needs."""
+        try:
+            missing = [name for name in self.tables if name not in tables]
+            if missing:
+                raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
+            return self.test(tables)
+        except Untestable as lack:
+            return Outcome((), str(lack))
+
+    def verdict(self, outcome: Outcome) -> Verdict:
+        """The verdict that the comparisons make, by the first table of `rules` for the paper's claims, else the second."""
+        if outcome.shut or not outcome.comparisons:
+            return Verdict.NOT_TESTED
+        findings, cause = {part: outcome.finding(part) for part in outcome.parts}, outcome.finding(CAUSE)
+        if not self.source.startswith("Brody"):
+            return rules.statement_verdict([*findings.values()], cause)
+        own = findings.pop(0)
+        found = rules.verdict(own, cause, *findings.values())
+        return found if self.of_paper else OUR_WORDS.get(found, found)
+
+    def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
+        """The row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
+        first = outcome.comparisons[0] if outcome.comparisons else compare("", NOTHING, 0)
+        measured, control = first.estimate, outcome.control
+        return {
+            "claim": self.name,
+            "role": self.role,
+            "source": self.source,
+            "statement": " ".join(filter(None, (self.statement, outcome.specifics))),
+            "setting": " ".join(filter(None, (self.setting, self.sizes(tables)))),
+            "paper_value": self.paper_value,
+            "statistic": self.statistic,
+            "measured": measured.mean,
+            "ci_low": measured.low,
+            "ci_high": measured.high,
+            "reported": outcome.reported,
+            "control": self.control,
+            "control_measured": control.mean,
+            "control_low": control.low,
+            "control_high": control.high,
+            "also_passed_by": outcome.also_passed_by,
+            "n_seeds": first.n_runs,
+            "verdict": str(self.verdict(outcome)),
+            "reason": outcome.reason,
+        }
+
+    def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
+        """The rows of table `comparisons`."""
+        for number, row in enumerate(outcome.comparisons, start=1):
+            numbers = zip(("estimate", "ci_low", "ci_high"), row.estimate, strict=True)
+            yield {
+                "claim": self.name,
+                "number": number,
+                "comparison": row.comparison,
+                "statistic": row.statistic or self.statistic,
+                **dict(numbers),
+                "unit": row.unit,
+                "n_runs": row.n_runs,
+                "asked": row.asked,
+                "met": row.met,
+                "role": row.role,
+            }
+
+
+# Estimates over seeds, for tests
+
+
+def enough(values: pd.Series, what: str) -> pd.Series:
+    """The values, of which there is one a seed; Untestable, naming `what`, with fewer than two seeds."""
+    if len(values) < 2:
+        count = f"only {len(values)} seed" if len(values) else "no run"
+        raise Untestable(f"The run has {count} of {what}: no interval over seeds.")
+    return values
+
+
+def over_seeds(values: pd.Series, what: str) -> Estimate:
+    """Mean and interval of one value a seed; Untestable, naming `what`, with fewer than two seeds."""
+    return Estimate.of(enough(values, what))
+
+
+def paired(high: pd.Series, low: pd.Series, what: str) -> tuple[Estimate, int]:
+    """Mean and interval of the differences high - low over the seeds that both have, and the number of these pairs."""
+    differences = (high - low).dropna()
+    return over_seeds(differences, what), len(differences)
+
+
+def refuse_rate_at_grid_end(at_end: pd.Series, chosen: pd.Series, what: str, does: str = "is best") -> None:
+    """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
+
+    Beyond the end of a grid a better rate may lie, whatever is judged at the best one. `at_end` says so of each of
+    the `chosen` rates; `what` was trained with them, and `does` says in words what they were chosen for.
+    """
+    if at_end.any():
+        raise Untestable(
+            f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
+            "better one may lie beyond."
+        )

@@ -1,0 +1,296 @@
+"""The test that an entry of the YAML files gives as data: comparisons of a quantity, of one of its columns or between two.
+
+A quantity is measured of an experiment or a model: a column for each variant, or whatever is compared, with a row for each
+seed or document. An entry names its `quantity`, and lists its comparisons under `compare`. Each has
+
+    over     two columns, the first minus the second; of a quantity in the unit × these are logarithms; or
+    alone    one column, or several: a name that ends in * stands for all columns that begin with what is before it
+    asked    what is asked of the estimate: one of the keys of ASKED, with a number. Without it nothing is asked
+    role     effect, control or context; the first is an effect
+    part     which part of the verdict it counts in, see `claim.Comparison.part`; each: every column is a part
+    of       the experiment or model, where it is not the entry's
+    quantity where it is not the entry's
+    if_lacking  "leave out", or "cannot tell", where the run lacks a column or an experiment; otherwise the claim cannot be
+             tested then
+    also     a key of OTHERS: if the same is met in the columns whose names begin with it, the claim's row says so
+
+A number may be one of `rules` or of `reported_numbers`, by its name, with a factor before it: 0.5 accuracy_gap. The first
+comparison is the claim's own. What the source reports for it stands under `reported`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, percent_over_seeds
+from layernorm_roles.evidence.analysis.paper import reported
+from layernorm_roles.evidence.claims import claim, rules
+from layernorm_roles.evidence.claims.claim import RATIO, UNTRAINED, Comparison, Outcome, Tables, Untestable
+from layernorm_roles.evidence.legends import LEGENDS
+from layernorm_roles.variants import PAPER_PROJECTION
+
+BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
+
+OTHERS = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without the norm"}
+"""What may pass a test too, in words, by the beginning of the names of its columns."""
+
+# Quantities
+
+
+def range_over(values: pd.Series) -> Estimate:
+    """The largest value, with the range of the values in place of an interval, where nothing is random."""
+    return Estimate(float(values.max()), float(values.min()), float(values.max()))
+
+
+@dataclass
+class Measured:
+    """What a quantity is of an experiment or a model: a row a seed or document, a column for each thing compared."""
+
+    frame: pd.DataFrame
+    worst: pd.DataFrame | None = None
+    """The same with all that proofs leave open counted."""
+    cases: pd.Series | None = None
+    """How many cases the per cents of each column are of, in all rows together."""
+    random: bool = True
+    """Whether rows are a sample; else the estimate is the range over them."""
+    note: str = ""
+    """A sentence on the runs, for the reason; empty if there is nothing to say."""
+    specifics: str = ""
+    """A sentence on sizes without which the statement cannot be read; empty if there is nothing to say."""
+
+    def names(self, name: str) -> list[str]:
+        """The columns that a name stands for; Untestable if there are none."""
+        found = [
+            column
+            for column in self.frame
+            if column == name or (name[-1] == "*" and column.startswith(name[:-1]))
+        ]
+        if not found:
+            raise Untestable(f"The run has no {name.removesuffix(' *')}.")
+        return found
+
+    def estimate(self, *names: str) -> tuple[Estimate, int]:
+        """The mean of a column, or of the differences of two, and the number of values; Untestable with fewer than two."""
+        columns = [self.frame[self.names(name)[0]] for name in names]
+        values = (columns[0] - columns[1] if len(columns) > 1 else columns[0]).dropna()
+        if not self.random:
+            return range_over(values), 1
+        claim.enough(values, names[1] if names[0] == "layernorm" else names[0])
+        return self._percent(values, names[0]) if self.cases is not None else Estimate.of(values), len(values)
+
+    def _percent(self, values: pd.Series, name: str) -> Estimate:
+        return (
+            percent_over_seeds(values, int(self.cases[name])) if name in self.cases else Estimate.of(values)
+        )
+
+    def with_all_open(self, name: str) -> Estimate:
+        """The estimate of a column with all that proofs leave open counted; NOTHING where nothing is left open."""
+        return (
+            NOTHING if self.worst is None or name not in self.worst else self._percent(self.worst[name], name)
+        )
+
+
+class Quantity(NamedTuple):
+    """What the entries of the YAML files name under `quantity`."""
+
+    measure: Callable[[Tables, str, Sequence[str]], Measured]
+    """From the tables, an experiment or a model, and the columns without which there is no test."""
+    unit: str = ""
+    """RATIO if differences are those of logarithms."""
+    words: str = ""
+    """What the quantity is; empty where the claim's statistic says it."""
+    columns: tuple[str, ...] = ()
+    """The columns that entries may name, * for any end; variants of the norm if empty."""
+    thresholds: tuple[str, ...] = ()
+    """Names of thresholds of `rules` that it is measured with; they are numbers of the rule."""
+
+    def knows(self, name: str) -> bool:
+        """Whether an entry may name a column so."""
+        if not self.columns:
+            return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM}
+        return any(
+            name == column or (column[-1] == "*" and name.startswith(column[:-1])) for column in self.columns
+        )
+
+
+# What an entry asks
+
+
+@cache
+def reported_numbers() -> dict[str, Any]:
+    """The effects that the paper reports, by the names that entries give them; a list has a number a layer."""
+    majority, models = reported()["majority"], reported()["language_model"]
+    with_projection, without = (majority[v]["test_accuracy"][rules.ACCURACY_STEP] for v in PAPER_PROJECTION)
+    train, valid = (
+        round(models["projection"][column] - models["layernorm"][column], 3)  # as the plot was read
+        for column in ("train_loss", "valid_loss")
+    )
+    return {
+        "steps_ratio": majority["steps_ratio"],
+        "accuracy_gap": 100 * (with_projection - without),
+        "train_gap": train,
+        "valid_gap": valid,
+        "table_1": models["table_1"]["projection"],
+        "table_2": models["table_2"]["before_norm"],
+        "table_1_mean": float(np.mean(models["table_1"]["projection"])),
+        "table_2_mean": float(np.mean(models["table_2"]["before_norm"])),
+    }
+
+
+def number(name: Any) -> Any:
+    """A number that is given as such or by its name, with a factor or not; ValueError for a name that is none."""
+    if not isinstance(name, str):
+        return name
+    factor, _, own = name.rpartition(" ")
+    known = vars(rules) if own.isupper() else reported_numbers()
+    if own not in known or not re.fullmatch(r"[\d.]*", factor):
+        raise ValueError(
+            f"unknown number {name!r}; expected a number, a threshold of rules or a reported number"
+        )
+    return float(factor) * known[own] if factor else known[own]
+
+
+ASKED = {
+    "half_of": claim.half_of,
+    "more_than": claim.more_than,
+    "no_more_than": claim.no_more_than,
+    "counted": claim.counted,
+    "positive": lambda _: claim.positive(),
+    "worse": lambda _: claim.worse(),
+    "further_than": claim.further_than,
+    "no_further_than": claim.no_further_than,
+    "within_EXPONENT_of": lambda predicted: claim.within(predicted, rules.EXPONENT),
+    "all_at_most": lambda most: claim.true(lambda found: found.high <= most, f"all at most {most:g}"),
+    "all_more_than": lambda least: claim.true(lambda found: found.low > least, f"all more than {least:g}"),
+    "all_below": lambda most: claim.true(lambda found: found.high < most, f"all below {most:g}"),
+    "some_below": lambda most: claim.true(lambda found: found.low < most, f"some below {most:g}"),
+}
+"""What may be asked of an estimate, by name, as a function of a number; of ratios its logarithm."""
+
+_KEYS = {"over", "alone", "role", "part", "of", "quantity", "if_lacking", "also", *ASKED}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A comparison of an entry, checked."""
+
+    names: tuple[str, ...]
+    """Two columns, or one."""
+    quantity: Quantity
+    here: tuple[str, str | None]
+    """The name of the quantity, and the experiment or model."""
+    role: claim.Role = "effect"
+    asked: str | None = None
+    number: Any = None
+    part: Any = -1
+    if_lacking: str | None = None
+    also: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What is compared."""
+        return (" over " if self.quantity.unit == RATIO else " minus ").join(self.names)
+
+    def of_column(self, name: str) -> claim.Asked | None:
+        """What is asked of the column `name`, of a list of numbers the one of its layer; None if nothing is asked."""
+        if self.asked is None:
+            return None
+        found = self.number[int(name.split()[-1]) - 1] if isinstance(self.number, list) else self.number
+        return ASKED[self.asked](np.log(found) if self.quantity.unit == RATIO else found)
+
+    def comparisons(self, measured: Measured, others: str = "") -> Iterator[Comparison]:
+        """What is found in the columns whose names begin with `others`; Untestable if columns or seeds are lacking."""
+        names = [others + name for name in self.names]
+        columns = [names] if len(names) == 2 else [[name] for name in measured.names(names[0])]
+        for i, column in enumerate(columns):
+            estimate, n = measured.estimate(*column)
+            part = i if self.part == "each" else self.part
+            shown = (" over " if self.quantity.unit == RATIO else " minus ").join(column)
+            yield claim.compare(
+                shown,
+                estimate,
+                n,
+                self.of_column(column[0]),
+                "context" if others else self.role,
+                self.quantity.unit,
+                self.quantity.words,
+                None if others else part,
+                measured.with_all_open(column[0]),
+            )
+
+
+def pair(
+    spec: Mapping[str, Any], entry: Mapping[str, Any], quantities: Mapping[str, Quantity], first: bool
+) -> Pair:
+    """A comparison of an entry as it stands in YAML; ValueError, naming what is wrong, if it says what is not known."""
+    if unknown := [key for key in spec if key not in _KEYS]:
+        raise ValueError(f"unknown key {unknown[0]!r}; expected some of {', '.join(sorted(_KEYS))}")
+    name = spec.get("quantity", entry.get("quantity"))
+    if name not in quantities:
+        raise ValueError(f"unknown quantity {name!r}; expected one of {', '.join(quantities)}")
+    names = tuple(spec["over"] if "over" in spec else [spec.get("alone", "")])
+    if unknown := [column for column in names if not quantities[name].knows(column)]:
+        raise ValueError(f"{name}: unknown column {unknown[0]!r} under over or alone")
+    asked = [key for key in spec if key in ASKED]
+    role, lacking = spec.get("role", "effect" if first else "context"), spec.get("if_lacking")
+    if (
+        role not in ("effect", "control", "context")
+        or lacking not in (None, "leave out", "cannot tell")
+        or spec.get("also") not in (None, *OTHERS)
+    ):
+        raise ValueError(f"unknown role {role!r}, if_lacking {lacking!r} or also {spec.get('also')!r}")
+    further = {key: spec[key] for key in ("part", "if_lacking", "also") if key in spec}
+    value = number(spec[asked[0]]) if asked else None
+    here = (name, spec.get("of", entry["of"]))
+    return Pair(names, quantities[name], here, role, asked[0] if asked else None, value, **further)
+
+
+def test(pairs: Sequence[Pair], reported: Any, tables: Tables) -> Outcome:
+    """The outcome of the comparisons of an entry; `reported` is a number or, for a table of the paper, one a layer."""
+    measured: dict[tuple[str, str | None], Measured] = {}
+    rows, others, passing = [], [], {}
+
+    def measure(*asking: Pair) -> Measured:
+        names = dict.fromkeys(name.removeprefix(BEFORE_TRAINING) for each in asking for name in each.names)
+        return asking[0].quantity.measure(tables, asking[0].here[1], list(names))
+
+    def find(each: Pair) -> list[Comparison]:
+        if each.here not in measured:
+            measured[each.here] = measure(each, *(o for o in pairs if o.here == each.here and not o.if_lacking))
+        try:
+            return [*each.comparisons(measured[each.here])]
+        except Untestable:
+            if not each.if_lacking:
+                raise
+            return [*each.comparisons(measure(each))]
+
+    for each in pairs:
+        try:
+            found = find(each)
+        except Untestable:
+            if not each.if_lacking:
+                raise
+            if each.if_lacking == "cannot tell":
+                asked = each.of_column(each.names[0])
+                rows.append(claim.compare(each.words, NOTHING, None, asked, each.role, each.quantity.unit))
+            continue
+        rows += found
+        if each.also:
+            try:
+                others += (same := [*each.comparisons(measured[each.here], each.also)])
+                met = all(row.met for row in found + same)
+            except Untestable:
+                met = False
+            passing[OTHERS[each.also]] = passing.get(OTHERS[each.also], True) and met
+    notes = dict.fromkeys(found.note for found in measured.values() if found.note)
+    passes = next((name for name, met in passing.items() if met), None)
+    if isinstance(reported, list):
+        layers = sum(row.asked.startswith("at least") for row in rows)  # the run may have fewer than the paper
+        reported = float(np.mean(reported[:layers]))
+    specifics = " ".join(found.specifics for found in measured.values())
+    return Outcome((*rows, *others), " ".join(notes), reported, passes, specifics.strip())

@@ -1,0 +1,59 @@
+"""Two reproductions side by side: their claims, joined by name."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from layernorm_roles import store
+from layernorm_roles.evidence.claims import CLAIMS
+from layernorm_roles.evidence.tables.readable import Readable, grid, write
+from layernorm_roles.evidence.tables.typography import MISSING, interval, with_unit
+
+COLUMNS = ["measured", "ci_low", "ci_high", "n_seeds", "verdict"]
+"""Columns of the table claims that are set side by side."""
+
+
+def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: str | Path) -> list[str]:
+    """Write the claims of the reproduction in `folder` beside those of the one in `other`; return a line a difference.
+
+    A claim differs if its verdict does, or if its intervals have no number in common. Raises ValueError if one of the
+    two has no claims, or claims of another version.
+    """
+    names = (Path(folder).name, Path(other).name)
+    ours, theirs = (
+        store.read(Path(each) / "parquet/claims.parquet", "claims").set_index("claim")
+        for each in (folder, other)
+    )
+    joined = ours[COLUMNS].join(theirs[COLUMNS], how="outer", rsuffix="_other")
+    joined = joined.reindex(dict.fromkeys([*ours.index, *theirs.index])).rename_axis("claim").reset_index()
+    joined["difference"] = [_difference(row) for row in joined.itertuples()]
+    units = {claim.name: claim.unit for claim in CLAIMS}
+
+    def side(row, end: str) -> str:
+        measured, low, high, _, verdict = (getattr(row, f"{column}{end}") for column in COLUMNS)
+        found = with_unit(measured, units.get(row.claim, "")), interval(low, high)
+        return ", ".join(
+            filter(None, [" ".join(filter(None, found)), MISSING if pd.isna(verdict) else verdict])
+        )
+
+    cells = {
+        "claim": "{.claim}",
+        names[0]: lambda row: side(row, ""),
+        names[1]: lambda row: side(row, "_other"),
+        "difference": "{.difference}",
+    }
+    write(Readable(joined, [grid(joined, cells, texts=4)]), out_csv, out_md)
+    differing = joined[joined.difference != ""]
+    return [
+        f"{row.claim}: {row.difference}; {names[0]}: {side(row, '')}; {names[1]}: {side(row, '_other')}"
+        for row in differing.itertuples()
+    ]
+
+
+def _difference(row) -> str:
+    """How a claim differs between the two reproductions; empty if it does not."""
+    if pd.isna(row.verdict) or pd.isna(row.verdict_other):
+        return "in one of them only"
+    apart = max(row.ci_low, row.ci_low_other) > min(row.ci_high, row.ci_high_other)
+    said = ["another verdict"] if row.verdict != row.verdict_other else []
+    return ", ".join([*said, *(["intervals apart"] if apart else [])])

@@ -1,0 +1,169 @@
+"""Readable tables: their parts, how they are made from Parquet tables, and how pandas writes them as files and HTML."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from layernorm_roles import files
+from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.legends import label
+from layernorm_roles.evidence.tables.typography import MISSING
+from layernorm_roles.shown import Table
+
+SPLIT_CHARACTER = "□"
+"""Stands for a character whose bytes belong to several tokens, none of which has a text of its own."""
+
+Part = str | list[str] | pd.DataFrame
+"""A paragraph; a list of sentences; or a grid of texts, see `grid`."""
+
+
+class Readable(NamedTuple):
+    """A table for people and for programs."""
+
+    frame: pd.DataFrame
+    """The numbers, in full precision."""
+    parts: list[Part]
+    """What people read, above the note of shown.yaml; empty where there is nothing to show."""
+
+
+Cell = str | Callable[[Any], str]
+"""What a row has in a column: a function of the row, or its format, as "{.steps:,}" or "{0.low} to {0.high}"."""
+
+NORM = {"norm": lambda row: label(row.variant)}
+"""The column of the variants of the norm, as the legends of figures name them."""
+
+
+def grid(rows: Iterable[Any] | pd.DataFrame, cells: Mapping[str, Cell], texts: int = 1) -> pd.DataFrame:
+    """A table of texts: a row for each of `rows`, a column for each of `cells` under its name.
+
+    The first `texts` columns are aligned to the left, the others, which have numbers, to the right.
+    """
+    makers = [cell.format if isinstance(cell, str) else cell for cell in cells.values()]
+    rows = rows.itertuples() if isinstance(rows, pd.DataFrame) else rows
+    return _texts([[maker(row) for maker in makers] for row in rows], [*cells], texts)
+
+
+def _texts(rows: Sequence[Sequence[str]], columns: Sequence[str], texts: int) -> pd.DataFrame:
+    found = pd.DataFrame(rows, columns=columns, dtype=object)
+    found.attrs["texts"] = texts
+    return found
+
+
+LayeredRow = tuple[Sequence[str], Mapping[int, str], Sequence[str]]
+"""A row for `layered`: the cells of the first columns, the cells of layers by layer number, the last columns' cells."""
+
+
+def layered(
+    before: Sequence[str], rows: Sequence[LayeredRow], after: Sequence[str], texts: int
+) -> pd.DataFrame:
+    """A grid with a column for each layer between the columns `before` and `after`; a row may lack some layers."""
+    layers = sorted(set().union(*(cells for _, cells, _ in rows)))
+    columns = [*before, *(f"layer {layer}" for layer in layers), *after]
+    filled = [[*first, *(cells.get(n, MISSING) for n in layers), *last] for first, cells, last in rows]
+    return _texts(filled, columns, texts)
+
+
+def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The rows sorted by `columns`, variants in the order of the legends; rows that are equal there stay in place."""
+    order = legend_order(frame.variant)
+    return frame.sort_values(
+        [*columns],
+        key=lambda column: column.map(order.index) if column.name == "variant" else column,
+        kind="stable",
+        ignore_index=True,
+    )
+
+
+def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
+    """Make a table of the list in `shown` from data frames, given by the names of their Parquet tables."""
+    module = import_module(f"layernorm_roles.evidence.tables.{table.room}")
+    made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
+    last = table.note if made.parts else table.none
+    return made._replace(parts=[*made.parts, *([last] if last else [])])
+
+
+def write(readable: Readable, *paths: str | Path) -> None:
+    """Write a readable table to each of `paths`, as CSV or Markdown by the ending of the name (.csv or .md)."""
+    for path in map(Path, paths):
+        text = readable.frame.to_csv(index=False) if path.suffix == ".csv" else markdown(readable.parts)
+        files.write_text(path, text)
+
+
+def markdown(parts: Iterable[Part]) -> str:
+    """The text of the parts in the Markdown of GitHub, with an empty line between two of them."""
+    return "\n".join(_markdown(part) for part in parts)
+
+
+def _markdown(part: Part) -> str:
+    if isinstance(part, str):
+        return _block(part) + "\n"
+    if isinstance(part, list):
+        return "".join(f"- {_block(sentence)}\n" for sentence in part)
+    texts = part.attrs["texts"]
+    align = ["left"] * texts + ["right"] * (part.shape[1] - texts)
+    shown = part.map(escape).set_axis(map(escape, part.columns), axis=1)
+    if shown.empty:
+        align = None
+    return shown.to_markdown(index=False, colalign=align, disable_numparse=True) + "\n"
+
+
+def html(grid: pd.DataFrame) -> str:
+    """The HTML of a grid; its classes say how many columns have texts, and whether there are many columns."""
+    classes = [f"texts-{grid.attrs['texts']}", *(["dense"] if grid.shape[1] > 8 else [])]
+    return grid.to_html(index=False, border=0, classes=classes, justify="unset")
+
+
+def escape(text: str) -> str:
+    """`text` so that Markdown shows it as it is; line breaks become spaces.
+
+    >>> print(escape("a_b *c* | <d> [1, 2]"))
+    a_b \\*c\\* \\| \\<d> [1, 2]
+    """
+    text = re.sub(r"([\\`*|<~])", r"\\\1", " ".join(text.splitlines()))
+    text = re.sub(r"\](?=[\[(:])", r"\\]", text)  # brackets alone are no link
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)  # inside a word an underscore is plain text
+    return re.sub(r"&(?=#?\w+;)", r"\\&", text)
+
+
+def _block(text: str) -> str:
+    """Text escaped for the start of a block, where it must not become a heading, a list or a quotation."""
+    text = re.sub(r"^([#>+=\[-])", r"\\\1", escape(text).strip())
+    return re.sub(r"^(\d+)([.)])", r"\1\\\2", text)
+
+
+def sentence(tokens: Iterable[tuple[str, bool]]) -> str:
+    """A sentence from the text of its tokens and whether each one is marked; marked characters stand in ⟦ ⟧.
+
+    A character that is split among tokens appears as U+FFFD in the text of each; neighbouring ones become a single
+    `SPLIT_CHARACTER`, marked if one of them is. Neighbouring marked characters share brackets, spaces are never marked.
+
+    >>> sentence([("The", False), (" w", False), ("ire", True), ("\\ufffd", False), ("\\ufffd", True)])
+    'The w⟦ire□⟧'
+    """
+    characters = [(character, marked) for text, marked in tokens for character in text]
+    whole: list[tuple[str, bool]] = []
+    for split, group in groupby(characters, lambda pair: pair[0] == "\N{REPLACEMENT CHARACTER}"):
+        parts = list(group)
+        whole += [(SPLIT_CHARACTER, any(marked for _, marked in parts))] if split else parts
+    shown = [(" ", False) if character.isspace() else (character, marked) for character, marked in whole]
+    pieces = [
+        (marked, "".join(character for character, _ in group))
+        for marked, group in groupby(shown, lambda pair: pair[1])
+    ]
+    return "".join(f"⟦{text}⟧" if marked else text for marked, text in pieces)
+
+
+def token_text(token: str) -> str:
+    """A token with its spaces and line breaks visible, and one sign for a character of which it is a part.
+
+    >>> token_text(" al"), token_text("\\n"), token_text("\\ufffd\\ufffd")
+    ('␣al', '⏎', '□')
+    """
+    pieces = groupby(token, lambda character: character == "\N{REPLACEMENT CHARACTER}")
+    shown = "".join(SPLIT_CHARACTER if split else "".join(group) for split, group in pieces)
+    return shown.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")

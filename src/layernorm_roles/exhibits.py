@@ -1,0 +1,140 @@
+"""What is judged, drawn and written of a reproduction, this one or the kept one, from its Parquet tables."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from layernorm_roles import files, plan, shown
+from layernorm_roles.catalogue import TABLES
+from layernorm_roles.settings import yaml_files
+from layernorm_roles.settings.reproduction import KEPT
+
+JUDGED = ("claims", "comparisons")
+"""The Parquet tables that are made from those of results."""
+
+
+@dataclass(frozen=True)
+class Exhibits:
+    """What is judged, drawn and written of a reproduction, this one or the kept one, from its Parquet tables."""
+
+    folder: str
+    plain: Mapping[str, Any]
+    """All settings of the reproduction, as plain dictionaries."""
+    tables: tuple[str, ...]
+    """The names of its tables of results."""
+
+    @classmethod
+    def kept(cls, folder: str | Path) -> "Exhibits":
+        """The evidence of the finished reproduction in `folder`, from its files; empty without the file settings.json.
+
+        Raises ValueError if that file is damaged.
+        """
+        file = Path(folder) / "settings.json"
+        plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
+        there = tuple(table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file())
+        return cls(str(folder), plain, there)
+
+    @property
+    def name(self) -> str:
+        """The name of the reproduction."""
+        return Path(self.folder).name
+
+    @cached_property
+    def rooms(self) -> dict[str, shown.Room]:
+        """What is drawn and tabulated, in parts that one job makes each, by name."""
+        found = shown.evidence_files(self.plain, [*self.tables, *JUDGED]) if self.tables else []
+        return {room.name: room for room in found}
+
+    @property
+    def results(self) -> list[str]:
+        """The paths of the tables of results."""
+        return self._parquet(self.tables)
+
+    @property
+    def judged(self) -> list[str]:
+        """The paths of the tables of results and of those that are made from them."""
+        return self._parquet([*self.tables, *JUDGED] if self.tables else [])
+
+    def read_by(self, room: str) -> list[str]:
+        """The paths of the Parquet files from which a room is made; none of a room that is not there."""
+        return self._parquet(self.rooms[room].inputs if room in self.rooms else [])
+
+    def shown(self, *names: str) -> list[str]:
+        """The files of figures and readable tables of the rooms called `names`, or else of all."""
+        chosen = (self.rooms[name] for name in names or self.rooms if name in self.rooms)
+        return [file for room in chosen for file in room.files(self.folder)]
+
+    def figures(self) -> dict[str, str]:
+        """The paths of the figures as PNG, by name."""
+        return {name: f"{self.folder}/figures/{name}.png" for room in self.rooms.values() for name in room.figures}
+
+    def _parquet(self, tables: Iterable[str]) -> list[str]:
+        return [f"{self.folder}/parquet/{table}.parquet" for table in tables]
+
+
+Sources = Mapping[str, tuple[str, str]]
+"""For each table of results what it is made by and a hash of that, which tells its content."""
+
+
+def plans(of: Exhibits, sources: Sources, options: str) -> dict[str, dict[str, Any]]:
+    """The plans of the jobs that judge, draw and write a reproduction, by name.
+
+    `options` are what commands on the page need to mean the reproduction.
+    """
+    settings, found = dict(of.plain), {}
+    found["claims"] = plan.plan("claims", "claims", dict(sources.values()), settings=settings)
+    judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(found["claims"])))}
+    for name, room in of.rooms.items():
+        reads = dict(judged[table] for table in room.inputs)
+        found[f"draw/{name}"] = plan.plan("draw", f"draw/{name}", reads, rooms=[name], settings=settings)
+    pictures = {job: plan.hash_of(each) for job, each in found.items() if job != "claims"}
+    reads = {**dict(judged.values()), **pictures}
+    found["page"] = plan.plan(
+        "page", "page", reads, settings=settings, options=options, tables=[*judged], figures=[*of.figures()]
+    )
+    return found
+
+
+def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
+    """The plans of the jobs that judge, draw and write the kept reproduction, whose rooms one job draws all."""
+    paths = zip(kept.tables, kept.results, strict=True)
+    found = plans(kept, {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}, "")
+    drawn = {job: plan.hash_of(found.pop(job)) for job in [*found] if job.startswith("draw/")}
+    reads = {"claims": plan.hash_of(found["claims"]), **drawn}
+    found["draw"] = plan.plan("draw", "draw", reads, rooms=[*kept.rooms], settings=dict(kept.plain))
+    return found
+
+
+def to_compare(name: Any, own: str) -> Exhibits:
+    """The reproduction results/<name>/, or that in the folder `name`, with which the one called `own` is compared.
+
+    Raises ValueError if there is none, or if it has no table of claims.
+    """
+    name = str(name)
+    finished = sorted(path.parent.name for path in Path("results").glob("*/settings.json"))
+    folder = Path(name) if "/" in name else Path("results") / name
+    if not (folder / "settings.json").is_file() or folder.resolve() == Path("results", own).resolve():
+        known = ", ".join(each for each in finished if each != own) or "none is there"
+        raise ValueError(
+            f"against = {name!r}: expected another finished reproduction, by its path or in results/: {known}"
+        )
+    if not (folder / "parquet/claims.parquet").is_file():
+        raise ValueError(f"against = {name!r}: {folder} has no verdicts, it lacks parquet/claims.parquet")
+    return Exhibits.kept(folder)
+
+
+def command_options(name: str, presets: str | Path) -> str:
+    """What a `snakemake` command needs after its targets to mean the reproduction `name`, for texts that show commands.
+
+    It is empty for the default and the kept reproduction. For a preset in the folder `presets` it names the file, and
+    FILE stands for the file of a user's own.
+    """
+    if name in ("default", KEPT):
+        return ""
+    for file in Path(presets).glob("*.yaml"):
+        if yaml_files.read(file).get("name") == name:
+            return f" --configfile workflow/presets/{file.name}"
+    return " --configfile FILE"

@@ -1,0 +1,141 @@
+"""The plan of every job of a reproduction: the settings, seeds, code and other jobs' results on which each depends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from layernorm_roles import batches, catalogue, exhibits, files, plan, rooms
+from layernorm_roles.settings.statements import PLACEMENTS
+
+if TYPE_CHECKING:
+    from layernorm_roles.batches import Batch
+    from layernorm_roles.planning import Reproduction
+
+Plans = dict[str, dict[str, Any]]
+
+
+def plans(of: Reproduction) -> Plans:
+    """The plans of all jobs of a reproduction by name, each after those whose results it reads."""
+    found: Plans = {}
+    add = partial(_add, found)
+    _texts(of, add)
+    _majority(of, add)
+    _language_models(of, add)
+    _placement(of, add)
+    for name, model in of.plain["pretrained"].items():
+        add("pretrained", f"pretrained/{name}", [f"text/{model['text']}"], model=name, settings=model)
+    made_by = {}
+    for table in of.tables:
+        if table in of.in_parts:
+            settings, made_by[table] = catalogue.settings_behind(table, of.plain), f"tables/{table}"
+            add("tables", made_by[table], of.jobs_of(table), table=table, settings=settings)
+        else:
+            made_by[table] = of.jobs_of(table)[0]
+    _random_keys(of, add)
+    _small_statements(of, add)
+    add("settings", "settings", settings=of.plain)
+    add("durations", "durations", made_by.values())
+    sources = {table: (job, plan.hash_of(found[job])) for table, job in made_by.items()}
+    found |= exhibits.plans(of.exhibits, sources, of.options)
+    return found
+
+
+def _add(found: Plans, stage: str, job: str, reads: Iterable[str] = (), **parameters: Any) -> None:
+    found[job] = plan.plan(stage, job, {name: plan.hash_of(found[name]) for name in reads}, **parameters)
+
+
+def _texts(of: Reproduction, add: Any) -> None:
+    for file, source in of.hub_sources.items():
+        add("download", f"download/{file}", source=source.model_dump(mode="json"))
+    for name in of.settings.text:
+        try:
+            content = {file: files.sha256_of(file) for file in of.corpus_files(name)}
+        except (ValueError, OSError):  # the text's rule says so, if the text is needed
+            content = {}
+        reads = [f"download/{source.file_name}" for source in of.text_sources(name) if source.kind == "hub"]
+        seed = of.settings.first_seed
+        add("text", f"text/{name}", reads, settings=of.plain["text"][name], seed=seed, corpus=content)
+
+
+def _majority(of: Reproduction, add: Any) -> None:
+    for batch in of.training["majority"].values():
+        settings, reads = of.settings.majority[batch.group], []
+        for seed in batch.seeds:
+            reads.append(f"majority_data/{batch.group}/seed_{seed}")
+            add("majority_data", reads[-1], settings=settings.of_data(), seed=seed)
+        add("majority", f"majority/{batch.name}", reads, **_training(of, "majority", batch))
+
+
+def _language_models(of: Reproduction, add: Any) -> None:
+    for batch in of.training["language_model"].values():
+        model, job = of.settings.language_model[batch.group], f"language_model/{batch.name}"
+        downloads = [f"download/{source.file_name}" for source in of.labelled_sources(batch.group)]
+        add("language_model", job, [f"text/{model.text}", *downloads], **_training(of, "language_model", batch))
+        if batch.name in of.measured:
+            add(
+                "measure",
+                f"measure/{batch.name}",
+                [job, f"text/{model.text}"],
+                settings=model.of_training(),
+                runs=of.measured[batch.name],
+                norm_code=_norm_code(batch),
+                ceiling_contexts=getattr(model, "ceiling_contexts", 0),
+                block_contexts=of.settings.statements.fusion.contexts,
+                head_contexts=of.settings.statements.score_scale.contexts,
+            )
+
+
+def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
+    return {
+        "settings": getattr(of.settings, stage)[batch.group].of_training(),
+        "runs": [*batch.runs],
+        "norm_code": _norm_code(batch),
+        "device": of.devices[stage].device,
+        "device_check": of.settings.device_check,
+    }
+
+
+def _norm_code(batch: Batch) -> dict[str, str | None]:
+    """A hash of the code of each norm of a batch that is a user's own, by its variant; None for built-in norms."""
+    return {run["variant"]: rooms.of_norm(run["norm"]) for run in batch.runs}
+
+
+def _random_keys(of: Reproduction, add: Any) -> None:
+    norms = {norm: of.settings.norm_class(norm) for norm in of.settings.random_keys.norms}
+    add(
+        "random_keys",
+        "random_keys",
+        settings=of.plain["random_keys"],
+        seed=of.settings.first_seed,
+        norms=norms,
+        norm_code={name: rooms.of_norm(norm) for name, norm in norms.items()},
+    )
+
+
+def _placement(of: Reproduction, add: Any) -> None:
+    placement = of.settings.statements.placement
+    for each in PLACEMENTS:
+        add(
+            "placement",
+            f"placement/{each}",
+            [f"text/{placement.text}"],
+            placement=each,
+            settings=of.plain["statements"]["placement"],
+            seeds=batches.seeds(of.settings, placement.seeds),
+            untrained_seeds=batches.seeds(of.settings, placement.untrained_seeds),
+        )
+
+
+def _small_statements(of: Reproduction, add: Any) -> None:
+    samples = [f"measure/{name}" for name in of.sampled]
+    add("geometry", "geometry", settings=of.plain["statements"]["geometry"], seed=of.settings.first_seed)
+    for name in ("fusion", "batch_dependence", "score_scale"):
+        number = getattr(of.settings.statements, name).seeds
+        parameters = {"settings": of.plain["statements"][name], "seeds": batches.seeds(of.settings, number)}
+        reads = [] if name == "batch_dependence" else samples
+        if name == "score_scale":
+            reads = ["tables/majority_vectors", *samples]
+            parameters["experiment"] = batches.widest_experiment(of.settings)
+        add(name, name, reads, **parameters)

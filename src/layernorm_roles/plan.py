@@ -1,0 +1,148 @@
+"""The plan file of a job: everything that its result depends on beside the files it reads. The one account of origin.
+
+Planning writes results/<name>/plan/<job>.json, an input of the job's rule. A job leaves a copy of its plan file,
+results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file differs from the
+copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of copies, and of a plan
+file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to which all other inputs
+are `ancient`, makes again what is older than an input. A plan names the plans of the jobs whose results it reads by their
+hashes. So a change goes through to all that depends on it, and a dry run with other settings, and back, makes nothing
+again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from layernorm_roles import catalogue, files, rooms
+
+FOLDER, ORIGIN = "plan", "origin"
+"""The folders of a reproduction with the plan files, and with their copies of jobs that are done."""
+
+UNCHECKED = (FOLDER, ORIGIN, "logs", "benchmarks")
+"""Folders of a reproduction whose files have no checksum."""
+
+_held = []
+"""The open lock files of this process, which its end closes."""
+
+
+class Plan(dict[str, Any]):
+    """The plan of a job as its plan file has it: job, stage, code, made_by and the job's own parameters."""
+
+    def __init__(self, path: str | Path):
+        self.path, self.text = Path(path), Path(path).read_text(encoding="utf-8")
+        super().__init__(json.loads(self.text))
+
+    def of(self, job: str) -> dict[str, Any]:
+        """The plan of a job whose result this one reads. Raises ValueError if it is not what it was when this was made."""
+        folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
+        other = Plan(folder / f"{job}.json")
+        if hash_of(other) != self["made_by"][job]:
+            raise ValueError(f"{other.path}: planned anew since {self.path} was; run the command again")
+        return dict(other)
+
+    def finish(self, origin: str | Path) -> None:
+        """Leave the copy that says that the job is done as planned.
+
+        Raises ValueError if it was planned anew meanwhile, or if a file that its result depends on was edited.
+        """
+        if _text(self.path) != self.text:
+            raise ValueError(f"{self.path}: planned anew while its job ran; run the command again")
+        norms = self.get("norms") or {run["variant"]: run["norm"] for run in self.get("runs", ())}
+        now = {norm: rooms.of_norm(norm) for norm in norms.values()}
+        edited = [norm for variant, norm in norms.items() if now[norm] != self["norm_code"][variant]]
+        edited += [path for path, digest in self.get("corpus", {}).items() if files.sha256_of(path) != digest]
+        if edited:
+            raise ValueError(f"{', '.join(edited)}: edited since {self.path} was planned; run the command again")
+        files.replace_text(Path(origin), self.text)
+
+
+def plan(stage: str, job: str, made_by: Mapping[str, str], **parameters: Any) -> dict[str, Any]:
+    """The plan of `job`, whose code is that of `stage`.
+
+    `made_by` has the jobs or tables whose content the job reads, in the order of its inputs, with the hash of the plan
+    behind each. `parameters` are what JSON can hold.
+    """
+    return {"job": job, "stage": stage, "code": catalogue.code(stage), **parameters, "made_by": dict(made_by)}
+
+
+def hash_of(plan: Mapping[str, Any]) -> str:
+    """A hash of a plan, of 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the plan files of the reproduction in `folder`, and set the times of those whose jobs are done.
+
+    Plan files of other jobs are taken away. Raises ValueError if another command makes the reproduction from another
+    plan at this moment: its waiting jobs would read these files.
+    """
+    folder = Path(folder)
+    texts = {folder / FOLDER / f"{job}.json": json.dumps(each, indent=1) + "\n" for job, each in plans.items()}
+    different = [path for path, text in texts.items() if _text(path) != text]
+    others = [path for path in (folder / FOLDER).rglob("*.json") if path not in texts]
+    if not _hold(folder) and (different or others):
+        raise ValueError(
+            f"{folder}: another command makes it at this moment, with other settings or code; wait until it has "
+            "ended, or give this one another `name`"
+        )
+    for path in different:
+        files.replace_text(path, texts[path])
+    for path in others:
+        path.unlink(missing_ok=True)
+    for path, text in texts.items():
+        origin = folder / ORIGIN / path.relative_to(folder / FOLDER)
+        if origin.is_file():
+            os.utime(origin, (0, 0))
+        os.utime(path, (0, 0) if _text(origin) == text else None)
+
+
+def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The plan files of jobs in `folder` that were done with other settings or code; not those that were never done."""
+    found = []
+    for job, each in plans.items():
+        origin = Path(folder, ORIGIN, f"{job}.json")
+        if origin.is_file() and _text(origin) != json.dumps(each, indent=1) + "\n":
+            found.append(f"{Path(folder, FOLDER)}/{job}.json")
+    return found
+
+
+def check(folder: str | Path, differ: list[str]) -> None:
+    """Raise ValueError with a line for each file under `folder` that is damaged, and for each plan in `differ`.
+
+    So it does where no job has been done. `differ` are the plan files that `undone` has found.
+    """
+    found = files.faults(folder, beside=UNCHECKED)
+    found += [f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew" for path in differ]
+    if not found and not any(Path(folder, ORIGIN).rglob("*.json")):
+        raise ValueError(
+            f"{folder}: nothing is there that a job has made; is the configuration the one that was run?"
+        )
+    if found:
+        files_are = "1 file is" if len(found) == 1 else f"{len(found)} files are"
+        raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *found]))
+
+
+def _text(path: Path) -> str | None:
+    with suppress(OSError, UnicodeDecodeError):
+        return path.read_text(encoding="utf-8")
+    return None
+
+
+def _hold(folder: Path) -> bool:
+    """Whether this process is now the one whose plan is in `folder`, until it ends."""
+    path = folder / FOLDER / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    _held.append(file)
+    return True

@@ -1,0 +1,109 @@
+"""A hash of the code behind a result: of the rooms that its stage names, and of the packages that compute its numbers.
+
+A room is a folder or file of this package. All files of a room count: Python by what it computes, without comments,
+docstrings and line numbers; templates, YAML and CSV by their content.
+"""
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from modulefinder import ModuleFinder
+from pathlib import Path
+from types import CodeType
+
+PACKAGE = Path(__file__).parent
+
+
+@cache
+def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
+    """A hash, of 16 hexadecimal digits, of the files of `rooms`, paths below this package, and of installed versions.
+
+    `packages` are the names of distributions, installed or not.
+    """
+    files = sorted({file for room in rooms for file in files_of(room)})
+    parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
+    parts += [f"{package} {_version(package)}" for package in sorted(packages)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _version(package: str) -> str:
+    """The version of a package, without a local part as in 2.13.0+cpu, which says for which machine it was built."""
+    try:
+        return metadata.version(package).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def files_of(room: str) -> list[str]:
+    """The files of a room, relative to this package; the room is a folder or a file. Raises ValueError without any."""
+    place = PACKAGE / room
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    found = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
+    if not found:
+        raise ValueError(f"{place}: no such room")
+    return found
+
+
+def of_norm(norm: str) -> str | None:
+    """A hash of the code of a user's norm, "package.module:Class"; None for a built-in norm, whose name has no colon.
+
+    It covers the module, what it imports from the working folder, and every file beside it, such as its data, unless
+    the module lies right in the working folder or among the installed packages. Raises ValueError if there is no such
+    module, or if it cannot be read.
+    """
+    if ":" not in norm:
+        return None
+    name, here = norm.partition(":")[0], Path.cwd()
+    file = _module(name, here)
+    finder = ModuleFinder([str(here)], excludes=[PACKAGE.name])
+    try:
+        finder.run_script(str(file))
+    except (SyntaxError, OSError) as error:
+        raise ValueError(f"{file}: {error}") from error
+    found = {Path(module.__file__) for module in finder.modules.values() if module.__file__}
+    if str(file.parent) not in {str(here), *sys.path}:
+        beside = (path for path in file.parent.rglob("*") if path.is_file())
+        found |= {path for path in beside if "__pycache__" not in path.parts}
+    parts = [f"{path.name} {_meaning(path)}" for path in sorted({file, *found})]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _module(name: str, here: Path) -> Path:
+    """The file of the module `name`, in the folder `here` or among the installed packages."""
+    local = here.joinpath(*name.split("."))
+    for file in (local.with_suffix(".py"), local / "__init__.py"):
+        if file.is_file():
+            return file
+    try:
+        found = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        found = None
+    if found is None or not found.has_location:
+        raise ValueError(f"module {name} is not in {here} and not installed")
+    return Path(found.origin)
+
+
+@cache
+def _meaning(file: Path) -> str:
+    """A hash of a file: of its compiled code if it is Python, else of its bytes."""
+    content = file.read_bytes()
+    if file.suffix == ".py":
+        # Level 2 leaves out docstrings; comments and texts that stand alone are never compiled.
+        code = compile(content, file.name, "exec", dont_inherit=True, optimize=2)
+        content = "\n".join(_said_by(code)).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _said_by(code: CodeType) -> Iterator[str]:
+    """Everything that compiled code says but for where it stands: its instructions, names and constants."""
+    yield f"{code.co_name} {code.co_flags} {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount}"
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _said_by(constant)
+        else:  # a set has no order from one process to the next
+            yield str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)

@@ -1,0 +1,145 @@
+"""Whether a claim's rule is the one of the run's start: words, numbers, settings and seeds count, code does not."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import worlds
+from judging import CLAIMS, PROVENANCE
+from kept import KEPT, TABLES
+
+from layernorm_roles import files, store
+from layernorm_roles.evidence import claims
+from layernorm_roles.evidence.claims import preregistration
+
+SETTINGS = {
+    "first_seed": 7,
+    "majority": {"d8": {"steps": 10}, "d3": {"steps": 20}},
+    "language_model": {"gpt": {"steps": 5}, "gpt_bytes": {"steps": 6}},
+    "statements": {"fusion": {"seeds": 2}},
+}
+
+
+def hashes(settings=SETTINGS):
+    return preregistration.rule_hashes(claims.CLAIMS, settings)
+
+
+def changed(before, after):
+    return {name for name in before if before[name] != after[name]}
+
+
+def with_number(name, value):
+    """All claims, with another value of a threshold in the numbers of those that name it."""
+    return [
+        replace(claim, numbers={**claim.numbers, name: value}) if name in claim.numbers else claim
+        for claim in claims.CLAIMS
+    ]
+
+
+def test_a_threshold_changes_the_rules_that_name_it():
+    before = hashes()
+    assert len(set(before.values())) == len(before)
+    after = preregistration.rule_hashes(with_number("FLAT", 2e-3), SETTINGS)
+    assert changed(before, after) == {"plane", "plane_affine"}
+    after = preregistration.rule_hashes(with_number("TEST_LOSS", 0.4), SETTINGS)
+    assert {"faster", "size_or_projection"} <= changed(before, after) < set(CLAIMS)
+
+
+def test_the_words_and_the_role_of_a_claim_belong_to_its_rule_and_where_it_is_from_does_not():
+    """The word stands for any other text; as the part it gives the claim another role."""
+    words = {"statement", "setting", "statistic", "unit", "control", "rule", "part"}
+
+    def hash_with(**changes):
+        return preregistration.rule_hashes([replace(CLAIMS["accurate"], **changes)], SETTINGS)["accurate"]
+
+    others = {"source", "paper_value", "target"}
+    assert {name for name in words | others if hash_with(**{name: "documents"}) != hash_with()} == words
+
+
+def test_only_the_settings_that_a_claim_depends_on_count():
+    before = hashes()
+
+    def with_settings(**sections):
+        return changed(before, hashes(SETTINGS | sections))
+
+    deeper = with_settings(majority={"d8": {"steps": 10}, "d3": {"steps": 21}})
+    assert "plane" in deeper and "faster" not in deeper
+    assert with_settings(first_seed=8) == set(before)
+    assert with_settings(statements={"fusion": {"seeds": 3}}) == {"fusion_residual", "fusion_norm"}
+    wider = with_settings(language_model={"gpt": {"steps": 5}, "gpt_bytes": {"steps": 7}})
+    assert "loss_gap_bytes" in wider and "loss_gap" not in wider
+    assert with_settings(device="cuda") == set()
+    shared_out = {"d8": {"steps": 10, "runs_per_job": 2, "checkpoint_every": 5}, "d3": {"steps": 20}}
+    assert with_settings(majority=shared_out) == set()
+
+
+MADE_FROM = {
+    "random_keys": {"random_keys", "gaussian_law"},
+    "pretrained": {"pretrained_keys", "attention_ceilings", "ones_share", "projection_shift"},
+    "placement": {
+        "placement",
+        "placement_gradients",
+        "placement_scales",
+        "untrained_gradients",
+        "position_probe",
+    },
+    **{name: {name} for name in ("geometry", "fusion", "batch_dependence", "score_scale")},
+}
+
+
+@pytest.mark.parametrize(("section", "tables"), MADE_FROM.items())
+def test_the_settings_behind_a_table_count_for_every_claim_that_reads_it(section, tables):
+    statements = {name: {"seeds": 2} for name in MADE_FROM if name not in ("random_keys", "pretrained")}
+    before = SETTINGS | {"random_keys": {"seeds": 2}, "pretrained": {"seeds": 2}, "statements": statements}
+    edited = {section: {"seeds": 3}}
+    after = before | ({"statements": statements | edited} if section in statements else edited)
+    assert (
+        changed(hashes(before), hashes(after))
+        == {n for n, c in CLAIMS.items() if tables & {*c.tables}}
+        != set()
+    )
+
+
+@pytest.mark.parametrize("results", preregistration.RESULTS)
+def test_no_record_is_made_beside_results(tmp_path, results):
+    (tmp_path / results).mkdir()
+    claims.record(tmp_path / "rules.json", SETTINGS, "c0ffee")
+    assert not (tmp_path / "rules.json").exists()
+
+
+def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path):
+    record = tmp_path / "rules.json"
+    claims.record(record, {"first_seed": 3}, "c0ffee")
+    claims.record(record, SETTINGS, "c0ffee")
+    first = record.read_bytes()
+    assert json.loads(first) == {"commit": "c0ffee", "rules": hashes()}, "without results the last rules count"
+    (tmp_path / "data").mkdir()
+    claims.record(record, {"first_seed": 3}, "decaf")
+    assert record.read_bytes() == first
+    one = json.loads(first)
+    one["rules"]["plane"] = "0" * 16
+    files.write_text(record, json.dumps(one))
+    path = tmp_path / "random_keys.parquet"
+    store.write(worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", path, PROVENANCE)
+    for at_start, others in ((record, "before"), (None, "after"), (tmp_path / "none.json", "after")):
+        claims.judge_files([path], tmp_path / "claims.parquet", at_start, SETTINGS)
+        found = store.read(tmp_path / "claims.parquet", "claims").set_index("claim").rule_fixed
+        assert found["plane"] == "after" and found["faster"] == others
+    for other in ("[]", json.dumps(one["rules"])):
+        files.write_text(record, other)
+        with pytest.raises(ValueError, match=r"rules\.json"):
+            preregistration.read_record(record)
+
+
+def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_with():
+    """What was read at the start was incomplete for three claims, one was restated, two were added."""
+    at_start = preregistration.read_record(KEPT / "rules.json")
+    assert at_start.commit == "94d08f25a1ca2e3be68885b05b3df65bcf33af64"
+    settings = json.loads((KEPT / "settings.json").read_text(encoding="utf-8"))
+    today, kept = hashes(settings), TABLES["claims"].set_index("claim").rule_fixed
+    found = {
+        name: preregistration.fixed_before_or_after(rule, at_start.rules.get(name))
+        for name, rule in today.items()
+    }
+    assert found == {name: kept[name] for name in found}
+    assert list(found.values()).count("after") == 6

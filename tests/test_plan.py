@@ -1,0 +1,139 @@
+"""Plan files: when a job counts as done, whatever the times of files; who may write them; what ends a job."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from planned import planned
+
+from layernorm_roles import plan, provenance
+
+PLANS = {
+    "data/a": {"job": "data/a", "settings": {"size": 3}, "made_by": {}},
+    "train/a": {"job": "train/a", "settings": {"steps": 2}, "made_by": {"data/a": "x"}},
+}
+
+
+def changed(job, **settings):
+    return PLANS | {job: PLANS[job] | {"settings": settings}}
+
+
+def is_planned(folder, job):
+    """Whether the plan file is newer than its copy, so that Snakemake does the job."""
+    origin = folder / f"origin/{job}.json"
+    return not origin.exists() or os.stat(folder / f"plan/{job}.json").st_mtime > os.stat(origin).st_mtime
+
+
+def finish(folder, job):
+    plan.Plan(folder / f"plan/{job}.json").finish(folder / f"origin/{job}.json")
+
+
+def write(folder, plans):
+    """Write plans as a command does that has ended."""
+    plan.write(folder, plans)
+    while plan._held:
+        plan._held.pop().close()
+    return {job for job in plans if is_planned(folder, job)}
+
+
+def test_a_job_is_planned_until_it_was_done_as_planned_and_again_when_its_plan_differs(tmp_path):
+    assert write(tmp_path, PLANS) == {*PLANS}
+    finish(tmp_path, "data/a")
+    assert write(tmp_path, PLANS) == {"train/a"}
+    finish(tmp_path, "train/a")
+    assert write(tmp_path, PLANS) == set()
+    assert write(tmp_path, changed("train/a", steps=3)) == {"train/a"}
+    assert write(tmp_path, PLANS) == set(), "planned with other settings, and back"
+    finish(tmp_path, "train/a")
+    for number, path in enumerate(sorted(tmp_path.rglob("*.json"))):
+        os.utime(path, (1e9 - number, 1e9 - number))
+    assert write(tmp_path, PLANS) == set(), "the times of files do not matter"
+    (tmp_path / "origin/data/a.json").write_text("damaged")
+    assert write(tmp_path, PLANS) == {"data/a"}
+
+
+def test_plan_files_are_those_of_the_plan_and_can_be_read(tmp_path):
+    write(tmp_path, PLANS)
+    write(tmp_path, {"data/a": PLANS["data/a"]})
+    found = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")]
+    assert found == ["plan/data/a.json"]
+    assert json.loads((tmp_path / found[0]).read_text()) == PLANS["data/a"]
+
+
+def test_what_was_done_with_something_else_is_told(tmp_path):
+    write(tmp_path, PLANS)
+    finish(tmp_path, "train/a")
+    assert plan.undone(tmp_path, PLANS) == [], "a job that was never done is no fault"
+    differs = plan.undone(tmp_path, changed("train/a", steps=3))
+    assert differs == [f"{tmp_path}/plan/train/a.json"]
+    with pytest.raises(ValueError, match=r"1 file is not as .*\n.*plan/train/a.json: differs from its copy in origin/"):
+        plan.check(tmp_path, differs)
+    (tmp_path / "loose.txt").write_text("")
+    with pytest.raises(ValueError, match="2 files are not as"):
+        plan.check(tmp_path, differs)
+    with pytest.raises(ValueError, match="never: nothing is there that a job has made"):
+        plan.check(tmp_path / "never", [])
+
+
+HOLD = "import sys, time; from layernorm_roles import plan; plan.write(sys.argv[1], {}); print('held'); time.sleep(60)"
+
+
+def test_while_a_command_is_at_work_another_may_plan_the_same_and_nothing_else(tmp_path):
+    write(tmp_path, PLANS)
+    program = f"import json; {HOLD.replace('{}', 'json.loads(sys.argv[2])')}"
+    first = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path), json.dumps(PLANS)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert first.stdout.readline() == "held\n"
+        write(tmp_path, PLANS)
+        for other in (changed("train/a", steps=3), {"data/a": PLANS["data/a"]}):
+            with pytest.raises(ValueError, match="another command makes it at this moment, with other settings or code"):
+                write(tmp_path, other)
+        assert json.loads((tmp_path / "plan/train/a.json").read_text()) == PLANS["train/a"], "nothing was changed"
+    finally:
+        first.kill()
+        first.wait()
+    assert write(tmp_path, changed("train/a", steps=3)) == {*PLANS}, "the lock of a killed command is free"
+
+
+def test_a_plan_knows_those_of_the_jobs_it_reads_and_refuses_others(tmp_path):
+    data = planned(tmp_path, "data/a", settings={"size": 3})
+    train = planned(tmp_path, "train/a", ["data/a"])
+    assert train.of("data/a") == data
+    planned(tmp_path, "data/a", settings={"size": 4})
+    with pytest.raises(ValueError, match=r"data/a\.json: planned anew since .*train/a\.json was"):
+        train.of("data/a")
+
+
+def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_is_not_done(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "norm.py").write_text("class Norm: pass\n")
+    (tmp_path / "text.txt").write_text("words")
+    runs = [{"variant": "mine", "norm": "norm:Norm"}, {"variant": "layernorm", "norm": "layernorm"}]
+    own = {"runs": runs, "norm_code": {"mine": plan.rooms.of_norm("norm:Norm"), "layernorm": None}}
+    own |= {"corpus": {"text.txt": plan.files.sha256_of("text.txt")}}
+    job, origin = planned(tmp_path, "train/a", **own), tmp_path / "origin/train/a.json"
+    job.finish(origin)
+    assert origin.read_text() == job.path.read_text()
+    origin.unlink()
+    for file, text in (("norm.py", "class Norm: more = 1\n"), ("text.txt", "other words")):
+        before = (tmp_path / file).read_text()
+        (tmp_path / file).write_text(text)
+        plan.rooms._meaning.cache_clear()
+        with pytest.raises(ValueError, match=rf"^{'norm:Norm' if file == 'norm.py' else file}: edited since"):
+            job.finish(origin)
+        (tmp_path / file).write_text(before)
+        plan.rooms._meaning.cache_clear()
+    planned(tmp_path, "train/a", **own, seed=1)
+    with pytest.raises(ValueError, match="planned anew while its job ran"):
+        job.finish(origin)
+    assert not origin.exists()
+
+
+def test_runs_in_lists_are_compared_one_by_one():
+    ours = {"runs": [{"seed": 1}, {"seed": 2}]}
+    with pytest.raises(ValueError, match=r"runs\.1\.seed = 3, expected 2\)"):
+        provenance.refuse_other("x", {"runs": [{"seed": 1}, {"seed": 3}]}, ours)

@@ -1,0 +1,6 @@
+from layernorm_roles.job import job
+
+with job(snakemake) as plan:
+    from layernorm_roles import store
+
+    store.collect(plan, snakemake.input.parts, plan["table"], snakemake.output.table)
