@@ -1,8 +1,7 @@
-"""What a run of the workflow prints: a line when a long job starts and ends, and how long the rest may take.
+"""What a run of the workflow prints: a line for each long job, how long the rest may take, and why a job failed.
 
-Snakemake finds this package by its name, and profiles/default asks for it: `logger: layernorm-roles`. Where the user
-asks Snakemake for a printout of another kind (DETAILED), it is Snakemake's own. Everything that Snakemake says is in
-its log file in any case.
+Snakemake finds this package by its name, and the profiles ask for it: `logger: layernorm-roles`. With --verbose each
+message of Snakemake is printed as Snakemake words it; they are also in its log file in any case.
 """
 
 import logging
@@ -12,21 +11,19 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from snakemake.logging import ColorizingTextHandler, DefaultFormatter, get_event, show_logs
+import yaml
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from layernorm_roles import ending
-from layernorm_roles.settings import yaml_files
-from snakemake_logger_plugin_layernorm_roles.remaining import UNKNOWN_SECONDS, Remaining, seconds_by_rule
+from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
-"""A job gets a line for its start and one for its end if it takes longer, and so many times the mean before."""
+"""The end of a job gets a line if the job took longer, and so many times the mean of the jobs before."""
 
 SILENT_SECONDS, SILENT_SHARE = 30.0, 1 / 40
 """After so long without a line, and so large a share of the time since the beginning, one says how far the run is."""
@@ -37,10 +34,7 @@ NAMED = 3
 LINE_CHARACTERS = 300
 """Longer lines of Snakemake, such as hundreds of input files, are cut."""
 
-DETAILED = ("quiet", "verbose", "printshellcmds", "debug_dag")
-"""Options of Snakemake with which its own printout stands."""
-
-UNIMPORTANT = (
+UNPRINTED = (
     "Assuming unrestricted shared filesystem usage",
     "Building DAG of jobs",
     "Using shell",
@@ -50,11 +44,13 @@ UNIMPORTANT = (
     "Shutting down, this might take some time",
     "Elapsed time",
     "Some jobs were triggered by provenance information",
+    "CalledProcessError",
+    "At least one job did not complete successfully",
 )
-"""Beginnings of Snakemake's messages that are not printed: this package prints other lines for them, or none."""
+"""Parts of Snakemake's messages that are not printed: this package prints other lines for them, or none."""
 
-REPEATED = ("CalledProcessError", "At least one job did not complete successfully")
-"""Parts of errors that only repeat that a job has failed."""
+WHY = re.compile(r"^(?:error: .*(?:\n\(details: .*\))?|slurmstepd: error: \*{3} .*)", re.MULTILINE)
+"""Lines in the log of a cluster that say why a job failed: its own error and where its log is, or what SLURM did."""
 
 
 @dataclass
@@ -83,206 +79,161 @@ class LogHandler(LogHandlerBase):
     """Prints a line for what a person who waits wants to know."""
 
     writes_to_stream, writes_to_file = True, False
-    has_filter, has_formatter, needs_rulegraph = False, True, False
+    # Snakemake then adds its own filter, which heeds --quiet, and its own formatter.
+    has_filter = has_formatter = needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        common = self.common_settings
-        self._brief = not any(getattr(common, option) for option in DETAILED)
-        self._dry = common.dryrun
-        self._screen = ColorizingTextHandler(
-            nocolor=common.nocolor,
-            stream=sys.stdout if common.stdout else sys.stderr,
-            formatter=Formatter(common.quiet, common.show_failed_logs, whole=common.verbose),
-        )
-        self._cores: int | None = None
-        # Read now, since Snakemake changes the working directory after this.
+        # Now, since Snakemake changes the working directory after this.
+        self._folder = Path.cwd()
         self._earlier = seconds_by_rule(self.settings and self.settings.durations)
         self._remaining = Remaining({}, {})
         self._running: dict[int, Job] = {}
-        self._announced: set[int] = set()
+        self._failed: dict[int, Sequence[str]] = {}
         self._began = self._printed = time.time()
-        self._done = self._total = self._failed = 0
+        self._done = self._total = 0
         self._spent = 0.0
-        self._planned: dict[str, int] | None = None
         self._ended = threading.Event()
-        self._reasons: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print what the record says, shortly or in Snakemake's way; before a failed job's error, why it failed."""
-        if get_event(record) == LogEvent.ERROR and (text := _of_configfile(record.getMessage(), sys.argv)):
-            self._print(f"\nerror: {text}\n")
-            return
-        if get_event(record) in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
-            logs = [*(getattr(record, "log", None) or []), *(getattr(record, "aux_logs", None) or [])]
-            for reason in ending.reasons(logs, getattr(record, "rule_msg", None) or ""):
-                if reason not in self._reasons:
-                    self._print(reason)
-                if "sbatch" in reason:  # the other jobs would be refused for the same reason
-                    self._reasons.add(reason)
-        if not self._brief:
-            self._screen.emit(record)
-            return
+        """Print what the record says, shortly; with --verbose as Snakemake says it."""
         try:
-            if text := self._text(record):
-                self._print(self._screen.decorate(record, text))
+            text = self._text(record)
+            if self.common_settings.verbose:
+                self._print(self.format(record))
+            elif text:
+                self._print("\n".join(map(_cut, text.split("\n"))))
         except Exception:
             self.handleError(record)
 
     def close(self) -> None:
-        """End the thread that looks for long jobs."""
+        """Say which jobs failed, if the run was begun and is not complete, and end the thread that watches it."""
+        if self._done < self._total and not self.common_settings.dryrun and not self._ended.is_set():
+            logs = dict.fromkeys(log for logs in self._failed.values() for log in logs)
+            if self._failed:
+                self._print("\n    ".join([f"{_jobs(len(self._failed))} failed; the log says why:", *logs]))
+            self._print("What is finished is kept; the same command goes on from there.")
         self._ended.set()
         super().close()
 
     def _print(self, text: str) -> None:
-        self._screen.stream.write(f"{text}\n")
-        self._screen.flush()
-        self._printed = time.time()
+        if text:
+            print(text, file=sys.stdout if self.common_settings.stdout else sys.stderr, flush=True)
+            self._printed = time.time()
 
     def _text(self, record: logging.LogRecord) -> str | None:
-        match get_event(record):
-            case LogEvent.RESOURCES_INFO:
-                self._cores = getattr(record, "cores", self._cores)
-            case LogEvent.RUN_INFO if self._dry:
-                summary, self._planned = self._planned, record.stats
-                return None if summary else self._plan(record.stats)
+        match getattr(record, "event", None):
             case LogEvent.RUN_INFO:
-                return self._start(record.stats)
+                return self._begin(record.stats)
             case LogEvent.JOB_INFO:
                 self._running[record.jobid] = Job(record.rule_name, _title(record), record.created)
             case LogEvent.JOB_FINISHED:
                 return self._finished(record)
-            case LogEvent.JOB_ERROR:
-                return self._broken(record)
-            case LogEvent.ERROR if not any(map(record.getMessage().__contains__, REPEATED)):
-                return self._screen.format(record)
             case LogEvent.GROUP_ERROR:
-                self._failed += 1
-                return self._screen.format(record)
-            case None if not record.getMessage().startswith(UNIMPORTANT):
+                jobs = [job["jobid"] for job in record.job_error_info]
+                return self._broken(jobs, f"group {record.groupid}", record.aux_logs)
+            case LogEvent.JOB_ERROR:
+                self._running.pop(record.jobid, None)
+                # Of a group each job is named, those that succeeded too; the group's own record came before.
+                if not getattr(record, "indent", False):
+                    said = (getattr(record, "rule_msg", None) or "").partition("\n    sbatch call")[0]
+                    return self._broken([record.jobid], _title(record), record.log, said)
+            case LogEvent.ERROR if not self._total and (
+                fault := _fault_of_configfile(sys.argv, self._folder)
+            ):
+                return f"\nerror: {fault}\n"
+            case LogEvent.ERROR | None if not any(map(record.getMessage().__contains__, UNPRINTED)):
                 # The log of a run that succeeded is of no use, and the last line is to say where its results are.
                 hint = record.getMessage().startswith("Complete log(s)")
-                return None if hint and not self._failed else self._screen.format(record)
+                return None if hint and not self._failed else self.format(record)
         return None
 
-    def _plan(self, stats: dict[str, int]) -> str:
-        """What a dry run plans: the jobs of each rule, and how long they take as long as those of the earlier run."""
+    def _begin(self, stats: dict[str, int]) -> str | None:
         jobs = {rule: number for rule, number in stats.items() if rule != "total"}
-        seconds = sum(number * self._earlier.get(rule, UNKNOWN_SECONDS) for rule, number in jobs.items())
-        training = sum(number for rule, number in jobs.items() if re.search("_train(_|$)", rule))
-        width = max(map(len, jobs))
-        by_number = sorted(jobs.items(), key=lambda job: -job[1])
-        lines = [f"{rule:{width}} {number:7}" for rule, number in by_number]
-        said = (
-            f"{training:,} jobs that train and {sum(jobs.values()) - training:,} others; on one core about "
-            f"{_duration(seconds)}, if each takes what it took at the sizes of the kept reproduction; "
-            "--verbose shows each job"
-        )
-        return "\n".join([*lines, said])
-
-    def _start(self, stats: dict[str, int]) -> str:
-        jobs = {rule: number for rule, number in stats.items() if rule != "total"}
+        if self._total and self.common_settings.dryrun:
+            return None  # Snakemake says it again at the end
         self._began, self._total = time.time(), sum(jobs.values())
+        if self.common_settings.dryrun:
+            rows = [f"{rule:{max(map(len, jobs))}} {number:7,}" for rule, number in jobs.items()]
+            return "\n".join([*rows, f"{_jobs(self._total)}; --verbose shows each, and why"])
         self._remaining = Remaining(jobs, self._earlier)
         threading.Thread(target=self._watch, daemon=True).start()
-        at_a_time = f", {self._cores} at a time" if self._cores else ""
-        return f"{_clock()}  {self._total:,} job{'s' * (self._total != 1)}{at_a_time}"
+        return f"{_clock()}  {_jobs(self._total)}"
 
     def _watch(self) -> None:
         while not self._ended.wait(1.0):
-            self._watch_once()
+            with self.lock:
+                self._break_silence()
 
-    def _watch_once(self) -> None:
-        with self.lock:
-            now = time.time()
-            long = max(LONG_SECONDS, LONG_TIMES * self._spent / max(self._done, 1))
-            for jobid, job in self._running.items():
-                if jobid not in self._announced and now - job.began >= long:
-                    self._announced.add(jobid)
-                    self._print(f"{_clock()}  running   {job.title}, since {_clock(job.began)}")
-            if now - self._printed >= max(SILENT_SECONDS, SILENT_SHARE * (now - self._began)):
-                titles = [job.title for job in self._running.values()]
-                more = f" and {len(titles) - NAMED:,} more" if len(titles) > NAMED else ""
-                named = ", ".join(titles[:NAMED]) or "none"
-                self._print(f"{_clock()}  {self._progress()}; running: {named}{more}")
+    def _break_silence(self) -> None:
+        now = time.time()
+        if now - self._printed >= max(SILENT_SECONDS, SILENT_SHARE * (now - self._began)):
+            titles = [job.title for job in self._running.values()]
+            more = f" and {len(titles) - NAMED:,} more" if len(titles) > NAMED else ""
+            named = ", ".join(titles[:NAMED]) or "none"
+            self._print(f"{_clock()}  {self._progress()}; running: {named}{more}")
 
     def _finished(self, record: logging.LogRecord) -> str | None:
         job = self._running.pop(record.job_id, None)
         if job is None:
             return None
         took = record.created - job.began
+        long = took >= max(LONG_SECONDS, LONG_TIMES * self._spent / max(self._done, 1))
+        self._failed.pop(record.job_id, None)
         self._done += 1
         self._spent += took
         self._remaining.finished(job.rule, took)
         if self._done == self._total:
-            return f"{_clock()}  all {self._total:,} jobs done in {_duration(time.time() - self._began)}"
-        if record.job_id in self._announced:
-            return f"{_clock()}  finished  {job.title}, {_duration(took)} ({self._progress()})"
-        return None
+            return f"{_clock()}  {_jobs(self._total)} done in {_duration(time.time() - self._began)}"
+        return f"{_clock()}  {job.title}, {_duration(took)} ({self._progress()})" if long else None
 
-    def _broken(self, record: logging.LogRecord) -> str:
-        self._running.pop(record.jobid, None)
-        self._announced.discard(record.jobid)
-        self._failed += 1
-        lines = [f"{_clock()}  FAILED    {_title(record)}"]
-        lines += [f"          its log: {log}" for log in record.log]
-        lines += show_logs(record.log) if self.common_settings.show_failed_logs else []
+    def _broken(self, jobs: Sequence[int], title: str, logs: Sequence[str], said: str = "") -> str:
+        self._failed |= dict.fromkeys(jobs, logs)
+        lines = [f"{_clock()}  FAILED    {title}", *said.splitlines()]
+        for log in logs:
+            lines += [*_why(log), f"          its log: {log}"]
         return "\n".join(lines)
 
     def _progress(self) -> str:
         now = time.time()
-        text = f"{self._done:,} of {self._total:,} jobs in {_duration(now - self._began)}"
+        text = f"{self._done:,} of {_jobs(self._total)} in {_duration(now - self._began)}"
         if self._failed:
-            return f"{text}, {self._failed} failed"
+            return f"{text}, {len(self._failed):,} failed"
         running = [(job.rule, now - job.began) for job in self._running.values()]
         left = self._remaining.seconds(max(now - self._began, 1.0), running)
         return text if left is None else f"{text}, about {_duration(left)} left"
 
 
-class Formatter(DefaultFormatter):
-    """Snakemake's own printout, with its longest lines cut unless `whole`."""
+def _fault_of_configfile(command: Sequence[str], folder: Path) -> str | None:
+    """What keeps a file of --configfile from being read, with its path, which Snakemake does not name; None if nothing.
 
-    def __init__(self, quiet, show_failed_logs: bool, whole: bool):
-        super().__init__(quiet, show_failed_logs)
-        self._whole = whole
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The text of the record."""
-        text = str(super().format(record))
-        return text if self._whole else "\n".join(map(_cut, text.split("\n")))
-
-
-def _of_configfile(error: str, command: Sequence[str]) -> str | None:
-    """What is wrong with --config or a file of --configfile, for which Snakemake has a traceback or a hint; else None.
-
-    `command` are the words of the command. Of other errors nothing is known here.
+    `command` are the words of the command, given in `folder`.
     """
-    missing = re.search(r"_load_configfile(?s:.*)FileNotFoundError: .*: '(.*)'", error)
-    if missing:
-        return (
-            f"--configfile {missing[1]}: no such file. Targets come before options: "
-            "snakemake --cores all majority --configfile mine.yaml"
-        )
-    if "parse_config" in error:
-        return (
-            "--config: expected KEY=VALUE, such as device=auto; keys below others are for a file of --configfile. "
-            "Targets come before options: snakemake --cores all majority --config device=auto"
-        )
-    if "_load_configfile" in error or "Config file " in error:
-        words = [part for word in command for part in word.split("=")]
-        following = dropwhile(lambda word: not word.startswith("--configfile"), words)
-        for word in following:
-            if Path(word).exists():
-                try:
-                    yaml_files.read(word)
-                except ValueError as fault:
-                    return str(fault)
+    words = [part for word in command for part in word.split("=")]
+    _, *after = [*dropwhile(lambda word: word not in ("--configfile", "--configfiles"), words), None]
+    for path in takewhile(lambda word: word and not word.startswith("-"), after):
+        try:
+            if not isinstance(yaml.safe_load((folder / path).read_text(encoding="utf-8")), dict):
+                return f"{path}: expected keys with values"
+        except OSError as error:
+            hint = "targets come before options: snakemake --cores all majority --configfile mine.yaml"
+            return f"--configfile {path}: {error.strerror}; {hint}"
+        except (ValueError, yaml.YAMLError) as error:
+            return f"{path}: no YAML: {error}"
     return None
+
+
+def _why(log: str) -> list[str]:
+    """The lines of a cluster's `log` that say why a job failed; none if it cannot be read."""
+    try:
+        return [*dict.fromkeys(WHY.findall(Path(log).read_text(encoding="utf-8", errors="replace")))]
+    except OSError:
+        return []
 
 
 def _cut(line: str) -> str:
     if len(line) <= LINE_CHARACTERS:
         return line
-    return f"{line[:LINE_CHARACTERS]} ... ({len(line) - LINE_CHARACTERS:,} more characters; --verbose shows them)"
+    return f"{line[:LINE_CHARACTERS]} ... ({len(line) - LINE_CHARACTERS:,} more characters)"
 
 
 def _title(record: logging.LogRecord) -> str:
@@ -290,8 +241,12 @@ def _title(record: logging.LogRecord) -> str:
     return log.partition("/logs/")[2].removesuffix(".log") or record.rule_name
 
 
-def _clock(seconds: float | None = None) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(seconds))
+def _jobs(number: int) -> str:
+    return f"{number:,} job{'s' * (number != 1)}"
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")
 
 
 def _duration(seconds: float) -> str:

@@ -47,36 +47,29 @@ class Remaining:
             return None
         # Another machine, or other sizes, than those of the earlier run.
         speed = sum(self._spent[rule] for rule in known) / measured if measured else 1.0
-        left, busy = 0.0, sum(self._spent.values())
-        for rule, number in self._left.items():
-            left += number * self._expected(rule, speed)
+        expected = {rule: speed * self._earlier.get(rule, UNKNOWN_SECONDS / speed) for rule in self._left}
+        expected |= {rule: self._spent[rule] / number for rule, number in self._seen.items()}
+        left = sum(number * expected[rule] for rule, number in self._left.items())
+        busy = sum(self._spent.values())
         for rule, spent in running:
-            expected = self._expected(rule, speed)
-            if spent > max(2 * expected, expected + OVERRUN_SECONDS):
+            if spent > max(2 * expected[rule], expected[rule] + OVERRUN_SECONDS):
                 return None
-            left -= min(spent, expected)
+            left -= min(spent, expected[rule])
             busy += spent
         # `busy` over `elapsed` is how many jobs ran at a time.
         return max(left, 0.0) * elapsed / busy if busy else None
 
-    def _expected(self, rule: str, speed: float) -> float:
-        if self._seen[rule]:
-            return self._spent[rule] / self._seen[rule]
-        return speed * self._earlier[rule] if rule in self._earlier else UNKNOWN_SECONDS
 
-
-def seconds_by_rule(file: str | Path | None) -> dict[str, float]:
+def seconds_by_rule(file: Path | None) -> dict[str, float]:
     """Mean seconds of a job by rule, from a CSV file with columns rule, jobs and wall_minutes.
 
     Empty without such a file: the time left is not worth stopping a run.
     """
-    if file is None or not Path(file).is_file():
-        return {}
     try:
-        with Path(file).open(encoding="utf-8", newline="") as rows:
+        with Path(file or "").open(encoding="utf-8", newline="") as rows:
             return {
                 row["rule"]: 60 * float(row["wall_minutes"]) / int(row["jobs"])
                 for row in csv.DictReader(rows)
             }
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (OSError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return {}

@@ -53,3 +53,9 @@ def on_slurm(checkout, *arguments):
     status = ["--slurm-status-command", "squeue"]  # there is no slurmdbd
     poll = ["--slurm-init-seconds-before-status-checks", "2"]
     return Snakemake(checkout, *arguments, "--workflow-profile", "slurm", *every, *status, *poll)
+
+
+def through_cluster_generic(checkout, *arguments):
+    """The command that a user of profiles/cluster-generic gives, with shorter waits."""
+    profile = ["--workflow-profile", "cluster-generic", "--cores", "2", "--latency-wait", "20"]
+    return Snakemake(checkout, *arguments, *profile, "--seconds-between-status-checks", "1")
