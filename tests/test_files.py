@@ -45,7 +45,7 @@ def test_a_missing_file_a_missing_checksum_and_a_damaged_checksum_are_told_apart
         read(path)
     files.write_text(path, "text")
     files.checksum_file(path).write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"a\.txt: not readable"):
+    with pytest.raises(ValueError, match=r"a\.txt: damaged"):
         read(path)
 
 

@@ -146,7 +146,7 @@ def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measur
 
 def test_a_kept_reproduction_is_what_lies_in_its_folder(tmp_path):
     nothing = Exhibits.kept(tmp_path)
-    assert (nothing.tables, nothing.rooms, nothing.shown()) == ((), {}, [])
+    assert (nothing.tables, nothing.rooms, nothing.drawn()) == ((), {}, [])
     kept = Exhibits.kept(ROOT / "results/published")
     assert "majority_metrics" in kept.tables and "claims" not in kept.tables
     assert {"figure_1a", "figure_2a", "figure_4a", "claims_forest"} <= {*kept.figures()}

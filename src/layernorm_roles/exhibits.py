@@ -62,7 +62,7 @@ class Exhibits:
         """The paths of the Parquet files from which a room is made; none of a room that is not there."""
         return self._parquet(self.rooms[room].inputs if room in self.rooms else [])
 
-    def shown(self, *names: str) -> list[str]:
+    def drawn(self, *names: str) -> list[str]:
         """The files of figures and readable tables of the rooms called `names`, or else of all."""
         chosen = (self.rooms[name] for name in names or self.rooms if name in self.rooms)
         return [file for room in chosen for file in room.files(self.folder)]
@@ -70,6 +70,10 @@ class Exhibits:
     def figures(self) -> dict[str, str]:
         """The paths of the figures as PNG, by name."""
         return {name: f"{self.folder}/figures/{name}.png" for room in self.rooms.values() for name in room.figures}
+
+    def figure(self, name: str) -> shown.Figure:
+        """What the list says of a figure that this reproduction has."""
+        return next(room.figures[name] for room in self.rooms.values() if name in room.figures)
 
     def _parquet(self, tables: Iterable[str]) -> list[str]:
         return [f"{self.folder}/parquet/{table}.parquet" for table in tables]

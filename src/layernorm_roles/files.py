@@ -118,8 +118,8 @@ def sha256_of(*paths: str | Path) -> str:
 def recorded(path: str | Path) -> str | None:
     """The SHA-256 that was recorded when `path` was written, in hexadecimal digits; None if there is none."""
     try:
-        digest, _, name = checksum_file(path).read_text(encoding="ascii").partition("  ")
-    except (OSError, UnicodeDecodeError):
+        digest, _, name = checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")
+    except OSError:
         return None
     # The name is part of the record, so that the record of another file does not serve.
     return digest if name == f"{Path(path).name}\n" else "of another file"

@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 import yaml
 from checkouts import command
 
-from layernorm_roles import files, made_from
+from layernorm_roles import files
 
 ROOT = Path(__file__).parents[2]
 DAMAGED = {
     "Parquet": ("*.parquet",),
-    "weights": ("initial.safetensors", "final.safetensors", "weights.safetensors"),
+    "weights": ("weights.safetensors",),
     "checkpoint": ("checkpoint*.safetensors",),
     "checksum": (f"{files.CHECKSUMS}/*",),
     "dataset": ("training.npy", "validation.npy", "tokenizer.json", "manifest.json", "data/**/*.parquet"),
@@ -190,9 +190,9 @@ def damage(what: str, how: str) -> Fault:
         run.end()
         while run.processes():
             time.sleep(0.1)
-        # The plan's record of the rules is left alone: no job makes it again, and claims then count as younger.
+        # The record of the rules is left alone: no job makes it again, and claims then count as younger.
         candidates = [file for file in run.files(*DAMAGED[what]) if file.stat().st_size]
-        candidates = [file for file in candidates if file.name != made_from.OF_THE_PLAN]
+        candidates = [file for file in candidates if file.name != "rules.json"]
         if not candidates:  # a checkpoint, removed between the two looks
             raise Missed
         file = rng.choice(candidates)
@@ -333,13 +333,7 @@ def differences(one: Path, other: Path) -> dict[Path, str]:
 
 
 def content(file: Path) -> bytes:
-    """A file's bytes; of a Parquet file those of the columns but for `seconds`, or none if it is damaged.
-
-    Of a note of what files were made from it is all but their hashes, since some of the files tell the time.
-    """
-    if made_from.FOLDER in file.parts:
-        note = json.loads(file.read_text(encoding="utf-8"))
-        return json.dumps(note | {key: sorted(note[key]) for key in ("input", "output")}).encode()
+    """A file's bytes; of a Parquet file those of the columns but for `seconds`, or none if it is damaged."""
     if file.suffix != ".parquet":
         return file.read_bytes()
     try:

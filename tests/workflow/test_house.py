@@ -1,10 +1,10 @@
 """What holds for the workflow and the package as a whole."""
 
-import inspect
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -30,18 +30,56 @@ def test_lint_has_only_its_wish_for_an_environment_per_rule():
 
 def test_every_target_says_what_it_is_and_help_lists_them():
     text = (ROOT / "workflow/rules/targets.smk").read_text(encoding="utf-8")
-    targets = ["all", *re.findall(r"^rule (\w+):", text, re.MULTILINE)]
-    assert {"majority", "publish", "help"} <= {*targets}
+    targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
+    assert {"majority", "pretrained", "publish", "help"} <= {*targets}
     lines = snakemake("help", "--cores", "1", "--quiet", "all").stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("    "))
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
 
 
-def test_the_scheduler_still_has_the_attribute_that_the_snakefile_sets():
-    """The attribute `job_rate_limiter` is not public; if Snakemake dropped it, setting it would do nothing."""
-    from snakemake.scheduling.job_scheduler import JobScheduler
+RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
+PYTHON = [*(ROOT / "src").rglob("*.py"), *(ROOT / "workflow").rglob("*.py")]
 
-    assert "self.job_rate_limiter" in inspect.getsource(JobScheduler.__init__)
+
+def test_of_snakemake_only_what_its_documentation_names_is_used():
+    """https://snakemake.readthedocs.io: `workflow.source_path` finds a file beside the one that names it."""
+    for file in RULES:
+        text = file.read_text(encoding="utf-8")
+        assert {*re.findall(r"\bworkflow\.(?!smk\b)(\w+)", re.sub(r"(?m)#.*$|\"[^\"]*\"", "", text))} <= {"source_path"}, file
+        imported = {*re.findall(r"^\s*(?:from|import) (snakemake[\w.]*)", text, re.MULTILINE)}
+        assert imported <= {"snakemake.utils"}, file
+
+
+def test_no_private_part_of_another_package_is_used():
+    for file in PYTHON:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"\bctypes\b|\bnumba\.core\.caching\b|\bdispatcher\._|_cache_dir_locator", text), file
+        imported = re.findall(r"^\s*from (\w[\w.]*) import (.+)$", text, re.MULTILINE)
+        private = [names for package, names in imported if re.search(r"(^|[\s,.])_[a-z]", f"{package} {names}")]
+        assert not private, (file, private)
+
+
+def planned(*arguments):
+    """The rules that a dry run from nothing plans, in the default."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "results").mkdir()
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "1", "-n"]
+        done = subprocess.run([*command, *arguments], cwd=folder, text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return {*re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)} - {"total"}
+
+
+@pytest.mark.parametrize(
+    ("part", "rules"),
+    [
+        ("majority", {"majority_data", "majority_train"}),
+        ("random_keys", {"random_keys_measure"}),
+        ("pretrained", {"text", "pretrained_measure"}),
+        ("language_model", {"text", "language_model_train", "language_model_measure"}),
+    ],
+)
+def test_a_part_needs_nothing_of_the_others_and_writes_the_settings(part, rules):
+    assert planned(part) - {"tables"} == {part, "settings", *rules}
 
 
 @pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)

@@ -31,16 +31,15 @@ NEEDED = {
         ("prepare_text", TABLES | {"pydantic", "tokenizers"}),
         ("generate_majority_data", TABLES | {"pydantic"}),
         ("train_majority", STATEMENT | {"numba"}),
-        ("train_language_model record_activations", MODEL),
-        ("collect_keys measure_ceilings measure_pretrained", MODEL | CERTIFIED),
-        ("measure_random_keys", STATEMENT | CERTIFIED),
-        ("measure_gaussian_law", TABLES | {"pydantic", "scipy.special", "scipy.sparse", "scipy.optimize"}),
+        ("train_language_model", MODEL),
+        ("measure_language_model measure_pretrained", MODEL | CERTIFIED),
+        ("measure_random_keys", STATEMENT | CERTIFIED | {"scipy.optimize"}),
         ("measure_geometry measure_batch_dependence", STATEMENT),
         ("train_placement", STATEMENT | {"tokenizers"}),
         ("measure_fusion measure_score_scale", STATEMENT | {"scipy.special"}),
-        ("measure_worked_numbers collect_tables", TABLES),
-        ("judge_claims update_readme write_durations", EVIDENCE),
-        ("draw write_page publish compare", EVIDENCE | DRAWING),
+        ("collect_table", TABLES),
+        ("judge_claims update_readme write_durations compare", EVIDENCE),
+        ("draw write_page publish", EVIDENCE | DRAWING),
     )
     for script in scripts.split()
 }

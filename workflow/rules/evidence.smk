@@ -99,7 +99,7 @@ rule settings:
 FINISHED = [
     f"{RUN}/settings.json",
     *THIS.exhibits.judged,
-    *THIS.exhibits.shown(),
+    *THIS.exhibits.drawn(),
     f"{RUN}/tables/durations.csv",
     f"{RUN}/tables/durations.md",
 ]

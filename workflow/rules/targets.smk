@@ -3,6 +3,16 @@
 HERE = THIS.exhibits
 
 
+def shown(exhibits, *rooms):
+    """The files of rooms as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
+    captions = {path: exhibits.figure(name) for name, path in exhibits.figures().items()}
+    for file in exhibits.drawn(*rooms):
+        if figure := captions.get(file):
+            labels = {"figure": figure.name, "caption": figure.caption}
+            file = report(file, category=figure.category, labels=labels)
+        yield file
+
+
 rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
@@ -11,7 +21,7 @@ rule majority:
         tables=ancient(HERE.read_by("majority")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
-        HERE.shown("majority"),
+        [*shown(HERE, "majority")],
         origin=f"{RUN}/origin/draw/majority.json",
     log:
         f"{RUN}/logs/draw/majority.log",
@@ -25,13 +35,14 @@ rule majority:
 
 
 use rule majority as random_keys with:
+    """Random keys: Figures 1c and 1d, the comparison with the exact expectation, and the law of widths."""
     input:
         plan=f"{RUN}/plan/draw/random_keys.json",
         done=done("draw/random_keys"),
         tables=ancient(HERE.read_by("random_keys")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
-        HERE.shown("random_keys"),
+        [*shown(HERE, "random_keys")],
         origin=f"{RUN}/origin/draw/random_keys.json",
     log:
         f"{RUN}/logs/draw/random_keys.log",
@@ -40,13 +51,14 @@ use rule majority as random_keys with:
 
 
 use rule majority as language_model with:
+    """The language models: Figure 4, Tables 1 to 4, and the keys of the heads."""
     input:
         plan=f"{RUN}/plan/draw/language_model.json",
         done=done("draw/language_model"),
         tables=ancient(HERE.read_by("language_model")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
-        HERE.shown("language_model"),
+        [*shown(HERE, "language_model")],
         origin=f"{RUN}/origin/draw/language_model.json",
     log:
         f"{RUN}/logs/draw/language_model.log",
@@ -55,13 +67,14 @@ use rule majority as language_model with:
 
 
 use rule majority as pretrained with:
+    """Pretrained models: which keys of their heads can win, and how much attention they can get."""
     input:
         plan=f"{RUN}/plan/draw/pretrained.json",
         done=done("draw/pretrained"),
         tables=ancient(HERE.read_by("pretrained")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
-        HERE.shown("pretrained"),
+        [*shown(HERE, "pretrained")],
         origin=f"{RUN}/origin/draw/pretrained.json",
     log:
         f"{RUN}/logs/draw/pretrained.log",
@@ -70,13 +83,14 @@ use rule majority as pretrained with:
 
 
 use rule majority as statements with:
+    """What other documents say about LayerNorm: a figure for each statement that was measured."""
     input:
         plan=f"{RUN}/plan/draw/statements.json",
         done=done("draw/statements"),
         tables=ancient(HERE.read_by("statements")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
-        HERE.shown("statements"),
+        [*shown(HERE, "statements")],
         origin=f"{RUN}/origin/draw/statements.json",
     log:
         f"{RUN}/logs/draw/statements.log",
@@ -85,13 +99,14 @@ use rule majority as statements with:
 
 
 use rule majority as verdicts with:
+    """Every verdict, in figures and tables."""
     input:
         plan=f"{RUN}/plan/draw/verdicts.json",
         done=done("draw/verdicts"),
         tables=ancient(HERE.read_by("verdicts")),
         settings=ancient(f"{RUN}/settings.json"),
     output:
-        HERE.shown("verdicts"),
+        [*shown(HERE, "verdicts")],
         origin=f"{RUN}/origin/draw/verdicts.json",
     log:
         f"{RUN}/logs/draw/verdicts.log",
@@ -106,7 +121,7 @@ rule published_figures:
         done=done("draw", KEPT.name),
         tables=ancient(KEPT.judged),
     output:
-        KEPT.shown(),
+        [*shown(KEPT)],
         origin=f"{KEPT.folder}/origin/draw.json",
     log:
         f"{KEPT.folder}/logs/draw.log",
