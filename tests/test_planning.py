@@ -239,8 +239,8 @@ def test_each_stage_has_its_device(monkeypatch):
     monkeypatch.chdir(ROOT)
     asked = []
 
-    def choose(wanted, elsewhere):
-        asked.append((wanted, elsewhere))
+    def choose(wanted, elsewhere, key):
+        asked.append((wanted, elsewhere, key))
         return planning.Choice("cuda" if wanted == "auto" else wanted, "")
 
     monkeypatch.setattr(planning, "choose", choose)
@@ -248,7 +248,7 @@ def test_each_stage_has_its_device(monkeypatch):
     plan = Plan(settings, elsewhere=True)
     assert (plan.devices["majority"].device, plan.gpus("majority")) == ("cpu", 0)
     assert (plan.devices["language_model"].device, plan.gpus("language_model")) == ("cuda", 1)
-    assert asked == [("cpu", True), ("auto", True)]
+    assert asked == [("cpu", True, "majority_device"), ("auto", True, "device")]
 
 
 def test_the_line_before_the_first_job_says_how_long_processors_take(monkeypatch):
