@@ -20,9 +20,9 @@ class Stage(NamedTuple):
 
 _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "schemas.py", "store.py")
 _NETWORKS = (
-    *("checkpoint.py", "compiling.py", "divergence.py", "gpu", "norms.py", "optimiser.py", "variants.py"),
+    *("checkpoint.py", "compiling.py", "divergence.py", "elementary.py", "gpu", "norms.py", "optimiser.py", "variants.py"),
 )
-_KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability")
+_KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.py")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
 _SHOWN = (*_EVIDENCE, "evidence/claims", "evidence/figures", "evidence/tables", "shown.py", "shown.yaml")
@@ -39,7 +39,8 @@ STAGES = {
         (*_TORCH, "scipy"),
     ),
     "language_model": Stage(
-        (*_GROUND, *_NETWORKS, "heads/layer.py", "language_model", "settings/language_model.py", "text"), _TORCH
+        (*_GROUND, *_NETWORKS, "heads/layer.py", "language_model", "settings/language_model.py", "slices.py", "text"),
+        _TORCH,
     ),
     "measure": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "language_model", "settings/language_model.py", "text"), _TORCH

@@ -120,8 +120,8 @@ def pair_loss(
     weighted = attention[:, :, None] * torch.cat([values, torch.ones_like(values[:, :1])], dim=1)
     sums = n @ weighted.transpose(0, 1).reshape(classes, classes * (d_model + 1))
     sums = sums.reshape(batch, classes, d_model + 1)
-    # Classes that a sequence has not are computed, too, and count 0 times: a CUDA graph needs shapes that do not
-    # depend on the counts. Their own denominators may be 0, which would make NaN of 0 times their loss.
+    # Classes that a sequence has not are computed, too, and count 0 times: to choose them by the counts
+    # would make a GPU wait. Their own denominators may be 0, which would make NaN of 0 times their loss.
     attended = sums[..., :d_model] / sums[..., d_model:].where(counts[..., None] > 0, 1.0)
     y = p.embedding + p.out_bias + attended
 

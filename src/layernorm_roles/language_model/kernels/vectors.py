@@ -159,8 +159,8 @@ def splat(write, x):
 
 @instruction(_first)
 def exp(write, x):
-    """exp(x) for x <= 0 of each member of a tuple of vectors; for x below -87, exp(-87) = 2e-38."""
-    return [write_exp(write.builder, member, to_zero=False) for member in x]
+    """exp(x) for x <= 0 of each member of a tuple of vectors, to 3 units in the last place; below -87, exp(-87)."""
+    return [write_exp(write.builder, member, quick=True) for member in x]
 
 
 @instruction(_first)
