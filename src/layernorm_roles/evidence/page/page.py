@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from layernorm_roles import files, store
-from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
+from layernorm_roles.evidence.claims import MEANINGS, Claim
 from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page.text import (

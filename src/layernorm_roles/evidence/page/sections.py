@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from layernorm_roles.evidence.claims.rules import ACCURACY_STEP, Claim
+from layernorm_roles.evidence.claims.claim import Claim
+from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
 from layernorm_roles.evidence.tables.structure import Column, Grid
 
 LEAST_RUNS = 3
