@@ -55,60 +55,47 @@ class Asked:
         return self.words if number is None else self.words.format(f"{number:.3g}")
 
 
-def half_of(reported: float) -> Asked:
-    """At least half of what the source reports, with an interval on its side of no effect."""
-    return Asked("at least {}", lambda found, _: rules.effect(found, reported), reported / 2)
-
-
-def more_than(threshold: float) -> Asked:
-    """An interval above a threshold."""
-    return Asked("more than {}", lambda found, _: rules.above(found, threshold), threshold)
-
-
-def no_more_than(threshold: float) -> Asked:
-    """An interval that does not reach above a threshold."""
-    return Asked("at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, threshold)], threshold)
-
-
-def counted(threshold: float) -> Asked:
-    """No more than a threshold, with all that proofs leave open counted."""
-    words = "at most {}, undecided keys counted"
-    return Asked(words, lambda found, worst: rules.at_most(found, worst, threshold), threshold)
-
-
-def positive() -> Asked:
-    """An interval on the claimed side of no effect."""
-    return Asked("more than {}", lambda found, _: rules.direction(found), 0.0)
-
-
-def worse() -> Asked:
-    """A loss above another one; absent if both diverged in every run, where the difference is 0."""
-    nothing = (0.0, 0.0, 0.0)
-    return Asked(
-        "more than 0", lambda found, _: Finding.ABSENT if found == nothing else rules.direction(found)
-    )
-
-
-def further_than(threshold: float) -> Asked:
-    """An interval further from 0 than a threshold, up or down."""
-    return Asked("more than {}, up or down", lambda found, _: rules.beyond(found, threshold), threshold)
-
-
-def no_further_than(threshold: float) -> Asked:
-    """An interval no further from 0 than a threshold, up or down."""
-    words = "at most {}, up or down"
-    return Asked(words, lambda found, _: rules.OPPOSITE[rules.beyond(found, threshold)], threshold)
-
-
-def within(predicted: float, tolerance: float) -> Asked:
-    """An interval that is within a tolerance of a number."""
-    words = f"within {tolerance:g} of {predicted:g}"
-    return Asked(words, lambda found, _: rules.within(found, predicted, tolerance))
-
-
-def true(condition: Callable[[Estimate], Any], words: str) -> Asked:
-    """A condition on the range of an estimate in which nothing is random."""
-    return Asked(words, lambda found, _: rules.true(condition(found)))
+_NOTHING = (0.0, 0.0, 0.0)
+ASKED: dict[str, Callable[[Any], Asked]] = {
+    # at least half of what the source reports, with an interval on its side of no effect
+    "half_of": lambda all_: Asked("at least {}", lambda found, _: rules.effect(found, all_), all_ / 2),
+    "more_than": lambda least: Asked("more than {}", lambda found, _: rules.above(found, least), least),
+    "no_more_than": lambda most: Asked(
+        "at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, most)], most
+    ),
+    "below_half_of": lambda all_: Asked(
+        "at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, all_ / 2)], all_ / 2
+    ),
+    # with all that proofs leave open counted
+    "counted": lambda most: Asked(
+        "at most {}, undecided keys counted", lambda found, worst: rules.at_most(found, worst, most), most
+    ),
+    "positive": lambda _: Asked("more than {}", lambda found, _: rules.direction(found), 0.0),
+    # a loss above another one; absent if both diverged in every run, where the difference is 0
+    "worse": lambda _: Asked(
+        "more than 0", lambda found, _: Finding.ABSENT if found == _NOTHING else rules.direction(found)
+    ),
+    "further_than": lambda least: Asked(
+        "more than {}, up or down", lambda found, _: rules.beyond(found, least), least
+    ),
+    "no_further_than": lambda most: Asked(
+        "at most {}, up or down", lambda found, _: rules.OPPOSITE[rules.beyond(found, most)], most
+    ),
+    "within_EXPONENT_of": lambda number: Asked(
+        f"within {rules.EXPONENT:g} of {number:g}",
+        lambda found, _: rules.within(found, number, rules.EXPONENT),
+    ),
+    # of the range of values in which nothing is random
+    "all_at_most": lambda most: Asked(
+        f"all at most {most:g}", lambda found, _: rules.true(found.high <= most)
+    ),
+    "all_more_than": lambda least: Asked(
+        f"all more than {least:g}", lambda found, _: rules.true(found.low > least)
+    ),
+    "all_below": lambda most: Asked(f"all below {most:g}", lambda found, _: rules.true(found.high < most)),
+    "some_below": lambda most: Asked(f"some below {most:g}", lambda found, _: rules.true(found.low < most)),
+}
+"""What may be asked of an estimate, by name, as a function of a number; of a ratio its logarithm."""
 
 
 # What a test returns

@@ -14,13 +14,13 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
+    ASKED,
     RATIO,
     UNTRAINED,
     Outcome,
     Tables,
     Untestable,
     compare,
-    more_than,
     over_seeds,
     refuse_rate_at_grid_end,
 )
@@ -207,7 +207,7 @@ def residuals_carry_positions(tables: Tables) -> Outcome:
         raise Untestable("The run has no pre-norm networks with residual connections and without.")
     wide = deep.pivot(index=["trained", "seed"], columns="residual", values="percent").dropna()
     gaps, rows = (wide[True] - wide[False]).unstack("trained"), []
-    by_guessing = more_than(100 / probe.context_length.max())
+    by_guessing = ASKED["more_than"](100 / probe.context_length.max())
     words = "with residual connections minus without"
     for kind, when, role in ((True, "trained", "effect"), (False, "untrained", "control")):
         seeds = gaps[kind].dropna()
@@ -226,7 +226,7 @@ def needs_warm_up(tables: Tables, nats: float) -> Outcome:
     if ends.warmup.nunique() < 2:
         raise Untestable("The run has a single length of warm-up.")
     none, longest = int(ends.warmup.min()), int(ends.warmup.max())
-    corner, lowers = (ends.depth.max(), ends.learning_rate.min()), more_than(nats)
+    corner, lowers = (ends.depth.max(), ends.learning_rate.min()), ASKED["more_than"](nats)
     unknown = replace(lowers, find=lambda *_: Finding.UNDECIDED)
     first, rows, stuck = [], [], 0
     for part, ((name, *at), runs) in enumerate(ends.groupby(["placement", "depth", "learning_rate"])):

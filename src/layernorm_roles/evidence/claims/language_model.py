@@ -43,6 +43,7 @@ from layernorm_roles.evidence.analysis.language_model import (
 )
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims.claim import (
+    ASKED,
     RATIO,
     UNTRAINED,
     Asked,
@@ -51,13 +52,9 @@ from layernorm_roles.evidence.claims.claim import (
     Tables,
     Untestable,
     compare,
-    counted,
     enough,
-    half_of,
-    more_than,
     over_seeds,
     paired,
-    positive,
     refuse_rate_at_grid_end,
 )
 from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, UNIGRAM, Measured, Quantity
@@ -141,7 +138,7 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
         if len(seeds) or name == NO_ATTENTION_VARIANT:
             words = f"{name} minus {variant}, {model}"
             found, statistic = Estimate.of_any(seeds), "validation loss at the end"
-            yield compare(words, found, len(seeds), positive(), "gate", NATS, statistic)
+            yield compare(words, found, len(seeds), ASKED["positive"](0), "gate", NATS, statistic)
 
 
 def gated(
@@ -199,7 +196,9 @@ def loss_gap_lengths(tables: Tables, model: str, half_of_nats: float, trains: fl
     words = "projection minus layernorm"
     return Outcome(
         (
-            compare(f"{words}, first length minus last", closes, n, half_of(half_of_nats), unit=NATS),
+            compare(
+                f"{words}, first length minus last", closes, n, ASKED["half_of"](half_of_nats), unit=NATS
+            ),
             *(
                 compare(f"{words}, {steps:,} steps", shown[steps], len(gaps[steps]), None, role, NATS)
                 for steps, role in zip(
@@ -254,7 +253,9 @@ def stability(tables: Tables, model: str, trains: float) -> Outcome:
         logarithms = [np.log(largest[variant]) for variant in PAPER_SCALING]
         ratio, _ = paired(*logarithms, f"{model} with both variants")
     number = len(pd.concat(logarithms, axis=1, join="inner"))
-    return Outcome((compare("layernorm over projection", ratio, number, positive(), unit=RATIO), *context))
+    return Outcome(
+        (compare("layernorm over projection", ratio, number, ASKED["positive"](0), unit=RATIO), *context)
+    )
 
 
 def attention_learnt(tables: Tables, model: str, trains: float) -> Outcome:
@@ -273,7 +274,7 @@ def attention_learnt(tables: Tables, model: str, trains: float) -> Outcome:
         refuse_rate_at_grid_end(own.at_end, own.base_learning_rate, what, "learns to attend soonest")
     later = difference_of_medians(groups["projection"], groups["layernorm"])
     number = min(map(len, groups.values()))
-    first = compare("projection over layernorm", later, number, positive(), unit=RATIO)
+    first = compare("projection over layernorm", later, number, ASKED["positive"](0), unit=RATIO)
     context = [
         compare(
             f"{variant}, {where}",
@@ -416,7 +417,7 @@ class Width(NamedTuple):
         """
         worst = self.found.estimate(undecided=True)
         most, least = max(2 * self.gaussian, zero), self.gaussian / 2
-        bounds = [counted(most)] + [more_than(least)] * (self.gaussian > zero)
+        bounds = [ASKED["counted"](most)] + [ASKED["more_than"](least)] * (self.gaussian > zero)
         words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (self.gaussian > zero)
         asked = Asked(words, lambda *found: all_of(*(bound.find(*found) for bound in bounds)))
         estimate, n = self.found.estimate(), len(self.found.seeds)

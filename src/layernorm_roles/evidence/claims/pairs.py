@@ -5,7 +5,7 @@ seed or document. An entry names its `quantity`, and lists its comparisons under
 
     over     two columns, the first minus the second; of a quantity in the unit × these are logarithms; or
     alone    one column, or several: a name that ends in * stands for all columns that begin with what is before it
-    asked    what is asked of the estimate: one of the keys of ASKED, with a number. Without it nothing is asked
+    asked    what is asked of the estimate: one of the keys of `claim.ASKED`, with a number. Without it nothing is asked
     role     effect, control or context; the first is an effect
     part     which part of the verdict it counts in, see `claim.Comparison.part`; each: every column is a part
     of       the experiment or model, where it is not the entry's
@@ -30,7 +30,15 @@ import pandas as pd
 from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, percent_over_seeds
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import claim, rules
-from layernorm_roles.evidence.claims.claim import RATIO, UNTRAINED, Comparison, Outcome, Tables, Untestable
+from layernorm_roles.evidence.claims.claim import (
+    ASKED,
+    RATIO,
+    UNTRAINED,
+    Comparison,
+    Outcome,
+    Tables,
+    Untestable,
+)
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
@@ -155,23 +163,6 @@ def number(name: Any) -> Any:
     value = known[own] if isinstance(known[own], list) else float(known[own])
     return float(factor) * value if factor else value
 
-
-ASKED = {
-    "half_of": claim.half_of,
-    "more_than": claim.more_than,
-    "no_more_than": claim.no_more_than,
-    "counted": claim.counted,
-    "positive": lambda _: claim.positive(),
-    "worse": lambda _: claim.worse(),
-    "further_than": claim.further_than,
-    "no_further_than": claim.no_further_than,
-    "within_EXPONENT_of": lambda predicted: claim.within(predicted, rules.EXPONENT),
-    "all_at_most": lambda most: claim.true(lambda found: found.high <= most, f"all at most {most:g}"),
-    "all_more_than": lambda least: claim.true(lambda found: found.low > least, f"all more than {least:g}"),
-    "all_below": lambda most: claim.true(lambda found: found.high < most, f"all below {most:g}"),
-    "some_below": lambda most: claim.true(lambda found: found.low < most, f"some below {most:g}"),
-}
-"""What may be asked of an estimate, by name, as a function of a number; of ratios its logarithm."""
 
 _KEYS = {"over", "alone", "role", "part", "of", "quantity", "if_lacking", "also", *ASKED}
 

@@ -22,6 +22,7 @@ from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
+    ASKED,
     RATIO,
     UNTRAINED,
     Comparison,
@@ -30,14 +31,9 @@ from layernorm_roles.evidence.claims.claim import (
     Untestable,
     compare,
     enough,
-    half_of,
-    more_than,
-    no_more_than,
     over_seeds,
     paired,
-    positive,
     refuse_rate_at_grid_end,
-    true,
 )
 from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity, range_over
 from layernorm_roles.evidence.legends import LEGENDS
@@ -230,12 +226,12 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
         layernorm = over_seeds(angles.layernorm.dropna(), "layernorm")
         released = paired(angles.scale_released, angles.layernorm, "scale_released")
         below, n = layernorm.below(random), len(angles.layernorm.dropna())
-        turned = half_of(random - with_projection)
+        turned = ASKED["half_of"](random - with_projection)
         scale = paired(angles.scale, angles.layernorm, "scale")
         return [
-            compare("scale_released minus layernorm", *released, half_of(paper), unit=DEGREES),
+            compare("scale_released minus layernorm", *released, ASKED["half_of"](paper), unit=DEGREES),
             compare("a random direction minus layernorm", below, n, turned, unit=DEGREES),
-            compare("scale minus layernorm", *scale, half_of(paper), "control", DEGREES),
+            compare("scale minus layernorm", *scale, ASKED["half_of"](paper), "control", DEGREES),
         ]
 
     angles = by_variant(metrics, "query_angle_mean", step)
@@ -244,7 +240,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
         index="seed", columns="checkpoint", values=["along", "visible"]
     )
     for part, words, asked in (
-        ("along", "along the ones vector", positive()),
+        ("along", "along the ones vector", ASKED["positive"](0)),
         ("visible", "that scores see", None),
     ):
         change = paired(np.log(ends[part].final), np.log(ends[part].initial), "layernorm")
@@ -254,7 +250,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     if "layernorm_small" in angles:
         small = paired(angles.scale_released, angles.layernorm_small, "layernorm_small")
         words = "scale_released minus layernorm_small"
-        rows.append(compare(words, *small, half_of(paper), unit=DEGREES, part=2))
+        rows.append(compare(words, *small, ASKED["half_of"](paper), unit=DEGREES, part=2))
     passed = None
     if len(untrained := by_variant(metrics, "query_angle_mean", 0)):
         passed = UNTRAINED if all(row.there for row in compared(untrained)[:2]) else None
@@ -281,9 +277,8 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
         own = angle[variant].dropna()
         n, m = len(own), len(values.scale.dropna())
-        planar = true(lambda found: found.high <= flat, f"at most {flat:g} in every run")
-        off = true(lambda found: found.low > flat, f"more than {flat:g} in every run")
-        below, asked = over_seeds(own, variant).below(random), half_of(random)
+        planar, off = ASKED["all_at_most"](flat), ASKED["all_more_than"](flat)
+        below, asked = over_seeds(own, variant).below(random), ASKED["half_of"](random)
         further = paired(angle.scale, angle[variant], "scale")
         return [
             compare(f"a random direction minus {variant}", below, n, asked, unit=DEGREES),
@@ -298,55 +293,34 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
     return Outcome(tuple(rows), "", random, passed)
 
 
-# What the projection costs
+# What the projection costs, and what size does
 
 
-def widths(tables: Tables, experiment: str, more_than_half_of: float) -> Outcome:
-    """Our finding: the projection's cost falls with the width; in queries and keys alone it is small throughout."""
+def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
+    """Percentage points by which scaling only is more accurate at the last step, at the narrowest and the widest width."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared)
     if metrics.base_learning_rate.nunique() > 1:
         raise Untestable(f"The experiment {experiment} has several learning rates; the claim is about one.")
-    if metrics.d_model.nunique() < 2:
-        raise Untestable(f"The experiment {experiment} has a single width.")
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
+    if len(accuracies) < 2:
+        raise Untestable(f"The experiment {experiment} has a single width.")
     if lacking := [d for d, accuracy in accuracies.items() if not {*compared} <= set(accuracy)]:
         raise Untestable(f"At the widths {lacking} the run lacks some of the norms that are compared.")
-    narrow, wide, large = min(accuracies), max(accuracies), more_than_half_of / 2
-    everywhere, keys = (
-        {d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()}
-        for variant in ("layernorm", "projected_qk")
-    )
-    costs = {
-        d: (over_seeds(cost.dropna(), "layernorm"), len(cost.dropna())) for d, cost in everywhere.items()
-    }
-    mean_keys = pd.concat(keys.values(), axis=1).dropna().mean(axis=1)  # widths of one seed share their data
-    few, own = no_more_than(large), keys[narrow].dropna()
-    words, of_keys = "scale minus layernorm", "scale minus projected_qk"
-    falls = paired(everywhere[narrow], everywhere[wide], "layernorm")
-    keys_cost, mean_cost = (over_seeds(cost, "projected_qk") for cost in (own, mean_keys))
-    return Outcome(
-        (
-            compare(f"{words}, d = {narrow}", *costs[narrow], more_than(large), unit=POINTS),
-            compare(f"{words}, d = {narrow} minus d = {wide}", *falls, positive(), unit=POINTS, part=1),
-            compare(f"{of_keys}, d = {narrow}", keys_cost, len(own), few, "control", POINTS, part=2),
-            compare(
-                f"{of_keys}, mean over widths", mean_cost, len(mean_keys), few, "control", POINTS, part=3
-            ),
-            *(
-                compare(f"{words}, d = {d}", *cost, role="context", unit=POINTS)
-                for d, cost in costs.items()
-                if d != narrow
-            ),
+    found = {}
+    for variant in ("layernorm", "projected_qk"):
+        cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
+        ends = cost[min(accuracies)], cost[max(accuracies)]
+        shown = dict(
+            zip(("narrowest", "widest", "narrowest minus widest"), (*ends, ends[0] - ends[1]), strict=True)
         )
-    )
+        shown["mean over widths"] = cost.dropna().mean(axis=1)  # widths of one seed share their data
+        found |= {f"{variant}, {where}": values for where, values in shown.items()}
+    return Measured(pd.DataFrame(found))
 
 
-# Size and projection
-
-
-def size_or_projection(tables: Tables, experiment: str, half_of_ratio: float) -> Outcome:
-    """Our question: whether the size of the attention input slows the released variant, or the missing projection."""
+def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
+    """Logarithms of how many times the steps are that a d times smaller input needs, and one without projection."""
     cells = ("layernorm", "scale", "layernorm_small", "scale_released")
     metrics = of_setting(tables[METRICS], experiment, *cells)
     steps = to_test_loss(metrics[metrics.variant.isin(cells)])
@@ -354,36 +328,11 @@ def size_or_projection(tables: Tables, experiment: str, half_of_ratio: float) ->
     ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
     if wide.loc[ran.index].isna().any(axis=None):
         raise Untestable(f"{unreached(steps)} The effects of size and projection on the steps need all runs.")
-    effects = majority.two_by_two(-wide)
-    size, projection, interaction = (over_seeds(effect, "all four norms") for effect in effects)
-    paper, n = np.log(half_of_ratio), len(effects.size)
-    return Outcome(
-        (
-            compare(
-                "an input d times smaller over one of LayerNorm's size", size, n, half_of(paper), unit=RATIO
-            ),
-            compare(
-                "without projection over with it",
-                projection,
-                n,
-                no_more_than(paper / 2),
-                "control",
-                RATIO,
-                part=1,
-            ),
-            compare(
-                "without projection over with it, at LayerNorm's size over at the smaller",
-                interaction,
-                n,
-                role="context",
-                unit=RATIO,
-            ),
-        )
-    )
+    return Measured(pd.DataFrame(majority.two_by_two(-wide)._asdict()))
 
 
 TESTS: dict[str, Callable[..., Outcome]] = {
-    function.__name__: function for function in (parallel, on_a_plane, widths, size_or_projection)
+    function.__name__: function for function in (parallel, on_a_plane)
 }
 """The functions that entries of projection.yaml name under `test`."""
 
@@ -408,6 +357,15 @@ QUANTITIES = {
         partial(first_and_last, of_setting, "attention_share", np.positive),
         "",
         "perplexity of attention over the number of classes",
+    ),
+    "cost_by_width": Quantity(
+        cost_by_width,
+        POINTS,
+        "accuracy of scaling only at the last step minus that of a variant",
+        ("layernorm, *", "projected_qk, *"),
+    ),
+    "size_and_projection": Quantity(
+        size_and_projection, RATIO, columns=("size", "projection", "interaction"), thresholds=("TEST_LOSS",)
     ),
 }
 """The quantities of the majority task that entries name."""

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from layernorm_roles import files, shown, store
-from layernorm_roles.evidence.claims.rules import MEANINGS, Claim
+from layernorm_roles.evidence.claims import MEANINGS, Claim
 from layernorm_roles.evidence.page import findings, sections, vectors
 from layernorm_roles.evidence.page.text import (
     PAPER,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from layernorm_roles.evidence.claims.rules import ACCURACY_STEP, Claim
+from layernorm_roles.evidence.claims.claim import Claim
+from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
 from layernorm_roles.evidence.tables.readable import Cell, grid
 
 LEAST_RUNS = 3
