@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from layernorm_roles import shown
 from layernorm_roles.evidence.analysis.durations import durations
-from layernorm_roles.evidence.tables import registry as tables
+from layernorm_roles.evidence.tables import readable
 
 HEADER = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
 
@@ -39,9 +40,9 @@ def test_a_file_that_is_gone_or_damaged_stops_nothing_and_leaves_its_rule_withou
     table = durations(files)
     assert table.rule.to_list() == ["page", "train"] and table.jobs.to_list() == [1, 2]
     assert table.wall_minutes[0] == 0.1 and math.isnan(table.wall_minutes[1])
-    printed = tables.make(tables.DURATIONS, {"durations": table}).parts
+    printed = readable.make(shown.TABLES["durations"], {"durations": table}).parts
     rows = [["page", "1", "6.0 s", "9.00"], ["train", "2", "–", "500"], ["all", "3", "6.0 s", "–"]]
-    assert printed[0].rows == rows and "is gone" in printed[1]
+    assert printed[0].to_numpy().tolist() == rows and "is gone" in printed[1]
 
 
 def test_no_files_and_files_elsewhere_are_refused(tmp_path):
