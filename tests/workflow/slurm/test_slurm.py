@@ -164,7 +164,11 @@ def test_gpu_jobs_saw_a_device_and_no_other_job_did(ran):
         assert devices in (("0", "1") if on_gpu else ("none",)), log
 
 
-def test_a_cancelled_job_was_submitted_again_with_twice_the_memory(ran):
+def test_a_cancelled_job_is_named_with_its_log_and_submitted_again_with_twice_the_memory(ran):
+    (log,) = re.findall(
+        r"FAILED +text/words\n.*'CANCELLED'.*(?:\n.*)*?its log: (\S+/slurm_logs/\S+)", ran.output
+    )
+    assert (ran.checkout.folder / log).is_file()
     first, second = (job for job in ran.jobs.values() if job["Comment"] == CANCELLED)
     assert (first["JobState"], second["JobState"]) == ("CANCELLED", "COMPLETED")
     assert (asked(first)[1], asked(second)[1]) == (1500, 3000)

@@ -18,7 +18,9 @@ from submitting import on_slurm, through_cluster_generic
 
 pytestmark = pytest.mark.long
 
-TARGET = "results/tiny/runs/majority/d8/layernorm/d_model_8/base_learning_rate_0.001/seed_1000/weights.safetensors"
+TARGET = (
+    "results/tiny/runs/majority/d8/layernorm/d_model_8/base_learning_rate_0.001/seed_1000/weights.safetensors"
+)
 
 
 def one_run():
