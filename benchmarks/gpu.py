@@ -58,7 +58,7 @@ def trainer(model: str, variant: str):
         texts = rng.integers(entries, size=(SENTENCES, 25))
         rows = [(" ".join(map(str, text)), i % 2) for i, text in enumerate(texts)]
         task = tasks.LabelledSentences(rows, rows[: settings.batch_size], tokenizer, settings, 0)
-        build = lambda: bert.build(settings, variant, entries, task.classes, 0)  # noqa: E731
+        build = lambda: bert.build(settings, variant, variant, entries, 0, task.classes)  # noqa: E731
     else:
         stream = rng.integers(entries, size=TOKENS, dtype=np.uint16)
         few = settings.model_copy(update={"validation_windows": settings.batch_size})

@@ -45,7 +45,7 @@ def build(name, entries, **changes):
         network = model.build(settings, "layernorm", "layernorm", entries, seed=0)
         batch = [torch.randint(entries, (settings.batch_size, settings.context_length + 1))]
     else:
-        network = bert.build(settings, "layernorm", entries, None, seed=0)
+        network = bert.build(settings, "layernorm", "layernorm", entries, 0)
         shape, masked = (settings.batch_size, settings.context_length), settings.context_length * 15 // 100
         where = torch.rand(shape).argsort(dim=1)[:, :masked]
         batch = [torch.randint(entries, shape), where, torch.randint(entries, where.shape)]

@@ -87,30 +87,3 @@ def test_an_error_while_writing_leaves_what_was_there_and_nothing_else(tmp_path)
         raise RuntimeError
     assert files.read_bytes(path) == b"old"
     assert sorted(file.name for file in tmp_path.iterdir()) == [".sha256", "a.txt"]
-
-
-def test_a_sealed_folder_has_one_file_of_checksums_which_sha256sum_checks(tmp_path):
-    names = ["b.txt", "deep/a.txt", "deep/er/c.txt"]
-    for name in names:
-        files.write_text(tmp_path / name, name)
-    digests = [files.recorded(tmp_path / name) for name in names]
-    files.seal(tmp_path)
-    found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
-    assert found == ["SHA256SUMS", *names]
-    assert [files.recorded(tmp_path / name) for name in names] == digests
-    assert files.faults(tmp_path) == [] and files.read_bytes(tmp_path / names[2]) == names[2].encode()
-    done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True)
-    assert done.returncode == 0, done
-
-    files.write_text(tmp_path / names[0], "made again")
-    assert files.faults(tmp_path) == []
-    (tmp_path / names[0]).write_text(names[0])  # as it was sealed
-    assert files.faults(tmp_path) == []
-    (tmp_path / names[1]).write_text(names[0])
-    (tmp_path / names[2]).unlink()
-    (tmp_path / "new.txt").write_text("from elsewhere")
-    said = [f"{names[1]}: damaged", "new.txt: no checksum", f"{names[2]}: no such file"]
-    for fault, words in zip(files.faults(tmp_path), said, strict=True):
-        assert words in fault
-    with pytest.raises(files.Unusable, match="damaged"):
-        files.seal(tmp_path)

@@ -13,7 +13,7 @@ PATIENCE = 60  # seconds
 def script(block):
     """A program whose job, logged in log.txt, holds a temporary folder called held_... while it runs `block`."""
     lines = ["import sys, tempfile, time, types", "from layernorm_roles import job"]
-    lines += ["with job.job(types.SimpleNamespace(log=['log.txt'], output=[])):"]
+    lines += ["with job.job(types.SimpleNamespace(log=['log.txt'], input={}, output=[])):"]
     lines += ["    with tempfile.TemporaryDirectory(prefix='held_', dir='.'):"]
     return "\n".join(lines) + "\n" + textwrap.indent(textwrap.dedent(block), 8 * " ")
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from layernorm_roles import norms, variants
+from layernorm_roles.evidence import legends
 
 ROOT = Path(__file__).parents[1]
 
@@ -127,6 +128,12 @@ def test_a_built_in_norm_has_a_label_a_colour_and_a_formula_and_the_guide_shows_
     assert variants.guide() in (ROOT / "docs/guide.md").read_text(encoding="utf-8")
     assert variants.label_of("projection", 35.0) == "35 × projection only"
     assert variants.label_of("layernorm", 0.1, "queries_keys") == "0.1 × LayerNorm (queries, keys)"
+    legends.name_scaled({"big": {"like": "projection", "factor": 35.0, "part": "both"}, "own": "a:B"})
+    assert [legends.label(name) for name in ("big", "own", "scale")] == [
+        "35 × projection only",
+        "own",
+        "scaling only",
+    ]
 
 
 OWN = """

@@ -28,14 +28,24 @@ import numba
 from numba import njit
 from numba.core import event
 
-__all__ = ["cached_njit", "compilation_notice", "kernel_sources", "njit", "processor"]
+__all__ = ["IN_ONE", "cached_njit", "compilation_notice", "kernel_sources", "njit", "processor"]
+
+IN_ONE = {"error_model": "numpy", "forceinline": True}
+"""Options that compile a function into each function that calls it, so that one piece of machine code computes all.
+
+Equal results need it: of a function that is not inlined, a process that compiles runs another copy, with other
+roundings, than a process that loads its caller from numba's cache. numba passes the fastmath of a caller on to
+functions without their own, so that also those would round differently.
+"""
 
 KERNELS = (
     "compiling.py",
+    "elementary.py",
     "majority/kernel/*.py",
     "majority/parameters.py",
     "language_model/kernels/*.py",
     "selectability/*.py",
+    "slices.py",
 )
 """The files of this package that compiled code comes from, or takes types and constants from."""
 

@@ -26,6 +26,9 @@ FOLDER, ORIGIN = "plan", "origin"
 UNCHECKED = (FOLDER, ORIGIN, "logs", "benchmarks")
 """Folders of a reproduction whose files have no checksum."""
 
+LONG_AGO = (1, 1)
+"""Seconds since 1970, of the last access and the last change; a time of 0 is none for Snakemake."""
+
 _held = []
 """The open lock files of this process, which its end closes."""
 
@@ -97,8 +100,8 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     for path, text in texts.items():
         origin = folder / ORIGIN / path.relative_to(folder / FOLDER)
         if origin.is_file():
-            os.utime(origin, (0, 0))
-        os.utime(path, (0, 0) if _text(origin) == text else None)
+            os.utime(origin, LONG_AGO)
+        os.utime(path, LONG_AGO if _text(origin) == text else None)
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -1,7 +1,7 @@
 """Which figures and readable tables a reproduction has: the list in shown.yaml, and what of it some settings give.
 
-Planning reads this module, so it imports nothing but a reader of YAML. Functions that draw and tabulate are named in the
-list and stand in layernorm_roles.evidence.
+Planning reads this module, so it imports nothing but a reader of YAML. The functions that the list names stand in
+layernorm_roles.evidence.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -5,8 +5,8 @@ import pytest
 import torch
 from numba import njit
 
+from layernorm_roles import elementary
 from layernorm_roles.majority import kernel
-from layernorm_roles.majority.kernel import elementary
 from layernorm_roles.majority.model import pair_loss
 from layernorm_roles.majority.parameters import LossParameters, Sizes
 

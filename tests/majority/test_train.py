@@ -11,6 +11,7 @@ import torch
 from default_settings import example
 from interrupted import killed_after
 from oracle import loss_and_correct
+from planned import planned
 from scipy.special import softmax
 from scipy.stats import entropy
 
@@ -19,7 +20,7 @@ from layernorm_roles.majority import data, kernel, train
 from layernorm_roles.majority.evaluation import evaluation_steps, query_angle
 from layernorm_roles.majority.gradients import gradient_on
 from layernorm_roles.majority.model import MajorityTransformer
-from layernorm_roles.majority.train import MajorityRun, Outputs
+from layernorm_roles.majority.train import MajorityRun
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.majority import MajorityTraining
 
@@ -34,7 +35,7 @@ def task(**changes):
 
 
 def run_of(norm, seed, d_model=4, learning_rate=0.01):
-    return MajorityRun("small", norm, norm, seed, d_model, learning_rate)
+    return MajorityRun(f"small/{norm}/{seed}", "small", norm, norm, seed, d_model, learning_rate)
 
 
 @pytest.fixture(scope="module")
@@ -247,61 +248,71 @@ def test_a_run_has_the_width_and_the_rate_that_it_names(sets):
     assert train.train(settings, wide, sets).model.layer.linear1.weight.shape == (7, 7)
     assert train.train(task(), wide, sets).model.layer.linear1.weight.shape == (5, 7)
     assert list(train.train(settings, fast, sets).metrics.learning_rate) == [0.5, 0.5]
-    runs = [run_of("layernorm", 0), wide, fast]
-    assert len({json.dumps(run.identity(settings)) for run in runs}) == 3
 
 
-@pytest.fixture
-def batch(tmp_path):
-    """Two runs that differ in the seed only, each with the data of its seed, and the files of both."""
-    runs = {
-        MajorityRun("small", "mine", "scale", seed, 5, 0.02): tmp_path / f"{seed}.parquet" for seed in (3, 4)
-    }
-    for run, file in runs.items():
-        data.write(task(), run.seed, file)
-    return runs, Outputs(*(tmp_path / name for name in ("m.parquet", "v.parquet", "w.safetensors")))
+def planned_batch(folder, code="a"):
+    """The plan of two runs of different variants and seeds, the data of each seed, in the order of seeds, and the files."""
+    jobs, named = [], {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
+    for seed in (3, 4):
+        jobs.append(f"majority_data/small/seed_{seed}")
+        data.write(planned(folder, jobs[-1], settings=task().of_data(), seed=seed), folder / f"{seed}.parquet")
+    runs = [
+        {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **named}
+        for variant, norm, seed in (("mine", "scale", 4), ("layernorm", "layernorm", 3))
+    ]
+    norm_code = {"mine": "b", "layernorm": None}
+    given = {"settings": task().of_training(), "runs": runs, "device": "cpu", "device_check": "stop"}
+    plan = planned(folder, "majority/small", jobs, code=code, norm_code=norm_code, **given)
+    out = {"metrics": folder / "m.parquet", "vectors": folder / "v.parquet", "weights": folder / "w.safetensors"}
+    return plan, [folder / f"{seed}.parquet" for seed in (3, 4)], out
 
 
-CODE = ["a", "b"]
-
-
-def test_runs_that_share_files_write_what_each_computes_alone(batch):
-    settings, (runs, out) = task(), batch
-    train.train_batch(settings, runs, out, "cpu", CODE)
-    alone = {run: train.train(settings, run, data.load(file)) for run, file in runs.items()}
-    identity = {"experiment": "small", "variant": "mine", "seeds": [3, 4], "norm": "scale", "d_model": 5}
-    identity |= {"base_learning_rate": 0.02, "settings": settings.of_training()}
+def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_computes_alone(tmp_path):
+    plan, files, out = planned_batch(tmp_path)
+    train.train_batch(plan, files, out)
+    of_seed = dict(zip((3, 4), files, strict=True))
+    runs = [MajorityRun(**run) for run in plan["runs"]]
+    alone = {run: train.train(task(), run, data.load(of_seed[run.seed])) for run in runs}
     for kind in ("metrics", "vectors"):
-        written = store.read(getattr(out, kind), f"majority_{kind}", identity)
-        named = {"experiment": "small", "variant": "mine", "d_model": 5, "base_learning_rate": 0.02}
-        frames = [getattr(result, kind).assign(seed=run.seed, **named) for run, result in alone.items()]
+        written = store.read(out[kind], f"majority_{kind}", plan)
+        named = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
+        frames = [
+            getattr(result, kind).assign(seed=run.seed, variant=run.variant, **named) for run, result in alone.items()
+        ]
         expected = pd.concat(frames)[written.columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(written, expected, check_exact=True)
-        origin = store.read_provenance(getattr(out, kind))
-        assert json.loads(origin["config"]) == identity
+        origin = store.read_provenance(out[kind])
+        assert json.loads(origin["config"]) == plan
         for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
             assert stream.sentence in origin["seed_rule"]
-    weights, facts = checkpoint.load(out.weights)
-    assert facts["identity"] == identity
+    weights, facts = checkpoint.load(out["weights"])
+    assert facts["identity"] == plan
     for run, result in alone.items():
         for name, value in result.model.state_dict().items():
-            assert torch.equal(value, weights.pop(f"{run.seed}.{name}"))
+            assert torch.equal(value, weights.pop(f"{run.name}/{name}"))
     assert not weights
-    assert not list(out.weights.parent.rglob("checkpoint*"))
+    assert not list(tmp_path.rglob("checkpoint*"))
 
 
-def test_a_killed_batch_takes_no_step_again_and_another_code_all(batch, monkeypatch):
-    settings, (runs, out), steps = task(), batch, []
+def test_data_of_another_seed_are_refused(tmp_path):
+    plan, files, out = planned_batch(tmp_path)
+    with pytest.raises(ValueError, match=r"4\.parquet: a file of another run \(job = 'majority_data/small/seed_4'"):
+        train.train_batch(plan, files[::-1], out)
+
+
+def test_a_killed_batch_takes_no_step_again_and_another_code_all(tmp_path, monkeypatch):
+    (plan, files, out), steps = planned_batch(tmp_path), []
     monkeypatch.setattr(train, "gradient_on", counted(steps))
     with killed_after(12):  # the first run saves 9 checkpoints; the second is killed at its third, step 21
-        train.train_batch(settings, runs, out, "cpu", CODE)
+        train.train_batch(plan, files, out)
     assert len(steps) == 60 + 21
     steps.clear()
     with monkeypatch.context() as patch:
         patch.setattr(train, "write", lambda *arguments: None)
         patch.setattr(checkpoint.Checkpoint, "remove", lambda self: None)
-        train.train_batch(settings, runs, out, "cpu", CODE)
+        train.train_batch(plan, files, out)
     assert len(steps) == 60 - 21
     steps.clear()
-    train.train_batch(settings, runs, out, "cpu", ["a", "edited"])
+    edited, *_ = planned_batch(tmp_path, code="edited")
+    train.train_batch(edited, files, out)
     assert len(steps) == 2 * 60, "the checkpoints of other code are not used"

@@ -48,7 +48,7 @@ def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text_t
     out = {name: tmp_path / f"{name}.parquet" for name in Measured._fields}
     asked = settings(folder, 8).model_dump(mode="json") | {"contexts": 2, "cuts": [2, 3]}
     drawn.clear()
-    measure_files("tiny", asked, text.manifest, out)
+    measure_files({"job": "pretrained/tiny", "model": "tiny", "settings": asked}, text.manifest, out)
     assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, (
         "a context's number is the seed of its direction"
     )

@@ -71,17 +71,23 @@ def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is
         assert row.mean_unselectable == expected.count("unselectable").mean()
 
 
-def test_both_files_hold_their_tables_and_say_what_made_them(tmp_path, drawn):
+def test_the_files_hold_their_tables_and_say_what_made_them(tmp_path, drawn):
     settings = example(RandomKeys, **SIZES | {"keys": [3, 4], "matrices": 3})
-    measure.measure(settings, 5, {"mine": "scale"}, tmp_path / "a", tmp_path / "b")
+    given = {"settings": settings.model_dump(mode="json"), "seed": 5, "norms": {"mine": "scale"}}
+    tables = {
+        "random_keys": measure.table(settings, 5, {"mine": "scale"}),
+        "random_keys_precision": measure.precision_table(settings, 5),
+        "gaussian_law": measure.law.table(settings.law),
+    }
+    drawn.clear()
+    measure.measure(given, {name: tmp_path / name for name in tables})
     assert drawn == {Stream.RANDOM_KEYS.number: {5}}
-    tables = measure.table(settings, 5, {"mine": "scale"}), measure.precision_table(settings, 5)
-    for name, path, table in zip(("random_keys", "random_keys_precision"), "ab", tables, strict=True):
-        found, origin = store.read(tmp_path / path, name), store.read_provenance(tmp_path / path)
+    for name, table in tables.items():
+        found, origin = store.read(tmp_path / name, name), store.read_provenance(tmp_path / name)
         pd.testing.assert_frame_equal(found, table[found.columns], check_dtype=False)
-        assert json.loads(origin["config"]) == settings.model_dump(mode="json") | {"seed": 5}
+        assert json.loads(origin["config"]) == given
         assert origin["seed_rule"] == Stream.RANDOM_KEYS.sentence
-    assert {*found.d} == {3} and {*tables[0].d} == {3, 4}
+    assert {*tables["random_keys_precision"].d} == {3} and {*tables["random_keys"].d} == {3, 4}
 
 
 def test_an_unknown_norm_is_refused():

@@ -39,13 +39,15 @@ def test_the_table_of_a_block_is_what_plain_formulas_give():
     w_o[:, 3:], w_1[:1] = 0, 0  # ranks 3 and 4; of the product 2
     b_o, gain, bias = rng.standard_normal((3, d))
     columns = {"source": "x", "variant": "y", "seed": 6, "layer": 2}
-    found = fusion.measure([fusion.AttentionBlock(stream, heads, w_o, b_o, gain, bias, w_1, columns)])
+    block = fusion.AttentionBlock(stream, heads, w_o, b_o, gain, bias, w_1, columns)
+    found = fusion.measure([block])
     assert len(found) == 8
     for row in found.itertuples():
         y = heads @ w_o + b_o + stream * row.arrangement.startswith("residual")
         if row.arrangement.endswith("norm"):
             y = (y - y.mean(axis=1, keepdims=True)) / y.std(axis=1, keepdims=True) * gain + bias
         out = y @ w_1
+        np.testing.assert_allclose(fusion.before_nonlinearity(block, row.arrangement), out, atol=1e-12)
         x = heads if row.inputs == "heads" else np.hstack([stream, heads])
         x = np.hstack([x, np.ones((n, 1))])
         rest, left = out[30:] - x[30:] @ np.linalg.pinv(x[:30]) @ out[:30], out[30:] - out[30:].mean(axis=0)

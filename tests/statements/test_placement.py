@@ -112,6 +112,8 @@ def test_gradient_norm_is_that_of_the_layers_own_parameters():
 
 def test_untrained_gradients_are_autograds():
     found = P.untrained_gradients(REDUCED, "pre", example(Placement, **SMALL), [5, 6])
+    alone = P.untrained_gradients(REDUCED, "post", example(Placement, **SMALL), [5])
+    assert [set(table.placement) for table in (found, alone)] == [{"pre", "none"}, {"post"}]
     groups = found.groupby(["placement", "residual", "depth", "seed"])
     assert groups.ngroups == 2 * 2 * 2 * 2  # those without a norm are measured along with pre-norm
     for (placement, residual, depth, seed), rows in groups:

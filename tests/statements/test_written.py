@@ -10,7 +10,7 @@ from default_settings import example
 from hand_made import contexts, prepared_text
 from planned import planned
 
-from layernorm_roles import checkpoint, random_streams, store
+from layernorm_roles import checkpoint, files, random_streams, store
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.schemas import SCHEMAS
@@ -140,7 +140,7 @@ def test_files_of_other_plans_are_refused(tmp_path, samples):
 
 
 def test_placement(tmp_path, drawn):
-    sizes = {"depths": [1, 7], "untrained_depths": [2], "d_model": 4, "heads": 2, "steps": 3}
+    sizes = {"depths": [6, 7], "untrained_depths": [2], "d_model": 4, "heads": 2, "steps": 3}
     sizes |= {"context_length": 4, "vocabulary": 9, "learning_rates": [0.1], "warmup": [2]}
     settings, tokens = example(Placement, **sizes), np.random.default_rng(0).integers(11, size=500)
     text = prepared_text(tmp_path / "text", tokens, tokens[:20], contexts(("long", range(4))))
@@ -151,6 +151,10 @@ def test_placement(tmp_path, drawn):
     placement.write(plan, text.manifest, out)
     assert drawn == {Stream.PLACEMENT_BATCHES.number: {4, 5, 6}, Stream.POSITION_PROBE.number: {4}}
     tables = placement.measure(tokens, settings, plan)
-    assert set(tables) == set(names)
+    assert set(tables) == set(names) and set(tables["position_probe"].depth) == {6}
     for name, frame in tables.items():
         check(out[name], name, frame, plan, Stream.PLACEMENT_BATCHES, Stream.POSITION_PROBE, with_torch=True)
+    of_another = {"content_hash": "x", "sha256": {"training.npy": "another"}, "seed": 1}
+    files.write_text(text.manifest, json.dumps(of_another))
+    with pytest.raises(ValueError, match=r"training\.npy: a file of another text"):
+        placement.write(plan, text.manifest, out)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from layernorm_roles import shown, store
+from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.tables import readable
 
@@ -40,6 +41,7 @@ def draw_room(
 
     `plan` has the reproduction's settings under "settings"; `inputs` are Parquet files by the names of their tables.
     """
+    legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {name: store.read(path, name) for name, path in inputs.items()}
     files: dict[tuple[str, str], list[Path]] = {}
     for path in map(Path, outputs):

@@ -53,9 +53,6 @@ MODELS = dict.fromkeys(("gpt_rates", "gpt_lengths"), "model of words") | dict.fr
 )
 """What the main figures call the models of config.yaml that are trained at several rates and lengths."""
 
-TEST_LOSS = 0.5
-"""Nats per token. Steps are counted to this test loss: the paper's slow variant ends near it, 0.42 at step 5,000."""
-
 ENOUGH_SEEDS = 5
 """Seeds from which on curves have a band for the interval of their mean; that of fewer would hide the rest."""
 

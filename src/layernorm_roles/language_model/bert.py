@@ -132,8 +132,10 @@ def _norm(d_model: int, normed: bool) -> nn.Module:
     return nn.LayerNorm(d_model, eps=EPS) if normed else nn.Identity()
 
 
-def build(settings: BERTSettings, variant: str, vocabulary: int, classes: int | None, seed: int) -> BERT:
-    """A BERT with freshly drawn parameters. Raises ValueError for a variant that BERT does not have."""
+def build(
+    settings: BERTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: int | None = None
+) -> BERT:
+    """A BERT with freshly drawn parameters; `norm` is not asked. Raises ValueError for a variant that BERT lacks."""
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")
     random_streams.seed_torch(seed)

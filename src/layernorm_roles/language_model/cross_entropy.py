@@ -20,6 +20,7 @@ from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.language_model import parallel
 from layernorm_roles.language_model.kernels import COMPILING, softmax
 from layernorm_roles.language_model.kernels import cross_entropy as kernels
+from layernorm_roles.slices import slices
 
 LossAndGradients = tuple[
     Float[Tensor, ""], Float[Tensor, "tokens d"] | None, Float[Tensor, "entries d"] | None
@@ -139,7 +140,7 @@ def fused(
         return loss, w_grad
 
     with compilation_notice(*COMPILING):
-        losses, w_grads = zip(*parallel.each(compute, parallel.slices(tokens, parallel.TOKENS)), strict=True)
+        losses, w_grads = zip(*parallel.each(compute, slices(tokens, parallel.TOKENS)), strict=True)
     loss = hidden.new_tensor(sum(losses) / tokens)
     if not gradients:
         return loss, None, None

@@ -200,11 +200,13 @@ def without_attention(network: nn.Module) -> nn.Module:
     return network
 
 
-def build(settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int) -> GPT:
+def build(
+    settings: GPTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: None = None
+) -> GPT:
     """A GPT-2 with freshly drawn parameters; those that two variants share are equal for equal seeds.
 
     `variant` is its name in the configuration, `norm` what `norms.build_pair` takes for that variant, or anything for
-    a variant of the language model alone.
+    a variant of the language model alone. A GPT has no `classes`.
     """
     random_streams.seed_torch(seed)
     if variant == QUERY_KEY_VARIANT:

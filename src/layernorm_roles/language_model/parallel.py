@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import torch
 
+from layernorm_roles.slices import slices
+
 Result = TypeVar("Result")
 
 TOKENS = 2048
@@ -29,11 +31,6 @@ def use(threads: int) -> None:
         # In a new thread torch would record for autograd what is computed.
         options = {"initializer": torch.set_grad_enabled, "initargs": (False,)}
         _pool, _threads = ThreadPoolExecutor(threads, **options) if threads > 1 else None, threads
-
-
-def slices(n: int, length: int) -> list[slice]:
-    """The slices of `length`, the last one perhaps shorter, that cover n positions."""
-    return [slice(start, min(start + length, n)) for start in range(0, n, length)]
 
 
 def shares(n: int) -> list[slice]:

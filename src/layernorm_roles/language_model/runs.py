@@ -16,8 +16,8 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
-SETTINGS = {"gpt": GPTSettings, "bert": BERTSettings}
-"""The class of the settings of a language model, by its architecture."""
+ARCHITECTURES = {"gpt": (GPTSettings, model.build), "bert": (BERTSettings, bert.build)}
+"""The class of the settings of a language model, and the function that builds it, by its architecture."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class LanguageModelRun:
         runs = []
         for planned in plan["runs"]:
             point = {"learning_rate": planned["base_learning_rate"], "steps": planned["steps"]}
-            checked = SETTINGS[settings["architecture"]].model_validate({**settings, **point})
+            of_architecture, _ = ARCHITECTURES[settings["architecture"]]
+            checked = of_architecture.model_validate({**settings, **point})
             names = {key: planned[key] for key in ("name", "model", "variant", "norm", "seed")}
             runs.append(cls(**names, settings=checked, text=text))
         return runs
@@ -104,9 +105,8 @@ class LanguageModelRun:
 
     def build_model(self, classes: int | None = None) -> model.GPT | bert.BERT:
         """The model with its parameters as they are before training; `classes` is for BERT on labelled sentences."""
-        if isinstance(self.settings, GPTSettings):
-            return model.build(self.settings, self.variant, self.norm, self.vocabulary, self.seed)
-        return bert.build(self.settings, self.variant, self.vocabulary, classes, self.seed)
+        _, build = ARCHITECTURES[self.settings.architecture]
+        return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
 
     def restore_model(self, weights: Mapping[str, Tensor], checkpoint: str) -> model.GPT | bert.BERT | None:
         """The model at a checkpoint, initial or final, from the `weights` of its batch; None if the run diverged.

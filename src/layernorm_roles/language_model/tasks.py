@@ -34,17 +34,15 @@ SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
 
 
 class Task:
-    """A source of batches."""
+    """A source of batches: those of training, from step 0 on, and those of validation, which stay."""
 
     streams: ClassVar[tuple[Stream, ...]]
     """The random streams that the batches are drawn from."""
     tokens_per_step: int
     """Tokens of a training batch, for the metrics."""
     validation: list[Batch]
-    """The validation batches."""
 
     def batch(self, step: int) -> Batch:
-        """The batch for training step `step`; the first step is 0."""
         raise NotImplementedError
 
     def unigram_loss(self) -> float | None:
@@ -94,7 +92,6 @@ class NextToken(Task):
         return (self._windows(self._training, chosen),)
 
     def unigram_loss(self) -> float:
-        """The loss of the training tokens' frequencies on all but the first token of the validation windows."""
         targets = np.concatenate([windows[:, 1:] for (windows,) in self.validation])
         return unigram_loss(self._training, self._vocabulary, targets)
 
@@ -139,7 +136,6 @@ class MaskedTokens(Task):
         return self._draw(self._training, rng)
 
     def unigram_loss(self) -> float:
-        """The loss of the training tokens' frequencies on the tokens of the validation batches to be predicted."""
         targets = np.concatenate([targets for _, _, targets in self.validation])
         return unigram_loss(self._training, self._vocabulary, targets)
 
@@ -154,7 +150,8 @@ class MaskedTokens(Task):
         shown = np.where(fate < SHOWN_AS_MASK + SHOWN_AS_RANDOM, random, targets)
         shown = np.where(fate < SHOWN_AS_MASK, self._vocabulary + MASK, shown)
         np.put_along_axis(tokens, where, shown, axis=1)
-        return _with_class_token(tokens, self._vocabulary), where + 1, targets
+        # BERT reads its class token before every text.
+        return np.pad(tokens, ((0, 0), (1, 0)), constant_values=self._vocabulary + CLASS), where + 1, targets
 
 
 class LabelledSentences(Task):
@@ -176,13 +173,9 @@ class LabelledSentences(Task):
         self._size, self._seed, self._length = settings.batch_size, seed, settings.context_length
         self.tokens_per_step = self._size * self._length
         self._training = self._encode("training", training, tokenizer)
+        self.classes = int(self._training[2].max()) + 1
         self.validation = _in_batches(self._encode("validation", validation, tokenizer), self._size)
         self._order = lru_cache(maxsize=1)(self._draw_order)
-
-    @property
-    def classes(self) -> int:
-        """The number of classes; they are numbered from 0."""
-        return int(self._training[2].max()) + 1
 
     def batch(self, step: int) -> Batch:
         """Token ids (batch_size, context_length), lengths and classes of training sentences."""
@@ -191,7 +184,6 @@ class LabelledSentences(Task):
         return tuple(part[rows] for part in self._training)
 
     def _draw_order(self, epoch: int) -> Integer[np.ndarray, " sentences"]:
-        """The order in which an epoch reads the training sentences."""
         rng = random_streams.generator(Stream.LABELLED_BATCHES, self._seed, epoch)
         return rng.permutation(len(self._training[0]))
 
@@ -207,11 +199,11 @@ class LabelledSentences(Task):
                 f"the source of {part} has a sentence without a label (SST-2's test split has none)"
             )
         ids = [encoding.ids[: self._length - 1] for encoding in tokenizer.encode_batch(list(texts))]
-        tokens = np.full((len(ids), self._length - 1), vocabulary + PAD, dtype=np.int64)
+        tokens = np.full((len(ids), self._length), vocabulary + PAD, dtype=np.int64)
+        tokens[:, 0] = vocabulary + CLASS
         for row, sentence in zip(tokens, ids, strict=True):
-            row[: len(sentence)] = sentence
-        lengths = np.array([len(sentence) + 1 for sentence in ids])
-        return _with_class_token(tokens, vocabulary), lengths, np.array(labels)
+            row[1 : 1 + len(sentence)] = sentence
+        return tokens, np.array([len(sentence) + 1 for sentence in ids]), np.array(labels)
 
 
 def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size: int) -> list[Batch]:
@@ -219,13 +211,6 @@ def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size:
     return [
         tuple(part[start : start + size] for part in examples) for start in range(0, len(examples[0]), size)
     ]
-
-
-def _with_class_token(
-    tokens: Integer[np.ndarray, "batch n"], vocabulary: int
-) -> Integer[np.ndarray, "batch n+1"]:
-    """Token ids with the class token before each row, as BERT reads every text."""
-    return np.pad(tokens, ((0, 0), (1, 0)), constant_values=vocabulary + CLASS)
 
 
 def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndarray, "..."]) -> float:
@@ -261,10 +246,8 @@ def build(
     """
     kind = task_type(settings)
     if kind is LabelledSentences:
-        training, validation = (
-            documents.labelled(source, downloads) for source in (settings.training, settings.validation)
-        )
-        return LabelledSentences(training, validation, tokenizer, settings, seed)
+        parts = (documents.labelled(source, downloads) for source in (settings.training, settings.validation))
+        return LabelledSentences(*parts, tokenizer, settings, seed)
     vocabulary = tokenizer.get_vocab_size()
     window = settings.context_length - (kind is MaskedTokens)
     streams = [read_stream(text.tokens(part), vocabulary, window) for part in ("training", "validation")]

@@ -4,6 +4,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from layernorm_roles.slices import slices
+
 _BLOCK = 1 << 23  # entries of a block of rows: 64 MiB in float64
 _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
 
@@ -77,12 +79,6 @@ def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
 def row_blocks(n: int, entries: int) -> list[slice]:
     """Slices of n rows with so many `entries` each, at most 64 MiB of float64 in a slice of more than one row."""
     return slices(n, _BLOCK // entries)
-
-
-def slices(n: int, size: int) -> list[slice]:
-    """Slices of n rows, `size` in each but the last, or one in each where that is less."""
-    size = max(1, size)
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def largest_magnitude(

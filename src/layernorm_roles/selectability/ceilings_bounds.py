@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from layernorm_roles.selectability.arrays import slices
 from layernorm_roles.selectability.ceilings_newton import LARGEST_SCORE, SCORES, softmax
 from layernorm_roles.selectability.ceilings_queries import QueryEllipsoid
+from layernorm_roles.slices import slices
 
 _UNIT = np.finfo(np.float64).eps
 

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.selectability.arrays import slices
 from layernorm_roles.selectability.ceilings_steps import minimise_models
+from layernorm_roles.slices import slices
 
 LARGEST_SCORE = 1e4
 """A ceiling over all queries is proved for the queries whose scores are at most so large."""

@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from layernorm_roles.compiling import cached_njit, njit
+from layernorm_roles.compiling import IN_ONE, cached_njit, njit
 
 _LANES = 8  # float64 numbers in a vector of AVX-512
 _ATTEMPTS = 60  # factorisations for a set of lanes, at most
 _ON_SPHERE = 1e-9  # |v| - 1 that counts as none; the point is then scaled onto the sphere
 _FLOOR = 1e-15  # of the size of the curvature: the smallest shift, which keeps singular curvatures solvable
 
-# Inlined, so that a process that compiles runs the machine code that a process that loads the cache does.
-_inlined = njit(fastmath={"contract"}, error_model="numpy", forceinline=True)
+_inlined = njit(fastmath={"contract"}, **IN_ONE)
 
 
 class _Work(NamedTuple):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, duplicates, search
-from layernorm_roles.selectability.arrays import checked, double, row_blocks, slices
+from layernorm_roles.selectability.arrays import checked, double, row_blocks
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -28,6 +28,7 @@ from layernorm_roles.selectability.leads import LARGE
 from layernorm_roles.selectability.rational import MOST_EXACT, NO_WEIGHT, in_hull_exactly
 from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
+from layernorm_roles.slices import slices
 
 _ENTRIES = 1 << 20  # entries of matrices looked at together
 _RANGE = 60  # powers of two between 1 and the largest magnitudes of columns for which float32 holds queries

@@ -11,8 +11,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from layernorm_roles.selectability.arrays import double, largest_magnitude, slices
+from layernorm_roles.selectability.arrays import double, largest_magnitude
 from layernorm_roles.selectability.threads import on_all_cores
+from layernorm_roles.slices import slices
 
 LARGE = 2048
 """From so many keys on a matrix is large."""

@@ -26,11 +26,11 @@ from typing import NamedTuple
 import numpy as np
 
 from layernorm_roles.compiling import cached_njit, njit
-from layernorm_roles.selectability.arrays import slices
 from layernorm_roles.selectability.corral import RAY, add, new_corral, rebuild, settle, sharpen
 from layernorm_roles.selectability.pool import ask, join, lowest_key, lowest_vertex, new_near, new_pool
 from layernorm_roles.selectability.sums import combine, dot, sums
 from layernorm_roles.selectability.threads import on_all_cores
+from layernorm_roles.slices import slices
 
 OPEN = 0
 """State of a key about which nothing has been shown."""

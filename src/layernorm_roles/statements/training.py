@@ -110,11 +110,12 @@ def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.n
 def _differentiated(
     shape: TransformerShape, leaves: Matrices, slots: Matrices, batch: Windows
 ) -> Float[np.ndarray, " runs"]:
-    """The loss of every run; its gradient in each of `leaves` goes to `slots`, as 0 where the loss lacks the leaf."""
+    """The loss of every run; its gradient in each of `leaves` goes to `slots`, which stay as they are for others."""
     loss = losses(shape, [leaf.requires_grad_() for leaf in leaves], batch)
     gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
     for slot, part in zip(slots, gradients, strict=True):
-        slot.zero_() if part is None else slot.copy_(part)
+        if part is not None:
+            slot.copy_(part)
     return loss.detach().numpy()
 
 

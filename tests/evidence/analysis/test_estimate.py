@@ -19,10 +19,10 @@ from layernorm_roles.evidence.analysis.estimate import (
     log_ratio,
     p_value,
     percent_over_seeds,
-    power_law,
     span,
     t_interval,
 )
+from layernorm_roles.evidence.analysis.statements import exponent
 
 NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8)
 
@@ -95,6 +95,12 @@ def test_holm_s_p_values_never_fall_below_that_of_a_smaller_one():
     assert holm({"a": 0.9, "b": 0.6}) == {"a": 1.0, "b": 1.0}
 
 
+def test_a_p_that_cannot_be_computed_counts_as_one_of_the_family_and_stays():
+    found = holm({"a": np.nan, "b": 0.02, "c": 0.01, "d": np.inf})
+    assert (found["b"], found["c"]) == pytest.approx((0.06, 0.04)), "four hypotheses, of which two have a p"
+    assert np.isnan(found["a"]) and found["d"] == np.inf
+
+
 LAST = pd.Series(100.0, index=range(6))
 
 
@@ -149,12 +155,12 @@ def test_a_difference_of_medians_has_the_ends_that_mann_and_whitney_do_not_rejec
     assert never.mean == 0
 
 
-def test_an_exponent_is_the_mean_of_the_seeds_slopes_and_its_p_is_student_s():
+def test_an_exponent_is_a_slope_and_a_p_is_student_s():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"seed": np.repeat([3, 5, 9], 6), "x": np.tile(2.0 ** np.arange(6), 3)})
     table["y"] = table.x**table.seed * np.exp(rng.standard_normal(18))
     seeds = [np.polyfit(np.log(part.x), np.log(part.y), 1)[0] for _, part in table.groupby("seed")]
-    assert power_law("x", "y", table) == pytest.approx((np.mean(seeds), *t_interval(seeds)))
+    assert [exponent(part.x, part.y) for _, part in table.groupby("seed")] == pytest.approx(seeds)
     assert p_value(Estimate.of(seeds), 3) == pytest.approx(stats.ttest_1samp(seeds, 0).pvalue)
     assert np.isnan([p_value(Estimate.of(seeds), 1), p_value(Estimate(1.0, 0.5, np.inf), 3)]).all()
     assert span([3.0, 1234.0, 1.0], ",.0f") == "1 to 1,234" and span([0.5, 0.5], ".2f") == "0.50"

@@ -35,9 +35,19 @@ RECOMPUTED = {name: function for module in MODULES for name, function in module.
 def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     """The verdict on the claim `name`, and the claim's row of table `claims`, whose number is the recomputed one.
 
-    Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
+    The row has the claim's rows of table `comparisons` as well, under `rows`, by what is compared: the first, where two differ in the
+    statistic alone. Claims on ceilings are
+    recomputed from the table `pairs`, see worlds.ceiling_pairs.
     """
-    row = pd.Series(claims.row(CLAIMS[name], tables))
+    claim = CLAIMS[name]
+    outcome = claim.judge(tables)
+    row = pd.Series(claim.row(outcome, tables))
     if pd.notna(row.measured):
         assert RECOMPUTED[name](tables) == pytest.approx(row.measured, rel=1e-9, abs=1e-12)
+    found, rows = list(claim.comparisons(outcome)), {}
+    told_apart = {(each["comparison"], each["statistic"], each["asked"]) for each in found}
+    assert len(told_apart) == len(found)
+    for each in found:
+        rows.setdefault(each["comparison"], pd.Series(each))
+    row["rows"] = rows
     return row.verdict, row

@@ -140,19 +140,13 @@ def first_layer(t) -> pd.Series:
         return np.log10(norm[norm.columns.max()] / norm[norm.columns.min()])
 
 
-# The batch, scores and worked numbers
+# The batch and scores
 
 
 def entropy(t) -> float:
     """Per cent of the largest entropy that attention keeps without the division, at the largest d_k."""
     s = t["score_scale"].query("source == 'normal' and not divided")
     return 100 * s[s.d_k == s.d_k.max()].groupby("seed").entropy_share.mean().mean()
-
-
-def right_examples(t) -> float:
-    """Per cent of the examples all of whose numbers are right, or follow from others."""
-    numbers = t["worked_numbers"].query("example != 'self-attention as a linear operation'")
-    return 100 * numbers.verdict.isin(["right", "carried"]).groupby(numbers.example).all().mean()
 
 
 def position_gaps(t) -> pd.Series:
@@ -187,9 +181,5 @@ RECOMPUTED = {
         .score_std.mean()
         .mean()
     ),
-    "attention_linear": lambda t: (
-        t["worked_numbers"].query("quantity.str.startswith('output for twice')").recomputed.iloc[0]
-    ),
-    "worked_numbers": right_examples,
 }
 """For each claim the function that computes `measured` from the tables of a reproduction."""

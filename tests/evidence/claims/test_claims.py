@@ -12,12 +12,13 @@ from scipy import stats
 
 from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
+from layernorm_roles.evidence.claims import entries, projection
 from layernorm_roles.schemas import SCHEMAS
 
 
 def test_an_empty_run_has_a_row_for_every_claim_and_says_what_is_missing():
-    table = claims.judge({})
-    assert len(table) == len(claims.CLAIMS) == table.claim.nunique()
+    table, comparisons = claims.judge({})
+    assert len(table) == len(claims.CLAIMS) == table.claim.nunique() and comparisons.empty
     assert set(table.verdict) == {NOT_TESTED}
     assert table.reason.str.contains(r"This run has no \w+").all()
 
@@ -72,7 +73,7 @@ def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper(name, 
 def test_a_row_has_students_interval_of_the_number_and_of_its_control():
     own, best = worlds.losses(0.05, seeds=4, spread=0.02), worlds.losses(0.1, 5, 0.03, "gpt_rates")
     table = pd.concat([own, best])
-    row = claims.row(CLAIMS["loss_gap"], {"language_model_metrics": table})
+    row = verdict_on("loss_gap", language_model_metrics=table)[1]
     for column, ends, model in (("measured", "ci", "gpt"), ("control_measured", "control", "gpt_rates")):
         last = table[(table.step == 1000) & (table.model == model)]
         loss = last.pivot(index="seed", columns="variant", values="valid_loss")
@@ -83,7 +84,7 @@ def test_a_row_has_students_interval_of_the_number_and_of_its_control():
 
 def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interval():
     runs = worlds.metrics({"layernorm": 1.0, "scale_released": 1.1, "scale": 0.97}, spread=0.1, seeds=6)
-    judged = claims.judge({"majority_metrics": runs}).set_index("claim")
+    judged = claims.judge({"majority_metrics": runs}).claims.set_index("claim")
     tested = judged.p_holm.dropna()
     assert {"faster", "final_accuracy"} == set(tested.index) and judged.role[tested.index].eq("primary").all()
     last = runs[runs.step == runs.step.max()].pivot(index="seed", columns="variant", values="test_accuracy")
@@ -96,3 +97,144 @@ def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interva
     first, second = sorted(alone, key=alone.get)
     assert tested[first] == approx(min(1, family * alone[first]))
     assert tested[second] == approx(min(1, max(tested[first], (family - 1) * alone[second])))
+
+
+def without_a_run(table: pd.DataFrame, variant: str) -> pd.DataFrame:
+    """The table without the first seed of a variant."""
+    return table[(table.variant != variant) | (table.seed != table.seed.min())]
+
+
+THREE = {"layernorm": 1.0, "scale_released": 2.5, "scale": 2.4}
+ACCURACIES = {
+    "layernorm": 0.7,
+    "scale": 0.9,
+    "projected_v": 0.75,
+    "projected_qk": 0.89,
+    "scale_released": 0.6,
+}
+GAINS = {"layernorm_small": 2.0}
+WIDE = [worlds.metrics(accuracies=ACCURACIES, experiment="widths", d_model=d, seeds=5) for d in (3, 16)]
+SWEPT = pd.concat(
+    worlds.metrics(
+        {name: ratio * slower for name, ratio in THREE.items()},
+        accuracies={name: 0.9 - 0.1 * slower for name in THREE},
+        experiment="rates",
+        rate=rate,
+        seeds=5,
+    )
+    for rate, slower in ((0.001, 2.0), (0.01, 1.0), (0.1, 2.0))
+)
+OF_GPT = worlds.losses(0.05, seeds=5, more={"none": 0.1, "scale": 0.02, "projected_qk": 0.01})
+BY_RATE = {"layernorm": (0.4, 0.0, 0.4), "projection": (0.4, 0.1, 0.4)}
+BYTES = worlds.losses_by_rate("bytes_rates", BY_RATE, seeds=5, own=0.01)
+BARE = worlds.losses(0.0, model="gpt_bytes", seeds=5, own=0.01, more={"scale": -0.1, "projected_qk": -0.05})
+VECTORS = pd.concat(
+    [
+        worlds.vectors({"layernorm": True, "scale": False}, {"layernorm": True}, seeds=5),
+        worlds.vectors({"layernorm": True}, {"layernorm": True}, dim=8, experiment="d8", seeds=5),
+    ]
+)
+LACKING = [
+    # the claim, a variant of which a seed is missing, and the tables
+    ("faster", "scale_released", {"majority_metrics": worlds.metrics(THREE, seeds=5)}),
+    ("faster", "layernorm", {"majority_metrics": worlds.metrics(THREE, seeds=5)}),
+    ("faster_best_rate", "scale_released", {"majority_metrics": SWEPT}),
+    ("accurate", "scale_released", {"majority_metrics": worlds.metrics(THREE, seeds=5)}),
+    ("accurate_best_rate", "scale_released", {"majority_metrics": SWEPT}),
+    (
+        "parallel",
+        "scale_released",
+        {"majority_metrics": worlds.metrics(THREE, seeds=5), "majority_vectors": VECTORS},
+    ),
+    ("plane", "layernorm", {"majority_vectors": VECTORS}),
+    ("size_or_projection", "scale", {"majority_metrics": worlds.metrics(THREE | GAINS, seeds=5)}),
+    ("final_accuracy", "scale", {"majority_metrics": worlds.metrics(THREE, seeds=5)}),
+    (
+        "project_values",
+        "projected_v",
+        {"majority_metrics": worlds.metrics(accuracies=ACCURACIES, experiment="d3", seeds=5)},
+    ),
+    ("widths", "layernorm", {"majority_metrics": pd.concat(WIDE)}),
+    ("equal_attention", "scale_released", {"majority_metrics": worlds.metrics(THREE, seeds=5)}),
+    ("equal_attention_time", "scale", {"majority_metrics": worlds.metrics(THREE, seeds=5)}),
+    ("attention_worth", "no_attention", {"language_model_metrics": OF_GPT}),
+    ("loss_gap", "projection", {"language_model_metrics": OF_GPT}),
+    ("loss_gap_best_rate_bytes", "projection", {"language_model_metrics": pd.concat([BYTES, BARE])}),
+    ("stability_bytes", "projection", {"language_model_metrics": pd.concat([BYTES, BARE])}),
+    ("project_keys_bytes", "scale", {"language_model_metrics": BARE}),
+]
+
+
+@pytest.mark.parametrize(("name", "variant", "tables"), LACKING, ids=[f"{n}-{v}" for n, v, _ in LACKING])
+def test_a_claim_has_as_many_runs_as_there_are_pairs(name, variant, tables):
+    """One variant lacks a seed of five: the number of runs, and with it Holm's p, is of the four pairs."""
+    few = {table: without_a_run(frame, variant) for table, frame in tables.items()}
+    row = verdict_on(name, **few)[1]
+    assert row.n_seeds == 4
+    claim = CLAIMS[name]
+    if claim.primary and np.isfinite([row.measured, row.ci_low, row.ci_high]).all():
+        judged = claims.judge(few).claims.set_index("claim")
+        scale = np.log if claim.unit == "×" else float
+        mean, low, high = (scale(row[column]) for column in ("measured", "ci_low", "ci_high"))
+        error = (high - low) / 2 / stats.t.ppf(0.975, 3)
+        own = 2 * stats.t.sf(abs(mean) / error, 3)
+        family = len([each for each in claims.CLAIMS if each.primary])
+        assert own * 0.999 <= judged.p_holm[name] <= min(1, family * own) * 1.001
+
+
+def entry(**changes):
+    """An entry of a YAML file with these keys changed."""
+    texts = dict.fromkeys(("part", "source", "statement", "statistic", "control", "rule", "target"), "x")
+    compared = [{"over": ["scale", "layernorm"], "half_of": "steps_ratio"}]
+    whole = {
+        "name": "new",
+        "of": "d8",
+        "tables": ["majority_metrics"],
+        "quantity": "steps",
+        "compare": compared,
+    }
+    return entries.DEFAULTS | texts | whole | changes
+
+
+WRONG = [
+    ({"compair": []}, "compair"),
+    ({"quantity": "stepps"}, "stepps"),
+    ({"tables": ["majority_metric"]}, "majority_metric"),
+    ({"sizes": "majorities"}, "majorities"),
+    ({"rule": "At most {ZERRO:g} %."}, "ZERRO"),
+    ({"reported": "steps_ration"}, "steps_ration"),
+    ({"compare": [{"over": ["scale", "layernrom"]}]}, "layernrom"),
+    ({"compare": [{"over": ["scale", "layernorm"], "half_off": 3}]}, "half_off"),
+    ({"compare": [{"over": ["scale", "layernorm"], "half_of": "steps_ration"}]}, "steps_ration"),
+    ({"compare": [{"over": ["scale", "layernorm"], "more_than": "ZERRO"}]}, "ZERRO"),
+    ({"compare": [{"over": ["scale", "layernorm"], "role": "controll"}]}, "controll"),
+    ({"compare": [{"over": ["scale", "layernorm"], "if_lacking": "skip"}]}, "skip"),
+    ({"compare": None, "test": {"function": "paralel"}}, "paralel"),
+    (
+        {"compare": None, "test": {"function": "on_a_plane", "variant": "scale", "flat": 0.1, "flatt": 1}},
+        "flatt",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "word"), WRONG, ids=[word for _, word in WRONG])
+def test_a_misspelt_name_in_an_entry_is_refused_by_name(changes, word):
+    entries.claim(entry(), projection)
+    wrong = {
+        key: value for key, value in entry(**changes).items() if value is not None or key in entries.DEFAULTS
+    }
+    with pytest.raises(ValueError, match=word):
+        entries.claim(wrong, projection)
+
+
+def test_a_comparison_in_yaml_gets_its_row_and_its_words():
+    tables = {"majority_metrics": worlds.metrics(THREE, seeds=5)}
+    claim = entries.claim(entry(source="Brody, Figure 9", unit="×"), projection)
+    outcome = claim.judge(tables)
+    (row,) = claim.comparisons(outcome)
+    assert row["comparison"] == "scale over layernorm" and row["asked"] == "at least 1.73"
+    assert (row["met"], row["role"], row["n_runs"], row["unit"]) == (True, "effect", 5, "×")
+    assert (
+        claim.verdict(outcome) == "reproduced" and claim.row(outcome, tables)["measured"] == row["estimate"]
+    )
+    assert claim.numbers["steps_ratio"] == 3 and claim.numbers["TEST_LOSS"] == 0.5

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import recomputed_documents
 import worlds
 from judging import CLAIMS, DOES_NOT_HOLD, HOLDS, NOT_TESTED, PARTIAL, verdict_on
-from plain import interval
 
 from layernorm_roles.evidence.claims import rules
 
@@ -69,15 +67,6 @@ WORLDS = [
     ("scores_language_model", worlds.trained_scores("majority", 0.5), NOT_TESTED),
     ("scores_language_model", worlds.trained_scores("language_model", 0.5), HOLDS),
     ("scores_language_model", worlds.trained_scores("language_model", 2.5), DOES_NOT_HOLD),
-    ("attention_linear", worlds.worked_numbers("wrong"), DOES_NOT_HOLD),
-    ("attention_linear", worlds.worked_numbers("wrong", doubled=2.0), HOLDS),
-    ("worked_numbers", worlds.worked_numbers("right", "right right"), HOLDS),
-    ("worked_numbers", worlds.worked_numbers("right", "right rounding"), PARTIAL),
-    ("worked_numbers", worlds.worked_numbers("right", "right hedged carried"), PARTIAL),
-    ("worked_numbers", worlds.worked_numbers("rounding", "rounding right"), PARTIAL),
-    ("worked_numbers", worlds.worked_numbers("hedged", "right hedged carried"), PARTIAL),
-    ("worked_numbers", worlds.worked_numbers("right", "right wrong carried"), PARTIAL),
-    ("worked_numbers", worlds.worked_numbers("right wrong", "wrong carried"), DOES_NOT_HOLD),
     ("geometry", worlds.geometry(rms_deviation=1e-3), PARTIAL),
     ("fusion_norm", worlds.fusion(FUSION | {"residual": EXACT}), HOLDS),
     ("fusion_norm", worlds.fusion(FUSION | {"residual": EXACT}, narrow=0.1), PARTIAL),
@@ -118,7 +107,6 @@ def tables(name, world):
 def test_worlds(name, world, expected):
     verdict, row = verdict_on(name, **tables(name, world))
     assert verdict == expected, row.reason
-    assert row.reason and "nan" not in row.reason
 
 
 MEASURED = {"value", "error", "train_loss", "gradient_norm", "input_rms", "stream_rms", "position_accuracy"}
@@ -168,15 +156,7 @@ def test_a_diverged_run_is_worse_than_any_other(lost, verdict):
         table.loc[rows, ["train_loss", "status"]] = np.inf, "diverged"
     found, row = verdict_on("placement", placement=table)
     assert found == verdict, row
-    assert f"{sum(map(len, lost.values()))} of these runs diverged and count as infinitely bad." in row.reason
-    for name in ("pre", "post"):
-        assert f"Of 3 {name}-norm runs of 24 layers {len(lost.get(name, ()))} did not train." in row.reason
-
-
-def test_the_largest_share_of_padding_is_told():
-    _, row = verdict_on("batch_dependence", batch_dependence=worlds.batch_dependence(0.0, -0.5))
-    words = "With 75% of padding in the statistics a real token's changes by 55 % of its size."
-    assert row.reason.endswith(words)
+    assert row.reason == f"{sum(map(len, lost.values()))} of these runs diverged and count as infinitely bad."
 
 
 def test_a_run_without_a_part_of_the_table_says_so():
@@ -187,7 +167,7 @@ def test_a_run_without_a_part_of_the_table_says_so():
 
 
 RANDOM = [name for name, claim in CLAIMS.items() if claim.part == "documents"]
-RANDOM = [name for name in RANDOM if not name.startswith(("geometry", "worked_numbers", "attention_linear"))]
+RANDOM = [name for name in RANDOM if not name.startswith("geometry")]
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -206,21 +186,3 @@ def test_close_to_the_origin_is_meant_of_the_root_mean_square():
     table.loc[near, "input_norm"] *= 0.6 * rules.CLOSE / 1e-5
     assert (table.input_norm[near] > rules.CLOSE).all()
     assert verdict_on("geometry_radius", geometry=table)[0] == HOLDS
-
-
-def test_the_tuned_placements_are_told_with_both_depths_and_the_settings_that_were_tried():
-    """The kept reproduction does not decide this claim, so its sentence is not among those that are compared."""
-    table = worlds.placement(PEAKED, gains={2: 0.3, 24: 0.2})
-    table["train_loss"] *= 1 + 0.02 * table.depth.eq(2) * table.placement.eq("post") * (1 + table.seed)
-    stuck = table.learning_rate.eq(0.01) & (
-        table.depth.eq(2) | table.placement.eq("pre") | table.warmup.eq(0)
-    )
-    table["status"] = table.status.mask(stuck, "stuck")
-    _, row = verdict_on("placement_tuned", placement=table)
-    gaps = [
-        "{:+.2f} [{:+.2f}, {:+.2f}]".format(*interval(recomputed_documents.tuned({"placement": part})))
-        for part in (table, table[table.depth == 2])
-    ]
-    words = f"is {gaps[0]} nats above pre-norm's with 24 layers and {gaps[1]} with 2 (3 rates, 2 lengths"
-    assert gaps[0] != gaps[1] and words in row.reason
-    assert "Of post-norm's 18 runs of 24 layers 3 learn no more" in row.reason

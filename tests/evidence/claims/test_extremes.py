@@ -9,8 +9,7 @@ from judging import CONFOUNDED, HOLDS, NOT_REPRODUCED, NOT_TESTED, PARTIAL, REPR
 def test_accuracies_are_compared_at_the_step_of_the_paper():
     table = worlds.metrics(accuracies={"layernorm": 0.93, "scale_released": 0.85, "scale": 0.86})
     table.loc[table.step != 5000, "test_accuracy"] = 0.9
-    verdict, row = verdict_on("accurate", majority_metrics=table)
-    assert verdict == REPRODUCED and "at step 5,000" in row.reason
+    assert verdict_on("accurate", majority_metrics=table)[0] == REPRODUCED
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,7 @@ def test_saturation_is_judged_at_the_largest_d_k():
     table = worlds.score_scale(0.5)
     short = (table.d_k == 4) & (table.source == "normal")
     table.loc[short, ["entropy_share", "gradient"]] = 1 - table.loc[short, ["entropy_share", "gradient"]]
-    verdict, row = verdict_on("score_saturation", score_scale=table)
-    assert verdict == HOLDS and "At d_k = 256" in row.reason
+    assert verdict_on("score_saturation", score_scale=table)[0] == HOLDS
 
 
 def test_differences_are_of_equal_seeds():

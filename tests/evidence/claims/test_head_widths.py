@@ -68,8 +68,9 @@ def test_the_number_is_what_heads_have_beyond_gaussian_keys():
     law = 50 * (LAW[4] + LAW[8])
     assert row.n_seeds == 3, "of two widths"
     assert (row.measured, row.control_measured) == pytest.approx((45 * 1.02 - law, 70 * 1.02 - law))
-    assert "4: 51 [48.5, 53.5] % (91.3 %)" in row.reason and f"({100 * LAW[8]:.3g} %)" in row.reason
-    assert "at 1 of 2 widths" not in row.reason and "at 2 of 2 widths" in row.reason
+    four, eight = row.rows["d_head = 4"], row.rows["d_head = 8"]
+    assert (four.estimate, four.met, eight.met) == (pytest.approx(51), True, True)
+    assert four.asked == f"at most {200 * LAW[4]:.3g} and more than {50 * LAW[4]:.3g}"
 
 
 def test_untrained_models_that_pass_are_named():
@@ -110,5 +111,6 @@ def test_among_the_keys_before_them_the_trained_heads_are_told():
     causal["n_unselectable"] = 150 + 100 * (causal.checkpoint == "final")
     _, row = verdict_on("head_widths", **{**world, "key_selectability": pd.concat([keys, causal])})
     law = {d: 100 * expected_unselectable(N, d, causal=True) / N for d in (4, 8)}
-    words = "; ".join(f"{d}: 25 % ({percent:.3g} %)" for d, percent in law.items())
-    assert f"Among the keys before them alone: {words}." in row.reason
+    for d, percent in law.items():
+        words = f"d_head = {d}, among the keys before them; Gaussian keys {percent:.3g} %"
+        assert row.rows[words].estimate == 25

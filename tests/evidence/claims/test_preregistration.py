@@ -112,7 +112,9 @@ def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path)
     claims.record(record, {"first_seed": 3}, "c0ffee")
     claims.record(record, SETTINGS, "c0ffee")
     first = record.read_bytes()
-    assert json.loads(first) == {"commit": "c0ffee", "rules": hashes()}, "without results the last rules count"
+    assert json.loads(first) == {"commit": "c0ffee", "rules": hashes()}, (
+        "without results the last rules count"
+    )
     (tmp_path / "data").mkdir()
     claims.record(record, {"first_seed": 3}, "decaf")
     assert record.read_bytes() == first
@@ -121,8 +123,9 @@ def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path)
     files.write_text(record, json.dumps(one))
     path = tmp_path / "random_keys.parquet"
     store.write(worlds.random_keys({"none": (1.0, 0.0)}), "random_keys", path, PROVENANCE)
-    for at_start, others in ((record, "before"), (None, "after"), (tmp_path / "none.json", "after")):
-        claims.judge_files([path], tmp_path / "claims.parquet", at_start, SETTINGS)
+    for at_start, others in ((record, "before"), (tmp_path / "none.json", "after")):
+        out = [tmp_path / f"{name}.parquet" for name in ("claims", "comparisons")]
+        claims.judge_files({"random_keys": path}, *out, at_start, SETTINGS)
         found = store.read(tmp_path / "claims.parquet", "claims").set_index("claim").rule_fixed
         assert found["plane"] == "after" and found["faster"] == others
     for other in ("[]", json.dumps(one["rules"])):

@@ -17,7 +17,7 @@ from judging import (
     REVERSED,
 )
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
 from layernorm_roles.evidence.claims import rules
 
 SEEN, SMALLER, ABSENT, AGAINST, UNDECIDED = rules.Finding
@@ -54,9 +54,8 @@ def test_findings_of_an_effect_of_one():
 
 
 def test_what_is_not_known_is_undecided():
-    nothing = rules.NOTHING
-    found = {rules.effect(nothing, 1.0), rules.direction(nothing), rules.above(nothing, 0.0)}
-    assert found | {rules.within(nothing, 0.0, 1.0)} == {UNDECIDED}
+    found = {rules.effect(NOTHING, 1.0), rules.direction(NOTHING), rules.above(NOTHING, 0.0)}
+    assert found | {rules.within(NOTHING, 0.0, 1.0)} == {UNDECIDED}
 
 
 PAPER = {

@@ -233,10 +233,10 @@ def test_no_hostile_name_ran_as_code(browser):
     browser.get_log("browser")  # the image that was not found
 
 
-@pytest.fixture(scope="module", params=["report", "comparison"])
-def opened(request, browser, world, results):
+@pytest.fixture(scope="module", params=["report", "findings"])
+def opened(request, browser, world):
     """The browser with a page anew, and all that is folded open."""
-    pages = {"report": world.folder / "report.html", "comparison": results / "mine/compare_theirs.html"}
+    pages = {name: world.folder / f"{name}.html" for name in ("report", "findings")}
     browser.get(pages[request.param].as_uri())
     browser.execute_script(UNFOLD)
     return browser

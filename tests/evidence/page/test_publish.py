@@ -16,25 +16,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def names(world) -> list[str]:
-    shown = [
-        *world.reproduction.tables.values(),
-        *world.reproduction.figures.values(),
-        world.reproduction.durations,
-    ]
-    return [str(path.relative_to(world.folder)) for path in shown]
+    tables = [world.inputs[name] for name in world.plan["tables"]]
+    paths = [*tables, *world.inputs["figures"], world.inputs["durations"]]
+    return [str(path.relative_to(world.folder)) for path in paths]
 
 
 def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_path):
     kept = tmp_path / "published"
     (kept / "figures").mkdir(parents=True)
     (kept / "figures/figure_of_last_year.png").write_bytes(b"old")
-    interrupted = tmp_path / ".published.partial"
-    interrupted.mkdir()
+    interrupted = tmp_path / ".published.partial/published"
+    interrupted.mkdir(parents=True)
     (interrupted / "figure_of_an_interrupted_publication.png").write_bytes(b"old")
-    publish.publish(world.folder, kept, names, world.reproduction)
+    publish.publish(world.plan | {"files": names}, world.folder, kept)
     found = contents(kept)
     assert {*found} == {*names, "report.html", "findings.html", "SHA256SUMS"}
-    assert files.faults(kept) == []
+    assert files.faults(kept) == [] and not interrupted.parent.exists()
     assert all(found[name] == (world.folder / name).read_bytes() for name in names)
     page = found["report.html"].decode()
     assert "Reproduction “published”" in page and "--configfile" not in page
@@ -42,15 +39,15 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
 
 def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays(world, names, tmp_path):
     kept = tmp_path / "published"
-    publish.publish(world.folder, kept, names, world.reproduction)
+    publish.publish(world.plan | {"files": names}, world.folder, kept)
     before = contents(kept)
     with pytest.raises(ValueError, match=re.escape("lacks figures/figure_99.png; run snakemake")):
-        publish.publish(world.folder, kept, [*names, "figures/figure_99.png"], world.reproduction)
+        publish.publish(world.plan | {"files": [*names, "figures/figure_99.png"]}, world.folder, kept)
     damaged = tmp_path / "damaged"
     shutil.copytree(world.folder, damaged)
     (damaged / names[0]).write_bytes(b"")
     with pytest.raises(ValueError, match=r"claims\.parquet: damaged"):
-        publish.publish(damaged, kept, names, world.reproduction)
+        publish.publish(world.plan | {"files": names}, damaged, kept)
     large = tmp_path / "large"
     shutil.copytree(world.folder, large)
     with files.atomic_write(large / names[0]) as path:
@@ -58,5 +55,5 @@ def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays
     with pytest.raises(
         ValueError, match=r"too large to be kept, .*: parquet/claims\.parquet \(2,000,001 bytes\)$"
     ):
-        publish.publish(large, kept, names, world.reproduction)
+        publish.publish(world.plan | {"files": names}, large, kept)
     assert before == contents(kept)

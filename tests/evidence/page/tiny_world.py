@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import worlds
 
-from layernorm_roles import files, store
+from layernorm_roles import files, shown, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.claims.rules import Verdict
-from layernorm_roles.evidence.figures import registry as figures
 from layernorm_roles.evidence.page import page as report
 
 HOSTILE = "<script>ran='1'</script><img src=x onerror=ran=2>"
 """A name that runs as code, if a page or a script of it ever takes a name for HTML."""
+FOLDER = "<img src=x onerror=ran=3>"
+"""A folder's name of this kind; it holds no slash."""
 OPTIONS = "--configfile workflow/presets/smoke.yaml"
 
 
@@ -27,7 +28,8 @@ class World:
     """A finished reproduction: its folder, what its page is made from, and the page's text."""
 
     folder: Path
-    reproduction: report.Reproduction
+    plan: dict
+    inputs: dict
     page: str
 
 
@@ -85,15 +87,16 @@ def claims() -> pd.DataFrame:
 
 
 def settings() -> dict:
-    """An experiment in three dimensions, and one with two rates whose name tries to become markup in the captions."""
+    """An experiment in three dimensions, one with two rates, and a language model with two."""
     experiment = {
         "d_model": [3],
         "learning_rate": [0.001],
         "steps": 5000,
         "seeds": {"layernorm": 3, "scale": 3},
     }
-    experiment |= {"sampling": "uniform", "split": "rows", "sequence_length": 30, "classes": 10}
-    return {"majority": {"three": experiment, HOSTILE: experiment | {"learning_rate": [0.001, 0.01]}}}
+    model = experiment | {"architecture": "gpt", "steps": [9], "learning_rate": [0.001, 0.01]}
+    majority = {"three": experiment, HOSTILE: experiment | {"learning_rate": [0.001, 0.01]}}
+    return {"majority": majority, "language_model": {"gpt": model}}
 
 
 def make(folder: Path) -> World:
@@ -102,20 +105,15 @@ def make(folder: Path) -> World:
     frames = {"claims": claims(), "majority_metrics": metrics(), "majority_vectors": vectors()}
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
-    pictures = {}
-    for name in figures.figures(settings()):
-        pictures[name] = folder / f"figures/{name}.png"
-        with files.atomic_write(pictures[name]) as path:
+    rooms = shown.evidence_files(settings(), [*frames, "language_model_metrics"])
+    names = [name for room in rooms for name in room.figures]
+    for name in names:
+        with files.atomic_write(folder / f"figures/{name}.png") as path:
             path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))
     durations = folder / "tables/durations.csv"
     files.write_text(durations, "rule,jobs,wall_minutes,largest_memory_mb\ntrain,7,90.0,512.0\n")
-    reproduction = report.Reproduction(
-        name=HOSTILE,
-        tables={name: folder / f"parquet/{name}.parquet" for name in frames},
-        figures=pictures,
-        settings=settings(),
-        durations=durations,
-        options=OPTIONS,
-    )
-    report.write(reproduction, folder)
-    return World(folder, reproduction, (folder / "report.html").read_text(encoding="utf-8"))
+    plan = {"settings": settings(), "options": OPTIONS, "tables": [*frames], "figures": names}
+    inputs = {name: folder / f"parquet/{name}.parquet" for name in frames} | {"durations": durations}
+    inputs["figures"] = [folder / f"figures/{name}.png" for name in names]
+    report.write(plan, inputs, folder / "report.html", folder / "findings.html")
+    return World(folder, plan, inputs, (folder / "report.html").read_text(encoding="utf-8"))

@@ -66,10 +66,6 @@ def named(column: str, **texts: str) -> Callable:
     return lambda row: texts.get(getattr(row, column), getattr(row, column))
 
 
-def significant(column: str) -> Callable:
-    return lambda row: float(f"{getattr(row, column):.4g}")
-
-
 QUERIES = {"any": "any query", "norm": "any query behind the norm", "own": "the text's own queries"}
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 CELLS: dict[str, str | Callable] = {
@@ -102,9 +98,6 @@ CELLS: dict[str, str | Callable] = {
     "most received": "received",
     "queries": named("queries", **QUERIES),
     "Gaussian keys": "gaussian",
-    "verdict on the example": "example_verdict",
-    "recomputed": significant("recomputed"),
-    "from what was stated before": significant("from_stated"),
     ("table_2", "keys"): named("site", before_norm="before LayerNorm", after_norm="after LayerNorm"),
     ("ceilings", "keys"): named("normalised", **{"without norm": "without the norm"}),
     ("head_ceilings", "model"): lambda row: f"{row.model}, d_head = {row.d_head}, n = {row.n_keys:,}",
@@ -186,13 +179,6 @@ def size_and_projection(csv, _):
     return rows.assign(of=of, seeds=rows.pairs)
 
 
-def worked_numbers(csv, _):
-    verdicts = ["right", "rounding", "hedged", "carried", "wrong"]
-    counts = pd.crosstab(csv.example, csv.verdict).reindex(columns=verdicts)
-    first = csv.drop_duplicates("example")[["example", "line", "example_verdict"]]
-    return [first.merge(counts.fillna(0), left_on="example", right_index=True), csv]
-
-
 SHOWN = {
     "convergence": lambda csv, _: single(csv),
     "size_and_projection": size_and_projection,
@@ -206,7 +192,6 @@ SHOWN = {
     "ceilings": ceilings,
     "ceilings_by_token": tokens,
     "cut_heads": cut_heads,
-    "worked_numbers": worked_numbers,
 }
 """What the grids of a table show together, or a list of what each shows, if that is not all rows of the CSV file."""
 
@@ -224,8 +209,8 @@ def faults(grids, name: str, csv: pd.DataFrame, tables) -> list[str]:
     for some, frame in pools:
         waiting = [SimpleNamespace(**row) for row in frame.to_dict("records")]
         for grid in some:
-            for line in (line for line in grid.rows if line[1] != "paper, trained"):
-                cells = {column.name: cell for column, cell in zip(grid.columns, line, strict=True)}
+            for line in (line for line in grid.to_numpy().tolist() if line[1] != "paper, trained"):
+                cells = dict(zip(grid.columns, line, strict=True))
                 layers = [name for name in cells if name.startswith("layer ") and cells[name] != "–"]
                 for layer in layers or [None]:
                     left_out = {heading for heading in cells if heading.startswith("layer ")} - {layer}

@@ -114,14 +114,6 @@ def tables() -> dict[str, pd.DataFrame]:
         "gaussian_law", _rng, d=(2, 3, 5, 8, 32, 64, 128), share=(0.01, 0.1, 0.5), causal=(False, True)
     )
     number = (10 ** (10 * law.n)).round()
-    examples = ("right carried", "right rounding", "hedged rounding", "wrong hedged", "right right")
-    verdicts = [
-        (name, verdict) for name, found in zip("abcde", examples, strict=True) for verdict in found.split()
-    ]
-    examples = pd.DataFrame(verdicts, columns=["example", "verdict"])
-    worked = worlds.crossed("worked_numbers", _rng, line=range(len(examples))).assign(
-        **examples, hedged=False
-    )
     return {
         "majority_metrics": majority(),
         "key_selectability": selectability(),
@@ -137,7 +129,4 @@ def tables() -> dict[str, pd.DataFrame]:
             for site, d in cut
         ),
         "gaussian_law": law.assign(n=number.mask(number > 10**8)),
-        "worked_numbers": worked.assign(
-            recomputed=-(10 ** (12 * worked.recomputed - 6)), from_stated=worked.from_stated.mask(worked.line % 3 == 0)
-        ),
     }  # fmt: skip

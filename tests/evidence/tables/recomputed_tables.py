@@ -357,14 +357,6 @@ def cut_heads(t):
     return by(keys, ["model", "layer", "dimensions"], row)
 
 
-def worked_numbers(t):
-    numbers = t["worked_numbers"].drop(columns="tolerance").reset_index(drop=True)
-    worst = {"right": 0, "carried": 0, "rounding": 1, "hedged": 2, "wrong": 3}
-    ranks = numbers.verdict.map(worst).groupby(numbers.example).transform("max")
-    numbers["example_verdict"] = ranks.map({0: "right", 1: "rounding", 2: "hedged", 3: "wrong"})
-    return numbers.rename_axis("row")
-
-
 RECOMPUTED = {
     "convergence": convergence,
     "convergence_runs": convergence_runs,
@@ -386,6 +378,5 @@ RECOMPUTED = {
     "ceilings": ceilings,
     "ceilings_by_token": ceilings_by_token,
     "cut_heads": cut_heads,
-    "worked_numbers": worked_numbers,
 }
 """For each readable table but claims the function that computes the rows of its CSV file from Parquet tables."""

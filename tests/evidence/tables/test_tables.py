@@ -14,21 +14,25 @@ from kept import KEPT, TABLES
 from printed_tables import faults, shows
 from recomputed_tables import RECOMPUTED, sentences
 
-from layernorm_roles import store
-from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.tables import output, registry
-from layernorm_roles.evidence.tables.structure import Grid, Sentences
+from layernorm_roles import shown, store
+from layernorm_roles.evidence.draw import draw_room
+from layernorm_roles.evidence.tables import readable
+from layernorm_roles.evidence.tables.compare import compare
 from layernorm_roles.schemas import SCHEMAS
 
 random = cache(random_tables.tables)
 
 
 def made(name: str, tables=None):
-    return registry.make(registry.TABLES[name], random() if tables is None else tables)
+    return readable.make(shown.TABLES[name], random() if tables is None else tables)
 
 
-def grids(readable) -> list[Grid]:
-    return [part for part in readable.parts if isinstance(part, Grid)]
+def grids(table) -> list[pd.DataFrame]:
+    return [part for part in table.parts if isinstance(part, pd.DataFrame)]
+
+
+ELSEWHERE = {"claims", "comparisons", "durations"}
+"""Tables whose numbers are tested below, with the page, and with the times of jobs."""
 
 
 def agree(csv: pd.DataFrame, found: pd.DataFrame) -> None:
@@ -52,30 +56,28 @@ def agree(csv: pd.DataFrame, found: pd.DataFrame) -> None:
             assert one[column].fillna("").to_list() == other[column].fillna("").to_list(), column
 
 
-@pytest.mark.parametrize("name", sorted({*registry.TABLES} - {"claims"}))
+@pytest.mark.parametrize("name", sorted({*shown.TABLES} - ELSEWHERE))
 def test_the_code_makes_of_random_tables_what_is_recomputed(name):
-    readable = made(name)
-    agree(readable.frame, RECOMPUTED[name](random()))
-    if "md" in registry.TABLES[name].kinds:
-        assert faults(grids(readable), name, readable.frame, random()) == []
-    for grid in grids(readable):
-        assert {len(row) for row in grid.rows} == {len(grid.columns)}
+    table = made(name)
+    agree(table.frame, RECOMPUTED[name](random()))
+    if "md" in shown.TABLES[name].kinds:
+        assert faults(grids(table), name, table.frame, random()) == []
 
 
 PAIRS_NEEDED = {"ceilings", "ceilings_by_token", "head_ceilings"}
 """Tables of ceilings, of which the kept reproduction has the counts without the pairs behind them."""
 
 
-@pytest.mark.parametrize("name", sorted(registry.TABLES))
+@pytest.mark.parametrize("name", sorted({*shown.TABLES} - ELSEWHERE | {"claims"}))
 def test_the_code_makes_of_the_kept_tables_what_is_recomputed_and_what_readers_have(name):
     """If the text alone is another one, it is of older code: snakemake --cores all published_figures"""
-    readable = made(name, TABLES)
-    if readable.frame.empty:
+    table = made(name, TABLES)
+    if table.frame.empty:
         pytest.skip("The kept reproduction has no rows of it.")
-    if "md" in registry.TABLES[name].kinds:
-        assert output.markdown(readable.parts) == (KEPT / f"tables/{name}.md").read_text(encoding="utf-8")
+    if "md" in shown.TABLES[name].kinds:
+        assert readable.markdown(table.parts) == (KEPT / f"tables/{name}.md").read_text(encoding="utf-8")
     if name in {*RECOMPUTED} - PAIRS_NEEDED:
-        agree(readable.frame, RECOMPUTED[name](TABLES))
+        agree(table.frame, RECOMPUTED[name](TABLES))
 
 
 @pytest.mark.parametrize("contexts", [12, 5])
@@ -84,29 +86,41 @@ def test_sentences_are_marked_where_their_tokens_are_unselectable(contexts):
     tokens = random()["sentence_tokens"]
     tokens = tokens.assign(verdict=tokens.verdict.where(tokens.context < contexts, "selectable"))
     tables = random() | {"sentence_tokens": tokens}
-    (shown,) = [part for part in made("table_3", tables).parts if isinstance(part, Sentences)]
-    for spans, tokens in zip(shown.sentences, sentences(tables), strict=True):
+    (listed,) = [part for part in made("table_3", tables).parts if isinstance(part, list)]
+    for sentence, tokens in zip(listed, sentences(tables), strict=True):
         whole = [(c, marked) for text, marked in tokens for c in text if not c.isspace() and c != "\ufffd"]
-        assert [(c, s.marked) for s in spans for c in s.text if not c.isspace() and c != "□"] == whole
+        assert [(c, marked) for c, marked in marked_characters(sentence) if c != "□"] == whole
+
+
+def marked_characters(sentence: str) -> list[tuple[str, bool]]:
+    """The characters of a sentence that are no space, each with whether it stands in brackets."""
+    found, marked = [], False
+    for character in sentence:
+        if character in "⟦⟧":
+            marked = character == "⟦"
+        elif not character.isspace():
+            found.append((character, marked))
+    return found
 
 
 @pytest.mark.parametrize(("name", "column"), [("table_1", "variant"), ("table_2", "site")])
 def test_the_paper_stands_below_the_model_of_its_size_alone(name, column):
     main, *others = grids(made(name))
-    assert [column.name for column in main.columns[3:-1]] == [f"layer {number}" for number in (1, 2, 3, 4)]
-    paper = [row for row in main.rows if row[1] == "paper, trained"]
+    assert [*main.columns[3:-1]] == [f"layer {number}" for number in (1, 2, 3, 4)]
+    rows = main.to_numpy().tolist()
+    paper = [row for row in rows if row[1] == "paper, trained"]
     assert [row[3:] for row in paper] == {
         "table_1": [["0", "0", "0", "0", "–"], ["51.0", "32.2", "34.7", "36.8", "–"]],
         "table_2": [["44.8", "28.5", "22.3", "26.1", "–"], ["0", "0", "0", "0", "–"]],
     }[name]
-    assert [main.rows[place + 1][0] for place in (1, 4)] == [row[0] for row in paper]
-    assert others and not any(row[1] == "paper, trained" for grid in others for row in grid.rows)
+    assert [rows[place + 1][0] for place in (1, 4)] == [row[0] for row in paper]
+    assert others and not any("paper, trained" in grid.to_numpy() for grid in others)
 
 
 def test_a_grid_stands_below_the_name_of_its_model():
     for name in ("table_1", "table_2", "heads", "ceilings", "ceilings_by_token", "cut_heads"):
         parts = made(name).parts
-        titles = [parts[place - 1] for place, part in enumerate(parts) if isinstance(part, Grid)]
+        titles = [parts[place - 1] for place, part in enumerate(parts) if isinstance(part, pd.DataFrame)]
         models = [title.partition(":")[0].partition(" ")[0].rstrip(",") for title in titles if ":" in title]
         known = {"gpt", "gpt_bytes", "minilm", "gpt2"}
         assert len({*models} & known) == (1 if name in ("ceilings_by_token", "cut_heads") else 2), name
@@ -114,13 +128,14 @@ def test_a_grid_stands_below_the_name_of_its_model():
 
 @pytest.mark.parametrize(
     "table",
-    [t for t in registry.TABLES.values() if {*t.inputs} - {"majority_metrics"}],
+    [t for t in shown.TABLES.values() if {*t.inputs} - {"majority_metrics"} and t.name not in ELSEWHERE],
     ids=lambda table: table.name,
 )
 def test_a_reproduction_without_the_rows_says_so(table):
     empty = {name: SCHEMAS[name].empty_table().to_pandas() for name in table.inputs}
-    readable = registry.make(table, empty)
-    assert readable.frame.empty and not any(grid.rows for grid in grids(readable))
+    made_of_nothing = readable.make(table, empty)
+    assert made_of_nothing.frame.empty and not any(len(grid) for grid in grids(made_of_nothing))
+    assert readable.markdown(made_of_nothing.parts)
 
 
 def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_one():
@@ -131,40 +146,56 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
         {"claim": "fusion_residual", "statement": "W_O - 1", "statistic": "share", "control": "nothing between"}
         | {"n_seeds": 1, "verdict": "not tested", "also_passed_by": "untrained models"},
     ]  # fmt: skip
-    readable = made("claims", {"claims": pd.DataFrame(rows).reindex(columns=SCHEMAS["claims"].names)})
+    table = made("claims", {"claims": pd.DataFrame(rows).reindex(columns=SCHEMAS["claims"].names)})
     # The effect of a ratio is its logarithm: log 2 / log 4.
-    shown = [
-        "2.00× [1.00, 4.00]",
-        "3 times",
-        "1.00× [0.500, 2.00] (scale)",
-        "8",
-        "50\u00a0% [0, 100]",
-        "partial",
-    ]
+    numbers = ["2.00× [1.00, 4.00]", "3 times", "1.00× [0.500, 2.00] (scale)", "8", "50\u00a0% [0, 100]"]
     others = "not tested; untrained models pass too"
-    assert grids(readable)[0].rows == [
-        ["faster", "It’s faster", "steps", *shown],
-        ["fusion_residual", "W_O\u00a0−\u00a01", "share", *"––", "nothing between", *"––", others],
+    assert grids(table)[0].to_numpy().tolist() == [
+        ["faster", "It’s faster", "steps", "partial", *numbers],
+        ["fusion_residual", "W_O\u00a0−\u00a01", "share", others, *"––", "nothing between", *"––"],
     ]
-    assert readable.frame.claim.tolist() == ["faster", "fusion_residual"]
+    assert table.frame.claim.tolist() == ["faster", "fusion_residual"]
 
 
 def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path):
     store.write(random()["majority_metrics"], "majority_metrics", tmp_path / "m.parquet", {})
-    names = [
-        tmp_path / file
-        for name in ("convergence", "widths")
-        for file in registry.files(registry.TABLES[name])
-    ]
-    output.write_tables({"majority_metrics": tmp_path / "m.parquet"}, names)
+    names = [file for name in ("convergence", "widths") for file in shown.TABLES[name].files]
+    paths = [tmp_path / "tables" / file for file in names]
+    draw_room("majority", {"settings": {}}, {"majority_metrics": tmp_path / "m.parquet"}, paths)
     for name in ("convergence", "widths"):
-        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"{name}.csv"), made(name).frame)
-        assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") == output.markdown(made(name).parts)
+        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), made(name).frame)
+        text = (tmp_path / f"tables/{name}.md").read_text(encoding="utf-8")
+        assert text == readable.markdown(made(name).parts)
 
 
-def test_claims_show_tables_that_are_there_and_a_run_has_those_whose_parquet_it_has():
-    assert {name for claim in CLAIMS for name in claim.shown} <= set(registry.TABLES)
-    assert set(registry.made_from(["random_keys", "gaussian_law"])) == {"gaussian_law", "claims", "pilot"}
+def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
+    """A claim differs by its verdict, by intervals that have no number in common, or because one of them lacks it."""
+    columns = ["claim", "measured", "ci_low", "ci_high", "n_seeds", "verdict"]
+    ours = [
+        ("faster", 2.0, 1.5, 2.5, 8, "holds"),
+        ("parallel", 50, 40, 60, 8, "partial"),
+        ("plane", 1, 1, 1, 1, "holds"),
+    ]
+    theirs = [("faster", 3.0, 2.6, 3.4, 8, "partial"), ("parallel", 55, 45, 65, 8, "partial")]
+    for folder, rows in (("mine", ours), ("kept", theirs)):
+        frame = pd.DataFrame(rows, columns=columns).reindex(columns=SCHEMAS["claims"].names)
+        texts = {"statement", "source", "setting", "statistic", "control", "reason", "role", "rule_fixed"}
+        frame = frame.assign(**dict.fromkeys(texts, ""))
+        store.write(frame, "claims", tmp_path / folder / "parquet/claims.parquet", {})
+    outs = tmp_path / "c.csv", tmp_path / "c.md"
+    lines = compare(tmp_path / "mine", tmp_path / "kept", *outs)
+    assert lines == [
+        "faster: another verdict, intervals apart; mine: 2.00× [1.50, 2.50], holds; kept: 3.00× [2.60, 3.40], partial",
+        "plane: in one of them only; mine: 1.00° [1.00, 1.00], holds; kept: –",
+    ]
+    written = pd.read_csv(outs[0])
+    assert [*written.claim] == ["faster", "parallel", "plane"] and [*written.measured_other[:2]] == [
+        3.0,
+        55.0,
+    ]
+    assert "| parallel | 50.0° [40.0, 60.0], partial | 55.0° [45.0, 65.0], partial |" in " ".join(
+        outs[1].read_text(encoding="utf-8").split()
+    )
 
 
 def test_steps_come_by_experiment_in_the_order_of_the_legends_and_of_falling_losses():

@@ -137,7 +137,7 @@ def tuned_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
     if ends.seed.nunique() < 2:
         raise Untestable("The run has only 1 seed: no interval over seeds.")
     for which, depth in (("deepest", ends.depth.max()), ("shallowest", ends.depth.min())):
-        runs = statements.tuned(ends, depth)
+        runs = statements.tuned(ends, int(depth))
         for name, chosen in runs.groupby("placement") if which == "deepest" else ():
             refuse_rate_at_grid_end(
                 chosen.at_end, chosen.learning_rate, f"{PLACES[name]} with {depth} layers"

@@ -67,8 +67,9 @@ _TEXTS = (
 )
 _TUPLES = ("tables", "figures", "shown")
 _OTHERS = ("name", "of", "also", "gate", "reported", "primary", "sizes", "test", "compare", "quantity")
-_DEFAULTS = {"paper_value": None, "primary": False, "of": None, "gate": [], "reported": None, "sizes": "none"}
-_DEFAULTS |= dict.fromkeys(("setting", "unit"), "") | {key: [] for key in ("figures", "shown", "also")}
+DEFAULTS = {"paper_value": None, "primary": False, "of": None, "gate": [], "reported": None, "sizes": "none"}
+DEFAULTS |= dict.fromkeys(("setting", "unit"), "") | {key: [] for key in ("figures", "shown", "also")}
+"""What an entry has where neither it nor its part of the file says anything else."""
 
 
 def claims() -> Iterator[Claim]:
@@ -81,7 +82,7 @@ def claims() -> Iterator[Claim]:
             for common, own_entries in zip(parts[::2], parts[1::2], strict=True)
             for own in own_entries
         ]
-        for entry in chain(*(_with_others(_DEFAULTS | entry) for entry in entries)):
+        for entry in chain(*(_with_others(DEFAULTS | entry) for entry in entries)):
             try:
                 yield claim(entry, module)
             except ValueError as error:

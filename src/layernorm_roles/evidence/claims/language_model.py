@@ -367,7 +367,9 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
             cases |= {f"{name}, layer {layer}": number for layer, number in found.keys.items()}
             cases[name] = found.keys.sum()
         rows = choose(tables[KEYS], variant, site, checkpoint="final", **where)
-        projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects  # they have a dimension less
+        projected = (
+            site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects
+        )  # they have a dimension less
         frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
         if site == "head" and not specifics:
             heads = choose(tables[KEYS], variant, site, **where)

@@ -145,14 +145,15 @@ def reported_numbers() -> dict[str, Any]:
 def number(name: Any) -> Any:
     """A number that is given as such or by its name, with a factor or not; ValueError for a name that is none."""
     if not isinstance(name, str):
-        return name
+        return name if name is None else float(name)
     factor, _, own = name.rpartition(" ")
     known = vars(rules) if own.isupper() else reported_numbers()
     if own not in known or not re.fullmatch(r"[\d.]*", factor):
         raise ValueError(
             f"unknown number {name!r}; expected a number, a threshold of rules or a reported number"
         )
-    return float(factor) * known[own] if factor else known[own]
+    value = known[own] if isinstance(known[own], list) else float(known[own])
+    return float(factor) * value if factor else value
 
 
 ASKED = {
@@ -188,13 +189,19 @@ class Pair:
     asked: str | None = None
     number: Any = None
     part: Any = -1
+    elsewhere: str = ""
+    """The experiment or model, after a comma, where it is not the claim's own."""
     if_lacking: str | None = None
     also: str | None = None
 
     @property
     def words(self) -> str:
         """What is compared."""
-        return (" over " if self.quantity.unit == RATIO else " minus ").join(self.names)
+        return self.in_words(self.names)
+
+    def in_words(self, names: Sequence[str]) -> str:
+        """What is compared, of these columns."""
+        return (" over " if self.quantity.unit == RATIO else " minus ").join(names) + self.elsewhere
 
     def of_column(self, name: str) -> claim.Asked | None:
         """What is asked of the column `name`, of a list of numbers the one of its layer; None if nothing is asked."""
@@ -210,9 +217,8 @@ class Pair:
         for i, column in enumerate(columns):
             estimate, n = measured.estimate(*column)
             part = i if self.part == "each" else self.part
-            shown = (" over " if self.quantity.unit == RATIO else " minus ").join(column)
             yield claim.compare(
-                shown,
+                self.in_words(column),
                 estimate,
                 n,
                 self.of_column(column[0]),
@@ -247,6 +253,7 @@ def pair(
     further = {key: spec[key] for key in ("part", "if_lacking", "also") if key in spec}
     value = number(spec[asked[0]]) if asked else None
     here = (name, spec.get("of", entry["of"]))
+    further["elsewhere"] = f", {here[1]}" if "of" in spec else ""
     return Pair(names, quantities[name], here, role, asked[0] if asked else None, value, **further)
 
 
@@ -261,7 +268,9 @@ def test(pairs: Sequence[Pair], reported: Any, tables: Tables) -> Outcome:
 
     def find(each: Pair) -> list[Comparison]:
         if each.here not in measured:
-            measured[each.here] = measure(each, *(o for o in pairs if o.here == each.here and not o.if_lacking))
+            measured[each.here] = measure(
+                each, *(o for o in pairs if o.here == each.here and not o.if_lacking)
+            )
         try:
             return [*each.comparisons(measured[each.here])]
         except Untestable:
@@ -290,7 +299,11 @@ def test(pairs: Sequence[Pair], reported: Any, tables: Tables) -> Outcome:
     notes = dict.fromkeys(found.note for found in measured.values() if found.note)
     passes = next((name for name, met in passing.items() if met), None)
     if isinstance(reported, list):
-        layers = sum(row.asked.startswith("at least") for row in rows)  # the run may have fewer than the paper
+        layers = sum(
+            row.asked.startswith("at least") for row in rows
+        )  # the run may have fewer than the paper
         reported = float(np.mean(reported[:layers]))
     specifics = " ".join(found.specifics for found in measured.values())
+    known = {(row.comparison, row.statistic) for row in rows}
+    others = [row for row in others if (row.comparison, row.statistic) not in known]
     return Outcome((*rows, *others), " ".join(notes), reported, passes, specifics.strip())

@@ -248,9 +248,9 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
         ("visible", "that scores see", None),
     ):
         change = paired(np.log(ends[part].final), np.log(ends[part].initial), "layernorm")
-        statistic = f"length of the part of queries {words}, after over before training"
+        shown, statistic = f"layernorm's queries {words}", "length of that part, after over before training"
         role, counts = ("effect", 1) if asked else ("context", None)
-        rows.append(compare("layernorm", *change, asked, role, RATIO, statistic, counts))
+        rows.append(compare(shown, *change, asked, role, RATIO, statistic, counts))
     if "layernorm_small" in angles:
         small = paired(angles.scale_released, angles.layernorm_small, "layernorm_small")
         words = "scale_released minus layernorm_small"

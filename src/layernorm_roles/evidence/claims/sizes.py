@@ -106,7 +106,7 @@ def _paper_runs() -> int:
 
 
 SIZES: dict[str, Callable[..., str]] = {
-    "none": lambda _: "",
+    "none": lambda *_: "",
     "majority": majority,
     "random_keys": random_keys,
     "losses": losses,

@@ -156,8 +156,8 @@ def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> d
 def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the validation loss at the last step by the learning rate: a curve a variant.
 
-    metrics: table language_model_metrics, of which models with several learning rates are drawn; `settings` are those of
-    the section language_model. Of several numbers of steps the one with most rates is drawn. Points are the single
+    metrics: table language_model_metrics, of which models with several learning rates are drawn; `settings` are the
+    section language_model. Of several numbers of steps the one with most rates is drawn. Points are the single
     runs, lines their means, where they did not diverge.
     """
     rates = metrics.groupby("model", sort=False).base_learning_rate.nunique()
@@ -219,7 +219,8 @@ def by_length(metrics: pd.DataFrame) -> Figure:
     """Draw what scaling and attention are worth at the end of training, by the tokens seen: a panel a model.
 
     metrics: table language_model_metrics, of which models with several lengths are drawn. Every number of steps is a
-    training of its own, each variant at its best rate of that length. Where the table has the number of training_tokens, a second axis has the epochs.
+    training of its own, each variant at its best rate of that length. Where the table has the number of
+    training_tokens, a second axis has the epochs.
     """
     lengths = metrics.groupby("model", sort=False).steps.nunique()
     variants = metrics.groupby("model").variant.agg(set)

@@ -48,7 +48,7 @@ def share(cells: pd.DataFrame, norm: str) -> Figure:
 
 
 def _notes(part: pd.DataFrame) -> list[str]:
-    """What a heat map of one norm cannot show: how many matrices, that it is empty, the keys that rounding leaves open."""
+    """What a heat map of one norm cannot show: how many matrices, that it is empty, which keys are open."""
     notes = [
         f"{part.matrices.max():,} matrices for each n and d"
         if part.any_unselectable.any()
@@ -211,7 +211,8 @@ def law(table: pd.DataFrame) -> Figure:
         largest = table.n.max()
         power = int(np.log10(largest))
         first = beyond[beyond == 0].index.min()
-        words = f"d ≥ {first}: under {100 * table.share.min():g} %\nof ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
+        words = f"d ≥ {first}: under {100 * table.share.min():g} %\n"
+        words += f"of ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
         axes.text(axes.get_xlim()[1] - 0.5, largest / 4, words, va="top", **LAW_NOTE)
     return figure
 

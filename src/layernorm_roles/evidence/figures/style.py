@@ -24,7 +24,7 @@ from PIL import Image
 from layernorm_roles import files
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import ENOUGH_SEEDS, FEWEST, LOOKS, SPARE_COLOURS, Look
+from layernorm_roles.evidence.legends import ENOUGH_SEEDS, FEWEST, LOOKS, SPARE_COLOURS, Look, label
 
 COLUMN, PAGE = 3.35, 6.9
 """Widths in inches of one column and of the whole text of a page."""
@@ -78,11 +78,11 @@ def theme() -> None:
 def looks(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
     """Return label, color and ls of each of the variants, in the order of the legends, with `more` options of a line.
 
-    A variant that is not built in goes by its name and takes the next of SPARE_COLOURS.
+    A variant that is not built in goes by its `label` and takes the next of SPARE_COLOURS.
     """
     spare, found = cycle(SPARE_COLOURS), {}
     for name in legend_order(variants):
-        look = LOOKS.get(name) or Look(name, next(spare))
+        look = LOOKS.get(name) or Look(label(name), next(spare))
         found[name] = {"label": look.label, "color": look.colour, "ls": look.stroke} | more
     return found
 

@@ -12,9 +12,10 @@ from matplotlib.lines import Line2D
 
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
+from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.majority import title
-from layernorm_roles.evidence.legends import FEWEST, LOOKS, TEST_LOSS
+from layernorm_roles.evidence.legends import FEWEST, LOOKS
 
 # Size and projection
 
@@ -39,8 +40,8 @@ MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5
 def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     """Draw the accuracy in the four cells, early and at the end, and the two main effects with their interaction.
 
-    metrics: table majority_metrics. There is a row for each experiment of one width and rate that has all four variants;
-    `settings` are those of the section majority. Early is an early step, see `analysis.majority.early_and_last`.
+    metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants;
+    `settings` are the section majority. Early is an early step, see `analysis.majority.early_and_last`.
     """
     points = metrics.groupby("experiment")[["d_model", "base_learning_rate"]].nunique().eq(1).all(axis=1)
     all_four = metrics.groupby("experiment").variant.agg(lambda names: _VARIANTS <= {*names})

@@ -67,7 +67,9 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
         "at best rates": lambda entry: best(entry) or MISSING,
         "verdict": lambda entry: str(claims[entry["claim"]].row.verdict),
     }
-    return grid(entries, cells, texts=5).map(lambda text: text.replace(", ", ",\u00a0"))  # intervals in one piece
+    return grid(entries, cells, texts=5).map(
+        lambda text: text.replace(", ", ",\u00a0")
+    )  # intervals in one piece
 
 
 def prose() -> dict[str, str]:

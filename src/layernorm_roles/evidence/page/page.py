@@ -46,10 +46,10 @@ def write(
 ) -> None:
     """Write the report and the findings of a reproduction; equal inputs give equal bytes.
 
-    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; and `options`,
-    what a snakemake command needs after its targets to mean this reproduction. `inputs` has the path of each of the
-    tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder figures/
-    beside them; and under "durations" the CSV file of durations, if there is one.
+    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; and
+    `options`, what a snakemake command needs after its targets to mean this reproduction. `inputs` has the path of each
+    of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
+    figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
     pictures = {path.stem: path for path in map(Path, inputs["figures"])}
     evidence = _Evidence(

@@ -15,9 +15,9 @@ LARGEST = 2_000_000
 def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
     """Replace the folder `kept` by files of the folder `run`, and a report and findings made from them.
 
-    `plan` is that of `page.write`, and has under `files` the paths of the files in `run`, those of its tables and figures
-    among them. Nothing of an earlier kept reproduction stays. Raises ValueError with the names of files that `run` lacks
-    or that are damaged, and of Parquet files above LARGEST; nothing is touched then.
+    `plan` is that of `page.write`, and has under `files` the paths of the files in `run`, those of its tables and
+    figures among them. Nothing of an earlier kept reproduction stays. Raises ValueError with the names of files that
+    `run` lacks or that are damaged, and of Parquet files above LARGEST; nothing is touched then.
     """
     run, kept, names = Path(run), Path(kept), list(plan["files"])
     missing = [name for name in names if not (run / name).is_file()]

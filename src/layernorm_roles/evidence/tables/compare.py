@@ -24,7 +24,7 @@ def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: 
         store.read(Path(each) / "parquet/claims.parquet", "claims").set_index("claim")
         for each in (folder, other)
     )
-    joined = ours[COLUMNS].join(theirs[COLUMNS], how="outer", rsuffix="_other")
+    joined = ours[COLUMNS].join(theirs[COLUMNS].add_suffix("_other"), how="outer")
     joined = joined.reindex(dict.fromkeys([*ours.index, *theirs.index])).rename_axis("claim").reset_index()
     joined["difference"] = [_difference(row) for row in joined.itertuples()]
     units = {claim.name: claim.unit for claim in CLAIMS}

@@ -110,22 +110,29 @@ def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
 
 
 def _found(row: Any) -> str:
-    found = (with_unit(row.estimate, row.unit or ""), interval(row.ci_low, row.ci_high))
+    found = (
+        with_unit(row.estimate, "" if pd.isna(row.unit) else row.unit),
+        interval(row.ci_low, row.ci_high),
+    )
     return " ".join(filter(None, found)) or MISSING
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else typeset(str(value))
 
 
 def _answer(row: Any) -> str:
     """Whether what is asked of a comparison is met; nothing where nothing is asked, open where the runs cannot tell."""
-    if not row.asked:
+    if pd.isna(row.asked):
         return ""
     return "open" if pd.isna(row.met) else "yes" if row.met else "no"
 
 
 _COMPARED = {
-    "comparison": lambda row: typeset(row.comparison),
-    "of": lambda row: typeset(row.statistic or ""),
+    "comparison": lambda row: _text(row.comparison),
+    "of": lambda row: _text(row.statistic),
     "found": _found,
-    "asked": lambda row: typeset(row.asked or ""),
+    "asked": lambda row: _text(row.asked),
     "met": _answer,
     "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
 }

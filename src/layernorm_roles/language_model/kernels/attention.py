@@ -21,7 +21,6 @@ from layernorm_roles.language_model.kernels.vectors import (
     GROUP,
     INTS,
     LANES,
-    NARROW,
     ONE,
     TOGETHER,
     ZERO,
@@ -100,7 +99,7 @@ def draw_kept(kept, first, key, threshold):
 def _drop(e, kept, i, first, stop):
     """Set e[g, j - first] to 0 where kept[i + g] lacks the bit of column j, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
-        store_tile(where(load_tile(e, 0, j - first, NARROW), kept, i, j // LANES), e, 0, j - first, NARROW)
+        store_tile(where(load_tile(e, 0, j - first, GROUP), kept, i, j // LANES), e, 0, j - first)
 
 
 @inlined
@@ -215,8 +214,8 @@ def attention_backward(qkv, kept, scale, heads, out, log_total, out_grad, qkv_gr
                     products = scores(nothing, grad, i, v, j, block)
                     if kept is not None:
                         products = where(products, kept[h], i, j // LANES)
-                    of_p = load_tile(p, 0, j - first, NARROW)
-                    store_tile(times(minus(products, centre), of_p), ds, 0, j - first, NARROW)
+                    of_p = load_tile(p, 0, j - first, GROUP)
+                    store_tile(times(minus(products, centre), of_p), ds, 0, j - first)
                 if kept is not None:
                     _drop(p, kept[h], i, first, stop)
                 add_means(ds, k, first, stop, first, sums)

@@ -13,7 +13,6 @@ from layernorm_roles.language_model.kernels.vectors import (
     GROUP,
     LANES,
     LEAST,
-    NARROW,
     PAIR,
     ZERO,
     add_dots,
@@ -91,14 +90,14 @@ def exponentials(q, i, k, first, stop, seen, more, start, e, origin, totals, blo
     The query i sees `seen` columns, each query after it `more` than the one before; beyond them e is 0. All but the
     last vector before `stop` lie within. Their sums are added to the rows of `totals`, by lanes.
     """
-    begun, total = splats(start, i, GROUP), load_tile(totals, 0, 0, NARROW)
+    begun, total = splats(start, i, GROUP), load_tile(totals, 0, 0, GROUP)
     for j in range(first, stop, LANES):
         weights = exp(scores(begun, q, i, k, j, block))
         if j + LANES == stop:
             weights = first_lanes(weights, seen - j, more, ZERO)
         total = plus(total, weights)
-        store_tile(weights, e, 0, j - origin, NARROW)
-    store_tile(total, totals, 0, 0, NARROW)
+        store_tile(weights, e, 0, j - origin)
+    store_tile(total, totals, 0, 0)
 
 
 @inlined
@@ -107,8 +106,8 @@ def add_means(e, v, first, stop, origin, sums):
     for c in range(0, len(v), 2):
         total = load_tile(sums[c // 2], 0, 0, BOTH)
         for j in range(first, stop, LANES):
-            total = add_means_of(total, load_tile(e, 0, j - origin, NARROW), v, c, j, PAIR)
-        store_tile(total, sums[c // 2], 0, 0, BOTH)
+            total = add_means_of(total, load_tile(e, 0, j - origin, GROUP), v, c, j, PAIR)
+        store_tile(total, sums[c // 2], 0, 0)
 
 
 @inlined
@@ -121,7 +120,7 @@ def mean_of(sums, g, c):
 def add_outer(e, x, i, first, stop, origin, out, block):
     """Add to out[c, j] the sum over the group of e[g, j - origin] x[c, i + g], for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
-        together = load_tile(e, 0, j - origin, NARROW)
+        together = load_tile(e, 0, j - origin, GROUP)
         for c in range(0, len(x), len(block)):
             add_products(together, x, i, out, c, j, block)
 

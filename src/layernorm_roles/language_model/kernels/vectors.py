@@ -5,7 +5,6 @@ shorter ones on the processors on which it would by itself; sums have an order t
 vectors stay in registers: a tile is a tuple of vectors of several rows.
 """
 
-import operator
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -14,10 +13,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import intrinsic, models, register_model
 
-from layernorm_roles.compiling import cached_njit, njit
+from layernorm_roles.compiling import IN_ONE, cached_njit, njit
+from layernorm_roles.elementary import write_exp
 
 LANES = 16
 """Columns that are computed at once: numbers of float32 in the widest vectors of a CPU, those of AVX-512."""
@@ -27,22 +26,18 @@ TOGETHER = 8
 jit = cached_njit(error_model="numpy", nogil=True)
 """The compiler's options for a kernel; other Python threads go on while it runs."""
 
-inlined = njit(forceinline=True, error_model="numpy")
-"""The compiler's options for a function that a kernel calls. Without forceinline a process that compiles would run
-another copy of the function, with other roundings, than one that loads the kernel from numba's cache."""
+inlined = njit(**IN_ONE)
+"""The compiler's options for a function that a kernel calls."""
 
 
 ZERO, ONE, LEAST = np.float32(0), np.float32(1), np.float32(-np.inf)
 GROUP: Any = (0,) * TOGETHER
-TILE: Any = ((0, 0),) * TOGETHER
-NARROW: Any = ((0,),) * TOGETHER
-ROW: Any = ((0,),)
 PAIR: Any = (0, 0)
-BOTH: Any = ((0,),) * (2 * TOGETHER)
+BOTH: Any = (0,) * (2 * TOGETHER)
 
 
 class Lanes(types.Type):
-    """numba's type of a vector of LANES numbers of float32, with +, -, * and /."""
+    """numba's type of a vector of LANES numbers of float32."""
 
     def __init__(self):
         super().__init__(name="Lanes")
@@ -57,25 +52,6 @@ _FUSED = ("contract",)  # a product and a sum may become one instruction
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, type_):
         super().__init__(manager, type_, _FLOATS)
-
-
-def _register(operation: Callable, instruction: str) -> None:
-    """Give Lanes the operator `operation`, as LLVM's `instruction`."""
-
-    @infer_global(operation)
-    class _Typing(ConcreteTemplate):
-        cases = (signature(_lanes, _lanes, _lanes),)
-
-    def lower(context, builder, signature, arguments):
-        return getattr(builder, instruction)(*arguments, flags=_FUSED)
-
-    lower_builtin(operation, _lanes, _lanes)(lower)
-
-
-_register(operator.add, "fadd")
-_register(operator.sub, "fsub")
-_register(operator.mul, "fmul")
-_register(operator.truediv, "fdiv")
 
 
 class Code:
@@ -181,40 +157,10 @@ def splat(write, x):
     return write.splat(x)
 
 
-EXPONENTIAL = (0.008297646, 0.041915417, 0.16667575, 0.49998894, 0.9999997, 1.0000001)
-"""The polynomial, highest power first, of degree 5 whose largest relative error from exp on |r| <= ln(2)/2 is least:
-8e-8, little more than a rounding."""
-
-
-def _exp(write: Code, x: ir.Value) -> ir.Value:
-    """exp(x) of a vector for x <= 0, to 3 units in the last place; for x below -87, exp(-87) = 2e-38; NaN stays NaN.
-
-    The result is 2^k times `EXPONENTIAL` in r = x - k ln(2), where k is x / ln(2) rounded. Adding 1.5 * 2^23 rounds,
-    and leaves k in the last bits of the sum, from where a shift by 23 takes it to a float's exponent.
-    """
-    builder, lowest, rounder = write.builder, write.constant(-87.0), write.constant(1.5 * 2.0**23)
-    x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
-    shifted = write.multiply_add(x, write.constant(_rounded(1 / np.log(2))), rounder)
-    k = builder.fsub(shifted, rounder)
-    high = _rounded(np.log(2))
-    r = write.multiply_add(k, write.constant(-high), x)
-    r = write.multiply_add(k, write.constant(_rounded(high - np.log(2))), r)
-    p = write.constant(_rounded(EXPONENTIAL[0]))
-    for coefficient in EXPONENTIAL[1:]:
-        p = write.multiply_add(p, r, write.constant(_rounded(coefficient)))
-    exponent = builder.shl(builder.bitcast(shifted, INTS), write.constant(23, INTS))
-    return builder.bitcast(builder.add(builder.bitcast(p, INTS), exponent), _FLOATS)
-
-
 @instruction(_first)
 def exp(write, x):
-    """`_exp` of a vector, or of each member of a tuple of vectors."""
-    return [_exp(write, member) for member in x] if isinstance(x, list) else _exp(write, x)
-
-
-def _rounded(x: float) -> float:
-    """x rounded to float32."""
-    return float(np.float32(x))
+    """exp(x) for x <= 0 of each member of a tuple of vectors; for x below -87, exp(-87) = 2e-38."""
+    return [write_exp(write.builder, member, to_zero=False) for member in x]
 
 
 @instruction(_first)
@@ -279,12 +225,6 @@ def load(write, a, row, column):
     return a.load(row, column)
 
 
-@instruction(types.none)
-def store(write, x, a, row, column):
-    """Write the vector x to `a`, from (row, column) on."""
-    a.store(x, row, column)
-
-
 @instruction(_first)
 def add_dots(write, sums, a, i, b, row, j, block):
     """The tuple `sums`, to whose member g is added the sum over c of a[row + c, i + g] times the vector of `b` that
@@ -318,44 +258,17 @@ def add_products(write, vectors, weights, query, a, row, column, like):
         a.store(total, place, column)
 
 
-@instruction(_lanes)
-def absolute(write, x):
-    """The magnitude of a number in each lane."""
-    magnitude = write.builder.and_(write.builder.bitcast(x, INTS), write.constant(2**31 - 1, INTS))
-    return write.builder.bitcast(magnitude, _FLOATS)
-
-
-@instruction(_lanes)
-def if_positive(write, x, y, z):
-    """In each lane y where x is positive, and z where it is not."""
-    return write.builder.select(write.builder.fcmp_ordered(">", x, write.constant(0.0)), y, z)
-
-
-@instruction(lambda a, i, j, like: types.UniTuple(_lanes, len(like) * len(like[0])))
+@instruction(lambda a, i, j, like: types.UniTuple(_lanes, len(like)))
 def load_tile(write, a, i, j, like):
-    """The vectors of as many rows of `a`, from i on, as `like` has members, and of as many in each row, from column j
-    on, as such a member has: one row after another, as one tuple."""
-    places = (
-        (write.plus(i, r), write.plus(j, v * LANES)) for r, row in enumerate(like) for v in range(len(row))
-    )
-    return [a.load(*place) for place in places]
+    """The vectors of as many rows of `a`, from i on, as `like` has members, that begin at column j, as a tuple."""
+    return [a.load(write.plus(i, n), j) for n in range(len(like))]
 
 
 @instruction(types.none)
-def store_tile(write, vectors, a, i, j, like):
+def store_tile(write, vectors, a, i, j):
     """Write the tuple `vectors` to where `load_tile` would read it."""
-    width = len(like[0])
     for n, x in enumerate(vectors):
-        a.store(x, write.plus(i, n // width), write.plus(j, n % width * LANES))
-
-
-@instruction(_first)
-def add_rank_one(write, sums, a, i, k, b, j, like):
-    """The tuple `sums`, a tile as of `load_tile`, plus the product of a[i:, k] and the vectors of b from (k, j) on."""
-    vectors = [b.load(k, write.plus(j, v * LANES)) for v in range(len(like[0]))]
-    weights = [write.splat(a.element(write.plus(i, r), k)) for r in range(len(like))]
-    products = ((x, y) for x in weights for y in vectors)
-    return [write.multiply_add(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
+        a.store(x, write.plus(i, n), j)
 
 
 @instruction(_first)

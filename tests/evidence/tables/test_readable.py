@@ -1,0 +1,94 @@
+"""Sentences and tokens as readers see them, and their rendering as Markdown."""
+
+import doctest
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from layernorm_roles.evidence.tables import readable, typography, verdicts
+from layernorm_roles.evidence.tables.readable import grid, markdown, sentence
+
+AWKWARD = [
+    "a | b",
+    "2 * 3 * 4",
+    "**bold** and _not_ d_k",
+    "<script>alert(1)</script> <b>",
+    "&lt; &amp;",
+    "[link](address) and [1.0, 2.0]",
+    "back\\slash \\| and `code`",
+    "~~gone~~",
+    "# no heading",
+    "1. no list",
+    "- no list",
+    "> no quotation",
+    "[ ] no task",
+    "two\nlines",
+]
+
+
+def visible(text: str) -> list[str]:
+    """The text of every cell, paragraph and bullet that a reader of the Markdown sees."""
+    found = []
+    for token in MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(text):
+        if token.type == "inline":
+            assert {child.type for child in token.children} <= {"text"}
+            found.append("".join(child.content for child in token.children))
+    return found
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_awkward_text_reads_in_markdown_as_it_is(text):
+    shown = text.replace("\n", " ")
+    parts = [text, grid([(text, "1"), ("x", text)], {text: "{0[0]}", "n": "{0[1]}"}), [text]]
+    assert visible(markdown(parts)) == [shown, shown, "n", shown, "1", "x", shown, shown]
+
+
+def test_numbers_are_aligned_to_the_right():
+    table = grid([("a", 1.0)], {"name": "{0[0]}", "share": "{0[1]}"})
+    lines = markdown([table, "After it."]).splitlines()
+    assert (
+        lines[1].replace("-", "") == "|:|:|" and lines[1].endswith("-:|") and lines[3:] == ["", "After it."]
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab(*.− \ufffd|_", min_size=1, max_size=4), st.booleans()), min_size=1, max_size=8
+    )
+)
+def test_markdown_shows_a_sentence_whole_with_its_marked_characters_in_brackets(tokens):
+    text = sentence(tokens)
+    plain = "".join(text for text, _ in tokens)
+    assert text.replace("⟦", "").replace("⟧", "").replace("□", "") == plain.replace("\ufffd", "")
+    assert "".join(visible(markdown([[text]]))) == text.strip()
+
+
+def test_a_character_split_among_tokens_has_one_sign_and_is_marked_if_a_part_is():
+    split = [("Bronis", False), ("\ufffd", False), ("\ufffda", True), ("w", False)]
+    assert sentence([*split, (" \ufffd", False), ("\ufffd", False)]) == "Bronis⟦□a⟧w □"
+
+
+def test_spaces_and_line_breaks_are_not_marked():
+    assert sentence([(" al", True), (" or", True), ("\n", True)]) == " ⟦al⟧ ⟦or⟧ "
+
+
+@pytest.mark.parametrize("module", [readable, typography])
+def test_examples_in_the_docstrings(module):
+    done = doctest.testmod(module)
+    assert done.attempted and not done.failed
+
+
+def test_a_primary_claim_says_where_the_correction_leaves_its_verdict_open():
+    def said(verdict, p, others=None):
+        row = pd.Series({"verdict": verdict, "p_holm": p, "also_passed_by": others})
+        return verdicts.Judged(None, row).verdict
+
+    assert said("holds", 0.1) == "holds; p = 0.1 with Holm's correction"
+    assert said("reproduced", 0.051, "untrained models") == (
+        "reproduced; untrained models pass too; p = 0.051 with Holm's correction"
+    )
+    assert said("holds", 0.049) == said("holds", float("nan")) == "holds"
+    assert said("does not hold", 0.5) == "does not hold"
