@@ -94,7 +94,3 @@ onstart:
 onsuccess:
     for line in ending.results(RUN):
         print(line, file=sys.stderr)
-
-
-onerror:
-    print("What is finished is kept; the same command goes on from there.", file=sys.stderr)

@@ -18,7 +18,9 @@ from submitting import on_slurm, through_cluster_generic
 
 pytestmark = pytest.mark.long
 
-TARGET = "results/tiny/runs/majority/d8/layernorm/d_model_8/base_learning_rate_0.001/seeds_1000_to_1000/metrics.parquet"
+TARGET = (
+    "results/tiny/runs/majority/d8/layernorm/d_model_8/base_learning_rate_0.001/seed_1000/weights.safetensors"
+)
 
 
 def one_run():
@@ -51,7 +53,7 @@ def undisturbed(checkout):
 def made(undisturbed):
     """The checkout before its training."""
     made, _ = undisturbed
-    for name in ("runs", "logs", "benchmarks"):
+    for name in ("runs", "origin/majority", "logs", "benchmarks"):
         shutil.rmtree(made.folder / "results/tiny" / name, ignore_errors=True)
     return made
 
