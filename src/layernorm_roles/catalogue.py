@@ -25,7 +25,7 @@ _NETWORKS = (
 _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.py")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
-_SHOWN = (*_EVIDENCE, "evidence/claims", "evidence/figures", "evidence/tables", "shown.py", "shown.yaml")
+_SHOWN = (*_EVIDENCE, "evidence/claims", "evidence/draw.py", "evidence/figures", "evidence/tables", "shown.py", "shown.yaml")
 _TORCH = ("numba", "numpy", "torch")
 _DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
 
