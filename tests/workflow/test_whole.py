@@ -37,8 +37,12 @@ def jobs_of(plan):
 def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     expected = {"report.html", "findings.html", "settings.json", "tables/durations.csv"}
     expected |= {f"parquet/{name}.parquet" for name in ("claims", "comparisons")}
-    expected |= {str(Path(file).relative_to("results/smoke")) for file in reproduction(smoke).exhibits.drawn()}
-    assert {f"figures/figure_{name}.png" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")} < expected
+    expected |= {
+        str(Path(file).relative_to("results/smoke")) for file in reproduction(smoke).exhibits.drawn()
+    }
+    assert {
+        f"figures/figure_{name}.png" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")
+    } < expected
     assert {f"tables/table_{number}.md" for number in (1, 2, 3, 4)} < expected
     for name in expected:
         files.verify(results(smoke) / name)

@@ -97,7 +97,8 @@ def runs_at_best_rate(metrics: pd.DataFrame, model: str, steps: int | None = Non
 def final_losses(
     metrics: pd.DataFrame, model: str, column: str = "valid_loss", steps: int | None = None
 ) -> pd.DataFrame:
-    """`column` of language_model_metrics at the end of the runs of `runs_at_best_rate`: a row a seed, a column a variant.
+    """`column` of language_model_metrics at the end of the runs of `runs_at_best_rate`: a row a seed, a column a
+    variant.
 
     The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
     """
