@@ -1,8 +1,8 @@
 """What other documents say about LayerNorm: quantities of the experiments on their statements, and two tests.
 
 The essay has LayerNorm as h(g(f(x))), with f a projection, g a scaling, h gain and bias. The question on W_O asks when
-one matrix can do the work of W_O and W_1. Lecture notes, and Xiong et al. 2020, speak of LayerNorm before the parts of a
-layer or after them, of BatchNorm, and of the division of attention scores by sqrt(d_k).
+one matrix can do the work of W_O and W_1. Lecture notes, and Xiong et al. 2020, speak of LayerNorm before the parts of
+a layer or after them, of BatchNorm, and of the division of attention scores by sqrt(d_k).
 """
 
 from collections.abc import Callable, Sequence
@@ -132,7 +132,7 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 
 
 def tuned_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """The same difference, each placement at its best setting; Untestable if the best rate of the deepest ends the grid."""
+    """Post-norm's loss minus pre-norm's, each at its best setting; Untestable if the best rate ends the grid."""
     ends, found = statements.run_ends(both_placements(tables["placement"])), {}
     if ends.seed.nunique() < 2:
         raise Untestable("The run has only 1 seed: no interval over seeds.")
@@ -175,7 +175,7 @@ def gradient_growth(over_all_layers: bool, tables: Tables, _: str | None, column
 
 
 def sizes(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Logarithm of the largest over the smallest size in the deepest networks without warm-up, at the rate of the most."""
+    """Logarithms of the largest over the smallest size in the deepest networks without warm-up, at the worst rate."""
     scales, found = both_placements(deepest_without_warm_up(tables["placement_scales"])), {}
     for what, column in (("inputs", "input_rms"), ("stream", "stream_rms")):
         ratios = statements.scale_ratios(scales, column)
@@ -248,7 +248,7 @@ def needs_warm_up(tables: Tables, nats: float) -> Outcome:
 
 
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """The exponent of BatchNorm's change over the batch size, LayerNorm's largest change, and BatchNorm's by padding."""
+    """The exponent of BatchNorm's change over the batch size, LayerNorm's largest change, BatchNorm's by padding."""
     table = tables["batch_dependence"]
     layernorm, batchnorm = (table[table.norm == norm] for norm in ("layernorm", "batchnorm"))
     others, padded = (batchnorm[batchnorm.effect == effect] for effect in ("others", "padding"))

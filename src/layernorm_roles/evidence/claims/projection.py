@@ -1,12 +1,12 @@
-"""Claims about projection, and what it costs: quantities of the majority task, and tests of more than pairs of variants.
+"""Claims about projection, and what it costs: quantities of the majority task, and two tests of geometry.
 
 `scale_released` is "without projection" as the released code computes it, x / (sqrt(d) |x|); `scale` as the text
 defines it, sqrt(d) x / |x|. The first makes the attention input d times smaller as well, so a difference from
 LayerNorm that the second does not show is not the projection's. `layernorm_small` is LayerNorm made d times smaller.
 `projected_qk` projects for queries and keys only, `projected_v` for values only, both with the scaling everywhere.
 
-All variants of an experiment share the data, and runs of equal seeds also their initialisation and batches, so differences
-and ratios are over pairs of runs of one seed.
+All variants of an experiment share the data, and runs of equal seeds also their initialisation and batches, so
+differences and ratios are over pairs of runs of one seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -297,7 +297,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Percentage points by which scaling only is more accurate at the last step, at the narrowest and the widest width."""
+    """Percentage points by which scaling only is more accurate at the last step, at the ends of the widths."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared)
     if metrics.base_learning_rate.nunique() > 1:
