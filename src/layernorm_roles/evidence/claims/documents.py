@@ -317,14 +317,32 @@ _GROWTH = ("pre, *", "post, *")
 QUANTITIES = {
     "geometry": _shape("", GEOMETRY[:3]),
     "sphere": _shape(" off", GEOMETRY[3:]),
-    "radius": Quantity(radius, " √n", columns=RADII, thresholds=("CLOSE",)),
-    "missed_by_a_single_map": Quantity(
-        missed, " %", columns=("plain", "residual", "norm", "residual_norm", "residual, *", "norm, *")
+    "radius": Quantity(
+        radius, " √n", words="difference from the radius √n", columns=RADII, thresholds=("CLOSE",)
     ),
-    "final_loss_gap": Quantity(final_loss_gap, NATS, columns=("deepest, *", "shallowest, *")),
-    "tuned_loss_gap": Quantity(tuned_loss_gap, NATS, columns=("deepest", "shallowest")),
+    "missed_by_a_single_map": Quantity(
+        missed,
+        " %",
+        words="variance that a single map misses",
+        columns=("plain", "residual", "norm", "residual_norm", "residual, *", "norm, *"),
+    ),
+    "final_loss_gap": Quantity(
+        final_loss_gap,
+        NATS,
+        words="final training loss, post-norm minus pre-norm, no warm-up",
+        columns=("deepest, *", "shallowest, *"),
+    ),
+    "tuned_loss_gap": Quantity(
+        tuned_loss_gap,
+        NATS,
+        words="final training loss, post-norm minus pre-norm, best settings",
+        columns=("deepest", "shallowest"),
+    ),
     "gradient_slope": Quantity(
-        lambda *arguments: gradient_growth(False, *arguments), " decades a layer", columns=_GROWTH
+        lambda *arguments: gradient_growth(False, *arguments),
+        " decades a layer",
+        words="decades by which the gradient norm grows from layer to layer",
+        columns=_GROWTH,
     ),
     "gradient_growth": Quantity(
         lambda *arguments: gradient_growth(True, *arguments),
@@ -332,10 +350,13 @@ QUANTITIES = {
         "decades by which the gradient norm grows over all layers",
         _GROWTH,
     ),
-    "largest_over_smallest_size": Quantity(sizes, RATIO, columns=_GROWTH),
+    "largest_over_smallest_size": Quantity(
+        sizes, RATIO, words="largest over smallest root mean square", columns=_GROWTH
+    ),
     "first_gradient_change": Quantity(
         first_gradient_change,
         " decades",
+        words="decades by which the first layer's gradient changes with depth",
         columns=("with residual connections, *", "without residual connections, *"),
     ),
     "change_with_the_batch": Quantity(

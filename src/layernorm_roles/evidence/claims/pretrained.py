@@ -139,10 +139,13 @@ def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measu
 
 _LAYERS = ("mean over layers", "layer *")
 QUANTITIES = {
-    "unselectable_in_heads": Quantity(unselectable, " %", columns=(*_LAYERS, CUT, OVER_GAUSSIAN)),
+    "unselectable_in_heads": Quantity(
+        unselectable, " %", "unselectable keys in the heads", columns=(*_LAYERS, CUT, OVER_GAUSSIAN)
+    ),
     "below_half_of_attention": Quantity(
         below_half,
         " %",
+        "pairs of a key and a head that no query behind the norm gives half of its attention",
         columns=(
             *_LAYERS,
             MORE,
@@ -152,7 +155,12 @@ QUANTITIES = {
             "a tenth, last layer*",
         ),
     ),
-    "along_ones": Quantity(along_ones, RATIO, columns=("hidden vectors", "untrained hidden vectors")),
+    "along_ones": Quantity(
+        along_ones,
+        RATIO,
+        "share along the ones vector over a random direction's",
+        columns=("hidden vectors", "untrained hidden vectors"),
+    ),
     "attention_moved": Quantity(
         attention_moved,
         " %",

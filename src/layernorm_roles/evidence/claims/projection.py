@@ -336,18 +336,38 @@ TESTS: dict[str, Callable[..., Outcome]] = {
 }
 """The functions that entries of projection.yaml name under `test`."""
 
+_STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, thresholds=("TEST_LOSS",)),
+    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
     "steps_at_best_rates": Quantity(
-        partial(steps, partial(of_best_rates, "speed"), to_test_loss), RATIO, thresholds=("TEST_LOSS",)
+        partial(steps, partial(of_best_rates, "speed"), to_test_loss),
+        RATIO,
+        f"{_STEPS}, each run at its best rate",
+        thresholds=("TEST_LOSS",),
     ),
     "steps_to_equal_attention": Quantity(
-        partial(steps, of_setting, to_equal_attention), RATIO, thresholds=("EQUAL",)
+        partial(steps, of_setting, to_equal_attention),
+        RATIO,
+        "steps until attention is equal for good",
+        thresholds=("EQUAL",),
     ),
-    "accuracy": Quantity(partial(accuracy, of_setting), POINTS, thresholds=("ACCURACY_STEP",)),
-    "accuracy_at_best_rates": Quantity(partial(accuracy, partial(of_best_rates, "accuracy")), POINTS),
-    "accuracy_at_the_end": Quantity(accuracy_at_the_end, POINTS),
-    "score_deviation": Quantity(partial(first_and_last, of_setting, "score_std", np.log), RATIO),
+    "accuracy": Quantity(
+        partial(accuracy, of_setting),
+        POINTS,
+        f"test accuracy at step {rules.ACCURACY_STEP:,}",
+        thresholds=("ACCURACY_STEP",),
+    ),
+    "accuracy_at_best_rates": Quantity(
+        partial(accuracy, partial(of_best_rates, "accuracy")),
+        POINTS,
+        f"{_ACCURACY}, each run at its best rate",
+    ),
+    "accuracy_at_the_end": Quantity(accuracy_at_the_end, POINTS, _ACCURACY),
+    "score_deviation": Quantity(
+        partial(first_and_last, of_setting, "score_std", np.log),
+        RATIO,
+        "standard deviation of the attention scores",
+    ),
     "score_deviation_at_best_rates": Quantity(
         partial(first_and_last, partial(of_best_rates, "loss"), "score_std", np.log),
         RATIO,
@@ -365,7 +385,11 @@ QUANTITIES = {
         ("layernorm, *", "projected_qk, *"),
     ),
     "size_and_projection": Quantity(
-        size_and_projection, RATIO, columns=("size", "projection", "interaction"), thresholds=("TEST_LOSS",)
+        size_and_projection,
+        RATIO,
+        f"{_STEPS}, small over LayerNorm's size, without over with projection",
+        ("size", "projection", "interaction"),
+        ("TEST_LOSS",),
     ),
 }
 """The quantities of the majority task that entries name."""
