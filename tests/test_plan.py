@@ -23,7 +23,7 @@ def changed(job, **settings):
 def is_planned(folder, job):
     """Whether the plan file is newer than its copy, so that Snakemake does the job."""
     origin = folder / f"origin/{job}.json"
-    return not origin.exists() or os.stat(folder / f"plan/{job}.json").st_mtime > os.stat(origin).st_mtime
+    return not origin.exists() or (folder / f"plan/{job}.json").stat().st_mtime > origin.stat().st_mtime
 
 
 def finish(folder, job):

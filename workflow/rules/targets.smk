@@ -138,10 +138,10 @@ rule compare:
         md=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.md",
     log:
         f"{RUN}/logs/compare.log",
+    localrule: True
     params:
         run=RUN,
         against=AGAINST and AGAINST.folder,
-    localrule: True
     script:
         "../scripts/compare.py"
 
@@ -151,12 +151,12 @@ rule publish:
     """Replace results/published/ by this reproduction, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
+    localrule: True
     params:
         run=RUN,
         kept=KEPT.folder,
         plan=THIS.plans["page"]
         | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
-    localrule: True
     script:
         "../scripts/publish.py"
 
@@ -165,10 +165,10 @@ rule check:
     """Compare every file of this reproduction with its checksum, and the plan of every job with its copy."""
     log:
         f"{RUN}/logs/check.log",
+    localrule: True
     params:
         run=RUN,
         undone=plan.undone(RUN, THIS.plans),
-    localrule: True
     script:
         "../scripts/check_files.py"
 
@@ -189,8 +189,8 @@ rule help:
     """This list of what can be asked for."""
     log:
         f"{RUN}/logs/help.log",
+    localrule: True
     params:
         rules=str(REPOSITORY / "workflow/rules/targets.smk"),
-    localrule: True
     script:
         "../scripts/print_targets.py"
