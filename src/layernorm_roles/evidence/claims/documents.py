@@ -363,7 +363,10 @@ QUANTITIES = {
         change_with_the_batch,
         columns=("batchnorm's exponent", "layernorm, largest change", "batchnorm, *"),
     ),
-    "softmax_at_the_largest_d_k": Quantity(softmax, " %", columns=("entropy *", "gradient *")),
+    "softmax_at_the_largest_d_k": Quantity(
+        softmax, " %", "entropy of attention, per cent of the largest", ("entropy *",)
+    ),
+    "softmax_gradient": Quantity(softmax, "", "trace of the softmax's Jacobian", ("gradient *",)),
     "score_exponents": Quantity(score_exponents, columns=("mean", "standard deviation")),
     "divided_scores": Quantity(
         lambda *arguments: divided_scores(True, *arguments),
