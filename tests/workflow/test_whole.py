@@ -108,6 +108,20 @@ def test_a_check_names_the_files_to_delete(smoke):
     assert "figures/figure_2a.pdf: damaged" in done.stdout
 
 
+def test_verdicts_are_set_beside_those_of_a_finished_reproduction_and_of_no_other(smoke):
+    said = smoke.run("compare", "--config", "against=published")
+    assert "results/smoke/tables/compare_published.md" in said
+    table = pd.read_csv(results(smoke) / "tables/compare_published.csv").set_index("claim")
+    assert table.verdict_other["faster"] == "confounded" and set(table.index) == {claim.name for claim in CLAIMS}
+    for arguments, says in (
+        (("--config", "against=published", "name=never"), "results/never has no verdicts; run snakemake"),
+        ((), "compare: with what?"),
+        (("--config", "against=nowhere"), "against = 'nowhere': expected another finished reproduction"),
+    ):
+        done = smoke.snakemake("compare", *arguments)
+        assert done.returncode != 0 and says in done.stdout and "Traceback" not in done.stdout, done.stdout
+
+
 def test_a_second_run_does_nothing(smoke):
     assert "Nothing to be done" in smoke.run()
 

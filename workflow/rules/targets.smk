@@ -131,29 +131,26 @@ rule published_figures:
         "../scripts/draw.py"
 
 
+# `compare`, `publish` and `check` have no inputs, so that an unfinished reproduction is refused instead of finished.
 rule compare:
     """The verdicts of this reproduction beside those of another: with --config against=published."""
-    output:
-        csv=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.csv",
-        md=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.md",
     log:
         f"{RUN}/logs/compare.log",
     localrule: True
     params:
-        run=RUN,
+        folder=lambda wildcards: RUN,
         against=AGAINST and AGAINST.folder,
     script:
         "../scripts/compare.py"
 
 
-# `publish` has no inputs, so that an unfinished reproduction is refused instead of finished.
 rule publish:
     """Replace results/published/ by this reproduction, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
     localrule: True
     params:
-        run=RUN,
+        folder=lambda wildcards: RUN,
         kept=KEPT.folder,
         plan=THIS.plans["page"]
         | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
@@ -167,7 +164,7 @@ rule check:
         f"{RUN}/logs/check.log",
     localrule: True
     params:
-        run=RUN,
+        folder=lambda wildcards: RUN,
         undone=plan.undone(RUN, THIS.plans),
     script:
         "../scripts/check_files.py"
