@@ -303,7 +303,7 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
 def test_data_of_another_seed_are_refused(tmp_path):
     plan, files, out = planned_batch(tmp_path)
     with pytest.raises(
-        ValueError, match=r"4\.parquet: a file of another run \(job = 'majority_data/small/seed_4'"
+        ValueError, match=r"3\.parquet: a file of another run \(job = 'majority_data/small/seed_3'"
     ):
         train.train_batch(plan, files[::-1], out)
 

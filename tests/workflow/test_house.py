@@ -54,9 +54,13 @@ def test_of_snakemake_only_what_its_documentation_names_is_used():
 def test_no_private_part_of_another_package_is_used():
     for file in PYTHON:
         text = file.read_text(encoding="utf-8")
-        assert not re.search(r"\bctypes\b|\bnumba\.core\.caching\b|\bdispatcher\._|_cache_dir_locator", text), file
+        assert not re.search(
+            r"\bctypes\b|\bnumba\.core\.caching\b|\bdispatcher\._|_cache_dir_locator", text
+        ), file
         imported = re.findall(r"^\s*from (\w[\w.]*) import (.+)$", text, re.MULTILINE)
-        private = [names for package, names in imported if re.search(r"(^|[\s,.])_[a-z]", f"{package} {names}")]
+        private = [
+            names for package, names in imported if re.search(r"(^|[\s,.])_[a-z]", f"{package} {names}")
+        ]
         assert not private, (file, private)
 
 
@@ -64,7 +68,16 @@ def planned(*arguments):
     """The rules that a dry run from nothing plans, in the default."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "results").mkdir()
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "1", "-n"]
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            str(ROOT / "Snakefile"),
+            "--cores",
+            "1",
+            "-n",
+        ]
         done = subprocess.run([*command, *arguments], cwd=folder, text=True, capture_output=True)
         assert done.returncode == 0, done.stdout + done.stderr
     return {*re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)} - {"total"}

@@ -112,7 +112,9 @@ def test_verdicts_are_set_beside_those_of_a_finished_reproduction_and_of_no_othe
     said = smoke.run("compare", "--config", "against=published")
     assert "results/smoke/tables/compare_published.md" in said
     table = pd.read_csv(results(smoke) / "tables/compare_published.csv").set_index("claim")
-    assert table.verdict_other["faster"] == "confounded" and set(table.index) == {claim.name for claim in CLAIMS}
+    assert table.verdict_other["faster"] == "confounded" and set(table.index) == {
+        claim.name for claim in CLAIMS
+    }
     for arguments, says in (
         (("--config", "against=published", "name=never"), "results/never has no verdicts; run snakemake"),
         ((), "compare: with what?"),
