@@ -170,6 +170,10 @@ class Reproduction:
         """The paths of the files of the text called `name`, by the keys of TEXT_FILES."""
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
+    def text_of(self, batch: Batch) -> dict[str, str]:
+        """The paths of the files of the text that the language models of a batch read, by the keys of TEXT_FILES."""
+        return self.text_files(self.settings.language_model[batch.group].text)
+
     def majority_data(self, batch: Batch) -> list[str]:
         """The data sets of a batch of the majority task, one for each of its seeds."""
         return [f"{self.folder}/data/majority/{batch.group}/seed_{seed}.parquet" for seed in batch.seeds]

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader of YAML, in C where the package has it."""
+
 
 class Figure(NamedTuple):
     """One figure; shown.yaml says what the fields mean."""
@@ -64,7 +67,7 @@ class Room(NamedTuple):
 def _rooms() -> dict[str, Room]:
     """Every figure and readable table of shown.yaml, by room."""
     text = Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8")
-    content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    content = yaml.load(text, Loader=LOADER)
     rooms = {}
     for name, entry in content["rooms"].items():
         figures = {

@@ -149,12 +149,13 @@ def test_a_file_of_another_run_is_refused_by_what_it_says_of_itself(copied):
 def test_while_a_run_goes_on_no_other_plan_takes_its_place(copied):
     with_settings(d8={"steps": 200_000, "schedule_steps": 200_000, "evaluate_every": 1000})(copied)
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    logs = copied.folder / "results/tiny/logs/majority"
+    shutil.rmtree(logs)
     running = subprocess.Popen(
         command("--cores", "1", *TARGETS), cwd=copied.folder, env=environment(copied.folder), **pipes
     )
     try:
-        log = copied.folder / "results/tiny/logs/majority/d8"
-        while running.poll() is None and not [*log.rglob("*.log")]:
+        while running.poll() is None and not [*logs.rglob("*.log")]:
             time.sleep(0.2)
         assert running.poll() is None
         with_settings(d8={"steps": 5})(copied)

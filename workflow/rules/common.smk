@@ -5,8 +5,12 @@ from pathlib import Path
 
 import layernorm_roles
 
-DEFAULTS = Path(workflow.source_path("../../config.yaml"))
-REPOSITORY = DEFAULTS.resolve().parent
+# This repository. If another workflow uses this one as a module, it is the clone whose package is installed.
+INSTALLED = Path(layernorm_roles.__file__).parent
+PLACES = (Path(workflow.basedir), INSTALLED.parents[1])
+REPOSITORY = next((place for place in PLACES if (place / "workflow/rules/common.smk").is_file()), None)
+if REPOSITORY is None:
+    sys.exit("\nerror: as a module this workflow needs its clone installed: pip install -e CLONE\n")
 
 
 def modules(package):
@@ -15,7 +19,7 @@ def modules(package):
 
 
 # In an environment in which another clone is installed, that clone's code would run, unseen.
-INSTALLED, CLONE = Path(layernorm_roles.__file__).parent, REPOSITORY / "src/layernorm_roles"
+CLONE = REPOSITORY / "src/layernorm_roles"
 if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != modules(INSTALLED):
     sys.exit(
         f"\nerror: the code in {CLONE} would not run, but that in {INSTALLED}; "
@@ -31,7 +35,9 @@ search_garbage_rarely()
 try:
     # `--config against=NAME` says for the target compare what to compare with; it is no setting of a reproduction.
     SET = {key: value for key, value in config.items() if key != "against"}
-    THIS = planning.Reproduction(planning.configured(DEFAULTS, SET), REPOSITORY / "workflow/presets")
+    THIS = planning.Reproduction(
+        planning.configured(REPOSITORY / "config.yaml", SET), REPOSITORY / "workflow/presets"
+    )
     RUN = THIS.folder
     planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
     KEPT = exhibits.Exhibits.kept("results/published")
@@ -69,6 +75,16 @@ def or_end(find):
             sys.exit(f"\nerror: {fault}\n")
 
     return found
+
+
+def shown(exhibits, *rooms):
+    """The files of rooms as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
+    captions = {path: exhibits.figure(name) for name, path in exhibits.figures().items()}
+    for file in exhibits.drawn(*rooms):
+        if figure := captions.get(file):
+            labels = {"figure": figure.name, "caption": figure.caption}
+            file = report(file, category=figure.category, labels=labels)
+        yield file
 
 
 def doubling(first):

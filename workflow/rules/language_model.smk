@@ -2,16 +2,11 @@
 MODELS = THIS.training["language_model"]
 
 
-def text_of(wildcards):
-    """The files of the text that the runs of a batch read, by key."""
-    return THIS.text_files(THIS.settings.language_model[MODELS[wildcards.batch].group].text)
-
-
 rule language_model_train:
     input:
         plan=f"{RUN}/plan/language_model/{{batch}}.json",
         done=done("language_model/{batch}"),
-        manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
+        manifest=ancient(lambda wildcards: THIS.text_of(MODELS[wildcards.batch])["manifest"]),
         downloads=ancient(
             lambda wildcards: THIS.downloaded(THIS.labelled_sources(MODELS[wildcards.batch].group))
         ),
@@ -38,7 +33,7 @@ rule language_model_measure:
         plan=f"{RUN}/plan/measure/{{batch}}.json",
         done=done("measure/{batch}"),
         weights=ancient(rules.language_model_train.output.weights),
-        manifest=ancient(lambda wildcards: text_of(wildcards)["manifest"]),
+        manifest=ancient(lambda wildcards: THIS.text_of(MODELS[wildcards.batch])["manifest"]),
     output:
         origin=f"{RUN}/origin/measure/{{batch}}.json",
         key_selectability=f"{RUN}/runs/measure/{{batch}}/key_selectability.parquet",

@@ -3,16 +3,6 @@
 HERE = THIS.exhibits
 
 
-def shown(exhibits, *rooms):
-    """The files of rooms as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
-    captions = {path: exhibits.figure(name) for name, path in exhibits.figures().items()}
-    for file in exhibits.drawn(*rooms):
-        if figure := captions.get(file):
-            labels = {"figure": figure.name, "caption": figure.caption}
-            file = report(file, category=figure.category, labels=labels)
-        yield file
-
-
 rule majority:
     """The majority task: Figures 1a, 1b, 2a, 2b and 3, those of every experiment, and their tables."""
     input:
