@@ -20,13 +20,14 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from layernorm_roles.batches import runs_of
 from layernorm_roles.gpu.device import APART
-from layernorm_roles.planning import Plan, configured
+from layernorm_roles.planning import configured
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-PLAN = Plan(configured(ROOT / "config.yaml", PRESET))
+SETTINGS = configured(ROOT / "config.yaml", PRESET)
 TOKENS, SENTENCES = 4_000_000, 2000
 FEW = 20
 """Steps of the short training."""
@@ -34,10 +35,10 @@ FEW = 20
 
 def run_settings(model: str) -> GPTSettings | BERTSettings:
     """The settings of a run of a model, at the first of its learning rates and lengths."""
-    configured = PLAN.settings.language_model[model]
+    configured = SETTINGS.language_model[model]
     kind = GPTSettings if configured.architecture == "gpt" else BERTSettings
     point = {"learning_rate": configured.learning_rate[0], "steps": configured.steps[0]}
-    return kind.model_validate(PLAN.run_settings("language_model", model) | point)
+    return kind.model_validate(configured.of_training() | point)
 
 
 def trainer(model: str, variant: str):
@@ -51,7 +52,7 @@ def trainer(model: str, variant: str):
     from layernorm_roles.language_model import model as gpt
 
     settings, rng = run_settings(model), np.random.default_rng(0)
-    entries = PLAN.settings.text[settings.text].entries
+    entries = SETTINGS.text[settings.text].entries
     if tasks.task_type(settings) is tasks.LabelledSentences:
         tokenizer = Tokenizer(WordLevel({str(i): i for i in range(entries)}, unk_token="0"))
         tokenizer.pre_tokenizer = Whitespace()
@@ -74,7 +75,7 @@ def measure(name: str, steps: int) -> None:
     from layernorm_roles.language_model.train import train
 
     settings, gpu, task, build = trainer(*name.split("/"))
-    gpu.check(operators(settings, PLAN.settings.text[settings.text].entries), name)
+    gpu.check(operators(settings, SETTINGS.text[settings.text].entries), name)
     compared = build()
     gpu.compare(lambda device: derivatives(compared, next(task.validation()), device), name)
 
@@ -112,10 +113,10 @@ def main() -> None:
         measure(options.measure, options.steps)
         return
     runs, steps = Counter(), Counter()
-    for each in PLAN.runs("language_model"):
-        name = f"{each.group}/{each.variant}"
-        runs[name] += 1
-        steps[name] += dict(each.point)["steps"]
+    for model in SETTINGS.language_model:
+        for run in runs_of(SETTINGS, "language_model", model):
+            runs[f"{model}/{run['variant']}"] += 1
+            steps[f"{model}/{run['variant']}"] += run["steps"]
     many, hours, ways = options.together, Counter(), Counter()
     print(
         f"| model | runs | their steps | ms a step | hours | ms a step, {many} together | hours, {many} together |"

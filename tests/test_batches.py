@@ -59,7 +59,11 @@ def test_a_batch_has_as_many_runs_of_one_kind_as_its_experiment_says_and_keeps_t
     alone = [batch for batch in found.values() if batch.group == "alone"]
     assert len(alone) == 12 and all(batch.name == batch.runs[0]["name"] for batch in alone)
     runs = [run["name"] for batch in found.values() for run in batch.runs]
-    each = [run["name"] for group in ("mine", "alone") for run in batches.runs_of(settings_of(OVERLAY), "majority", group)]
+    each = [
+        run["name"]
+        for group in ("mine", "alone")
+        for run in batches.runs_of(settings_of(OVERLAY), "majority", group)
+    ]
     assert runs == each, "no run is left out or trained twice"
 
 
@@ -93,7 +97,9 @@ def test_what_is_measured_is_asked_of_the_settings():
     found = {}
     for batch in batches.batches(settings, "language_model").values():
         for run in batches.measured(settings, batch):
-            what = "".join(letter for letter, flag in (("k", "keys"), ("c", "ceilings"), ("s", "samples")) if run[flag])
+            what = "".join(
+                letter for letter, flag in (("k", "keys"), ("c", "ceilings"), ("s", "samples")) if run[flag]
+            )
             found[f"{run['model']}/{run['variant']}/{run['seed'] - settings.first_seed}"] = what
     assert found == {
         "bert/none/0": "k",
@@ -121,7 +127,9 @@ def test_minutes_are_about_twice_what_a_step_took_where_it_was_measured():
     assert 0.55 < batches.step_seconds(settings, "gpt") < 0.75
     assert 0.45 < batches.step_seconds(settings, "bert") < 0.65
     two = settings_of(overlay | {"device": "cpu", "threads_per_training": 2})
-    assert batches.step_seconds(settings, "gpt") / batches.step_seconds(two, "gpt") == pytest.approx(1.5, rel=0.02)
+    assert batches.step_seconds(settings, "gpt") / batches.step_seconds(two, "gpt") == pytest.approx(
+        1.5, rel=0.02
+    )
     default = settings_of({"language_model": {"gpt_bytes": {"runs_per_job": 3}}})
     step = batches.step_seconds(default, "gpt_bytes")
     assert 0.01 < step < 0.014

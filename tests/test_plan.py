@@ -23,7 +23,7 @@ def changed(job, **settings):
 def is_planned(folder, job):
     """Whether the plan file is newer than its copy, so that Snakemake does the job."""
     origin = folder / f"origin/{job}.json"
-    return not origin.exists() or os.stat(folder / f"plan/{job}.json").st_mtime > os.stat(origin).st_mtime
+    return not origin.exists() or (folder / f"plan/{job}.json").stat().st_mtime > origin.stat().st_mtime
 
 
 def finish(folder, job):
@@ -68,7 +68,9 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
     assert plan.undone(tmp_path, PLANS) == [], "a job that was never done is no fault"
     differs = plan.undone(tmp_path, changed("train/a", steps=3))
     assert differs == [f"{tmp_path}/plan/train/a.json"]
-    with pytest.raises(ValueError, match=r"1 file is not as .*\n.*plan/train/a.json: differs from its copy in origin/"):
+    with pytest.raises(
+        ValueError, match=r"1 file is not as .*\n.*plan/train/a.json: differs from its copy in origin/"
+    ):
         plan.check(tmp_path, differs)
     (tmp_path / "loose.txt").write_text("")
     with pytest.raises(ValueError, match="2 files are not as"):
@@ -90,9 +92,13 @@ def test_while_a_command_is_at_work_another_may_plan_the_same_and_nothing_else(t
         assert first.stdout.readline() == "held\n"
         write(tmp_path, PLANS)
         for other in (changed("train/a", steps=3), {"data/a": PLANS["data/a"]}):
-            with pytest.raises(ValueError, match="another command makes it at this moment, with other settings or code"):
+            with pytest.raises(
+                ValueError, match="another command makes it at this moment, with other settings or code"
+            ):
                 write(tmp_path, other)
-        assert json.loads((tmp_path / "plan/train/a.json").read_text()) == PLANS["train/a"], "nothing was changed"
+        assert json.loads((tmp_path / "plan/train/a.json").read_text()) == PLANS["train/a"], (
+            "nothing was changed"
+        )
     finally:
         first.kill()
         first.wait()
@@ -108,7 +114,9 @@ def test_a_plan_knows_those_of_the_jobs_it_reads_and_refuses_others(tmp_path):
         train.of("data/a")
 
 
-def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_is_not_done(tmp_path, monkeypatch):
+def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_is_not_done(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "norm.py").write_text("class Norm: pass\n")
     (tmp_path / "text.txt").write_text("words")

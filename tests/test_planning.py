@@ -61,7 +61,11 @@ EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
         (("majority", "d8", "steps"), 61, {"majority", "tables", "score_scale"}),
         (("majority", "d8", "majority_gap"), 5, {"majority_data", "majority", "tables", "score_scale"}),
         (("language_model", "bytes_rates", "steps"), 19, {"language_model", "tables"}),
-        (("language_model", "gpt", "gradient_clip"), 2.0, {"language_model", "measure", "tables", "fusion", "score_scale"}),
+        (
+            ("language_model", "gpt", "gradient_clip"),
+            2.0,
+            {"language_model", "measure", "tables", "fusion", "score_scale"},
+        ),
         (("statements", "fusion", "seeds"), 4, {"fusion"}),
         (("random_keys", "matrices"), 5, {"random_keys"}),
         (("threads_per_training",), 2, set()),
@@ -117,7 +121,9 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
         path.rmdir() if name.endswith("/") else path.unlink()
     for name in ("a.txt", "b.txt"):
         (tmp_path / "books" / name).unlink()
-    with pytest.raises(ValueError, match=r"^text.words: no file matches books/\*\.txt; expected at least one"):
+    with pytest.raises(
+        ValueError, match=r"^text.words: no file matches books/\*\.txt; expected at least one"
+    ):
         found.corpus_files("words")
 
 

@@ -36,7 +36,12 @@ class Norm:
 def house(tmp_path, monkeypatch):
     """A package of one room with a module, a table and a template, in place of this one."""
     (tmp_path / "room").mkdir()
-    for name, text in {"norm.py": CODE, "table.csv": "a,b\n", "page.html.j2": "<p>", "text.yaml": "a: 1"}.items():
+    for name, text in {
+        "norm.py": CODE,
+        "table.csv": "a,b\n",
+        "page.html.j2": "<p>",
+        "text.yaml": "a: 1",
+    }.items():
         (tmp_path / "room" / name).write_text(text)
     monkeypatch.setattr(rooms, "PACKAGE", tmp_path)
     return tmp_path
@@ -98,7 +103,10 @@ def test_sets_have_one_hash_in_every_process(house):
     program = "from layernorm_roles import rooms; print(rooms.digest(('catalogue.py', 'settings')))"
     found = {
         subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"PYTHONHASHSEED": seed}
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
         ).stdout
         for seed in "123"
     }
@@ -166,7 +174,9 @@ def test_a_built_in_norm_has_no_code_of_its_own_and_a_missing_or_broken_one_is_n
 
 def test_every_file_belongs_to_a_room_of_a_stage_or_is_exempt_with_a_reason():
     everything = {file for file in rooms.files_of(".") if not file.endswith(".pyc")}
-    counted = {file for stage in catalogue.STAGES.values() for room in stage.rooms for file in rooms.files_of(room)}
+    counted = {
+        file for stage in catalogue.STAGES.values() for room in stage.rooms for file in rooms.files_of(room)
+    }
     exempt = {file for room in catalogue.EXEMPT for file in rooms.files_of(room)}
     assert everything - counted - exempt == {"py.typed"}
     assert all(reason for reason in catalogue.EXEMPT.values())
@@ -209,8 +219,12 @@ def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage):
             names = {f"{node.module}.{alias.name}" for alias in node.names} & graph.modules
             starts |= names or {node.module}
     assert starts - {"layernorm_roles.job"}
-    reached = starts.union(*(graph.find_upstream_modules(start) for start in starts - {"layernorm_roles.job"}))
-    own = {file for room in (*catalogue.STAGES[stage].rooms, *catalogue.EXEMPT) for file in rooms.files_of(room)}
+    reached = starts.union(
+        *(graph.find_upstream_modules(start) for start in starts - {"layernorm_roles.job"})
+    )
+    own = {
+        file for room in (*catalogue.STAGES[stage].rooms, *catalogue.EXEMPT) for file in rooms.files_of(room)
+    }
     outside = {module for module in reached if not {path_of(module), path_of(module, "__init__")} & own}
     # A package that only names its parts computes nothing.
     assert {module for module in outside if not is_empty(module)} == set()
@@ -222,4 +236,6 @@ def path_of(module, *more):
 
 def is_empty(module):
     init = rooms.PACKAGE / path_of(module, "__init__")
-    return init.is_file() and not any(isinstance(node, ast.FunctionDef) for node in ast.parse(init.read_text()).body)
+    return init.is_file() and not any(
+        isinstance(node, ast.FunctionDef) for node in ast.parse(init.read_text()).body
+    )

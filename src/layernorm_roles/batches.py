@@ -1,7 +1,7 @@
 """The units of work: a batch is the runs of one experiment or language model that one process trains in turn.
 
-This module says what each run is called and which runs there are, from the settings alone. Snakemake asks it whenever it
-plans, so it imports neither torch nor pandas.
+This module says what each run is called and which runs there are, from the settings alone. Snakemake asks it
+whenever it plans, so it imports neither torch nor pandas.
 """
 
 import math
@@ -13,8 +13,8 @@ from layernorm_roles.settings.reproduction import Settings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
-"""What names a training run: its unique `name`, the columns of its tables such as variant and seed, and its `norm`, which
-`norms.build_pair` takes."""
+"""What names a training run: its unique `name`, the columns of its tables such as variant and seed, and its `norm`,
+which `norms.build_pair` takes."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
 """By stage, the column that says which experiment or model of config.yaml a run belongs to."""

@@ -1,6 +1,7 @@
 """The stages of a reproduction with the code behind each, and its Parquet tables: each is named here, once.
 
-The columns of the tables are in schemas.csv. Rules, plan files, collection, claims and pages are made from this catalogue.
+The columns of the tables are in schemas.csv. Rules, plan files, collection, claims and pages are made from this
+catalogue.
 """
 
 from collections.abc import Mapping
@@ -20,33 +21,61 @@ class Stage(NamedTuple):
 
 _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "schemas.py", "store.py")
 _NETWORKS = (
-    *("checkpoint.py", "compiling.py", "divergence.py", "elementary.py", "gpu", "norms.py", "optimiser.py", "variants.py"),
+    *(
+        "checkpoint.py",
+        "compiling.py",
+        "divergence.py",
+        "elementary.py",
+        "gpu",
+        "norms.py",
+        "optimiser.py",
+        "variants.py",
+    ),
 )
 _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.py")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
-_SHOWN = (*_EVIDENCE, "evidence/claims", "evidence/draw.py", "evidence/figures", "evidence/tables", "shown.py", "shown.yaml")
+_SHOWN = (
+    *_EVIDENCE,
+    "evidence/claims",
+    "evidence/draw.py",
+    "evidence/figures",
+    "evidence/tables",
+    "shown.py",
+    "shown.yaml",
+)
 _TORCH = ("numba", "numpy", "torch")
 _DRAWN = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn")
 
 STAGES = {
     "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
     "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
-    "majority_data": Stage((*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py"), ("numpy",)),
+    "majority_data": Stage(
+        (*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py"), ("numpy",)
+    ),
     "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),
     "random_keys": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "gaussian_keys.py", "random_keys", "settings/random_keys.py"),
         (*_TORCH, "scipy"),
     ),
     "language_model": Stage(
-        (*_GROUND, *_NETWORKS, "heads/layer.py", "language_model", "settings/language_model.py", "slices.py", "text"),
+        (
+            *_GROUND,
+            *_NETWORKS,
+            "heads/layer.py",
+            "language_model",
+            "settings/language_model.py",
+            "slices.py",
+            "text",
+        ),
         _TORCH,
     ),
     "measure": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "language_model", "settings/language_model.py", "text"), _TORCH
     ),
     "pretrained": Stage(
-        (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"), (*_TORCH, "transformers")
+        (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"),
+        (*_TORCH, "transformers"),
     ),
     "geometry": Stage(_STATEMENT, _TORCH),
     "fusion": Stage(_STATEMENT, _TORCH),

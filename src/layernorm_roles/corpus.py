@@ -29,6 +29,8 @@ def files_of(text: str, sources: Iterable[Source]) -> list[str]:
                     f"text.{text}: {file!r}: expected a file whose name has no {{, no }} and no control characters"
                 )
         if again := [file for file, n in Counter(map(os.path.realpath, each)).items() if n > 1]:
-            raise ValueError(f"text.{text}: {again[0]} is found twice by the paths of a source; expected once")
+            raise ValueError(
+                f"text.{text}: {again[0]} is found twice by the paths of a source; expected once"
+            )
         corpus += each
     return sorted(set(corpus))

@@ -15,8 +15,6 @@ def verdicts(folder: str | Path) -> str:
 
 
 def results(folder: str | Path) -> list[str]:
-    """The lines that say where the results of the reproduction in `folder` are, and what its report says."""
+    """The lines that say what the report of the reproduction in `folder` says, and where it is; none without one."""
     report = Path(folder) / "report.html"
-    if not report.is_file():
-        return [f"Made: {folder}/"]
-    return [f"{folder}: {verdicts(folder)}", f"The report: {report}"]
+    return [f"{folder}: {verdicts(folder)}", f"The report: {report}"] if report.is_file() else []

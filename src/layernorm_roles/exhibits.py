@@ -34,7 +34,9 @@ class Exhibits:
         """
         file = Path(folder) / "settings.json"
         plain = json.loads(files.read_bytes(file)) if file.is_file() else {}
-        there = tuple(table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file())
+        there = tuple(
+            table for table in TABLES if plain and Path(folder, f"parquet/{table}.parquet").is_file()
+        )
         return cls(str(folder), plain, there)
 
     @property
@@ -69,7 +71,9 @@ class Exhibits:
 
     def figures(self) -> dict[str, str]:
         """The paths of the figures as PNG, by name."""
-        return {name: f"{self.folder}/figures/{name}.png" for room in self.rooms.values() for name in room.figures}
+        return {
+            name: f"{self.folder}/figures/{name}.png" for room in self.rooms.values() for name in room.figures
+        }
 
     def figure(self, name: str) -> shown.Figure:
         """What the list says of a figure that this reproduction has."""
@@ -105,7 +109,9 @@ def plans(of: Exhibits, sources: Sources, options: str) -> dict[str, dict[str, A
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
     """The plans of the jobs that judge, draw and write the kept reproduction, whose rooms one job draws all."""
     paths = zip(kept.tables, kept.results, strict=True)
-    found = plans(kept, {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}, "")
+    found = plans(
+        kept, {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}, ""
+    )
     drawn = {job: plan.hash_of(found.pop(job)) for job in [*found] if job.startswith("draw/")}
     reads = {"claims": plan.hash_of(found["claims"]), **drawn}
     found["draw"] = plan.plan("draw", "draw", reads, rooms=[*kept.rooms], settings=dict(kept.plain))

@@ -81,8 +81,8 @@ def verify(path: str | Path) -> None:
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
     """One sentence for each file under `folder` that is damaged or has no checksum, and says what to do.
 
-    Left out are files that are being written, and those of the folders right under `folder` whose names are in `beside`,
-    such as logs, which programs write that know nothing of checksums.
+    Left out are files that are being written, and those of the folders right under `folder` whose names are in
+    `beside`, such as logs, which programs write that know nothing of checksums.
     """
     found = []
     for path in visible(folder, beside):

@@ -72,7 +72,12 @@ def _language_models(of: Reproduction, add: Any) -> None:
     for batch in of.training["language_model"].values():
         model, job = of.settings.language_model[batch.group], f"language_model/{batch.name}"
         downloads = [f"download/{source.file_name}" for source in of.labelled_sources(batch.group)]
-        add("language_model", job, [f"text/{model.text}", *downloads], **_training(of, "language_model", batch))
+        add(
+            "language_model",
+            job,
+            [f"text/{model.text}", *downloads],
+            **_training(of, "language_model", batch),
+        )
         if batch.name in of.measured:
             add(
                 "measure",

@@ -1,12 +1,12 @@
 """The plan file of a job: everything that its result depends on beside the files it reads. The one account of origin.
 
 Planning writes results/<name>/plan/<job>.json, an input of the job's rule. A job leaves a copy of its plan file,
-results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file differs from the
-copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of copies, and of a plan
-file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to which all other inputs
-are `ancient`, makes again what is older than an input. A plan names the plans of the jobs whose results it reads by their
-hashes. So a change goes through to all that depends on it, and a dry run with other settings, and back, makes nothing
-again.
+results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file differs
+from the copy, whatever the times of files are and whatever Snakemake has noted: planning sets the time of copies,
+and of a plan file that equals its copy, to long ago, and that of any other plan file to now; and Snakemake, to
+which all other inputs are `ancient`, makes again what is older than an input. A plan names the plans of the jobs
+whose results it reads by their hashes. So a change goes through to all that depends on it, and a dry run with other
+settings, and back, makes nothing again.
 """
 
 import fcntl
@@ -41,7 +41,8 @@ class Plan(dict[str, Any]):
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of a job whose result this one reads. Raises ValueError if it is not what it was when this was made."""
+        """The plan of a job whose result this one reads. Raises ValueError if it is not what it was when this was
+        made."""
         folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
         other = Plan(folder / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
@@ -60,7 +61,9 @@ class Plan(dict[str, Any]):
         edited = [norm for variant, norm in norms.items() if now[norm] != self["norm_code"][variant]]
         edited += [path for path, digest in self.get("corpus", {}).items() if files.sha256_of(path) != digest]
         if edited:
-            raise ValueError(f"{', '.join(edited)}: edited since {self.path} was planned; run the command again")
+            raise ValueError(
+                f"{', '.join(edited)}: edited since {self.path} was planned; run the command again"
+            )
         files.replace_text(Path(origin), self.text)
 
 
@@ -85,7 +88,9 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     plan at this moment: its waiting jobs would read these files.
     """
     folder = Path(folder)
-    texts = {folder / FOLDER / f"{job}.json": json.dumps(each, indent=1) + "\n" for job, each in plans.items()}
+    texts = {
+        folder / FOLDER / f"{job}.json": json.dumps(each, indent=1) + "\n" for job, each in plans.items()
+    }
     different = [path for path, text in texts.items() if _text(path) != text]
     others = [path for path in (folder / FOLDER).rglob("*.json") if path not in texts]
     if not _hold(folder) and (different or others):
@@ -120,7 +125,10 @@ def check(folder: str | Path, differ: list[str]) -> None:
     So it does where no job has been done. `differ` are the plan files that `undone` has found.
     """
     found = files.faults(folder, beside=UNCHECKED)
-    found += [f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew" for path in differ]
+    found += [
+        f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew"
+        for path in differ
+    ]
     if not found and not any(Path(folder, ORIGIN).rglob("*.json")):
         raise ValueError(
             f"{folder}: nothing is there that a job has made; is the configuration the one that was run?"

@@ -99,7 +99,8 @@ class Reproduction:
     def measured(self) -> dict[str, list[batches.Run]]:
         """The runs of language models that are measured after training, by the name of their batch."""
         found = {
-            name: batches.measured(self.settings, each) for name, each in self.training["language_model"].items()
+            name: batches.measured(self.settings, each)
+            for name, each in self.training["language_model"].items()
         }
         return {name: runs for name, runs in found.items() if runs}
 
@@ -136,7 +137,11 @@ class Reproduction:
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
             return [f"measure/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
-            models = {name for name, model in self.settings.language_model.items() if getattr(model, "diagnose_every", None)}
+            models = {
+                name
+                for name, model in self.settings.language_model.items()
+                if getattr(model, "diagnose_every", None)
+            }
             jobs = self.training["language_model"].values()
             return [f"language_model/{batch.name}" for batch in jobs if batch.group in models]
         if stage in self.training:
@@ -203,6 +208,9 @@ class Reproduction:
         looked for by its job.
         """
         model = self.settings.pretrained[name]
-        if model.hub is None and not Path(f"{self.folder}/runs/pretrained/{name}/pretrained_keys.parquet").is_file():
+        if (
+            model.hub is None
+            and not Path(f"{self.folder}/runs/pretrained/{name}/pretrained_keys.parquet").is_file()
+        ):
             locate(name, model)
         return self.text_files(model.text)

@@ -132,7 +132,7 @@ def test_a_job_that_finds_no_gpu_ends_with_a_line_that_names_the_key_and_what_to
 
 def test_a_device_that_is_named_is_not_questioned(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", None)
-    assert choose("cuda") == ("cuda", "") and choose("cpu", elsewhere=True) == ("cpu", "")
+    assert choose("cuda") == ("cuda", "") and choose("cpu") == ("cpu", "")
 
 
 @pytest.mark.parametrize(("number", "device"), [(0, "cpu"), (2, "cuda")])
@@ -144,10 +144,4 @@ def test_auto_is_the_gpu_of_this_machine_and_jobs_mean_what_planning_meant(monke
     assert choice.device == device and f"finds {number or 'no GPU'} here" in choice.why
     hand_down(choice)
     monkeypatch.setattr(torch.cuda, "is_available", None)
-    assert choose("auto", elsewhere=True).device == device
-
-
-def test_for_jobs_elsewhere_one_says_cuda_or_cpu(monkeypatch):
-    monkeypatch.delenv(DECIDED, raising=False)
-    with pytest.raises(ValueError, match=r"^majority_device = auto: expected cuda or cpu"):
-        choose("auto", elsewhere=True, key="majority_device")
+    assert choose("auto").device == device

@@ -20,7 +20,7 @@ def gpu(monkeypatch):
 
 
 def test_every_model_of_the_papers_preset_has_the_settings_of_one_run(gpu):
-    for name in {run.group for run in gpu.PLAN.runs("language_model")}:
+    for name in gpu.SETTINGS.language_model:
         settings = gpu.run_settings(name)
         assert isinstance(settings.steps, int) and isinstance(settings.learning_rate, float)
 

@@ -13,7 +13,7 @@ from scipy import stats
 from layernorm_roles import partitions, store
 from layernorm_roles.majority import data, sampling
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings.majority import MajorityData, MajorityExperiment
+from layernorm_roles.settings.majority import MajorityExperiment
 
 PAPER = {"sequence_length": 50, "classes": 20, "majority_gap": 6, "labellings": 10, "test_share": 0.2}
 RELEASED = {"sampling": "depth_first", "split": "rows"}
@@ -120,16 +120,13 @@ def test_a_file_keeps_each_sequence_on_its_side(tmp_path):
     assert sets["test"].label.tolist() == [2, 2]
 
 
-def test_a_data_set_is_written_with_the_settings_and_the_stream_that_make_it(tmp_path):
+def test_a_data_set_is_written_with_the_plan_and_the_stream_that_make_it(tmp_path):
     settings, path = task(sequences=300), tmp_path / "data.parquet"
-    data.write(settings, 3, path)
+    plan = {"job": "majority_data/small/seed_3", "settings": settings.of_data(), "seed": 3}
+    data.write(plan, path)
     pd.testing.assert_frame_equal(store.read(path, "majority_data"), data.generate(settings, 3))
     origin = store.read_provenance(path)
-    assert origin["seed_rule"] == Stream.MAJORITY_DATA.sentence
-    plain = json.loads(origin["config"])
-    assert plain.pop("seed") == 3
-    assert plain == MajorityData.model_validate(plain).of_data() == settings.of_data()
-    assert plain["sampling"] == "depth_first" and "steps" not in plain
+    assert origin["seed_rule"] == Stream.MAJORITY_DATA.sentence and json.loads(origin["config"]) == plan
 
 
 def test_the_settings_of_a_run_do_not_say_how_many_runs_there_are():

@@ -6,13 +6,13 @@ import torch
 from default_settings import example
 from oracle import loss_and_correct
 
-from layernorm_roles import norms
 from layernorm_roles.majority import data
 from layernorm_roles.majority.gradients import autograd_gradient, compiled_gradient, compiled_loss, flatten
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.settings.majority import MajorityExperiment
+from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
 
-BUILT_IN = [*norms.VARIANTS, *norms.SPLIT_VARIANTS]
+BUILT_IN = [*VARIANTS, *SPLIT_VARIANTS]
 TASK = example(MajorityExperiment, sequences=300, labellings=10, sampling="uniform", split="rows")
 
 

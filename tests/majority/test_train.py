@@ -168,9 +168,7 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
 def test_a_loss_that_is_not_finite_before_training_stops_with_the_runs_name(sets):
     with (
         patch.object(train, "evaluate", lambda *_: {"train_loss": float("nan"), "test_loss": 1.0}),
-        pytest.raises(
-            ValueError, match=r"small/none/0: the loss is not finite at step 0; expected"
-        ),
+        pytest.raises(ValueError, match=r"small/none/0: the loss is not finite at step 0; expected"),
     ):
         train.train(task(), run_of("none", 0), sets)
 
@@ -251,11 +249,14 @@ def test_a_run_has_the_width_and_the_rate_that_it_names(sets):
 
 
 def planned_batch(folder, code="a"):
-    """The plan of two runs of different variants and seeds, the data of each seed, in the order of seeds, and the files."""
+    """The plan of two runs of different variants and seeds, the data of each seed, in the order of seeds, and the
+    files."""
     jobs, named = [], {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
     for seed in (3, 4):
         jobs.append(f"majority_data/small/seed_{seed}")
-        data.write(planned(folder, jobs[-1], settings=task().of_data(), seed=seed), folder / f"{seed}.parquet")
+        data.write(
+            planned(folder, jobs[-1], settings=task().of_data(), seed=seed), folder / f"{seed}.parquet"
+        )
     runs = [
         {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **named}
         for variant, norm, seed in (("mine", "scale", 4), ("layernorm", "layernorm", 3))
@@ -263,7 +264,11 @@ def planned_batch(folder, code="a"):
     norm_code = {"mine": "b", "layernorm": None}
     given = {"settings": task().of_training(), "runs": runs, "device": "cpu", "device_check": "stop"}
     plan = planned(folder, "majority/small", jobs, code=code, norm_code=norm_code, **given)
-    out = {"metrics": folder / "m.parquet", "vectors": folder / "v.parquet", "weights": folder / "w.safetensors"}
+    out = {
+        "metrics": folder / "m.parquet",
+        "vectors": folder / "v.parquet",
+        "weights": folder / "w.safetensors",
+    }
     return plan, [folder / f"{seed}.parquet" for seed in (3, 4)], out
 
 
@@ -277,7 +282,8 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
         written = store.read(out[kind], f"majority_{kind}", plan)
         named = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
         frames = [
-            getattr(result, kind).assign(seed=run.seed, variant=run.variant, **named) for run, result in alone.items()
+            getattr(result, kind).assign(seed=run.seed, variant=run.variant, **named)
+            for run, result in alone.items()
         ]
         expected = pd.concat(frames)[written.columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(written, expected, check_exact=True)
@@ -296,7 +302,9 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
 
 def test_data_of_another_seed_are_refused(tmp_path):
     plan, files, out = planned_batch(tmp_path)
-    with pytest.raises(ValueError, match=r"4\.parquet: a file of another run \(job = 'majority_data/small/seed_4'"):
+    with pytest.raises(
+        ValueError, match=r"3\.parquet: a file of another run \(job = 'majority_data/small/seed_3'"
+    ):
         train.train_batch(plan, files[::-1], out)
 
 

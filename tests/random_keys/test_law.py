@@ -1,6 +1,5 @@
 """The law of widths: numbers of keys that are just enough."""
 
-
 import pytest
 
 from layernorm_roles.gaussian_keys import expected_unselectable

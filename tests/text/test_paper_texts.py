@@ -14,7 +14,8 @@ from layernorm_roles.text.prepared import PreparedText
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     preset = local_hub.paper_preset(local_hub.make(tmp_path_factory.mktemp("hub")))
-    return planning.Plan(planning.configured(local_hub.ROOT / "config.yaml", preset))
+    settings = planning.configured(local_hub.ROOT / "config.yaml", preset)
+    return planning.Reproduction(settings, local_hub.ROOT / "workflow/presets")
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def folder(plan, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
         folder = tmp_path_factory.mktemp("downloads")
-        for source in plan.hub_sources():
+        for source in plan.hub_sources.values():
             downloads.download(source, folder / source.file_name)
     return folder
 
@@ -36,13 +37,13 @@ def text(plan, folder, tmp_path_factory):
 
 
 def test_every_dataset_is_downloaded_once_and_jobs_name_what_they_read(plan):
-    names = [source.file_name for source in plan.hub_sources()]
+    names = [source.file_name for source in plan.hub_sources.values()]
     assert len(names) == len(set(names)) == 5
     assert [source.split for source in plan.labelled_sources("bert")] == ["train", "validation"]
     assert plan.text_sources("bytes")[0].kind == "wikipedia_sample"
     assert plan.labelled_sources("gpt") == []
     read = [source.dataset for source in plan.text_sources("words")]
-    assert read == [source.dataset for source in plan.hub_sources()[:3]]
+    assert read == [source.dataset for source in [*plan.hub_sources.values()][:3]]
 
 
 def test_contexts_are_different_texts_of_the_papers_lengths(text):

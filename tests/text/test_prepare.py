@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from default_settings import ROOT, example
-from snakemake.iocontainers import OutputFiles, Params
+from planned import planned
+from snakemake.iocontainers import InputFiles, OutputFiles
 
 from layernorm_roles import files, random_streams, store
 from layernorm_roles.random_streams import Stream
@@ -253,16 +254,20 @@ def test_contexts_from_other_sources(world, tmp_path):
 
 
 def test_the_rules_script_writes_the_same_bytes_with_the_same_identity(world, prepared, tmp_path):
+    plan = planned(tmp_path, "text/words", settings=world[1].model_dump(mode="json"), seed=SEED)
+    (tmp_path / "data/text").mkdir(parents=True)
+    out = {
+        "manifest": tmp_path / "data/text/words/manifest.json",
+        "origin": tmp_path / "origin/text/words.json",
+    }
     job = SimpleNamespace(
-        rule="text",
-        wildcards={},
-        input=[],
         log=[str(tmp_path / "logs/log")],
-        params=Params(fromdict={"settings": world[1].model_dump(mode="json"), "downloads": "", "seed": SEED}),
-        output=OutputFiles(fromdict={"manifest": str(tmp_path / "text" / "manifest.json")}),
+        input=InputFiles(fromdict={"plan": str(plan.path)}),
+        output=OutputFiles(fromdict={name: str(path) for name, path in out.items()}),
     )
     runpy.run_path(str(ROOT / "workflow/scripts/prepare_text.py"), {"snakemake": job})
-    again = PreparedText(tmp_path / "text")
+    assert out["origin"].read_text() == plan.text
+    again = PreparedText(out["manifest"].parent)
     assert {path.name for path in again.folder.iterdir()} == {path.name for path in prepared.folder.iterdir()}
     for path in prepared.folder.glob("*.*"):
         if path.is_file():

@@ -5,7 +5,6 @@ the wall time in column `seconds`), equal bytes in every file of weights, tokens
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
 """
 
-import json
 import os
 import random
 import re

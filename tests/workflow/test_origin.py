@@ -160,7 +160,10 @@ def test_while_a_run_goes_on_no_other_plan_takes_its_place(copied):
         with_settings(d8={"steps": 5})(copied)
         done = copied.snakemake("--dry-run", *TARGETS)
         assert done.returncode != 0 and "Traceback" not in done.stdout
-        assert "results/tiny: another command makes it at this moment, with other settings or code" in done.stdout
+        assert (
+            "results/tiny: another command makes it at this moment, with other settings or code"
+            in done.stdout
+        )
     finally:
         running.terminate()
         running.wait()

@@ -37,8 +37,12 @@ def jobs_of(plan):
 def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     expected = {"report.html", "findings.html", "settings.json", "tables/durations.csv"}
     expected |= {f"parquet/{name}.parquet" for name in ("claims", "comparisons")}
-    expected |= {str(Path(file).relative_to("results/smoke")) for file in reproduction(smoke).exhibits.drawn()}
-    assert {f"figures/figure_{name}.png" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")} < expected
+    expected |= {
+        str(Path(file).relative_to("results/smoke")) for file in reproduction(smoke).exhibits.drawn()
+    }
+    assert {
+        f"figures/figure_{name}.png" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")
+    } < expected
     assert {f"tables/table_{number}.md" for number in (1, 2, 3, 4)} < expected
     for name in expected:
         files.verify(results(smoke) / name)
@@ -102,6 +106,22 @@ def test_a_check_names_the_files_to_delete(smoke):
     damaged.write_bytes(content)
     assert done.returncode != 0 and "Traceback" not in done.stdout
     assert "figures/figure_2a.pdf: damaged" in done.stdout
+
+
+def test_verdicts_are_set_beside_those_of_a_finished_reproduction_and_of_no_other(smoke):
+    said = smoke.run("compare", "--config", "against=published")
+    assert "results/smoke/tables/compare_published.md" in said
+    table = pd.read_csv(results(smoke) / "tables/compare_published.csv").set_index("claim")
+    assert table.verdict_other["faster"] == "confounded" and set(table.index) == {
+        claim.name for claim in CLAIMS
+    }
+    for arguments, says in (
+        (("--config", "against=published", "name=never"), "results/never has no verdicts; run snakemake"),
+        ((), "compare: with what?"),
+        (("--config", "against=nowhere"), "against = 'nowhere': expected another finished reproduction"),
+    ):
+        done = smoke.snakemake("compare", *arguments)
+        assert done.returncode != 0 and says in done.stdout and "Traceback" not in done.stdout, done.stdout
 
 
 def test_a_second_run_does_nothing(smoke):

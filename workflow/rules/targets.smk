@@ -131,32 +131,29 @@ rule published_figures:
         "../scripts/draw.py"
 
 
+# `compare`, `publish` and `check` have no inputs, so that an unfinished reproduction is refused instead of finished.
 rule compare:
     """The verdicts of this reproduction beside those of another: with --config against=published."""
-    output:
-        csv=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.csv",
-        md=f"{RUN}/tables/compare_{AGAINST.name if AGAINST else 'with'}.md",
     log:
         f"{RUN}/logs/compare.log",
-    params:
-        run=RUN,
-        against=AGAINST and AGAINST.folder,
     localrule: True
+    params:
+        folder=lambda wildcards: RUN,
+        against=AGAINST and AGAINST.folder,
     script:
         "../scripts/compare.py"
 
 
-# `publish` has no inputs, so that an unfinished reproduction is refused instead of finished.
 rule publish:
     """Replace results/published/ by this reproduction, which must be finished."""
     log:
         f"{RUN}/logs/publish.log",
+    localrule: True
     params:
-        run=RUN,
+        folder=lambda wildcards: RUN,
         kept=KEPT.folder,
         plan=THIS.plans["page"]
         | {"files": [str(Path(file).relative_to(RUN)) for file in [*FINISHED, f"{RUN}/rules.json"]]},
-    localrule: True
     script:
         "../scripts/publish.py"
 
@@ -165,10 +162,10 @@ rule check:
     """Compare every file of this reproduction with its checksum, and the plan of every job with its copy."""
     log:
         f"{RUN}/logs/check.log",
-    params:
-        run=RUN,
-        undone=plan.undone(RUN, THIS.plans),
     localrule: True
+    params:
+        folder=lambda wildcards: RUN,
+        undone=plan.undone(RUN, THIS.plans),
     script:
         "../scripts/check_files.py"
 
@@ -189,8 +186,8 @@ rule help:
     """This list of what can be asked for."""
     log:
         f"{RUN}/logs/help.log",
+    localrule: True
     params:
         rules=str(REPOSITORY / "workflow/rules/targets.smk"),
-    localrule: True
     script:
         "../scripts/print_targets.py"

@@ -27,8 +27,8 @@ rule text:
         corpus=ancient(or_end(lambda wildcards: THIS.corpus_files(wildcards.text))),
         downloads=ancient(lambda wildcards: THIS.downloaded(THIS.text_sources(wildcards.text))),
     output:
-        origin=f"{RUN}/origin/text/{{text}}.json",
         **THIS.text_files("{text}"),
+        origin=f"{RUN}/origin/text/{{text}}.json",
     log:
         f"{RUN}/logs/text/{{text}}.log",
     benchmark:

@@ -1,8 +1,14 @@
+from pathlib import Path
+
 from layernorm_roles.job import job
 
 with job(snakemake):
     from layernorm_roles.evidence.tables.compare import compare
 
-    params, output = snakemake.params, snakemake.output
-    for line in compare(params.run, params.against, output.csv, output.md):
+    folder, other = snakemake.params.folder, snakemake.params.against
+    if other is None:
+        raise ValueError("compare: with what? snakemake --cores all compare --config against=published")
+    out = Path(folder, "tables", f"compare_{Path(other).name}")
+    for line in compare(folder, other, out.with_suffix(".csv"), out.with_suffix(".md")):
         print(line, flush=True)
+    print(f"All claims, side by side: {out}.md", flush=True)

@@ -3,4 +3,4 @@ from layernorm_roles.job import job
 with job(snakemake):
     from layernorm_roles.evidence.page.publish import publish
 
-    publish(snakemake.params.plan, snakemake.params.run, snakemake.params.kept)
+    publish(snakemake.params.plan, snakemake.params.folder, snakemake.params.kept)

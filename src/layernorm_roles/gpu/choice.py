@@ -21,8 +21,8 @@ class Choice(NamedTuple):
 def choose(wanted: str) -> Choice:
     """The device that `wanted`, auto, cpu or cuda, means.
 
-    auto asks torch for a GPU of this machine; for jobs that run on others one names cpu or cuda. cuda is not questioned:
-    a job that finds no GPU says so.
+    auto asks torch for a GPU of this machine; for jobs that run on others one names cpu or cuda. cuda is not
+    questioned: a job that finds no GPU says so.
     """
     if wanted != "auto":
         return Choice(wanted, "")

@@ -68,14 +68,20 @@ def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | 
     """Train the runs of a job one after another and write its files, by the names metrics, vectors and weights.
 
     `plan` has the runs, the settings that they share, the device, cpu or cuda, and the key device_check of config.yaml;
-    `data` are the files of the jobs that it reads, one for each seed. Weights are named <run>/<parameter>. A killed call
-    goes on from where it was when it is made again with an equal plan: every run keeps its last checkpoint until all are
-    finished, because Snakemake deletes what a killed job has written.
+    `data` are the files of the jobs that it reads, one for each seed. Weights are named <run>/<parameter>. A killed
+    call goes on from where it was when it is made again with an equal plan: every run keeps its last checkpoint
+    until all are finished, because Snakemake deletes what a killed job has written.
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
-    opened, results, checkpoints = open_device(plan["device"], plan["device_check"], "majority_device"), {}, []
-    files = {plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)}
+    opened, results, checkpoints = (
+        open_device(plan["device"], plan["device_check"], "majority_device"),
+        {},
+        [],
+    )
+    files = {
+        plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)
+    }
     for number, run in enumerate(MajorityRun(**each) for each in plan["runs"]):
         identity = {**run._asdict(), "settings": plan["settings"], "device": opened.identity}
         identity |= {"code": [plan["code"], plan["norm_code"][run.variant]]}
@@ -158,7 +164,10 @@ def batch_rows(rows: int, size: int, seed: int) -> Iterator[Int[np.ndarray, " ba
 
 
 def write(
-    results: Mapping[MajorityRun, TrainedRun], plan: Mapping[str, Any], device: str, out: Mapping[str, str | Path]
+    results: Mapping[MajorityRun, TrainedRun],
+    plan: Mapping[str, Any],
+    device: str,
+    out: Mapping[str, str | Path],
 ) -> None:
     """Write the weights, vectors and metrics of the runs of a batch; `device` describes what trained them."""
     weights = {

@@ -28,7 +28,8 @@ from layernorm_roles.variants import maps
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
     """Write the tables random_keys, random_keys_precision and gaussian_law to the paths in `outputs`.
 
-    `plan` has the settings, the seed of the matrices, and the norms: what `norms.build` takes, by the name in the table.
+    `plan` has the settings, the seed of the matrices, and the norms: what `norms.build` takes, by the name in the
+    table.
     """
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
@@ -44,7 +45,8 @@ def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
 def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataFrame:
     """Table `random_keys`: `settings.matrices` Gaussian matrices of each size n x d, after each norm, in float64.
 
-    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes. Built-in norms have eps = 0. Every certificate is verified.
+    `seed` is that of the matrices; `norms` maps the name of a norm in the table to what `norms.build` takes.
+    Built-in norms have eps = 0. Every certificate is verified.
     """
     for norm in norms.values():
         build(norm, settings.dimensions[0])  # an unusable one is refused before the work

@@ -35,9 +35,8 @@ RECOMPUTED = {name: function for module in MODULES for name, function in module.
 def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     """The verdict on the claim `name`, and the claim's row of table `claims`, whose number is the recomputed one.
 
-    The row has the claim's rows of table `comparisons` as well, under `rows`, by what is compared: the first, where two differ in the
-    statistic alone. Claims on ceilings are
-    recomputed from the table `pairs`, see worlds.ceiling_pairs.
+    The row has the claim's rows of table `comparisons` as well, under `rows`, by what is compared: the first, where two
+    differ in the statistic alone. Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
     """
     claim = CLAIMS[name]
     outcome = claim.judge(tables)

@@ -1,6 +1,5 @@
 """Verdicts on the heads of pretrained models, on tables whose truth is known by construction."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import worlds

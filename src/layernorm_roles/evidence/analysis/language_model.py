@@ -30,7 +30,7 @@ BASELINES = {
     "bytes_rates_small": "gpt_bytes",
     "bytes_lengths": "gpt_bytes",
 }
-"""Models that need not be trained without attention again, each with the one whose runs without it stand for theirs."""
+"""For a model that is not trained without attention, the model whose runs without attention are its baseline."""
 
 FURTHER = {"gpt_lengths": "gpt_rates", "bytes_lengths": "bytes_rates"}
 """Models of several lengths, each with a model of several rates that is trained for one more length."""
@@ -97,7 +97,7 @@ def runs_at_best_rate(metrics: pd.DataFrame, model: str, steps: int | None = Non
 def final_losses(
     metrics: pd.DataFrame, model: str, column: str = "valid_loss", steps: int | None = None
 ) -> pd.DataFrame:
-    """`column` of language_model_metrics at the end of the runs of `runs_at_best_rate`: a row a seed, a column a variant.
+    """`column` of table language_model_metrics at the end of runs at their best rate: a row a seed, a column a variant.
 
     The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
     """

@@ -1,8 +1,8 @@
 """The judge: every claim, its test and its verdict, from the tables of a reproduction alone.
 
-The YAML files say in words what is claimed and how it is tested, as `entries` explains. Most tests are data there: pairs
-of variants, see `pairs`; others are functions in the module beside the file. `rules` has the thresholds and says how
-findings make a verdict.
+The YAML files say in words what is claimed and how it is tested, as `entries` explains. Most tests are data there:
+pairs of variants, see `pairs`; others are functions in the module beside the file. `rules` has the thresholds and says
+how findings make a verdict.
 """
 
 import math
@@ -42,8 +42,9 @@ def judge(
 ) -> Judged:
     """The verdict on every claim, from those of the reproduction's tables that are there.
 
-    `at_the_start` are the hashes of the rules when the run began, by claim, as `record` wrote them, and `settings` those
-    of the reproduction today. Where the hash of a rule at the start is not today's, the rule was made after the data.
+    `at_the_start` are the hashes of the rules when the run began, by claim, as `record` wrote them, and `settings`
+    those of the reproduction today. Where the hash of a rule at the start is not today's, the rule was made after the
+    data.
     """
     today, start = preregistration.rule_hashes(CLAIMS, settings or {}), at_the_start or {}
     outcomes = {claim.name: claim.judge(tables) for claim in CLAIMS}

@@ -1,7 +1,7 @@
 """What a claim is, what its test compares, and how the comparisons make its row of the tables.
 
-A test takes the tables of a reproduction and returns an `Outcome`: a list of comparisons, each with what is asked of it.
-The verdict follows from the comparisons by `rules`.
+A test takes the tables of a reproduction and returns an `Outcome`: a list of comparisons, each with what is asked of
+it. The verdict follows from the comparisons by `rules`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -119,7 +119,7 @@ class Comparison:
     statistic: str
     """What the estimate is; empty where it is the statistic of the claim."""
     part: int | Literal["cause"] | None
-    """Which part of the verdict the finding counts in: 0 is the claim's own number, CAUSE the cause; None is no part."""
+    """The part of the verdict in which the finding counts: 0 is the claim's own, CAUSE the cause, None is no part."""
 
     @property
     def met(self) -> bool | None:
@@ -146,8 +146,8 @@ def compare(
 ) -> Comparison:
     """A comparison with its finding. An estimate in the unit RATIO is given as a logarithm, and kept as the ratio.
 
-    Without another `part` an effect counts in the claim's own number, a control in its cause, and others in none. `worst`
-    is the estimate with all that proofs leave open counted.
+    Without another `part` an effect counts in the claim's own number, a control in its cause, and others in none.
+    `worst` is the estimate with all that proofs leave open counted.
     """
     if part == -1:
         part = {"effect": 0, "control": CAUSE}.get(role)
@@ -260,7 +260,7 @@ class Claim:
             return Outcome((), str(lack))
 
     def verdict(self, outcome: Outcome) -> Verdict:
-        """The verdict that the comparisons make, by the first table of `rules` for the paper's claims, else the second."""
+        """The verdict that the comparisons make: for claims of the paper by the first table of `rules`."""
         if outcome.shut or not outcome.comparisons:
             return Verdict.NOT_TESTED
         findings, cause = {part: outcome.finding(part) for part in outcome.parts}, outcome.finding(CAUSE)

@@ -1,8 +1,8 @@
 """What other documents say about LayerNorm: quantities of the experiments on their statements, and two tests.
 
 The essay has LayerNorm as h(g(f(x))), with f a projection, g a scaling, h gain and bias. The question on W_O asks when
-one matrix can do the work of W_O and W_1. Lecture notes, and Xiong et al. 2020, speak of LayerNorm before the parts of a
-layer or after them, of BatchNorm, and of the division of attention scores by sqrt(d_k).
+one matrix can do the work of W_O and W_1. Lecture notes, and Xiong et al. 2020, speak of LayerNorm before the parts of
+a layer or after them, of BatchNorm, and of the division of attention scores by sqrt(d_k).
 """
 
 from collections.abc import Callable, Sequence
@@ -132,7 +132,7 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
 
 
 def tuned_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """The same difference, each placement at its best setting; Untestable if the best rate of the deepest ends the grid."""
+    """Post-norm's loss minus pre-norm's, each at its best setting; Untestable if the best rate ends the grid."""
     ends, found = statements.run_ends(both_placements(tables["placement"])), {}
     if ends.seed.nunique() < 2:
         raise Untestable("The run has only 1 seed: no interval over seeds.")
@@ -175,7 +175,7 @@ def gradient_growth(over_all_layers: bool, tables: Tables, _: str | None, column
 
 
 def sizes(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """Logarithm of the largest over the smallest size in the deepest networks without warm-up, at the rate of the most."""
+    """Logarithms of the largest over the smallest size in the deepest networks without warm-up, at the worst rate."""
     scales, found = both_placements(deepest_without_warm_up(tables["placement_scales"])), {}
     for what, column in (("inputs", "input_rms"), ("stream", "stream_rms")):
         ratios = statements.scale_ratios(scales, column)
@@ -248,7 +248,7 @@ def needs_warm_up(tables: Tables, nats: float) -> Outcome:
 
 
 def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
-    """The exponent of BatchNorm's change over the batch size, LayerNorm's largest change, and BatchNorm's by padding."""
+    """The exponent of BatchNorm's change over the batch size, LayerNorm's largest change, BatchNorm's by padding."""
     table = tables["batch_dependence"]
     layernorm, batchnorm = (table[table.norm == norm] for norm in ("layernorm", "batchnorm"))
     others, padded = (batchnorm[batchnorm.effect == effect] for effect in ("others", "padding"))
@@ -317,14 +317,32 @@ _GROWTH = ("pre, *", "post, *")
 QUANTITIES = {
     "geometry": _shape("", GEOMETRY[:3]),
     "sphere": _shape(" off", GEOMETRY[3:]),
-    "radius": Quantity(radius, " √n", columns=RADII, thresholds=("CLOSE",)),
-    "missed_by_a_single_map": Quantity(
-        missed, " %", columns=("plain", "residual", "norm", "residual_norm", "residual, *", "norm, *")
+    "radius": Quantity(
+        radius, " √n", words="difference from the radius √n", columns=RADII, thresholds=("CLOSE",)
     ),
-    "final_loss_gap": Quantity(final_loss_gap, NATS, columns=("deepest, *", "shallowest, *")),
-    "tuned_loss_gap": Quantity(tuned_loss_gap, NATS, columns=("deepest", "shallowest")),
+    "missed_by_a_single_map": Quantity(
+        missed,
+        " %",
+        words="variance that a single map misses",
+        columns=("plain", "residual", "norm", "residual_norm", "residual, *", "norm, *"),
+    ),
+    "final_loss_gap": Quantity(
+        final_loss_gap,
+        NATS,
+        words="final training loss, post-norm minus pre-norm, no warm-up",
+        columns=("deepest, *", "shallowest, *"),
+    ),
+    "tuned_loss_gap": Quantity(
+        tuned_loss_gap,
+        NATS,
+        words="final training loss, post-norm minus pre-norm, best settings",
+        columns=("deepest", "shallowest"),
+    ),
     "gradient_slope": Quantity(
-        lambda *arguments: gradient_growth(False, *arguments), " decades a layer", columns=_GROWTH
+        lambda *arguments: gradient_growth(False, *arguments),
+        " decades a layer",
+        words="decades by which the gradient norm grows from layer to layer",
+        columns=_GROWTH,
     ),
     "gradient_growth": Quantity(
         lambda *arguments: gradient_growth(True, *arguments),
@@ -332,17 +350,23 @@ QUANTITIES = {
         "decades by which the gradient norm grows over all layers",
         _GROWTH,
     ),
-    "largest_over_smallest_size": Quantity(sizes, RATIO, columns=_GROWTH),
+    "largest_over_smallest_size": Quantity(
+        sizes, RATIO, words="largest over smallest root mean square", columns=_GROWTH
+    ),
     "first_gradient_change": Quantity(
         first_gradient_change,
         " decades",
+        words="decades by which the first layer's gradient changes with depth",
         columns=("with residual connections, *", "without residual connections, *"),
     ),
     "change_with_the_batch": Quantity(
         change_with_the_batch,
         columns=("batchnorm's exponent", "layernorm, largest change", "batchnorm, *"),
     ),
-    "softmax_at_the_largest_d_k": Quantity(softmax, " %", columns=("entropy *", "gradient *")),
+    "softmax_at_the_largest_d_k": Quantity(
+        softmax, " %", "entropy of attention, per cent of the largest", ("entropy *",)
+    ),
+    "softmax_gradient": Quantity(softmax, "", "trace of the softmax's Jacobian", ("gradient *",)),
     "score_exponents": Quantity(score_exponents, columns=("mean", "standard deviation")),
     "divided_scores": Quantity(
         lambda *arguments: divided_scores(True, *arguments),

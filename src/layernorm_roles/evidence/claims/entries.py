@@ -1,9 +1,8 @@
 """The claims as the YAML files of this folder give them, checked.
 
-A file <module>.yaml has parts, each two documents: what the entries of the part have where they say nothing else, and the
-entries. An entry has the texts of
-`claim.Claim`, where {NAMES} in braces are thresholds of `rules`; a text that it lacks is empty. How it is tested is said
-by `compare` with a `quantity`, as `pairs` explains, or by
+A file <module>.yaml has parts, each two documents: what the entries of the part have where they say nothing else, and
+the entries. An entry has the texts of `claim.Claim`, where {NAMES} in braces are thresholds of `rules`; a text that it
+lacks is empty. How it is tested is said by `compare` with a `quantity`, as `pairs` explains, or by
 
     test     a mapping: `function`, one of TESTS in the module beside the file, and its arguments. Names of numbers, see
              `pairs`, are replaced by the numbers
@@ -11,7 +10,8 @@ by `compare` with a `quantity`, as `pairs` explains, or by
 Besides these it may have
 
     of       what the claim is about: an experiment of the majority task or a language model. The claim's test, and the
-             function that describes the sizes, are given it beside the tables. Entries without it are about whole tables.
+             function that describes the sizes, are given it beside the tables. Entries without it are about whole
+             tables.
     also     further experiments or models that the test reads
     gate     trained models that must be clearly better than two baselines, or there is no verdict: a list of mappings
              with `keys_of` or `losses_of`, lists of variants as `language_model.gated` takes them, and `model`, if it

@@ -312,7 +312,7 @@ class Shares(NamedTuple):
         return self.certified.mean(axis=1)
 
     def estimate(self, undecided: bool = False) -> Estimate:
-        """Certified per cent, or with the undecided, mean over layers with its interval; Untestable for a single seed."""
+        """Certified per cent, or with undecided keys, mean over layers with its interval; Untestable for one seed."""
         percent = (self.certified + self.undecided if undecided else self.certified).mean(axis=1)
         return percent_over_seeds(enough(percent, self.what), int(self.keys.sum()))
 

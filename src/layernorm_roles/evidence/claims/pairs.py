@@ -1,7 +1,7 @@
-"""The test that an entry of the YAML files gives as data: comparisons of a quantity, of one of its columns or between two.
+"""The test that an entry of the YAML files gives as data: what is asked of a quantity's columns, or between two.
 
-A quantity is measured of an experiment or a model: a column for each variant, or whatever is compared, with a row for each
-seed or document. An entry names its `quantity`, and lists its comparisons under `compare`. Each has
+A quantity is measured of an experiment or a model: a column for each variant, or whatever is compared, with a row for
+each seed or document. An entry names its `quantity`, and lists its comparisons under `compare`. Each has
 
     over     two columns, the first minus the second; of a quantity in the unit × these are logarithms; or
     alone    one column, or several: a name that ends in * stands for all columns that begin with what is before it
@@ -10,12 +10,12 @@ seed or document. An entry names its `quantity`, and lists its comparisons under
     part     which part of the verdict it counts in, see `claim.Comparison.part`; each: every column is a part
     of       the experiment or model, where it is not the entry's
     quantity where it is not the entry's
-    if_lacking  "leave out", or "cannot tell", where the run lacks a column or an experiment; otherwise the claim cannot be
-             tested then
+    if_lacking  "leave out", or "cannot tell", where the run lacks a column or an experiment; otherwise the claim
+             cannot be tested then
     also     a key of OTHERS: if the same is met in the columns whose names begin with it, the claim's row says so
 
-A number may be one of `rules` or of `reported_numbers`, by its name, with a factor before it: 0.5 accuracy_gap. The first
-comparison is the claim's own. What the source reports for it stands under `reported`.
+A number may be one of `rules` or of `reported_numbers`, by its name, with a factor before it: 0.5 accuracy_gap. The
+first comparison is the claim's own. What the source reports for it stands under `reported`.
 """
 
 import re
@@ -83,7 +83,7 @@ class Measured:
         return found
 
     def estimate(self, *names: str) -> tuple[Estimate, int]:
-        """The mean of a column, or of the differences of two, and the number of values; Untestable with fewer than two."""
+        """The mean of a column, or of the differences of two, and the number of values; Untestable for one value."""
         columns = [self.frame[self.names(name)[0]] for name in names]
         values = (columns[0] - columns[1] if len(columns) > 1 else columns[0]).dropna()
         if not self.random:

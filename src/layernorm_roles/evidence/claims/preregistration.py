@@ -62,7 +62,7 @@ def rule_hashes(claims: Iterable[Claim], settings: Mapping[str, Any]) -> dict[st
 
 
 def rule_hash(words: Mapping[str, str], numbers: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """The hash, of 16 hexadecimal digits, of a rule that is given by its words, its numbers and the settings it reads."""
+    """The hash, of 16 hexadecimal digits, of a rule given by its words, its numbers and the settings that it reads."""
     rule = {"words": words, "numbers": numbers, "settings": settings}
     return hashlib.sha256(json.dumps(rule, sort_keys=True, default=str).encode()).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
 """Quantities of the heads of pretrained models: which keys can win, how much attention they can get, and do get.
 
-A document is the unit of every interval. The ceiling of a key is the largest share of a query's attention that some query
-of a set gives it, certified from both sides.
+A document is the unit of every interval. The ceiling of a key is the largest share of a query's attention that some
+query of a set gives it, certified from both sides.
 """
 
 from collections.abc import Sequence
@@ -92,8 +92,8 @@ def _below(
 def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Per cent of pairs of a key and a head that no query behind the norm gives half of its attention, by layer.
 
-    Beside them: what keys made without the norm have more, what a tenth of the attention makes of the last layer, and of
-    the pairs that could get half those that do not get it from any query of their text.
+    Beside them: what keys made without the norm have more, what a tenth of the attention makes of the last layer, and
+    of the pairs that could get half those that do not get it from any query of their text.
     """
     pairs = by_layer(of_model(tables["attention_ceilings"], model))
     used, half = _below(pairs, 0, NORM, AS_USED), rules.SHARES_OF_ATTENTION[0]
@@ -121,7 +121,7 @@ MORE, IDLE = "without the norm minus with it", "able and idle"
 
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """The share of the norms' inputs along the ones vector over that of a random direction, mean over norms; logarithms."""
+    """Logarithms of the share of norms' inputs along the ones vector over that of a random direction, by document."""
     ratios = ones_ratios(of_model(tables["ones_share"], model))
     prefix = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "")
     by_document = ratios.groupby([ratios.context, prefix + "hidden vectors"]).ratio.mean()
@@ -139,10 +139,13 @@ def attention_moved(tables: Tables, model: str, columns: Sequence[str]) -> Measu
 
 _LAYERS = ("mean over layers", "layer *")
 QUANTITIES = {
-    "unselectable_in_heads": Quantity(unselectable, " %", columns=(*_LAYERS, CUT, OVER_GAUSSIAN)),
+    "unselectable_in_heads": Quantity(
+        unselectable, " %", "unselectable keys in the heads", columns=(*_LAYERS, CUT, OVER_GAUSSIAN)
+    ),
     "below_half_of_attention": Quantity(
         below_half,
         " %",
+        "pairs of a key and a head that no query behind the norm gives half of its attention",
         columns=(
             *_LAYERS,
             MORE,
@@ -152,7 +155,12 @@ QUANTITIES = {
             "a tenth, last layer*",
         ),
     ),
-    "along_ones": Quantity(along_ones, RATIO, columns=("hidden vectors", "untrained hidden vectors")),
+    "along_ones": Quantity(
+        along_ones,
+        RATIO,
+        "share along the ones vector over a random direction's",
+        columns=("hidden vectors", "untrained hidden vectors"),
+    ),
     "attention_moved": Quantity(
         attention_moved,
         " %",

@@ -1,12 +1,12 @@
-"""Claims about projection, and what it costs: quantities of the majority task, and tests of more than pairs of variants.
+"""Claims about projection, and what it costs: quantities of the majority task, and two tests of geometry.
 
 `scale_released` is "without projection" as the released code computes it, x / (sqrt(d) |x|); `scale` as the text
 defines it, sqrt(d) x / |x|. The first makes the attention input d times smaller as well, so a difference from
 LayerNorm that the second does not show is not the projection's. `layernorm_small` is LayerNorm made d times smaller.
 `projected_qk` projects for queries and keys only, `projected_v` for values only, both with the scaling everywhere.
 
-All variants of an experiment share the data, and runs of equal seeds also their initialisation and batches, so differences
-and ratios are over pairs of runs of one seed.
+All variants of an experiment share the data, and runs of equal seeds also their initialisation and batches, so
+differences and ratios are over pairs of runs of one seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -297,7 +297,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 
 
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
-    """Percentage points by which scaling only is more accurate at the last step, at the narrowest and the widest width."""
+    """Percentage points by which scaling only is more accurate at the last step, at the ends of the widths."""
     compared = ("layernorm", "scale", "projected_qk")
     metrics = of_experiment(tables[METRICS], experiment, *compared)
     if metrics.base_learning_rate.nunique() > 1:
@@ -336,18 +336,38 @@ TESTS: dict[str, Callable[..., Outcome]] = {
 }
 """The functions that entries of projection.yaml name under `test`."""
 
+_STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, thresholds=("TEST_LOSS",)),
+    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
     "steps_at_best_rates": Quantity(
-        partial(steps, partial(of_best_rates, "speed"), to_test_loss), RATIO, thresholds=("TEST_LOSS",)
+        partial(steps, partial(of_best_rates, "speed"), to_test_loss),
+        RATIO,
+        f"{_STEPS}, each run at its best rate",
+        thresholds=("TEST_LOSS",),
     ),
     "steps_to_equal_attention": Quantity(
-        partial(steps, of_setting, to_equal_attention), RATIO, thresholds=("EQUAL",)
+        partial(steps, of_setting, to_equal_attention),
+        RATIO,
+        "steps until attention is equal for good",
+        thresholds=("EQUAL",),
     ),
-    "accuracy": Quantity(partial(accuracy, of_setting), POINTS, thresholds=("ACCURACY_STEP",)),
-    "accuracy_at_best_rates": Quantity(partial(accuracy, partial(of_best_rates, "accuracy")), POINTS),
-    "accuracy_at_the_end": Quantity(accuracy_at_the_end, POINTS),
-    "score_deviation": Quantity(partial(first_and_last, of_setting, "score_std", np.log), RATIO),
+    "accuracy": Quantity(
+        partial(accuracy, of_setting),
+        POINTS,
+        f"test accuracy at step {rules.ACCURACY_STEP:,}",
+        thresholds=("ACCURACY_STEP",),
+    ),
+    "accuracy_at_best_rates": Quantity(
+        partial(accuracy, partial(of_best_rates, "accuracy")),
+        POINTS,
+        f"{_ACCURACY}, each run at its best rate",
+    ),
+    "accuracy_at_the_end": Quantity(accuracy_at_the_end, POINTS, _ACCURACY),
+    "score_deviation": Quantity(
+        partial(first_and_last, of_setting, "score_std", np.log),
+        RATIO,
+        "standard deviation of the attention scores",
+    ),
     "score_deviation_at_best_rates": Quantity(
         partial(first_and_last, partial(of_best_rates, "loss"), "score_std", np.log),
         RATIO,
@@ -365,7 +385,11 @@ QUANTITIES = {
         ("layernorm, *", "projected_qk, *"),
     ),
     "size_and_projection": Quantity(
-        size_and_projection, RATIO, columns=("size", "projection", "interaction"), thresholds=("TEST_LOSS",)
+        size_and_projection,
+        RATIO,
+        f"{_STEPS}, small over LayerNorm's size, without over with projection",
+        ("size", "projection", "interaction"),
+        ("TEST_LOSS",),
     ),
 }
 """The quantities of the majority task that entries name."""

@@ -74,6 +74,7 @@ QUANTITIES = {
     "matrices": Quantity(
         matrices,
         " %",
+        "matrices with an unselectable key",
         columns=(MOST, HIGH, PRACTICE, "none", "layernorm", "projection", "scale"),
         thresholds=("HIGH_DIMENSION", "CONTRADICTION"),
     )

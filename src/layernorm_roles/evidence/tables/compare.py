@@ -19,6 +19,11 @@ def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: 
     A claim differs if its verdict does, or if its intervals have no number in common. Raises ValueError if one of the
     two has no claims, or claims of another version.
     """
+    for each in (folder, other):
+        if not Path(each, "parquet/claims.parquet").is_file():
+            raise ValueError(
+                f"{each} has no verdicts; run snakemake --cores all with its configuration first"
+            )
     names = (Path(folder).name, Path(other).name)
     ours, theirs = (
         store.read(Path(each) / "parquet/claims.parquet", "claims").set_index("claim")
