@@ -71,8 +71,8 @@ def test_unchanged_nothing_is_done_with_and_without_the_notes_of_snakemake(finis
 def with_settings(**changes):
     def change(made):
         settings = copy.deepcopy(TINY)
-        settings["majority"]["d8"] |= changes.pop("d8", {})
-        made.configure(settings | changes)
+        settings["majority"]["d8"] |= changes.get("d8", {})
+        made.configure(settings | {key: value for key, value in changes.items() if key != "d8"})
 
     return change
 

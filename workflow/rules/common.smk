@@ -50,8 +50,10 @@ except ValueError as fault:
 
 EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
 
-for CHOICE in THIS.devices.values():
+for CHOICE in {*THIS.devices.values()}:
     hand_down(CHOICE)
+    if CHOICE.why:
+        print(f"device = auto, which means {CHOICE.device}: {CHOICE.why}", file=sys.stderr)
 
 
 def done(job, name=THIS.settings.name):

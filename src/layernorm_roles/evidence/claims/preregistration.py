@@ -14,29 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from layernorm_roles import files
+from layernorm_roles.catalogue import settings_behind
 from layernorm_roles.evidence.claims.claim import Claim
 
 RESULTS = ("data", "runs", "parquet")
 """Folders of a reproduction of which one is there once its first job has begun."""
-
-SETTINGS = {
-    "majority_metrics": "majority",
-    "majority_vectors": "majority",
-    "random_keys": "random_keys",
-    "language_model_metrics": "language_model",
-    "key_selectability": "language_model",
-    "pretrained_keys": "pretrained",
-    "attention_ceilings": "pretrained",
-    "ones_share": "pretrained",
-    "projection_shift": "pretrained",
-    "gaussian_law": "random_keys",
-    "placement_gradients": "placement",
-    "placement_scales": "placement",
-    "untrained_gradients": "placement",
-    "position_probe": "placement",
-}
-"""Where the settings of a table stand: a key of config.yaml, or an experiment of its key `statements`. A table that is
-not named here has the settings of the experiment of its own name."""
 
 NOT_OF_THE_RUNS = {"seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every"}
 """Keys of the settings that say how runs are shared out to jobs and saved, and nothing about what is run."""
@@ -76,8 +58,9 @@ def settings_read(claim: Claim, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _section(claim: Claim, table: str, settings: Mapping[str, Any]) -> Any:
-    name = SETTINGS.get(table, table)
-    section = settings.get(name, settings.get("statements", {}).get(name))
+    if table == "first_seed":
+        return settings.get(table)
+    section = settings_behind(table, settings)
     if isinstance(section, Mapping) and set(claim.of) & set(section):
         section = {part: section[part] for part in claim.of if part in section}
     return _of_the_runs(section)
