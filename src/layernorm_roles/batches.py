@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby, product
 from typing import Any, NamedTuple
 
+from layernorm_roles.settings.language_model import GPTModel
 from layernorm_roles.settings.reproduction import Settings
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
@@ -117,7 +118,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 def single_gpts(settings: Settings) -> list[str]:
     """The GPTs with a single learning rate and length, in the order of the configuration."""
     models = settings.language_model.items()
-    return [name for name, model in models if model.architecture == "gpt" and is_single(model)]
+    return [name for name, model in models if isinstance(model, GPTModel) and is_single(model)]
 
 
 def is_single(entry: Any) -> bool:
@@ -171,7 +172,7 @@ def _minutes(settings: Settings, stage: str, group: str, runs: tuple[Run, ...]) 
 def step_seconds(settings: Settings, model: str) -> float:
     """The seconds that a step of a language model takes on a processor, see LAYER."""
     entry = settings.language_model[model]
-    is_gpt = entry.architecture == "gpt"
+    is_gpt = isinstance(entry, GPTModel)
     hidden = 4 * entry.d_model if is_gpt else entry.d_ff
     logits = 0 if not is_gpt and entry.task == "labelled" else settings.text[entry.text].entries
     token = entry.layers * (LAYER + hidden * HIDDEN) + logits * entry.d_model * ENTRY

@@ -51,7 +51,8 @@ STAGES = {
     "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
     "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
     "majority_data": Stage(
-        (*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py"), ("numpy",)
+        (*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py", "settings/majority.py"),
+        ("numpy",),
     ),
     "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),
     "random_keys": Stage(
@@ -65,13 +66,23 @@ STAGES = {
             "heads/layer.py",
             "language_model",
             "settings/language_model.py",
+            "settings/text.py",
             "slices.py",
             "text",
         ),
         _TORCH,
     ),
     "measure": Stage(
-        (*_GROUND, *_NETWORKS, *_KEYS, "language_model", "settings/language_model.py", "text"), _TORCH
+        (
+            *_GROUND,
+            *_NETWORKS,
+            *_KEYS,
+            "language_model",
+            "settings/language_model.py",
+            "settings/text.py",
+            "text",
+        ),
+        _TORCH,
     ),
     "pretrained": Stage(
         (*_GROUND, *_NETWORKS, *_KEYS, "pretrained", "settings/pretrained.py", "text"),
@@ -105,7 +116,18 @@ EXEMPT = {
     "plan.py": "plan files and what they are compared with",
     "planning.py": "says which jobs there are, and plan files hold what they read",
     "rooms.py": "computes the hash of the code",
-    "settings": "checks what config.yaml says; what computes numbers there is named by the stages",
+    **dict.fromkeys(
+        (
+            "settings/__init__.py",
+            "settings/__main__.py",
+            "settings/base.py",
+            "settings/json_schema.py",
+            "settings/loading.py",
+            "settings/reproduction.py",
+            "settings/yaml_files.py",
+        ),
+        "checks what config.yaml says, and plan files hold what it is then",
+    ),
 }
 """Files and folders through which no number passes, each with the reason why an edit of one makes nothing again."""
 

@@ -129,7 +129,7 @@ _ASKED = {
     "name": lambda entry, name, asked: name == asked,
     "not": lambda entry, name, asked: name != asked,
     "d_model": lambda entry, name, asked: list(entry["d_model"]) == asked,
-    "architecture": lambda entry, name, asked: entry["architecture"] == asked,
+    "no_architecture": lambda entry, name, asked: entry["architecture"] != asked,
     "single": lambda entry, name, asked: is_single(entry) == asked,
     "several": lambda entry, name, asked: len(entry[asked]) > 1,
     "any_of": lambda entry, name, asked: bool(trained(entry).intersection(asked)),
@@ -138,8 +138,9 @@ _ASKED = {
 }
 """What each key of `needs` asks of an experiment or model that has runs: its settings, its name, the key's value.
 
-name, not: the name it has, or has not. d_model, architecture: the setting. single: one width, learning rate and length.
-several: a list of more than one value. any_of, all_of: variants with seeds. more_than: variants beside this one.
+name, not: the name it has, or has not. d_model: the setting. no_architecture: the one it has not. single: one width,
+learning rate and length. several: a list of more than one value. any_of, all_of: variants with seeds. more_than:
+variants beside this one.
 """
 
 

@@ -3,6 +3,7 @@
 import math
 import sys
 from types import ModuleType
+from typing import get_args
 
 import pytest
 import torch
@@ -13,10 +14,18 @@ from transformers import BertConfig, BertForMaskedLM
 
 from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model, parallel
-from layernorm_roles.settings.language_model import BERTSettings
+from layernorm_roles.language_model.runs import ARCHITECTURES
+from layernorm_roles.settings.language_model import BERTSettings, LanguageModel
 from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
 
 ALL_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, "layernorm_qk", "no_attention"]
+
+
+def test_every_architecture_of_the_settings_can_be_built():
+    of_settings = get_args(get_args(LanguageModel)[0])
+    assert {get_args(each.model_fields["architecture"].annotation)[0] for each in of_settings} == {
+        *ARCHITECTURES
+    }
 
 
 def test_initial_weights_have_gpt2s_spread():
@@ -69,28 +78,15 @@ def plain_norm(variant, x, parameters, at):
         # |y|^2 + d eps under the root, since the eps of LayerNorm joins the mean of the squares.
         return length * y / (y.norm(dim=-1, keepdim=True) ** 2 + 8 * 1e-5).sqrt()
 
-    gain, bias = (parameters.get(f"{at}norm.{name}") for name in ("weight", "bias"))
-    one_norm = {
-        "layernorm": lambda: to_length(centred),
-        "layernorm_qk": lambda: to_length(centred),
-        "projection": lambda: centred,
-        "layernorm_shrunk": lambda: 2**0.5 / 50 * to_length(centred),
-        "scale": lambda: to_length(x),
-        "scale_released": lambda: to_length(x, 8**-0.5),
-        "layernorm_small": lambda: to_length(centred, 8**-0.5),
-        "layernorm_affine": lambda: to_length(centred) * gain + bias,
-        "scale_gain": lambda: to_length(x) * gain,
-        "layernorm_gain": lambda: to_length(centred) * gain,
-        "layernorm_gain_small": lambda: to_length(centred) * gain,
-        "none": lambda: x,
-        "none_scalar": lambda: x * gain,
-        "projection_scalar": lambda: centred * gain,
-    }
     if variant == "projected_qk":
         return to_length(centred), to_length(x)
     if variant == "projected_v":
         return to_length(x), to_length(centred)
-    y = one_norm[variant]()
+    is_map = VARIANTS["layernorm" if variant == "layernorm_qk" else variant]
+    y = centred if is_map.projects else x
+    y = to_length(y, 8**-0.5 if is_map.divides_by_d else 8**0.5) if is_map.scales else y
+    gain, bias = (parameters.get(f"{at}norm.{name}") for name in ("weight", "bias"))
+    y = y * (is_map.factor if gain is None else gain) + (0 if bias is None else bias)
     return y, y
 
 

@@ -91,7 +91,7 @@ def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
     own norm counts as none, and BERT's norms have a gain.
     """
     sites = ("before_norm", "after_norm", "head")
-    if architecture != "gpt":
+    if architecture == "bert":
         return sites
     if variant == QUERY_KEY_VARIANT:
         return (*sites, "after_norm_exact", "head_exact")
