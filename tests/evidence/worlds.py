@@ -351,22 +351,6 @@ def trained_scores(source: str, *sizes: float, seeds: int = 3) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
 
 
-def worked_numbers(*examples: str, doubled: float = 1.5) -> pd.DataFrame:
-    """Worked examples: for each the verdicts on its numbers, separated by blanks.
-
-    And the output of attention for twice the tokens: in the first coordinate twice, in the second `doubled` times.
-    """
-    rows = [
-        (f"example {number}", 10 * number + i, "weight", "0.25", 0.25, None, 0.005, False, verdict)
-        for number, verdicts in enumerate(examples)
-        for i, verdict in enumerate(verdicts.split())
-    ]
-    for i, ratio in enumerate((2.0, doubled)):
-        verdict = "right" if ratio == 2 else "wrong"
-        rows.append((LINEARITY, 1000, f"output for twice {i}", "2", ratio, None, 0.0, False, verdict))
-    return pd.DataFrame(rows, columns=SCHEMAS["worked_numbers"].names)
-
-
 PRETRAINED_N = 200
 """Keys in a context of the artificial pretrained model, which has two layers of two heads."""
 

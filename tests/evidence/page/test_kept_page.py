@@ -11,7 +11,7 @@ from layernorm_roles.evidence.page import page
 
 @pytest.mark.skipif(not (KEPT / "settings.json").is_file(), reason="no kept reproduction")
 def test_the_kept_pages_are_written_again(tmp_path):
-    """If the change is meant: snakemake --cores all published_figures published_report"""
+    """If the change is meant: snakemake --cores all published_figures results/published/report.html"""
     settings = json.loads((KEPT / "settings.json").read_text(encoding="utf-8"))
     tables = {path.stem: path for path in (KEPT / "parquet").glob("*.parquet")}
     figures = [name for room in shown.evidence_files(settings, tables) for name in room.figures]
