@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from layernorm_roles.heads import ceilings as heads
-from layernorm_roles.schemas import LINEARITY, SCHEMAS
+from layernorm_roles.schemas import SCHEMAS
 
 
 def noise(*key: int) -> np.random.Generator:
