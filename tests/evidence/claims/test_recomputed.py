@@ -31,7 +31,7 @@ def test_the_second_computation_shares_no_code_with_the_first(file):
 
 @pytest.mark.parametrize("name", sorted(RECOMPUTED))
 def test_both_computations_agree_on_the_kept_tables_and_the_kept_row_is_found_again(name):
-    """If the row alone is another one, the kept one is of older code: snakemake --cores all results/published/report.html"""
+    """If the row alone is another one, the kept row is old: snakemake --cores all results/published/report.html"""
     tables = {
         table: TABLES[table] for table in claims.TABLES if (KEPT / f"parquet/{table}.parquet").is_file()
     }
