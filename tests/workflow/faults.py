@@ -299,6 +299,7 @@ class Trials:
                 break
             except Missed:
                 self.run.end()
+                self.seconds = max(0.8 * self.seconds, 2.0)  # the first run may have compiled
         did = self.run.finish(done.damaged)
         different = differences(self.reference, self.run.results)
         lost = [name for name, how in different.items() if how == "missing"]
