@@ -88,9 +88,7 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     plan at this moment: its waiting jobs would read these files.
     """
     folder = Path(folder)
-    texts = {
-        folder / FOLDER / f"{job}.json": json.dumps(each, indent=1) + "\n" for job, each in plans.items()
-    }
+    texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
     different = [path for path, text in texts.items() if _text(path) != text]
     others = [path for path in (folder / FOLDER).rglob("*.json") if path not in texts]
     if not _hold(folder) and (different or others):
@@ -114,7 +112,7 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
     found = []
     for job, each in plans.items():
         origin = Path(folder, ORIGIN, f"{job}.json")
-        if origin.is_file() and _text(origin) != json.dumps(each, indent=1) + "\n":
+        if origin.is_file() and _text(origin) != _as_text(each):
             found.append(f"{Path(folder, FOLDER)}/{job}.json")
     return found
 
@@ -136,6 +134,10 @@ def check(folder: str | Path, differ: list[str]) -> None:
     if found:
         files_are = "1 file is" if len(found) == 1 else f"{len(found)} files are"
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *found]))
+
+
+def _as_text(plan: Mapping[str, Any]) -> str:
+    return json.dumps(plan, indent=1) + "\n"
 
 
 def _text(path: Path) -> str | None:

@@ -41,7 +41,9 @@ try:
     RUN = THIS.folder
     planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
     KEPT = exhibits.Exhibits.kept("results/published")
-    PLANS = {KEPT.name: exhibits.plans_of_kept(KEPT) if KEPT.tables else {}, THIS.settings.name: THIS.plans}
+    PLANS = {THIS.settings.name: THIS.plans}
+    if KEPT.tables:
+        PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)
     for NAME in PLANS:
         plan.write(f"results/{NAME}", PLANS[NAME])
     AGAINST = exhibits.to_compare(config["against"], THIS.settings.name) if "against" in config else None
@@ -60,9 +62,11 @@ def done(job, name=THIS.settings.name):
     """A function that gives Snakemake what says that the jobs whose results `job` reads are done as planned."""
 
     def found(wildcards):
-        plans = PLANS[name.format(**wildcards)]
-        reads = plans[job.format(**wildcards)]["made_by"]
-        return [f"results/{name.format(**wildcards)}/origin/{each}.json" for each in reads if each in plans]
+        reproduction = name.format(**wildcards)
+        plans = PLANS.get(reproduction, {})
+        # Of a job that is not planned Snakemake misses the plan file, which names it better than an error here.
+        reads = plans.get(job.format(**wildcards), {}).get("made_by", ())
+        return [f"results/{reproduction}/origin/{each}.json" for each in reads if each in plans]
 
     return found
 

@@ -155,7 +155,7 @@ rule check:
     localrule: True
     params:
         folder=lambda wildcards: RUN,
-        undone=plan.undone(RUN, THIS.plans),
+        undone=lambda wildcards: plan.undone(RUN, THIS.plans),
     script:
         "../scripts/check_files.py"
 
