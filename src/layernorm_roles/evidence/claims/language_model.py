@@ -35,6 +35,7 @@ from layernorm_roles.evidence.analysis.language_model import (
     attention,
     ends,
     gain_over_unigram,
+    losses_without_attention,
     of_all_lengths,
     runs_at_best_rate,
     steps_to_attend,
@@ -204,10 +205,14 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     that the ratio is too: the interval goes from the lower end of Student's of the smallest ratios that the grid leaves
     open to the upper end of that of the largest ones.
     """
-    runs, scale = ends(tables[LOSSES], model), scale_of_attention(tables, model)
-    loss = scale.learnt(trains)
+    runs = ends(tables[LOSSES], model)
     if down_to == NO_ATTENTION_VARIANT:
-        loss = (1 - trains) * runs.unigram_loss.mean() + trains * scale.bare
+        bare = losses_without_attention(tables[LOSSES], model).mean()
+        loss = (1 - trains) * runs.unigram_loss.mean() + trains * bare
+    else:
+        loss = scale_of_attention(tables, model).learnt(trains)
+    if np.isnan(loss):
+        raise Untestable(f"The run has no {model} without attention.")
     rates = np.array(sorted(runs.base_learning_rate.unique()))
     beyond = pd.Series([*rates, np.inf], index=[0.0, *rates])
     runs = runs.assign(trains=runs.valid_loss <= loss)

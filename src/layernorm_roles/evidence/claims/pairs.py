@@ -115,7 +115,7 @@ class Measured:
 
     def seeds_of(self, *names: str) -> str:
         """What there are too few seeds of, where there are too few."""
-        return names[1] if names[0] == "layernorm" else names[0]
+        return names[-1] if names[0] == "layernorm" else names[0]
 
     def counted(self, name: str, found: Estimate) -> str:
         """How many cases of how many a per cent of 0 or 100 is, as in "0 of 147,456"; empty for another."""
