@@ -1,7 +1,5 @@
 """Means, intervals and exponents on values whose truth is known."""
 
-from itertools import combinations
-
 import numpy as np
 import pandas as pd
 import plain
@@ -14,13 +12,13 @@ from layernorm_roles.evidence.analysis.estimate import (
     Estimate,
     binomial,
     cross_fitted,
-    difference_of_medians,
     holm,
     log_ratio,
     p_value,
     percent_over_seeds,
     span,
     t_interval,
+    two_by_two,
 )
 from layernorm_roles.evidence.analysis.statements import exponent
 
@@ -141,18 +139,16 @@ def test_shares_have_the_exact_interval_where_student_s_has_no_length():
     assert percent_over_seeds([7.0, 7.0], 48) == (7, 7, 7)
 
 
-@pytest.mark.parametrize(("m", "n"), [(3, 3), (4, 4), (5, 4), (6, 7)])
-def test_a_difference_of_medians_has_the_ends_that_mann_and_whitney_do_not_reject(m, n):
-    rng = np.random.default_rng((m, n))
-    high, low = pd.Series(rng.random(m)), pd.Series(rng.random(n))
-    pairs = sorted(one - other for one in high for other in low)
-    sums = [sum(ranks) - m * (m - 1) // 2 for ranks in combinations(range(m + n), m)]
-    least = sum(np.mean([u <= number for u in sums]) <= 0.025 for number in range(m * n + 1))
-    ends = (pairs[least - 1], pairs[-least]) if least else (-np.inf, np.inf)
-    assert difference_of_medians(high, low) == pytest.approx((np.median(pairs), *ends))
-    assert np.isnan(difference_of_medians(high, low[:0])).all()
-    never = difference_of_medians(high + np.inf, low + np.inf)
-    assert never.mean == 0
+def test_effects_of_two_factors_are_those_of_a_linear_model():
+    """With levels of -1/2 and 1/2, fitted by least squares to each seed that has all four values."""
+    values = pd.DataFrame(np.random.default_rng(3).random((5, 4)), columns=[*"abcd"])
+    values.loc[2, "c"] = np.nan
+    size, other = np.array([1, 1, -1, -1]) / 2, np.array([1, -1, 1, -1]) / 2
+    design = np.stack([np.ones(4), size, other, size * other], axis=1)
+    fitted = np.linalg.solve(design, values.dropna().to_numpy().T)[1:]
+    found = two_by_two(values, ("a", "b"), ("c", "d"))
+    assert np.stack(found) == pytest.approx(fitted)
+    assert [*found.size.index] == [0, 1, 3, 4]
 
 
 def test_an_exponent_is_a_slope_and_a_p_is_student_s():

@@ -86,7 +86,12 @@ def test_a_row_has_students_interval_of_the_number_and_of_its_control():
 
 STEPS = {"layernorm": 1.0, "scale_released": 1.1, "scale": 0.97, "layernorm_small": 1.5}
 UNEQUAL = worlds.metrics(STEPS, spread=0.1, seeds=6)
-ENDS = worlds.metrics(accuracies={"layernorm": 0.9, "scale": 0.92}, experiment="rates", rate=0.03, seeds=6)
+ENDS = worlds.metrics(
+    accuracies={"layernorm": 0.9, "scale": 0.92, "scale_released": 0.8},
+    experiment="rates",
+    rate=0.03,
+    seeds=6,
+)
 
 
 def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interval():
@@ -112,7 +117,7 @@ def test_primary_claims_have_holm_s_p_of_no_effect_on_the_scale_of_their_interva
 
 def test_an_effect_that_the_correction_leaves_open_makes_no_verdict():
     """Alone the size is seen; in a family of primary claims it is not, and so is none of another claim's."""
-    for seeds, spread in ((3, 0.15), (10, 0.03)):
+    for seeds, spread in ((3, 0.25), (10, 0.03)):
         runs = worlds.metrics(
             {**STEPS, "layernorm_small": 3.0, "scale_released": 3.1}, spread=spread, seeds=seeds
         )
@@ -143,7 +148,7 @@ def of_family(p: dict[str, float], verdict="holds", **options):
 def test_the_p_of_a_claim_is_the_largest_of_the_effects_that_its_verdict_needs():
     p, row = of_family({"seen": 0.001, "at most": 0.5}, p_holm=0.01, family=9)
     assert p == approx(0.001) and row["verdict"] == "holds"
-    p, row = of_family({"at most": 0.3, "seen": 0.02}, p_holm=0.2, family=9)
+    p, row = of_family({"at most": 0.01, "seen": 0.02}, p_holm=0.2, family=9)
     assert p == approx(0.02) and row["verdict"] == NOT_TESTED and row["p_holm"] == 0.2
     p, row = of_family({"at most": 0.3}, p_holm=1.0, family=9)  # it says that there is no effect
     assert p == approx(0.3) and row["verdict"] == "holds"
@@ -242,12 +247,16 @@ def test_a_claim_has_as_many_runs_as_there_are_pairs(name, variant, tables):
     claim = CLAIMS[name]
     if claim.primary and np.isfinite([row.measured, row.ci_low, row.ci_high]).all():
         judged = claims.judge(few).claims.set_index("claim")
-        scale = np.log if claim.unit == "×" else float
-        mean, low, high = (scale(row[column]) for column in ("measured", "ci_low", "ci_high"))
-        error = (high - low) / 2 / stats.t.ppf(0.975, 3)
-        own = 2 * stats.t.sf(abs(mean) / error, 3)
+        found = []
+        for each in row.all_rows:
+            scale = np.log if each.unit == "×" else float
+            if each.role in ("effect", "control") and each.asked.startswith(("at least", "more", "less")):
+                mean, low, high = (scale(each[column]) for column in ("estimate", "ci_low", "ci_high"))
+                error = (high - low) / 2 / stats.t.ppf(0.975, each.n_runs - 1)
+                there = (mean > 0 and low > 0) or (each.asked.startswith("less") and high < 0)
+                found.append(2 * stats.t.sf(abs(mean) / error, each.n_runs - 1) * (there or not found))
         family = len([each for each in claims.CLAIMS if each.primary])
-        assert own * 0.999 <= judged.p_holm[name] <= min(1, family * own) * 1.001
+        assert max(found) * 0.999 <= judged.p_holm[name] <= min(1, family * max(found)) * 1.001
 
 
 def entry(**changes):

@@ -4,7 +4,6 @@ A seed is the unit of every interval: steps, layers and contexts of one run are 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -124,37 +123,6 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def difference_of_medians(high: Values, low: Values) -> Estimate:
-    """By how much values of one group exceed those of another: Hodges and Lehmann's estimate with its interval.
-
-    It is the median of all pairwise differences; the ends are those order statistics of the differences that Mann and
-    Whitney's test does not reject, which needs four values in each group or so: with fewer they are infinite. Values
-    may be infinite, for what was never reached; two such values do not differ. NOTHING if a group is empty.
-    """
-    ours, theirs = np.asarray(high, dtype=float), np.asarray(low, dtype=float)
-    if not len(ours) or not len(theirs):
-        return NOTHING
-    with np.errstate(invalid="ignore"):
-        differences = np.sort(
-            np.nan_to_num(np.subtract.outer(ours, theirs), nan=0.0, posinf=np.inf, neginf=-np.inf), None
-        )
-    counts = np.array(_rank_sums(len(ours), len(theirs)), dtype=float)
-    beyond = int((np.cumsum(counts) / counts.sum() <= (1 - LEVEL) / 2).sum())
-    ends = (differences[beyond - 1], differences[-beyond]) if beyond else (-np.inf, np.inf)
-    middle = differences[(len(differences) - 1) // 2 : len(differences) // 2 + 1]
-    return Estimate(float(middle[0] if middle[0] == middle[-1] else middle.mean()), *map(float, ends))
-
-
-@cache
-def _rank_sums(m: int, n: int) -> tuple[int, ...]:
-    """In how many orders of m and n values there are 0, 1, ... m n pairs in which the first is the larger."""
-    if not m or not n:
-        return (1,)
-    largest_first, largest_second = (0,) * n + _rank_sums(m - 1, n), _rank_sums(m, n - 1)
-    padded = largest_second + (0,) * (len(largest_first) - len(largest_second))
-    return tuple(one + other for one, other in zip(largest_first, padded, strict=True))
-
-
 def _best(values: pd.DataFrame) -> object:
     """The column with the fewest infinite values, of these the one with the lowest mean of the others."""
     lost = np.isinf(values).sum()
@@ -177,6 +145,25 @@ def cross_fitted(values: pd.DataFrame) -> pd.Series:
     halves = values.iloc[::2], values.iloc[1::2]
     chosen = {seed: _best(choosing) for judged, choosing in (halves, halves[::-1]) for seed in judged.index}
     return pd.Series(chosen).sort_index()
+
+
+def rates_chosen_by_others(runs: pd.DataFrame, worse: str, inside: int) -> pd.DataFrame:
+    """The learning rate at which each run is to be judged: the one that is best for the other half of its seeds.
+
+    Columns variant, seed, base_learning_rate and at_end; a row for each variant and seed, none for a variant of several
+    rates and a single seed. `cross_fitted` says how the halves choose, by the lowest `worse`, a column of `runs` that
+    is infinite where a run came to nothing. `at_end` says that the rate is the smallest or the largest of at least
+    `inside` that were tried, so that a better one may lie beyond.
+    """
+    rows = []
+    for variant, part in runs.groupby("variant"):
+        values = part.pivot(index="seed", columns="base_learning_rate", values=worse)
+        tried = values.columns
+        chosen = cross_fitted(values) if len(tried) > 1 else pd.Series(tried[0], index=values.index)
+        for seed, rate in chosen.items():
+            rows.append((variant, seed, rate, len(tried) >= inside and rate in (tried.min(), tried.max())))
+    found = pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
+    return found.astype(runs.dtypes[["variant", "seed", "base_learning_rate"]].to_dict() | {"at_end": bool})
 
 
 def span(values: Values, form: str = ",") -> str:

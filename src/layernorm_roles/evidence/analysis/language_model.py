@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, half_width
-from layernorm_roles.evidence.analysis.majority import crossing
+from layernorm_roles.evidence.analysis.estimate import Estimate, half_width, rates_chosen_by_others
+from layernorm_roles.evidence.analysis.majority import arrivals
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.legends import PAPER_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
@@ -23,36 +23,11 @@ CHECKPOINTS = ("initial", "final")
 """The weights whose keys are tested: before training and after."""
 
 
-BASELINES = {
-    "gpt_rates": "gpt",
-    "gpt_lengths": "gpt",
-    "bytes_rates": "gpt_bytes",
-    "bytes_rates_small": "gpt_bytes",
-    "bytes_lengths": "gpt_bytes",
-}
+BASELINES = {"gpt_rates": "gpt", "bytes_rates": "gpt_bytes", "bytes_rates_small": "gpt_bytes"}
 """For a model that is not trained without attention, the model whose runs without attention are its baseline."""
-
-FURTHER = {"gpt_lengths": "gpt_rates", "bytes_lengths": "bytes_rates"}
-"""Models of several lengths, each with a model of several rates that is trained for one more length."""
-
 
 SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "projection"))
 """With and without scaling, at LayerNorm's size and at that of the unscaled stream before training."""
-
-
-def of_all_lengths(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The rows of a model of table language_model_metrics, under its name those of FURTHER of a length that it lacks.
-
-    With them come the runs without attention that stand for that length, see BASELINES.
-    """
-    own = metrics[metrics.model == model]
-    other = metrics[metrics.model == FURTHER.get(model)]
-    other = other[~other.steps.isin(own.steps)]
-    if own.empty or other.empty:
-        return own
-    bare = metrics[(metrics.model == BASELINES[FURTHER[model]]) & (metrics.variant == NO_ATTENTION_VARIANT)]
-    bare = bare[bare.steps.isin(other.steps) & (NO_ATTENTION_VARIANT not in set(other.variant))]
-    return pd.concat([own, other, bare]).assign(model=model)
 
 
 def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -60,52 +35,31 @@ def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
 
     The losses of a run that diverged, or ended before its last step, are infinite.
     """
-    runs = of_all_lengths(metrics, model)
+    runs = metrics[metrics.model == model]
     last = runs.sort_values("step").groupby(RUN).tail(1)
     lost = (last.step < last.steps) | ~np.isfinite(last.valid_loss)
     return last.assign(**{column: last[column].mask(lost, np.inf) for column in ("train_loss", "valid_loss")})
 
 
-def best_rates(runs: pd.DataFrame, quantity: str = "valid_loss") -> pd.DataFrame:
-    """The learning rate at which each run of a model is to be judged, of runs that have one length.
+def runs_at_best_rate(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The last rows of one run for each variant and seed of a model, with the column at_end.
 
-    Columns variant, seed, base_learning_rate and at_end; a row for each variant and seed. Where a variant was trained
-    with several rates, the other half of its seeds chooses, see `estimate.cross_fitted`, by the lowest `quantity`, a
-    column of `runs` that is infinite where a run came to nothing; there is no row if there is only one seed. `at_end`
-    says that the rate is the smallest or the largest that was tried, so that a better one may lie beyond. Two rates
-    are no grid with an inside: they were chosen on other runs, and the better one is judged.
-    """
-    rows = []
-    for variant, part in runs.groupby("variant"):
-        values = part.pivot(index="seed", columns="base_learning_rate", values=quantity)
-        tried = values.columns
-        chosen = cross_fitted(values) if len(tried) > 1 else pd.Series(tried[0], index=values.index)
-        for seed, rate in chosen.items():
-            rows.append((variant, seed, rate, len(tried) > 2 and rate in (tried.min(), tried.max())))
-    found = pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
-    return found.astype(runs.dtypes[["variant", "seed", "base_learning_rate"]].to_dict() | {"at_end": bool})
-
-
-def runs_at_best_rate(metrics: pd.DataFrame, model: str, steps: int | None = None) -> pd.DataFrame:
-    """The last rows of one run for each variant and seed of a model, with the column at_end of `best_rates`.
-
-    The runs are those of the length `steps`, by default the longest, at the learning rates of `best_rates`.
+    The runs are the longest ones, at the rates of `estimate.rates_chosen_by_others`. Two rates are no grid with an
+    inside: they were chosen on other runs, and the better one is judged.
     """
     runs = ends(metrics, model)
-    runs = runs[runs.steps == (runs.steps.max() if steps is None else steps)]
+    runs = runs[runs.steps == runs.steps.max()]
     if runs.base_learning_rate.nunique() == 1:
         return runs.assign(at_end=False)
-    return runs.merge(best_rates(runs))
+    return runs.merge(rates_chosen_by_others(runs, "valid_loss", inside=3))
 
 
-def final_losses(
-    metrics: pd.DataFrame, model: str, column: str = "valid_loss", steps: int | None = None
-) -> pd.DataFrame:
+def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") -> pd.DataFrame:
     """`column` of table language_model_metrics at the end of runs at their best rate: a row a seed, a column a variant.
 
     The entry of a seed that a variant lacks is NaN; the frame is empty if the table lacks the model.
     """
-    return runs_at_best_rate(metrics, model, steps).pivot(index="seed", columns="variant", values=column)
+    return runs_at_best_rate(metrics, model).pivot(index="seed", columns="variant", values=column)
 
 
 class Attention(NamedTuple):
@@ -130,20 +84,13 @@ def attention(metrics: pd.DataFrame, model: str) -> Attention:
 
 
 def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFrame:
-    """Steps until the validation loss of each of a model's longest runs first falls to `loss`.
+    """Steps until the validation loss of each of a model's longest runs first falls to `loss`: see `majority.arrivals`.
 
-    Columns variant, seed, base_learning_rate, steps (NaN if it never does) and last_step. Between two rows
-    `majority.crossing` interpolates.
+    Columns variant, seed, base_learning_rate, steps and last_step.
     """
     runs = metrics[metrics.model == model]
-    rows = []
-    for (variant, seed, rate, _), part in runs[runs.steps == runs.steps.max()].groupby(RUN):
-        part = part.sort_values("step")
-        step, value = part.step.to_numpy(float), part.valid_loss.to_numpy()
-        there = np.flatnonzero(value <= loss)
-        steps = crossing(step, value, loss, int(there[0])) if len(there) else np.nan
-        rows.append((variant, seed, rate, steps, step[-1]))
-    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "steps", "last_step"])
+    longest = runs[runs.steps == runs.steps.max()]
+    return arrivals(longest, ["variant", "seed", "base_learning_rate"], "valid_loss", loss)
 
 
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:

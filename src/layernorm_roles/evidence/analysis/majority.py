@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, log_ratio, two_by_two
+from layernorm_roles.evidence.analysis.estimate import Estimate, log_ratio, rates_chosen_by_others, two_by_two
 from layernorm_roles.evidence.analysis.order import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
@@ -60,38 +60,43 @@ def crossing(step: np.ndarray, value: np.ndarray, level: float, i: int) -> float
     return float(np.expm1(first + share * (last - first)))
 
 
-def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
-    """Optimiser steps until the test loss first falls to each threshold, for every run.
+def arrivals(
+    metrics: pd.DataFrame, run: Sequence[str], column: str, level: float, for_good: bool = False
+) -> pd.DataFrame:
+    """Optimiser steps until a column first falls to a level or, `for_good`, from which on it is at least the level.
 
-    Columns RUN, test_loss (the threshold), steps, last_step. Between two rows of the metrics `crossing` interpolates;
-    `steps` is NaN where the threshold is not reached by the run's `last_step`.
+    A row for each combination of the columns `run`, with the columns steps (NaN where the run does not get there) and
+    last_step. Between two rows of the metrics `crossing` interpolates.
     """
     rows = []
-    for run, part in metrics.groupby(RUN):
+    for key, part in metrics.groupby(list(run)):
         part = part.sort_values("step")
-        step, loss = part.step.to_numpy(float), part.test_loss.to_numpy()
-        for threshold in thresholds:
-            reached = np.flatnonzero(loss <= threshold)
-            steps = crossing(step, loss, threshold, int(reached[0])) if len(reached) else np.nan
-            rows.append((*run, threshold, steps, step[-1]))
-    return pd.DataFrame(rows, columns=[*RUN, "test_loss", "steps", "last_step"])
+        step, value = part.step.to_numpy(float), part[column].to_numpy()
+        if for_good:
+            first = int(np.flatnonzero([True, *~(value >= level)])[-1])
+        else:
+            first = int(np.flatnonzero([*(value <= level), True])[0])
+        rows.append((*key, crossing(step, value, level, first) if first < len(step) else np.nan, step[-1]))
+    return pd.DataFrame(rows, columns=[*run, "steps", "last_step"])
+
+
+def steps_to_reach(metrics: pd.DataFrame, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
+    """Optimiser steps until the test loss first falls to each threshold, for every run: see `arrivals`.
+
+    Columns RUN, steps, last_step and test_loss (the threshold).
+    """
+    return pd.concat(
+        [arrivals(metrics, RUN, "test_loss", level).assign(test_loss=level) for level in thresholds],
+        ignore_index=True,
+    )
 
 
 def steps_to_equal_attention(metrics: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Optimiser steps from which on the attention is equal over the classes, for every run.
+    """Optimiser steps from which on `attention_share` stays at least `share`, for every run: see `arrivals`.
 
-    Columns RUN, steps, last_step. Attention counts as equal while `attention_share` is at least `share`; `steps` is
-    the last time at which it comes to be so, 0 if it always is, and NaN if it is not at the run's `last_step`.
+    Columns RUN, steps (0 if it always is) and last_step.
     """
-    rows = []
-    for run, part in metrics.groupby(RUN):
-        part = part.sort_values("step")
-        step, value = part.step.to_numpy(float), part.attention_share.to_numpy()
-        unequal = np.flatnonzero(~(value >= share))
-        first = int(unequal[-1]) + 1 if len(unequal) else 0
-        steps = crossing(step, value, share, first) if first < len(step) else np.nan
-        rows.append((*run, steps, step[-1]))
-    return pd.DataFrame(rows, columns=[*RUN, "steps", "last_step"])
+    return arrivals(metrics, RUN, "attention_share", share, for_good=True)
 
 
 def log_ratio_of_steps(slow: pd.DataFrame, fast: pd.DataFrame) -> Estimate:
@@ -156,10 +161,8 @@ By = Literal["loss", "accuracy", "speed"]
 def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.DataFrame:
     """The learning rate at which each run is to be judged, which the other half of its variant's seeds chooses.
 
-    Columns variant, seed, base_learning_rate, at_end; a row for each variant and seed, and none for a variant with a
-    single seed. `estimate.cross_fitted` says how the halves choose; with `by` = "speed" by the steps to the test loss
-    `loss`, and a run that does not get there has come to nothing. `at_end` says that the rate is the smallest or the
-    largest that was tried, so that a better one may lie beyond. `metrics` is of one experiment and width.
+    See `estimate.rates_chosen_by_others`. With `by` = "speed" the steps to the test loss `loss` choose, and a run that
+    does not get there has come to nothing. `metrics` is of one experiment and width.
     """
     if by == "speed":
         runs = steps_to_reach(metrics, [loss])
@@ -167,12 +170,7 @@ def best_rates(metrics: pd.DataFrame, by: By, loss: float | None = None) -> pd.D
     else:
         runs = last_rows(metrics)
         worse = runs.test_loss if by == "loss" else -runs.test_accuracy
-    rows = []
-    for variant, part in runs.assign(worse=worse).groupby("variant"):
-        values = part.pivot(index="seed", columns="base_learning_rate", values="worse")
-        for seed, rate in cross_fitted(values).items():
-            rows.append((variant, seed, rate, rate in (values.columns.min(), values.columns.max())))
-    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "at_end"])
+    return rates_chosen_by_others(runs.assign(worse=worse), "worse", inside=1)
 
 
 def sweep(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:

@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
-from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, percent_over_seeds
+from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate, percent_over_seeds, two_by_two
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import claim, rules
@@ -156,12 +156,13 @@ class Steps(Measured):
         claim.enough(pd.Series(seeds, dtype=float), high)
         if len(seeds) < self.fewest:
             pairs = f"{len(seeds)} pairs of runs of {high} and {low}"
-            raise Untestable(f"The run has {pairs}, fewer than {self.fewest}.")
+            raise Untestable(f"The run has {pairs}, fewer than {self.fewest}.", runs=len(seeds))
         ratio = majority.log_ratio_of_steps(slow, fast)
         if np.isnan(ratio.mean):
             raise Untestable(
                 f"{slow.steps.isna().sum()} of {len(slow)} runs of {high} and {fast.steps.isna().sum()} of {len(fast)} "
-                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps."
+                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps.",
+                runs=len(seeds),
             )
         return ratio, len(seeds)
 
@@ -182,6 +183,12 @@ def steps_of(runs: pd.DataFrame, variants: Sequence[str], fewest: int = 2) -> St
         "of which gets there counts as equally fast."
     )
     return Steps(pd.DataFrame(), note=note, runs=runs, fewest=fewest)
+
+
+def of_effects(values: pd.DataFrame, cells: tuple[tuple[str, str], tuple[str, str]], other: str) -> Measured:
+    """Effects of size and of another factor on `values`, and their interaction, as `estimate.two_by_two` has them."""
+    effects = two_by_two(values, *cells)
+    return Measured(pd.DataFrame(dict(zip(("size", other, "interaction"), effects, strict=True))))
 
 
 class Quantity(NamedTuple):

@@ -11,28 +11,34 @@ differences and ratios are over pairs of runs of one seed.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
-from layernorm_roles.evidence.analysis.estimate import two_by_two
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
     ASKED,
     RATIO,
     UNTRAINED,
+    Asked,
     Comparison,
     Outcome,
     Tables,
     Untestable,
     compare,
-    over_seeds,
-    paired,
     refuse_rate_at_grid_end,
 )
-from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity, range_over, steps_of
+from layernorm_roles.evidence.claims.pairs import (
+    BEFORE_TRAINING,
+    Measured,
+    Quantity,
+    of_effects,
+    range_over,
+    steps_of,
+)
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
@@ -41,26 +47,34 @@ COMPARED = (*PAPER_PROJECTION, "scale")
 DEGREES, POINTS = "°", " points"
 
 
-# Quantities of the majority task
+# Which runs are judged
 
 
-def of_experiment(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The rows of an experiment; Untestable if there are none, or one of `variants` is missing."""
+def of_experiment(
+    table: pd.DataFrame, experiment: str, *variants: str, single: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The rows of an experiment; Untestable if it, or one of `variants`, is missing, or a column `single` varies."""
     part = table[table.experiment == experiment]
     if part.empty:
         raise Untestable(f"The run has no experiment {experiment}.")
-    missing = [variant for variant in variants if variant not in set(part.variant)]
-    if missing:
+    if missing := [variant for variant in variants if variant not in set(part.variant)]:
         raise Untestable(f"The run has no {' and no '.join(missing)} in the experiment {experiment}.")
+    for column in single:
+        if part[column].nunique() > 1:
+            several = {"d_model": "widths", "base_learning_rate": "learning rates"}[column]
+            raise Untestable(f"The experiment {experiment} has several {several}; the claim is about one.")
     return part
 
 
-def of_setting(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The rows of an experiment, as `of_experiment`; Untestable if it has several widths or learning rates."""
-    part = of_experiment(table, experiment, *variants)
-    for column, name in (("d_model", "widths"), ("base_learning_rate", "learning rates")):
-        if part[column].nunique() > 1:
-            raise Untestable(f"The experiment {experiment} has several {name}; the claim is about one.")
+of_setting = partial(of_experiment, single=("d_model", "base_learning_rate"))
+
+
+def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
+    """The runs of an experiment at the learning rate ACCURATE_RATE; Untestable if it has none, or several widths."""
+    part = of_experiment(table, experiment, *variants, single=["d_model"])
+    part = part[part.base_learning_rate == rules.ACCURATE_RATE]
+    if part.empty:
+        raise Untestable(f"The experiment {experiment} has no learning rate {rules.ACCURATE_RATE:g}.")
     return part
 
 
@@ -70,9 +84,7 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
     `by` says by what a rate is the best one. If layernorm_small is there, it is among them, and no reason for
     Untestable.
     """
-    part = of_experiment(table, experiment, *variants)
-    if part.d_model.nunique() > 1:
-        raise Untestable(f"The experiment {experiment} has several widths; the claim is about one.")
+    part = of_experiment(table, experiment, *variants, single=["d_model"])
     part = part[part.variant.isin([*variants, "layernorm_small"])]
     best = majority.best_rates(part, by, rules.TEST_LOSS)
     for variant in variants:
@@ -86,7 +98,10 @@ def of_best_rates(by: majority.By, table: pd.DataFrame, experiment: str, *varian
 
 
 Select = Callable[..., pd.DataFrame]
-"""Which runs of an experiment are judged: `of_setting`, or `of_best_rates` with what a rate is chosen by."""
+"""Which runs of an experiment are judged: `of_setting`, `of_rate`, or `of_best_rates` with what a rate is chosen by."""
+
+
+# Quantities of the majority task
 
 
 def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
@@ -95,18 +110,11 @@ def by_variant(metrics: pd.DataFrame, column: str, step: int) -> pd.DataFrame:
 
 
 def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
-    """Test accuracy at the last step in per cent: a row a seed, a column a variant."""
-    ends = majority.last_rows(metrics)
-    return 100 * ends.pivot(index="seed", columns="variant", values="test_accuracy")
+    """Test accuracy at the last step in per cent, 0 for a run that was lost: a row a seed, a column a variant."""
+    return 100 * majority.last_rows(metrics).pivot(index="seed", columns="variant", values="test_accuracy")
 
 
-def steps(
-    select: Select,
-    count: Callable[[pd.DataFrame], pd.DataFrame],
-    tables: Tables,
-    of: str,
-    variants: Sequence[str],
-) -> Measured:
+def steps(select: Select, count: Callable, tables: Tables, of: str, variants: Sequence[str]) -> Measured:
     """Steps of the runs to what `count` counts them to, see `analysis.majority`."""
     return steps_of(count(select(tables[METRICS], of, *variants)), variants)
 
@@ -131,15 +139,6 @@ def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence
     return Measured(values)
 
 
-def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
-    """The runs of an experiment at the learning rate ACCURATE_RATE; Untestable if it has none, or several widths."""
-    part = of_experiment(table, experiment, *variants)
-    part = part[part.base_learning_rate == rules.ACCURATE_RATE]
-    if part.empty:
-        raise Untestable(f"The experiment {experiment} has no learning rate {rules.ACCURATE_RATE:g}.")
-    return of_setting(part, experiment, *variants)
-
-
 def accuracy_at_the_end(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
     """Test accuracy in per cent at the last step; 0 for a run that was lost."""
     return Measured(final_accuracy(select(tables[METRICS], experiment, *variants)))
@@ -157,6 +156,18 @@ def first_and_last(
 
 
 # Figures 1a, 1b and 2b: planes and angles
+
+RANDOM = "a random direction"
+
+
+def between(
+    values: pd.DataFrame, high: str, low: str, asked: Asked | None = None, **further: Any
+) -> Comparison:
+    """The comparison of two columns, `high` minus `low`; `further` are arguments of `claim.compare`."""
+    estimate, n = Measured(values).estimate(high, low)
+    return compare(
+        further.pop("words", f"{high} minus {low}"), estimate, n, asked, **{"unit": DEGREES} | further
+    )
 
 
 def step_of_paper(metrics: pd.DataFrame, quantity: str) -> int:
@@ -182,21 +193,16 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     if not {"initial", "final"} <= set(parts.checkpoint):
         raise Untestable("The run has no queries from before and after training.")
     step = step_of_paper(metrics, "query_angle_mean")
-    with_projection, without = (
-        float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION
-    )
-    random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), without - with_projection
+    turned, paper = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
+    random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), paper - turned
+    as_in_paper, below_random = ASKED["half_of"](paper), ASKED["half_of"](random - turned)
 
     def compared(angles: pd.DataFrame) -> list[Comparison]:
-        layernorm = over_seeds(angles.layernorm.dropna(), "layernorm")
-        released = paired(angles.scale_released, angles.layernorm, "scale_released")
-        below, n = layernorm.below(random), len(angles.layernorm.dropna())
-        turned = ASKED["half_of"](random - with_projection)
-        scale = paired(angles.scale, angles.layernorm, "scale")
+        angles = angles.assign(**{RANDOM: random})
         return [
-            compare("scale_released minus layernorm", *released, ASKED["half_of"](paper), unit=DEGREES),
-            compare("a random direction minus layernorm", below, n, turned, unit=DEGREES),
-            compare("scale minus layernorm", *scale, ASKED["half_of"](paper), "control", DEGREES),
+            between(angles, "scale_released", "layernorm", as_in_paper),
+            between(angles, RANDOM, "layernorm", below_random),
+            between(angles, "scale", "layernorm", as_in_paper, role="control"),
         ]
 
     angles = by_variant(metrics, "query_angle_mean", step)
@@ -204,21 +210,17 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     ends = parts[parts.variant == "layernorm"].pivot(
         index="seed", columns="checkpoint", values=["along", "visible"]
     )
-    for part, words, asked in (
-        ("along", "along the ones vector", ASKED["positive"](0)),
-        ("visible", "that scores see", None),
+    length = {"unit": RATIO, "statistic": "length of that part, after over before training"}
+    for part, words, asked, counts in (
+        ("along", "along the ones vector", ASKED["positive"](0), {"part": 1}),
+        ("visible", "that scores see", None, {"role": "context"}),
     ):
-        change = paired(np.log(ends[part].final), np.log(ends[part].initial), "layernorm")
-        shown, statistic = f"layernorm's queries {words}", "length of that part, after over before training"
-        role, counts = ("effect", 1) if asked else ("context", None)
-        rows.append(compare(shown, *change, asked, role, RATIO, statistic, counts))
+        shown = f"layernorm's queries {words}"
+        rows.append(between(np.log(ends[part]), "final", "initial", asked, words=shown, **length, **counts))
     if "layernorm_small" in angles:
-        small = paired(angles.scale_released, angles.layernorm_small, "layernorm_small")
-        words = "scale_released minus layernorm_small"
-        rows.append(compare(words, *small, ASKED["half_of"](paper), unit=DEGREES, part=2))
-    passed = None
-    if len(untrained := by_variant(metrics, "query_angle_mean", 0)):
-        passed = UNTRAINED if all(row.there for row in compared(untrained)[:2]) else None
+        rows.append(between(angles, "scale_released", "layernorm_small", as_in_paper, part=2))
+    untrained = by_variant(metrics, "query_angle_mean", 0)
+    passed = UNTRAINED if len(untrained) and all(row.there for row in compared(untrained)[:2]) else None
     return Outcome(tuple(rows), f"Angles are compared at step {step:,}.", paper, passed)
 
 
@@ -239,22 +241,19 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
             runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
         )
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
-            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
-        own = angle[variant].dropna()
-        n, m = len(own), len(values.scale.dropna())
+            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
+        n, m = (len(angle[name].dropna()) for name in (variant, "scale"))
         planar, off = ASKED["all_at_most"](flat), ASKED["all_more_than"](flat)
-        below, asked = over_seeds(own, variant).below(random), ASKED["half_of"](random)
-        further = paired(angle.scale, angle[variant], "scale")
+        angle, asked = angle.assign(**{RANDOM: random}), ASKED["half_of"](random)
         return [
-            compare(f"a random direction minus {variant}", below, n, asked, unit=DEGREES),
+            between(angle, RANDOM, variant, asked),
             compare(variant, range_over(values[variant]), n, planar, **flatness),
-            compare(f"scale minus {variant}", *further, asked, "control", DEGREES),
+            between(angle, "scale", variant, asked, role="control"),
             compare("scale", range_over(values.scale), m, off, "control", **flatness),
         ]
 
-    rows, passed = compared("final"), None
-    if (vectors.checkpoint == "initial").any():
-        passed = UNTRAINED if all(row.there for row in compared("initial")[:2]) else None
+    rows, untrained = compared("final"), (vectors.checkpoint == "initial").any()
+    passed = UNTRAINED if untrained and all(row.there for row in compared("initial")[:2]) else None
     return Outcome(tuple(rows), "", random, passed)
 
 
@@ -264,9 +263,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
 def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
     """Percentage points by which scaling only is more accurate at the last step, at the ends of the widths."""
     compared = ("layernorm", "scale", "projected_qk")
-    metrics = of_experiment(tables[METRICS], experiment, *compared)
-    if metrics.base_learning_rate.nunique() > 1:
-        raise Untestable(f"The experiment {experiment} has several learning rates; the claim is about one.")
+    metrics = of_experiment(tables[METRICS], experiment, *compared, single=["base_learning_rate"])
     accuracies = {int(d): final_accuracy(part) for d, part in metrics.groupby("d_model")}
     if len(accuracies) < 2:
         raise Untestable(f"The experiment {experiment} has a single width.")
@@ -275,13 +272,14 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
     found = {}
     for variant in ("layernorm", "projected_qk"):
         cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
-        ends = cost[min(accuracies)], cost[max(accuracies)]
-        shown = dict(
-            zip(("narrowest", "widest", "narrowest minus widest"), (*ends, ends[0] - ends[1]), strict=True)
-        )
-        shown["mean over widths"] = cost.dropna().mean(axis=1)  # widths of one seed share their data
-        found |= {f"{variant}, {where}": values for where, values in shown.items()}
+        least, most = cost[min(accuracies)], cost[max(accuracies)]
+        mean = cost.dropna().mean(axis=1)  # widths of one seed share their data
+        for where, values in zip(WHERE, (least, most, least - most, mean), strict=True):
+            found[f"{variant}, {where}"] = values
     return Measured(pd.DataFrame(found))
+
+
+WHERE = ("narrowest", "widest", "narrowest minus widest", "mean over widths")
 
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
@@ -292,66 +290,50 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
     ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
     if wide.loc[ran.index].isna().any(axis=None):
-        raise Untestable(
+        words = (
             f"{steps_of(steps, cells).note} The effects of size and projection on the steps need all runs."
         )
-    effects = two_by_two(-wide, *majority.SIZE_AND_PROJECTION)
-    return Measured(pd.DataFrame(dict(zip(("size", "projection", "interaction"), effects, strict=True))))
+        raise Untestable(words, runs=len(ran))
+    return of_effects(-wide, majority.SIZE_AND_PROJECTION, "projection")
 
 
-TESTS: dict[str, Callable[..., Outcome]] = {
-    function.__name__: function for function in (parallel, on_a_plane)
-}
+TESTS: dict[str, Callable[..., Outcome]] = {each.__name__: each for each in (parallel, on_a_plane)}
 """The functions that entries of projection.yaml name under `test`."""
 
 _STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"
+_DEVIATION, _BEST = "standard deviation of the attention scores", ", each run at its best rate"
+_LOSS, _CELLS = ("TEST_LOSS",), "small over LayerNorm's size, without over with projection"
+_AT_ONE = f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}"
+_by = {by: partial(of_best_rates, by) for by in ("speed", "accuracy", "loss")}
+_share = partial(first_and_last, of_setting, "attention_share", np.positive)
+_deviation = {of: partial(first_and_last, of, "score_std", np.log) for of in (of_setting, _by["loss"])}
 QUANTITIES = {
-    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, thresholds=("TEST_LOSS",)),
+    "steps": Quantity(partial(steps, of_setting, to_test_loss), RATIO, _STEPS, (), _LOSS),
     "steps_at_best_rates": Quantity(
-        partial(steps, partial(of_best_rates, "speed"), to_test_loss),
-        RATIO,
-        f"{_STEPS}, each run at its best rate",
-        thresholds=("TEST_LOSS",),
+        partial(steps, _by["speed"], to_test_loss), RATIO, _STEPS + _BEST, (), _LOSS
     ),
     "steps_to_equal_attention": Quantity(
         partial(steps, of_setting, to_equal_attention),
         RATIO,
         "steps until attention is equal for good",
-        thresholds=("EQUAL",),
+        (),
+        ("EQUAL",),
     ),
     "accuracy": Quantity(
         partial(accuracy, of_setting),
         POINTS,
         f"test accuracy at step {rules.ACCURACY_STEP:,}",
-        thresholds=("ACCURACY_STEP",),
+        (),
+        ("ACCURACY_STEP",),
     ),
-    "accuracy_at_best_rates": Quantity(
-        partial(accuracy, partial(of_best_rates, "accuracy")),
-        POINTS,
-        f"{_ACCURACY}, each run at its best rate",
-    ),
+    "accuracy_at_best_rates": Quantity(partial(accuracy, _by["accuracy"]), POINTS, _ACCURACY + _BEST),
     "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_setting), POINTS, _ACCURACY),
     "accuracy_at_one_rate": Quantity(
-        partial(accuracy_at_the_end, of_rate),
-        POINTS,
-        f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}",
-        thresholds=("ACCURATE_RATE",),
+        partial(accuracy_at_the_end, of_rate), POINTS, _AT_ONE, (), ("ACCURATE_RATE",)
     ),
-    "score_deviation": Quantity(
-        partial(first_and_last, of_setting, "score_std", np.log),
-        RATIO,
-        "standard deviation of the attention scores",
-    ),
-    "score_deviation_at_best_rates": Quantity(
-        partial(first_and_last, partial(of_best_rates, "loss"), "score_std", np.log),
-        RATIO,
-        "standard deviation of the attention scores, each run at its best rate",
-    ),
-    "attention_share": Quantity(
-        partial(first_and_last, of_setting, "attention_share", np.positive),
-        "",
-        "perplexity of attention over the number of classes",
-    ),
+    "score_deviation": Quantity(_deviation[of_setting], RATIO, _DEVIATION),
+    "score_deviation_at_best_rates": Quantity(_deviation[_by["loss"]], RATIO, _DEVIATION + _BEST),
+    "attention_share": Quantity(_share, "", "perplexity of attention over the number of classes"),
     "cost_by_width": Quantity(
         cost_by_width,
         POINTS,
@@ -359,11 +341,7 @@ QUANTITIES = {
         ("layernorm, *", "projected_qk, *"),
     ),
     "size_and_projection": Quantity(
-        size_and_projection,
-        RATIO,
-        f"{_STEPS}, small over LayerNorm's size, without over with projection",
-        ("size", "projection", "interaction"),
-        ("TEST_LOSS",),
+        size_and_projection, RATIO, f"{_STEPS}, {_CELLS}", ("size", "projection", "interaction"), _LOSS
     ),
 }
 """The quantities of the majority task that entries name."""

@@ -29,9 +29,9 @@ A claim of the paper that says more than its number is partial where the number 
 the rest is not there. A claim of the paper that is taken to another setting is our question and gets our words: holds
 for reproduced, does not hold for not reproduced and reversed; partial and confounded stay.
 
-A primary claim whose own effect is there, or reversed, has a verdict only if its p-value with Holm's correction for the
-number of primary claims is below 5 %; else it is not tested. The p-value is the largest of those of the comparisons
-that say what the claim says (the effects of its first part), each of which has to be there.
+A primary claim whose verdict says that an effect is there, or its opposite, has it only if its p-value with Holm's
+correction for the number of primary claims is below 5 %; else it is not tested. The p-value is the largest of those of
+the claim's own number and of all effects that are found, since the verdict rests on all of them.
 
 A statement of another document, or a question of this repository, has parts, and may name a cause. A part counts as
 there if it is seen or smaller, and as not there if it is absent or reversed.

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from layernorm_roles.evidence.analysis.language_model import ends as last_rows
-from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_all_lengths
+from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import LOOKS, MODELS, PAPER_MODEL
@@ -229,7 +229,7 @@ def by_length(metrics: pd.DataFrame) -> Figure:
         for name in lengths.index[lengths > 1]
         if BASE in variants[name] and GAINS.keys() & variants[name]
     ]
-    runs = pd.concat([of_all_lengths(metrics, model) for model in models])
+    runs = metrics[metrics.model.isin(models)]
     size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
     figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
     point = {"marker": "o", "ms": 3.5}
