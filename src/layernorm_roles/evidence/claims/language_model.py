@@ -18,21 +18,9 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
+from layernorm_roles.evidence.analysis import language_model as models
 from layernorm_roles.evidence.analysis.estimate import Estimate, percent_over_seeds, span
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
-from layernorm_roles.evidence.analysis.language_model import (
-    BASELINES,
-    POINT,
-    SIZE_AND_SCALING,
-    Attention,
-    attention,
-    ends,
-    gain_over_unigram,
-    losses_without_attention,
-    runs_at_best_rate,
-    steps_to_attend,
-    worth_of_attention,
-)
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
@@ -74,7 +62,7 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
     missing, or its best rate ends the grid; the model without attention may have its best rate anywhere.
     """
     metrics = tables[LOSSES]
-    runs = runs_at_best_rate(metrics, model)
+    runs = models.runs_at_best_rate(metrics, model)
     for variant in (name for name in variants if name not in (NO_ATTENTION_VARIANT, UNIGRAM)):
         chosen = runs[runs.variant == variant]
         if chosen.empty:
@@ -82,10 +70,12 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
             few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
             raise Untestable(f"The run has {few} {model} with {variant}.")
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
-    start = metrics[(metrics.model == model) & (metrics.step == 0)].merge(runs[["variant", "seed", *POINT]])
+    start = metrics[(metrics.model == model) & (metrics.step == 0)].merge(
+        runs[["variant", "seed", *models.POINT]]
+    )
     last, first = (each.pivot(index="seed", columns="variant", values=column) for each in (runs, start))
-    bare = losses_without_attention(metrics, model)
-    last[NO_ATTENTION_VARIANT] = bare.mean() if model in BASELINES else bare
+    bare = models.losses_without_attention(metrics, model)
+    last[NO_ATTENTION_VARIANT] = bare.mean() if model in models.BASELINES else bare
     last[UNIGRAM] = runs.groupby("seed").unigram_loss.mean()
     return Measured(last.join(first.add_prefix(BEFORE_TRAINING)))
 
@@ -100,8 +90,10 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
     """What a small size, and leaving scaling out, add to the validation loss at the end: effects of `two_by_two`."""
-    frame = losses("valid_loss", tables, model, [*SIZE_AND_SCALING[0], *SIZE_AND_SCALING[1]]).frame
-    return of_effects(-frame, SIZE_AND_SCALING, "scaling")
+    frame = losses(
+        "valid_loss", tables, model, [*models.SIZE_AND_SCALING[0], *models.SIZE_AND_SCALING[1]]
+    ).frame
+    return of_effects(-frame, models.SIZE_AND_SCALING, "scaling")
 
 
 def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
@@ -125,7 +117,10 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
     The baselines are the model whose layers have no attention, and the frequencies of the training tokens, which a task
     of labels lacks. The number of a baseline with fewer than two equal seeds is NaN.
     """
-    for name, gain in ((NO_ATTENTION_VARIANT, worth_of_attention), (UNIGRAM, gain_over_unigram)):
+    for name, gain in (
+        (NO_ATTENTION_VARIANT, models.worth_of_attention),
+        (UNIGRAM, models.gain_over_unigram),
+    ):
         seeds = gain(tables[LOSSES], model, variant)
         if len(seeds) or name == NO_ATTENTION_VARIANT:
             words, asked = f"{name} minus {variant}, {model}", ASKED["positive"](0)
@@ -155,13 +150,13 @@ def gated(
 # Learning to attend, and learning rates
 
 
-def scale_of_attention(tables: Tables, model: str) -> Attention:
+def scale_of_attention(tables: Tables, model: str) -> models.Attention:
     """What attention is worth in `model`; Untestable where that is not known, or nothing."""
-    scale = attention(tables[LOSSES], model)
+    scale = models.attention(tables[LOSSES], model)
     if not scale.worth > 0:
         known = "is worth nothing" if pd.notna(scale.worth) else "is not known to be worth anything"
         words = f"In {model} attention {known}, so that no run can be said to have learnt it."
-        raise Untestable(words, runs=len(ends(tables[LOSSES], model)))
+        raise Untestable(words, runs=len(models.ends(tables[LOSSES], model)))
     return scale
 
 
@@ -174,9 +169,9 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     that the ratio is too: the interval goes from the lower end of Student's of the smallest ratios that the grid leaves
     open to the upper end of that of the largest ones.
     """
-    runs = ends(tables[LOSSES], model)
+    runs = models.ends(tables[LOSSES], model)
     if down_to == NO_ATTENTION_VARIANT:
-        bare = losses_without_attention(tables[LOSSES], model).mean()
+        bare = models.losses_without_attention(tables[LOSSES], model).mean()
         loss = (1 - trains) * runs.unigram_loss.mean() + trains * bare
     else:
         loss = scale_of_attention(tables, model).learnt(trains)
@@ -211,7 +206,9 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
     """Steps until a run is the share TRAINS of the way from the loss without attention down to LayerNorm's."""
-    runs = steps_to_attend(tables[LOSSES], model, scale_of_attention(tables, model).learnt(rules.TRAINS))
+    runs = models.steps_to_attend(
+        tables[LOSSES], model, scale_of_attention(tables, model).learnt(rules.TRAINS)
+    )
     if runs.base_learning_rate.nunique() > 1:
         raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
     if lacking := [variant for variant in variants if variant not in set(runs.variant)]:
@@ -297,12 +294,12 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
 
     Each width of heads below that of the model named `model` is judged by `of_width`.
     """
-    models = narrower(tables[KEYS], model)
-    if len(models) < 2:
+    widths = narrower(tables[KEYS], model)
+    if len(widths) < 2:
         raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
-    heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in models.items()}
+    heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in widths.items()}
     found = {
-        before: [of_width(d, own, before, zero, models[d]) for d, own in heads.items()]
+        before: [of_width(d, own, before, zero, widths[d]) for d, own in heads.items()]
         for before in ("", BEFORE_TRAINING)
         if all(before + HEAD in own.frame for own in heads.values())
     }
@@ -316,7 +313,7 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
         rows.append(compare(words, Estimate.of(beyond), len(beyond), None, role, POINTS))
     passes = all(row.finding == Finding.SEEN for own in found.values() for row in own) and len(found) > 1
     causal = []
-    for d, name in models.items():
+    for d, name in widths.items():
         try:
             own = unselectable("long", tables, name, [HEAD + CAUSAL]).frame
         except Untestable:
@@ -325,7 +322,7 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
         percent = Estimate.of_any(own[HEAD + CAUSAL])
         causal.append(compare(words, percent, len(own), None, "context", PER_CENT, IN_HEADS))
     outcome = Outcome((rows[0], *found[""], *rows[1:], *causal), also_passed_by=UNTRAINED if passes else None)
-    for name in models.values():  # without attention the width of heads is no difference
+    for name in widths.values():  # without attention the width of heads is no difference
         losses = tables[LOSSES]
         bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)].assign(model=name)
         own = losses[(losses.model == name) & (losses.variant != NO_ATTENTION_VARIANT)]
@@ -378,7 +375,10 @@ QUANTITIES = {
         partial(of_attention, "zero_scores_worth"), NATS, "loss added by scores that are 0", ("*",)
     ),
     "steps_to_attention": Quantity(
-        steps_to_attention, RATIO, "steps to half of what attention is worth", thresholds=("TRAINS", "PAIRS")
+        steps_to_attention,
+        RATIO,
+        "steps to half of what attention is worth",
+        thresholds=("TRAINS", "PAIRS"),
     ),
     "unselectable_keys": Quantity(partial(unselectable, "long"), PER_CENT, "unselectable keys", _COLUMNS),
     "unselectable_tokens": Quantity(

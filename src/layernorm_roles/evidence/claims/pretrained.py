@@ -9,14 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.pretrained import (
-    below,
-    by_layer,
-    cut_heads,
-    number_below,
-    ones_ratios,
-    unselectable_in_heads,
-)
+from layernorm_roles.evidence.analysis import pretrained as numbers
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import RATIO, Tables, Untestable
 from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity
@@ -50,27 +43,24 @@ def cases(number: int, layers: int) -> pd.Series:
 def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Per cent of keys that are unselectable in the heads, in the same cut to few components, and without the norm."""
     keys = of_model(tables["pretrained_keys"], model)
-    frame = with_mean(unselectable_in_heads(keys, "head"))
-    layers, worst = frame.shape[1] - 1, with_mean(unselectable_in_heads(keys, "head", undecided=True))
+    frame = with_mean(numbers.unselectable_in_heads(keys, "head"))
+    layers, worst = frame.shape[1] - 1, with_mean(numbers.unselectable_in_heads(keys, "head", undecided=True))
     cuts = keys[keys.site == "head_cut"]
     if cuts.empty:
         raise Untestable(f"The run has no heads of {model} that were cut to fewer dimensions.")
     fewest = cuts[cuts.dimensions == cuts.dimensions.min()]
-    frame[CUT] = unselectable_in_heads(fewest, "head_cut").mean(axis=1)
-    shares = cut_heads(keys)
+    frame[CUT] = numbers.unselectable_in_heads(fewest, "head_cut").mean(axis=1)
+    shares = numbers.cut_heads(keys)
     gaussian = shares[shares.dimensions == cuts.dimensions.min()].gaussian_percent.mean()
     frame[OVER_GAUSSIAN] = frame[CUT] / gaussian
     number = cases(int(keys[keys.site == "head"].n_keys.sum()), layers)
     if (keys.site == "head_without_norm").any():
-        both = (
-            with_mean(unselectable_in_heads(keys, "head_without_norm", undecided=u)) for u in (False, True)
+        bare, bare_worst = (
+            with_mean(numbers.unselectable_in_heads(keys, "head_without_norm", undecided)).add_prefix(BARE)
+            for undecided in (False, True)
         )
-        bare, bare_worst = (each.add_prefix(BARE) for each in both)
-        frame, worst, number = (
-            frame.join(bare),
-            worst.join(bare_worst),
-            pd.concat([number, number.add_prefix(BARE)]),
-        )
+        frame, worst = frame.join(bare), worst.join(bare_worst)
+        number = pd.concat([number, number.add_prefix(BARE)])
     return Measured(frame, worst, number)
 
 
@@ -85,7 +75,7 @@ def _below(
     chosen = pairs[(pairs.queries == queries) & (pairs.normalised == normalised)]
     if chosen.empty:
         raise Untestable(f"The run has no ceilings for queries “{queries}” and keys “{normalised}”.")
-    shares = below(chosen, rules.SHARES_OF_ATTENTION[threshold], bound)
+    shares = numbers.below(chosen, rules.SHARES_OF_ATTENTION[threshold], bound)
     return shares.droplevel(["model", "queries", "normalised"], axis=1)
 
 
@@ -95,7 +85,7 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     Beside them: what keys made without the norm have more, what a tenth of the attention makes of the last layer, and
     of the pairs that could get half those that do not get it from any query of their text.
     """
-    pairs = by_layer(of_model(tables["attention_ceilings"], model))
+    pairs = numbers.by_layer(of_model(tables["attention_ceilings"], model))
     used, half = _below(pairs, 0, NORM, AS_USED), rules.SHARES_OF_ATTENTION[0]
     can = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     frame, worst = with_mean(used), with_mean(_below(pairs, 0, NORM, AS_USED, "lower"))
@@ -106,13 +96,13 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
         frame["a tenth, last layer"] = _below(pairs, 1, NORM, AS_USED).iloc[:, -1]
         frame["a tenth, last layer, without the norm"] = _below(pairs, 1, NORM, WITHOUT_NORM).iloc[:, -1]
     else:
-        able = can.assign(able=can.pairs - number_below(can, half, "lower"))
+        able = can.assign(able=can.pairs - numbers.number_below(can, half, "lower"))
         counts = able.groupby("context")[["idle", "able"]].sum().astype(float)
         if not counts.able.sum():
             words = f"No key of {model} is certified to reach half of a query's attention."
             raise Untestable(words, runs=len(counts))
         frame[IDLE], own = 100 * counts.idle / counts.able, pairs[pairs.queries == OWN]
-        tenth = number_below(own, rules.SHARES_OF_ATTENTION[1]).groupby(own.context).sum()
+        tenth = numbers.number_below(own, rules.SHARES_OF_ATTENTION[1]).groupby(own.context).sum()
         frame["never get a tenth"] = 100 * tenth / own.groupby("context").pairs.sum()
         return Measured(frame)
     return Measured(frame, worst, cases(int(can.pairs.sum()), used.shape[1]))
@@ -123,7 +113,7 @@ MORE, IDLE = "without the norm minus with it", "able and idle"
 
 def along_ones(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Logarithms of the share of norms' inputs along the ones vector over that of a random direction, by document."""
-    ratios = ones_ratios(of_model(tables["ones_share"], model))
+    ratios = numbers.ones_ratios(of_model(tables["ones_share"], model))
     prefix = np.where(ratios.checkpoint == "random", BEFORE_TRAINING, "")
     by_document = ratios.groupby([ratios.context, prefix + "hidden vectors"]).ratio.mean()
     return Measured(np.log(by_document.unstack()))

@@ -1,4 +1,7 @@
-"""Sizes of the run at hand beside those of the paper: the part of a claim's setting that differs between runs."""
+"""Sizes of the run at hand beside those of the paper: the part of a claim's setting that differs between runs.
+
+Each function takes the tables and returns a sentence, which is empty where the tables do not tell.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,65 +13,63 @@ from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims.claim import Tables
 
 
-def majority(experiment: str, tables: Tables) -> str:
-    """Width, learning rate, steps and runs of an experiment of the majority task; empty if the tables lack it.
+def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
+    """The rows of a table with these values in these columns; none if the table is not there."""
+    rows = tables.get(table, pd.DataFrame(columns=[*where]))
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    return rows
 
-    The runs are those of majority_metrics or, where a reproduction has none, of majority_vectors.
-    """
-    empty = pd.DataFrame(columns=["experiment"])
-    metrics, vectors = (
-        table[table.experiment == experiment]
-        for table in (tables.get("majority_metrics", empty), tables.get("majority_vectors", empty))
-    )
-    table = vectors if metrics.empty else metrics
+
+def majority(experiment: str, tables: Tables) -> str:
+    """Width, learning rate, steps and runs of an experiment, of majority_metrics or else of majority_vectors."""
+    metrics = _rows(tables, "majority_metrics", experiment=experiment)
+    table = _rows(tables, "majority_vectors", experiment=experiment) if metrics.empty else metrics
     if table.empty:
         return ""
-    rate = table.base_learning_rate
-    rates = f"{rate.min():g}" + (f" to {rate.max():g}" if rate.nunique() > 1 else "")
     steps = "" if metrics.empty else f"{metrics.step.max():,} steps, "
-    runs = span(table.groupby("variant").seed.nunique())
+    runs, paper = span(table.groupby("variant").seed.nunique()), reported()["majority"]["sizes"]["runs"]
     return (
-        f"d = {span(table.d_model)}, learning rate {rates}; {steps}{runs} runs of each variant "
-        f"(the paper: {_paper_runs()} runs)."
+        f"d = {span(table.d_model)}, learning rate {span(table.base_learning_rate, 'g')}; {steps}{runs} runs of each "
+        f"variant (the paper: {paper} runs)."
     )
 
 
 def random_keys(tables: Tables) -> str:
-    """Numbers of keys, dimensions and matrices; empty if the tables lack the random keys."""
+    """Numbers of keys, dimensions and matrices."""
     if "random_keys" not in tables:
         return ""
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
-    here = f"n = {span(table.n)}, d = {span(table.d)}, {span(table.matrices)} matrices for each"
-    there = "n = {} to {}, d = {} to {}, {} matrices for each".format(
-        *paper["n"], *paper["d"], paper["matrices"]
-    )
+    sentence = "n = {}, d = {}, {} matrices for each"
+    here = sentence.format(span(table.n), span(table.d), span(table.matrices))
+    there = sentence.format(span(paper["n"]), span(paper["d"]), paper["matrices"])
     return f"{here}, as in the paper." if here == there else f"{here} (the paper: {there})."
 
 
 def losses(model: str, tables: Tables) -> str:
-    """Width, steps and tokens of a step of a language model; empty if the tables lack its losses."""
-    metrics, paper = tables.get("language_model_metrics"), reported()["language_model"]["sizes"]
-    if metrics is None or not (metrics.model == model).any():
-        return ""
-    metrics = metrics[metrics.model == model]
-    last = metrics.step.max()
-    tokens = metrics.tokens[metrics.step == last].max() / max(last, 1)
-    text = (
-        f"{last:,} steps of {tokens:,.0f} tokens, {span(metrics.groupby('variant').seed.nunique())} runs of each "
-        "variant"
+    """Width, from the keys at the attention input, steps and tokens of a step of a language model."""
+    metrics, paper = (
+        _rows(tables, "language_model_metrics", model=model),
+        reported()["language_model"]["sizes"],
     )
+    if metrics.empty:
+        return ""
+    last, runs = metrics.step.max(), span(metrics.groupby("variant").seed.nunique())
+    tokens = metrics.tokens[metrics.step == last].max() / max(last, 1)
+    text = f"{last:,} steps of {tokens:,.0f} tokens, {runs} runs of each variant"
     if model == "bert":
         return f"{text}."
+    inputs = _rows(tables, "key_selectability", model=model, site="after_norm")
+    width = f"d_model = {inputs.dimensions.iloc[0]}; " if len(inputs) else ""
     return (
-        f"{_width(model, tables)}{text} (the paper: d_model = {paper['d_model']}, {paper['steps']:,} steps of "
+        f"{width}{text} (the paper: d_model = {paper['d_model']}, {paper['steps']:,} steps of "
         f"{paper['tokens_per_step']:,} tokens, one run)."
     )
 
 
 def keys(model: str, tables: Tables, texts: str) -> str:
-    """Training and contexts behind the tested keys; empty if the tables lack them."""
-    table = tables.get("key_selectability", pd.DataFrame(columns=["model", "texts"]))
-    table = table[(table.model == model) & (table.texts == texts)]
+    """Training and contexts behind the tested keys."""
+    table = _rows(tables, "key_selectability", model=model, texts=texts)
     if table.empty:
         return ""
     contexts = f"Keys of {table.context.nunique()} contexts of {span(table.n_keys)} tokens."
@@ -76,33 +77,20 @@ def keys(model: str, tables: Tables, texts: str) -> str:
 
 
 def pretrained(model: str, tables: Tables) -> str:
-    """Documents, their keys, and the heads of a pretrained model; empty if the tables lack it."""
-    if "pretrained_keys" in tables:
-        table = tables["pretrained_keys"]
-        table = table[(table.model == model) & table["head"].notna()]
-        heads = table["head"].nunique()
-    else:
-        table = tables.get("attention_ceilings", pd.DataFrame(columns=["model", "layer", "pairs", "n_keys"]))
-        table = table[(table.model == model) & table.layer.notna()]
-        heads = (table.pairs // table.n_keys).max()
+    """Documents, their keys, and the heads of a pretrained model."""
+    verdicts, ceilings = (
+        _rows(tables, name, model=model) for name in ("pretrained_keys", "attention_ceilings")
+    )
+    table = verdicts if "pretrained_keys" in tables else ceilings
     if table.empty:
         return ""
+    table = table[table["head" if "head" in table else "layer"].notna()]
+    heads = table["head"].nunique() if "head" in table else (table.pairs // table.n_keys).max()
     whole = table[table.dimensions == table.dimensions.max()]
     return (
         f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
         f"of {heads} heads of {span(whole.dimensions)} dimensions."
     )
-
-
-def _width(model: str, tables: Tables) -> str:
-    """The width of the residual stream, from the keys at the attention input; empty if they were not tested."""
-    table = tables.get("key_selectability", pd.DataFrame(columns=["model", "site"]))
-    table = table[(table.model == model) & (table.site == "after_norm")]
-    return f"d_model = {table.dimensions.iloc[0]}; " if len(table) else ""
-
-
-def _paper_runs() -> int:
-    return reported()["majority"]["sizes"]["runs"]
 
 
 SIZES: dict[str, Callable[..., str]] = {
