@@ -53,18 +53,7 @@ MODULES = (projection, scaling, language_model, pretrained, documents)
 QUANTITIES = {name: quantity for module in MODULES for name, quantity in module.QUANTITIES.items()}
 """The quantities of all modules, by name."""
 
-_TEXTS = (
-    "part",
-    "source",
-    "statement",
-    "paper_value",
-    "setting",
-    "statistic",
-    "unit",
-    "control",
-    "rule",
-    "target",
-)
+_TEXTS = tuple("part source statement paper_value setting statistic unit control rule target".split())
 _TUPLES = ("tables", "figures", "shown")
 _OTHERS = ("name", "of", "also", "gate", "reported", "primary", "sizes", "test", "compare", "quantity")
 DEFAULTS = {"paper_value": None, "primary": False, "of": None, "gate": [], "reported": None, "sizes": "none"}
@@ -78,11 +67,11 @@ def claims() -> Iterator[Claim]:
         file = Path(module.__file__).with_suffix(".yaml")
         parts = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
         entries = [
-            common | own
-            for common, own_entries in zip(parts[::2], parts[1::2], strict=True)
-            for own in own_entries
+            DEFAULTS | common | own
+            for common, own_ in zip(parts[::2], parts[1::2], strict=True)
+            for own in own_
         ]
-        for entry in chain(*(_with_others(DEFAULTS | entry) for entry in entries)):
+        for entry in chain(*map(_with_others, entries)):
             try:
                 yield claim(entry, module)
             except ValueError as error:
@@ -114,9 +103,8 @@ def claim(entry: Mapping[str, Any], module: ModuleType) -> Claim:
     if unknown := sorted(named - set(vars(rules))):
         raise ValueError(f"unknown threshold {unknown[0]!r} in a text")
     of, describe = entry["of"], sizes.SIZES[entry["sizes"]]
-    numbers = {
-        key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)
-    }
+    tested = ("compare", "quantity", "test", "gate", "reported")
+    numbers = {key: entry[key] for key in tested if entry.get(key)}
     texts = _texts_in(numbers)
     words = sorted({word for text in texts for word in text.split(" ")})
     named |= {word for word in words if word.isupper() and hasattr(rules, word)}
@@ -163,17 +151,17 @@ def _named(arguments: dict[str, Any], of: str | None, module: ModuleType) -> Cal
     if name not in module.TESTS:
         raise ValueError(f"unknown function {name!r}; expected one of {', '.join(module.TESTS)}")
     function = module.TESTS[name]
-    numbers = {key: pairs.number(value) if _is_number(value) else value for key, value in arguments.items()}
+    paper = pairs.reported_numbers()
+    numbers = {
+        key: pairs.number(value) if isinstance(value, str) and (value.isupper() or value in paper) else value
+        for key, value in arguments.items()
+    }
     positional = [of] if of else []
     try:
         inspect.signature(function).bind({}, *positional, **numbers)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None
     return lambda tables: function(tables, *positional, **numbers)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and (value.isupper() or value in pairs.reported_numbers())
 
 
 def _behind_gates(

@@ -70,6 +70,11 @@ class Less(NamedTuple):
     names: tuple[str, str]
 
 
+def _stands_for(name: str, column: str) -> bool:
+    """Whether a name is a column's, or ends in * and is its beginning."""
+    return column == name or (name[-1:] == "*" and column.startswith(name[:-1]))
+
+
 @dataclass
 class Measured:
     """What a quantity is of an experiment or a model: a row a seed or document, a column for each thing compared."""
@@ -88,11 +93,7 @@ class Measured:
 
     def names(self, name: str) -> list[str]:
         """The columns that a name stands for; Untestable if there are none."""
-        found = [
-            column
-            for column in self.frame
-            if column == name or (name[-1] == "*" and column.startswith(name[:-1]))
-        ]
+        found = [column for column in self.frame if _stands_for(name, column)]
         if not found:
             raise Untestable(f"The run has no {name.removesuffix(' *')}.")
         return found
@@ -111,7 +112,7 @@ class Measured:
         if not self.random:
             return range_over(values), 1
         claim.enough(values, self.seeds_of(*names))
-        return self._percent(values, names[0]) if self.cases is not None else Estimate.of(values), len(values)
+        return self._percent(values, names[0]), len(values)
 
     def seeds_of(self, *names: str) -> str:
         """What there are too few seeds of, where there are too few."""
@@ -125,15 +126,13 @@ class Measured:
         return f"{number if found.mean else 0:,} of {number:,}"
 
     def _percent(self, values: pd.Series, name: str) -> Estimate:
-        return (
-            percent_over_seeds(values, int(self.cases[name])) if name in self.cases else Estimate.of(values)
-        )
+        known = self.cases is not None and name in self.cases
+        return percent_over_seeds(values, int(self.cases[name])) if known else Estimate.of(values)
 
     def with_all_open(self, name: str) -> Estimate:
         """The estimate of a column with all that proofs leave open counted; NOTHING where nothing is left open."""
-        return (
-            NOTHING if self.worst is None or name not in self.worst else self._percent(self.worst[name], name)
-        )
+        there = self.worst is not None and name in self.worst
+        return self._percent(self.worst[name], name) if there else NOTHING
 
 
 @dataclass
@@ -209,9 +208,7 @@ class Quantity(NamedTuple):
         """Whether an entry may name a column so."""
         if not self.columns:
             return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM, *OF_PRESETS}
-        return any(
-            name == column or (column[-1] == "*" and name.startswith(column[:-1])) for column in self.columns
-        )
+        return any(_stands_for(column, name) for column in self.columns)
 
 
 # What an entry asks
@@ -259,6 +256,9 @@ def _known(word: str) -> Any:
     found = (vars(rules) if word.isupper() else reported_numbers()).get(word)
     return found if found is None or isinstance(found, list) else float(found)
 
+
+SIGNS = {"less": 1, "plus": -1}
+"""What the multiple of another difference is taken with, by the key of a comparison."""
 
 _KEYS = {"over", "alone", "less", "plus", "role", "part", "of", "quantity", "if_lacking", "also", *ASKED}
 
@@ -339,14 +339,12 @@ def pair(
     if name not in quantities:
         raise ValueError(f"unknown quantity {name!r}; expected one of {', '.join(quantities)}")
     names = tuple(spec["over"] if "over" in spec else [spec.get("alone", "")])
-    less = None
-    for key, sign in (("less", 1), ("plus", -1)):
-        if key in spec:
-            times, *others = spec[key]
-            less = Less(sign * number(times), tuple(others))
-    if unknown := [
-        column for column in (*names, *(less.names if less else ())) if not quantities[name].knows(column)
-    ]:
+    less = next(
+        (Less(sign * number(spec[key][0]), (*spec[key][1:],)) for key, sign in SIGNS.items() if key in spec),
+        None,
+    )
+    columns = (*names, *(less.names if less else ()))
+    if unknown := [column for column in columns if not quantities[name].knows(column)]:
         raise ValueError(f"{name}: unknown column {unknown[0]!r} under over, alone, less or plus")
     asked = [key for key in spec if key in ASKED]
     role, lacking = spec.get("role", "effect" if first else "context"), spec.get("if_lacking")
@@ -409,9 +407,7 @@ def test(pairs: Sequence[Pair], reported: Any, tables: Tables) -> Outcome:
         notes |= {f"The number is {count}.": None}
     passes = next((name for name, met in passing.items() if met), None)
     if isinstance(reported, list):
-        layers = sum(
-            row.asked.startswith("at least") for row in rows
-        )  # the run may have fewer than the paper
+        layers = sum(row.asked.startswith("at least") for row in rows)  # fewer than the paper's, it may be
         reported = float(np.mean(reported[:layers]))
     specifics = " ".join(found.specifics for found in measured.values())
     known = {(row.comparison, row.statistic) for row in rows}
