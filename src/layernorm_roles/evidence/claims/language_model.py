@@ -170,6 +170,7 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
     open to the upper end of that of the largest ones.
     """
     runs = models.ends(tables[LOSSES], model)
+    runs = runs[runs.steps == runs.steps.max()]
     if down_to == NO_ATTENTION_VARIANT:
         bare = models.losses_without_attention(tables[LOSSES], model).mean()
         loss = (1 - trains) * runs.unigram_loss.mean() + trains * bare

@@ -42,7 +42,7 @@ def random_keys(tables: Tables) -> str:
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
     sentence = "n = {}, d = {}, {} matrices for each"
     here = sentence.format(span(table.n), span(table.d), span(table.matrices))
-    there = sentence.format(span(paper["n"]), span(paper["d"]), paper["matrices"])
+    there = sentence.format(*("{} to {}".format(*paper[ends]) for ends in "nd"), paper["matrices"])
     return f"{here}, as in the paper." if here == there else f"{here} (the paper: {there})."
 
 
