@@ -175,7 +175,8 @@ def loss_gap_lengths(tables: Tables, model: str, half_of_nats: float, trains: fl
         raise Untestable(f"The run has {'a single length' if lengths else 'no runs'} of {model}.")
     worth = {steps: _worth(tables, model, steps) for steps in lengths}
     if not worth[lengths[-1]] > 0:
-        raise Untestable(f"In the longest training of {model} attention is not known to be worth anything.")
+        words = f"In the longest training of {model} attention is not known to be worth anything."
+        raise Untestable(words, runs.seed.nunique())
     learnt = [steps for steps in lengths if worth[steps] >= trains * worth[lengths[-1]]]
     early = " ".join(
         f"After {steps:,} steps attention is worth {worth[steps]:.3f} nats."
@@ -184,7 +185,7 @@ def loss_gap_lengths(tables: Tables, model: str, half_of_nats: float, trains: fl
     )
     if len(learnt) < 2:
         few = f"The run has fewer than two lengths after which {model} has learnt to attend."
-        raise Untestable(f"{few} {early}".strip())
+        raise Untestable(f"{few} {early}".strip(), runs.seed.nunique())
     gaps = {
         steps: Losses(pd.DataFrame(), tables=tables, model=model, steps=steps).differences(
             *PAPER_SCALING[::-1]

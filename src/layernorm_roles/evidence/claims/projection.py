@@ -123,7 +123,8 @@ class Steps(Measured):
         if np.isnan(ratio.mean):
             raise Untestable(
                 f"{slow.steps.isna().sum()} of {len(slow)} runs of {high} and {fast.steps.isna().sum()} of {len(fast)} "
-                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps."
+                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps.",
+                runs=len(seeds),
             )
         return ratio, len(seeds)
 
@@ -274,7 +275,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
             runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
         )
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
-            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
+            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
         own = angle[variant].dropna()
         n, m = len(own), len(values.scale.dropna())
         planar, off = ASKED["all_at_most"](flat), ASKED["all_more_than"](flat)
@@ -327,7 +328,8 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
     ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
     if wide.loc[ran.index].isna().any(axis=None):
-        raise Untestable(f"{unreached(steps)} The effects of size and projection on the steps need all runs.")
+        words = f"{unreached(steps)} The effects of size and projection on the steps need all runs."
+        raise Untestable(words, runs=len(ran))
     return Measured(pd.DataFrame(majority.two_by_two(-wide)._asdict()))
 
 

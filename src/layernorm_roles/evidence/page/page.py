@@ -46,8 +46,9 @@ def write(
 ) -> None:
     """Write the report and the findings of a reproduction; equal inputs give equal bytes.
 
-    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; and
-    `options`, what a snakemake command needs after its targets to mean this reproduction. `inputs` has the path of each
+    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
+    what a snakemake command needs after its targets to mean this reproduction; and `kept`, if there is a kept run, its
+    verdicts, which stand beside claims that this reproduction did not run. `inputs` has the path of each
     of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
     figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
@@ -56,6 +57,7 @@ def write(
         name=Path(out_report).parent.name,
         settings=plan["settings"],
         options=plan["options"],
+        kept=plan.get("kept", {}),
         tables={name: Path(inputs[name]) for name in plan["tables"]},
         pictures={name: pictures[name] for name in plan["figures"]},
     )
@@ -115,17 +117,19 @@ class _Evidence:
         name: str,
         settings: Mapping[str, Any],
         options: str,
+        kept: Mapping[str, Mapping[str, str]],
         tables: Mapping[str, Path],
         pictures: Mapping[str, Path],
     ) -> None:
         self.name, self.options, self.tables, self.pictures = name, options, tables, pictures
         self._frames: dict[str, pd.DataFrame] = {}
+        self.too_small = sections.too_small(settings)
+        self._frame("claims").attrs["kept"] = {} if self.too_small else kept
         self.claims = {each.claim.name: each for each in judged(self._frame("claims"))}
         self.comparisons = self._frame("comparisons") if "comparisons" in tables else None
         self.provenance = {name: store.read_provenance(path) for name, path in sorted(tables.items())}
         self.placed: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
-        self.too_small = sections.too_small(settings)
 
     def context(self) -> dict[str, Any]:
         """The variables of report.html.j2, but for the durations."""
@@ -148,6 +152,7 @@ class _Evidence:
             "too_small": self.too_small,
             "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
+            "any_kept": any(each.kept for each in self.claims.values()),
             "sources": [source for source in SOURCES if source in cited],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
             "terms": TEXTS["terms"],
@@ -169,6 +174,7 @@ class _Evidence:
             "text": findings.prose(),
             "sections": decided,
             "undecided": open_,
+            "not_run": findings.not_run(self.claims),
             "effects": [findings.effects(self.claims)],
             "pictures": {name: self._picture(name) for name in names},
         }
@@ -209,6 +215,8 @@ class _Evidence:
             "words": claim.name.replace("_", " "),
             "again": typeset(claim.source.rpartition("; ")[2]),
             "verdict": "" if self.too_small else row.verdict,
+            "word": own.word,
+            "kept": own.kept and {"verdict": own.kept.row.verdict, "measured": own.kept.measured},
             "from": source_of(claim.source),
             "paper_value": _text(row.paper_value),
             "measured": number(row.measured),
