@@ -4,6 +4,7 @@ import io
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -52,15 +53,7 @@ def write(
     of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
     figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
-    pictures = {path.stem: path for path in map(Path, inputs["figures"])}
-    evidence = _Evidence(
-        name=Path(out_report).parent.name,
-        settings=plan["settings"],
-        options=plan["options"],
-        kept=plan.get("kept", {}),
-        tables={name: Path(inputs[name]) for name in plan["tables"]},
-        pictures={name: pictures[name] for name in plan["figures"]},
-    )
+    evidence = _Evidence(Path(out_report).parent.name, plan, inputs)
     templates = environment()
     report = evidence.context() | {"durations": _durations(inputs.get("durations"))}
     for path, name, variables in (
@@ -113,21 +106,18 @@ class _Evidence:
     """What the templates show of one reproduction."""
 
     def __init__(
-        self,
-        name: str,
-        settings: Mapping[str, Any],
-        options: str,
-        kept: Mapping[str, Mapping[str, str]],
-        tables: Mapping[str, Path],
-        pictures: Mapping[str, Path],
+        self, name: str, plan: Mapping[str, Any], inputs: Mapping[str, str | Path | Sequence[str | Path]]
     ) -> None:
-        self.name, self.options, self.tables, self.pictures = name, options, tables, pictures
-        self._frames: dict[str, pd.DataFrame] = {}
-        self.too_small = sections.too_small(settings)
-        self._frame("claims").attrs["kept"] = {} if self.too_small else kept
+        self.name, self.options = name, plan["options"]
+        self.tables = {table: Path(inputs[table]) for table in plan["tables"]}
+        pictures = {path.stem: path for path in map(Path, inputs["figures"])}
+        self.pictures = {figure: pictures[figure] for figure in plan["figures"]}
+        self.too_small = sections.too_small(plan["settings"])
+        self._frame = cache(lambda table: store.read(self.tables[table], table))
+        self._frame("claims").attrs["kept"] = {} if self.too_small else plan.get("kept", {})
         self.claims = {each.claim.name: each for each in judged(self._frame("claims"))}
-        self.comparisons = self._frame("comparisons") if "comparisons" in tables else None
-        self.provenance = {name: store.read_provenance(path) for name, path in sorted(tables.items())}
+        self.comparisons = self._frame("comparisons") if "comparisons" in self.tables else None
+        self.provenance = {name: store.read_provenance(path) for name, path in sorted(self.tables.items())}
         self.placed: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
 
@@ -178,11 +168,6 @@ class _Evidence:
             "effects": [findings.effects(self.claims)],
             "pictures": {name: self._picture(name) for name in names},
         }
-
-    def _frame(self, name: str) -> pd.DataFrame:
-        if name not in self._frames:
-            self._frames[name] = store.read(self.tables[name], name)
-        return self._frames[name]
 
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(each.row.verdict for each in self.claims.values())
