@@ -37,12 +37,11 @@ class Table(NamedTuple):
     inputs: Sequence[str]
     note: str = ""
     none: str = ""
-    kinds: Sequence[str] = ("csv", "md")
 
     @property
     def files(self) -> list[str]:
-        """The names of the table's files, in the folder tables/ of a reproduction."""
-        return [f"{self.name}.{kind}" for kind in self.kinds]
+        """The names of the table's files in the folder tables/: numbers in full precision, and text."""
+        return [f"{self.name}.csv", f"{self.name}.md"]
 
 
 class Room(NamedTuple):
