@@ -131,7 +131,6 @@ class _Evidence:
             "command": command("", self.options),
             "device": ", ".join(sections.devices(self.provenance)),
             "commits": sections.values(self.provenance, "git_commit"),
-            "repository": sections.repository(),
             "paper": PAPER,
             "released_code": RELEASED_CODE,
             "css": _beside("report.css"),
