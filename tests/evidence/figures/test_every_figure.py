@@ -67,7 +67,7 @@ def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_
     for figure in shown.FIGURES.values():
         assert {*figure.tables} <= {*SCHEMAS} and figure.caption.endswith("."), figure.name
     for table in shown.TABLES.values():
-        assert {*table.inputs} <= {*SCHEMAS, "durations", "comparisons"}, table.name
+        assert {*table.inputs} <= {*SCHEMAS, "durations"}, table.name
     assert {name for claim in CLAIMS for name in claim.figures} <= {*shown.FIGURES}
     assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
 

@@ -129,12 +129,6 @@ def claims(table: pd.DataFrame) -> Readable:
     return Readable(table.drop(columns="setting"), [grid(judged(table), cells, texts=7)])
 
 
-def comparisons(table: pd.DataFrame) -> Readable:
-    """Every comparison behind every claim, from the table comparisons."""
-    cells = {"claim": "{.claim}", **_COMPARED}
-    return Readable(table, [grid(table, cells, texts=len(cells))] if len(table) else [])
-
-
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
     """The comparisons behind one claim as a grid of texts, from the table comparisons; empty if there are none."""
     rows = table[table.claim == claim].sort_values("number")
