@@ -23,8 +23,6 @@ from layernorm_roles.evidence.page.text import (
     TEXTS,
     command,
     mathematics,
-    script_json,
-    slug,
     source_of,
 )
 from layernorm_roles.evidence.tables import readable
@@ -70,7 +68,8 @@ def environment() -> Environment:
     """
     loader = FileSystemLoader(HERE, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters |= {"math": mathematics, "slug": slug, "address": quote, "readable": readable_html}
+    made.filters |= {"math": mathematics, "address": quote, "readable": readable_html}
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.globals["structure"] = made.get_template("parts.html.j2").module
     return made
 
@@ -137,7 +136,7 @@ class _Evidence:
             "controls_js": _beside("controls.js"),
             "view_js": _beside("view.js"),
             "views": views,
-            "vectors": script_json({**vectors.BOX, "views": views}),
+            "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
             "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
