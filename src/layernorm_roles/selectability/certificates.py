@@ -89,9 +89,9 @@ class Certificates:
         """The number of keys of each verdict, in one line."""
         *stack, n = self.code.shape
         matrices = f"{int(np.prod(stack)):,} matrices of " if stack else ""
-        found = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
+        numbers = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
         among = ", each among the keys before it" if self.causal else ""
-        return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {found})"
+        return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {numbers})"
 
     def counts(self) -> dict[str, int]:
         """The number of keys of each verdict, in all matrices together."""

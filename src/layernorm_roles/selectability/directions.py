@@ -119,8 +119,8 @@ class Directions:
             if not given.any():
                 return
             lead, rival = self._accept(at, rows, Q, given)
-            found = (given & (self.state[:, rows] != OPEN)).sum(axis=1)
-            poor_rounds += 2 * r * found < given.sum(axis=1)  # a search costs about as much as 2 r tries
+            won = (given & (self.state[:, rows] != OPEN)).sum(axis=1)
+            poor_rounds += 2 * r * won < given.sum(axis=1)  # a search costs about as much as 2 r tries
             given &= (self.state[:, rows] == OPEN) & (poor_rounds <= 5)[:, None] & (rival >= 0)
             a, k = np.nonzero(given)
             bisector = W[a, k] - at.of_pairs(a, rival[a, k])

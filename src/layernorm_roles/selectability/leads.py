@@ -113,8 +113,8 @@ def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
         if len(asked):
             compare = _Comparison(keys[a], None if bias is None else bias[a], queries, a, causal)
             blocks = [asked[part] for part in slices(len(asked), _QUERIES)]
-            for rows, found in zip(blocks, on_all_cores(compare, blocks), strict=True):
-                lead[a, rows], rival[a, rows] = found
+            for rows, result in zip(blocks, on_all_cores(compare, blocks), strict=True):
+                lead[a, rows], rival[a, rows] = result
 
 
 class _Comparison:

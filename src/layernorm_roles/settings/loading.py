@@ -1,4 +1,4 @@
-"""From the mapping that config.yaml and its overlays give to checked settings, and from a fault to a sentence."""
+"""Checks the mapping that config.yaml and its overlays give, and explains each fault in a sentence."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
-    """Return the settings that `config` gives.
+    """Return the checked settings of `config`, the mapping of config.yaml with its overlays.
 
     Raises ValueError with one line for each fault: the key, its value, and what is allowed there.
     """

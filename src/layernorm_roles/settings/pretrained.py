@@ -4,7 +4,15 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number, Section, Word, refuse
+from layernorm_roles.settings.base import (
+    Distinct,
+    Identifier,
+    Integer,
+    Number,
+    Section,
+    Word,
+    combination_error,
+)
 
 
 class PretrainedModel(Section):
@@ -37,7 +45,9 @@ class PretrainedModel(Section):
     def _one_place(self):
         places = [key for key in ("package", "path", "hub") if getattr(self, key) is not None]
         if len(places) != 1:
-            raise refuse("package, path, hub", ", ".join(places) or None, "exactly one of the three")
+            raise combination_error(
+                "package, path, hub", ", ".join(places) or None, "exactly one of the three"
+            )
         if self.folder is not None and self.package is None:
-            raise refuse("folder", self.folder, "a package beside it, in which the folder lies")
+            raise combination_error("folder", self.folder, "a package beside it, in which the folder lies")
         return self

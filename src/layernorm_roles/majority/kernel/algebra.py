@@ -32,7 +32,7 @@ class ClassAttention(NamedTuple):
 def parameters_in(flat, classes, d, f):
     """Views of the parameters, or of gradients with respect to them, that lie one after the other in `flat`.
 
-    As `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
+    The fields are those of `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
     """
     cd, dd, df = classes * d, d * d, d * f
     at = 3 * cd + 4 * dd
