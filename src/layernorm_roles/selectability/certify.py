@@ -3,7 +3,7 @@
 Key i is selectable iff some query q gives it the strictly highest score, q.k_i > q.k_j for every other j; it is
 unselectable iff it lies in the convex hull of the other keys (Brody et al. 2023, section 3.2; "unargmaxable" in
 Grivas et al. 2022, who solve a linear programme for each key). Proofs are looked for by `search` in the coordinates of
-`coordinates`, then carried back and judged in the coordinates of the data.
+`coordinates`, then carried back and verified in the coordinates of the data.
 """
 
 from dataclasses import replace
@@ -80,7 +80,7 @@ def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> 
 
 
 class _Searched(NamedTuple):
-    """What the search found, in the coordinates of the data; not judged yet."""
+    """What the search found, in the coordinates of the data; not verified yet."""
 
     state: Int8[np.ndarray, "m n"]
     queries: Float[np.ndarray, "m n d"]
@@ -237,7 +237,7 @@ def _verdicts(
 ) -> Int8[np.ndarray, "m n"]:
     """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`."""
     biased = bias is not None
-    # In which matrices a key that the search calls inside is inside: the push outwards leaves room for rounding, but
+    # In which matrices a key that the search calls inside is inside: the push outwards makes up for rounding, but
     # not in a prefix that is flatter than all keys together.
     believed = result.sharp & np.where(result.whole, not causal, flat)
     inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)

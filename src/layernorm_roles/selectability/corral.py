@@ -103,7 +103,7 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Make the corral anew as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
+    """Compute the corral of m atoms again as seen from x. Returns m, or 0 if the atoms are affinely dependent."""
     for k in range(m):
         weight = c.weights[k]
         if not add(c, k, c.names[k], W, x, shift):

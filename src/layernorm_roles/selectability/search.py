@@ -244,8 +244,8 @@ def find_certificates(problem, proofs):
 def find_certificates_of_large(problem, proofs):
     """`find_certificates` for one large matrix whose rivals are all keys, on all cores.
 
-    The open keys are searched in rounds of parts. A part knows the vertices that were found before its round, and
-    what it finds of its own keys, so that the results do not depend on how many cores there are.
+    The open keys are searched in rounds, each divided into groups of keys. The search of a group knows the vertices of
+    earlier rounds and of its own keys, so that the results do not depend on how many cores there are.
     """
     state = proofs.state
 
