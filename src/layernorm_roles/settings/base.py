@@ -14,7 +14,7 @@ class Section(BaseModel):
     )
 
 
-def combination_error(key: str, value: Any, expected: str) -> PydanticCustomError:
+def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
     """The error, `key = value: expected ...`, for a value that does not fit the values of other keys."""
     return PydanticCustomError(
         "combination",
@@ -26,7 +26,7 @@ def combination_error(key: str, value: Any, expected: str) -> PydanticCustomErro
 def refuse_indivisible(d_model: int, heads: int) -> None:
     """Raise the error for a number of `heads` among which `d_model` dimensions cannot be divided equally."""
     if d_model % heads:
-        raise combination_error("heads", heads, f"a divisor of d_model = {d_model}")
+        raise misfit_error("heads", heads, f"a divisor of d_model = {d_model}")
 
 
 def _number(value: Any) -> Any:

@@ -15,7 +15,7 @@ from layernorm_roles.settings.base import (
     Section,
     Seeds,
     Steps,
-    combination_error,
+    misfit_error,
     one_or_several,
 )
 
@@ -52,19 +52,17 @@ class MajorityData(Section):
         length, gap = self.sequence_length, self.majority_gap
         if gap > length - 2:
             # The smallest rival has one token, so the majority leads by at most length - 2.
-            raise combination_error("majority_gap", gap, f"at most sequence_length - 2 = {length - 2}")
+            raise misfit_error("majority_gap", gap, f"at most sequence_length - 2 = {length - 2}")
         if self.classes > length:
-            raise combination_error("classes", self.classes, f"at most sequence_length = {length}")
+            raise misfit_error("classes", self.classes, f"at most sequence_length = {length}")
         known = count_admissible(length, self.classes, gap)
         if self.partitions > known:
             each = f"at most labellings = {self.labellings} for each of"
-            raise combination_error(
-                "sequences", self.sequences, f"{each} the {known:,} admissible partitions"
-            )
+            raise misfit_error("sequences", self.sequences, f"{each} the {known:,} admissible partitions")
         groups = self.partitions if self.split == "partitions" else self.partitions * self.labellings
         if min(self.test_share, 1 - self.test_share) * groups < 1:
             expected = f"a share that puts at least one of the {groups:,} {self.split} into each of both sets"
-            raise combination_error("test_share", self.test_share, expected)
+            raise misfit_error("test_share", self.test_share, expected)
         return self
 
     @property
@@ -97,7 +95,7 @@ class MajorityTraining(MajorityData):
     def _schedule_covers_the_steps(self):
         if self.steps > self.schedule_steps:
             expected = f"at most schedule_steps = {self.schedule_steps}, where the learning rate is 0"
-            raise combination_error("steps", self.steps, expected)
+            raise misfit_error("steps", self.steps, expected)
         return self
 
     def of_training(self) -> dict[str, Any]:

@@ -4,15 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from layernorm_roles.settings.base import (
-    Distinct,
-    Identifier,
-    Integer,
-    Number,
-    Section,
-    Word,
-    combination_error,
-)
+from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number, Section, Word, misfit_error
 
 
 class PretrainedModel(Section):
@@ -45,9 +37,7 @@ class PretrainedModel(Section):
     def _one_place(self):
         places = [key for key in ("package", "path", "hub") if getattr(self, key) is not None]
         if len(places) != 1:
-            raise combination_error(
-                "package, path, hub", ", ".join(places) or None, "exactly one of the three"
-            )
+            raise misfit_error("package, path, hub", ", ".join(places) or None, "exactly one of the three")
         if self.folder is not None and self.package is None:
-            raise combination_error("folder", self.folder, "a package beside it, in which the folder lies")
+            raise misfit_error("folder", self.folder, "a package beside it, in which the folder lies")
         return self

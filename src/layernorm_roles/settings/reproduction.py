@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from layernorm_roles.settings.base import Identifier, Integer, Real, Section, combination_error
+from layernorm_roles.settings.base import Identifier, Integer, Real, Section, misfit_error
 from layernorm_roles.settings.language_model import GPTModel, LanguageModel
 from layernorm_roles.settings.majority import MajorityExperiment
 from layernorm_roles.settings.pretrained import PretrainedModel
@@ -99,7 +99,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _name_is_free(self):
         if self.name == KEPT:
-            raise combination_error(
+            raise misfit_error(
                 "name", self.name, f'another name: "{KEPT}" is reserved for the kept reproduction'
             )
         return self
@@ -110,7 +110,7 @@ class Settings(Section):
         users |= {f"pretrained.{name}": model for name, model in self.pretrained.items()}
         for key, user in {**users, "statements.placement": self.statements.placement}.items():
             if user.text not in self.text:
-                raise combination_error(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
+                raise misfit_error(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
         return self
 
     @model_validator(mode="after")
@@ -123,7 +123,7 @@ class Settings(Section):
             for (key, source), place in product(sources.items(), kinds):
                 if source and getattr(source, place) and source.kind not in kinds[place]:
                     expected = f"null beside kind: {source.kind}, or kind: {' or '.join(kinds[place])}"
-                    raise combination_error(f"text.{name}.{key}.{place}", getattr(source, place), expected)
+                    raise misfit_error(f"text.{name}.{key}.{place}", getattr(source, place), expected)
         return self
 
     @model_validator(mode="after")
@@ -133,23 +133,21 @@ class Settings(Section):
                 longest = getattr(self.text[model.text], contexts).longest
                 if longest > model.longest_text:
                     expected = f"at most {model.longest_text}, what language_model.{name} reads"
-                    raise combination_error(f"text.{model.text}.{contexts}.longest", longest, expected)
+                    raise misfit_error(f"text.{model.text}.{contexts}.longest", longest, expected)
         return self
 
     @model_validator(mode="after")
     def _variants_are_known(self):
         for name in self.norms:
             if name in _IN_GPT:
-                raise combination_error(
-                    f"norms.{name}", self.norms[name], "another name: this one is built in"
-                )
+                raise misfit_error(f"norms.{name}", self.norms[name], "another name: this one is built in")
         for use in self.variants_used():
             known = [
                 *use.built_in,
                 *(name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP),
             ]
             if use.variant not in known:
-                raise combination_error(use.key, use.variant, f"one of {', '.join(known)}")
+                raise misfit_error(use.key, use.variant, f"one of {', '.join(known)}")
         return self
 
     def variants_used(self) -> Iterator[Use]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, combination_error
+from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, misfit_error
 
 BYTES = 256
 """Different values of a byte: the fewest entries of a byte-level tokenizer."""
@@ -47,7 +47,7 @@ class Source(Section):
         needed = {"files": ["paths"], "parquet": ["paths"], "hub": ["dataset", "split", "column"]}
         for key in needed.get(self.kind, []):
             if getattr(self, key) is None:
-                raise combination_error(key, None, f"a value, which a source of kind {self.kind} needs")
+                raise misfit_error(key, None, f"a value, which a source of kind {self.kind} needs")
         return self
 
     @property
@@ -78,7 +78,7 @@ class Split(Section):
     def _shares_add_up(self):
         total = self.training + self.validation + self.held_out
         if abs(total - 1) > 1e-9:
-            raise combination_error("training + validation + held_out", total, "shares that add up to 1")
+            raise misfit_error("training + validation + held_out", total, "shares that add up to 1")
         return self
 
 
@@ -97,7 +97,7 @@ class Contexts(Section):
     @model_validator(mode="after")
     def _lengths_are_ordered(self):
         if self.shortest > self.longest:
-            raise combination_error("shortest", self.shortest, f"at most longest = {self.longest}")
+            raise misfit_error("shortest", self.shortest, f"at most longest = {self.longest}")
         return self
 
 
