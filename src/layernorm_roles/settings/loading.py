@@ -89,13 +89,13 @@ def _unusable(faults) -> ValueError:
 def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
     """A line for each key of the configuration that pydantic found faults with, in their order."""
     places = [_place(fault, complete) for fault in faults]
-    told: dict[str, list[str]] = {}
+    expected_by_key: dict[str, list[str]] = {}
     for fault, place in zip(faults, places, strict=True):
         # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
         if not (_is_inherited(place, places, written) or (fault["type"] == "too_short" and fault["input"])):
             key, expected = _sentence(fault, place)
-            told.setdefault(key, []).append(expected)
-    return [f"{key}: {', or: '.join(expected)}" for key, expected in told.items()]
+            expected_by_key.setdefault(key, []).append(expected)
+    return [f"{key}: {', or: '.join(expected)}" for key, expected in expected_by_key.items()]
 
 
 def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:

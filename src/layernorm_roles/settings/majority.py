@@ -114,8 +114,7 @@ class MajorityExperiment(MajorityTraining):
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
     """Adam's learning rate at the first step. A list trains every variant with each."""
     runs_per_job: RunsPerJob
-    """Runs of the experiment that one process trains in turn, and whose results are in the same files: above 1 for
-    runs that take less time than its start; all: every run. A run that is added to a batch that is not full trains all
-    of that batch again."""
+    """Runs of the experiment that one process trains in turn and writes to one set of files; all: every run. More than
+    1 suits runs that take less time than a process takes to start. A run that joins a batch trains all of it again."""
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""

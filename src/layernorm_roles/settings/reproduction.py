@@ -94,7 +94,7 @@ class Settings(Section):
     language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
     """The language models, by name."""
     pretrained: dict[Identifier, PretrainedModel]
-    """Pretrained models whose heads are looked at, by name."""
+    """Pretrained models whose keys are tested, by name."""
 
     @model_validator(mode="after")
     def _name_is_free(self):
