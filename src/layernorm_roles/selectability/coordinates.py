@@ -28,7 +28,7 @@ class Coordinates:
     whole: Float[np.ndarray, "m n k"] | None
     """The whitened keys without a bias, if they were few enough to be whitened at once; see `of`."""
     exponent: Int[np.ndarray, "m columns"]
-    """Powers of two by which the columns of the data are scaled, that of a bias last."""
+    """Exponents of the powers of two by which the columns of the data are scaled; that of a bias is last."""
     mean: Float[np.ndarray, "m 1 d"]
     """The mean of the keys, scaled."""
     axes: Float[np.ndarray, "m d k"]
@@ -44,7 +44,7 @@ class Coordinates:
     last: Float[np.ndarray, "m n"] | None
     """The last coordinate of every key, if there is a bias."""
     rank: Int[np.ndarray, " m"]
-    """Coordinates in which the keys of a matrix vary, a bias not counted."""
+    """Number of coordinates in which the keys of a matrix vary, without a bias."""
     depth: Float[np.ndarray, " m"]
     """How deep a pushed key that is inside lies below the hull's surface at least, times the hull's inner radius."""
     rounding: Float[np.ndarray, " m"]

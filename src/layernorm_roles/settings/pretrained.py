@@ -18,7 +18,7 @@ class PretrainedModel(Section):
     folder: Word | None = None
     """Folder of the model in `package`, or a GGUF file in it; null: the folder of the package."""
     path: Word | None = None
-    """Folder of the model, or a GGUF file."""
+    """Path of the folder of the model, or of a GGUF file."""
     hub: Word | None = None
     """Name of the model on the Hugging Face hub, from which it is downloaded."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None

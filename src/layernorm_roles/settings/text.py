@@ -113,9 +113,9 @@ class Text(Section):
     vocabulary: Annotated[Integer, Field(ge=BYTES, le=1_000_000)]
     """Entries of the trained tokenizer; with 256, the fewest, every byte of the text is one token."""
     long: Contexts
-    """Contexts for Tables 1 and 2."""
+    """Long contexts, for the paper's Tables 1 and 2."""
     sentences: Contexts
-    """Contexts for Tables 3 and 4."""
+    """Sentences as contexts, for the paper's Tables 3 and 4."""
 
     @property
     def entries(self) -> int:

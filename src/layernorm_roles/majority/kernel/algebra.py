@@ -63,7 +63,7 @@ def _add_product(a, b, out):
 
 @inlined
 def attend(t):
-    """The `ClassAttention` of the parameters `t`."""
+    """The queries, keys, values and attention of the classes, by the parameters `t`."""
     classes, d = t.normed.shape
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
     for part in range(2):
