@@ -115,7 +115,7 @@ def rebuild(c, m, W, x, shift):
 
 @njit
 def sharpen(c, m, shift):
-    """One step of iterative refinement of G u = mass."""
+    """Correct the weights u of the corral `c`, of m atoms, by one step of iterative refinement of G u = mass."""
     r = c.rows.shape[1]
     point = np.empty(r)
     combine(c.u, c.rows, m, r, point)
