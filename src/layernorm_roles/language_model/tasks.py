@@ -72,7 +72,7 @@ class NextToken(Task):
         self._length, self._size, self._seed = settings.context_length, settings.batch_size, seed
         self.tokens_per_step = self._size * self._length
         self._vocabulary, self._training = vocabulary, training
-        # One window less than would fit leaves room for the offset.
+        # One window less than would fit leaves tokens for the offset.
         self.windows = (len(training) - 1) // self._length - 1
         if self.windows < self._size:
             raise ValueError(

@@ -10,7 +10,7 @@ from layernorm_roles.selectability.sums import combine, sums
 _MANY = 2048  # vertices from which on the nearest of them are asked first
 _PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension,
 _MOST = 1024  # but in no more than so many parts,
-_ROOM = 8  # and the nearest vertices are kept of so many times
+_TIMES = 8  # and the nearest vertices are remembered of so many times
 
 
 class Pool(NamedTuple):
@@ -93,7 +93,7 @@ class Near(NamedTuple):
 @njit
 def new_near(r):
     """An empty `Near` for keys of r coordinates."""
-    capacity = _ROOM * min(_PARTS * (r + 1), _MOST)
+    capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)),
         np.empty(capacity, np.int64),
@@ -118,7 +118,7 @@ def ask(pool, near, y, i, level):
 @njit
 def _gather(pool, near, level):
     """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
-    parts = len(near.names) // _ROOM
+    parts = len(near.names) // _TIMES
     if near.size[0] + parts > len(near.names):
         near.size[0] = 0
     known = pool.known

@@ -41,8 +41,8 @@ INSIDE = 2
 ON_EDGE = 3
 """State of a key in the hull of the others, out of which the push outwards takes it."""
 
-_ELSEWHERE = 4  # state of an open key that another part of a large matrix has
-_PART, _PARTS = 128, 16  # open keys in a part, and parts in a round of a large matrix
+_ELSEWHERE = 4  # state of an open key that another group of a large matrix has
+_GROUP, _GROUPS = 128, 16  # open keys in a group, and groups in a round of a large matrix
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
 
 
@@ -249,16 +249,16 @@ def find_certificates_of_large(problem, proofs):
     """
     state = proofs.state
 
-    def search(part):
+    def search(group):
         own = before.copy()
-        own[0, part] = OPEN
+        own[0, group] = OPEN
         find_certificates(problem, proofs._replace(state=own))
-        return own[0, part]
+        return own[0, group]
 
     still = np.flatnonzero(state[0] == OPEN)
-    for block in slices(len(still), _PART * _PARTS):
+    for block in slices(len(still), _GROUP * _GROUPS):
         keys = still[block]
         before = np.where(state == OPEN, _ELSEWHERE, state)
-        parts = [keys[k::_PARTS] for k in range(min(_PARTS, len(keys)))]
-        for part, known in zip(parts, on_all_cores(search, parts), strict=True):
-            state[0, part] = known
+        groups = [keys[k::_GROUPS] for k in range(min(_GROUPS, len(keys)))]
+        for group, known in zip(groups, on_all_cores(search, groups), strict=True):
+            state[0, group] = known
