@@ -4,6 +4,7 @@ A room is a folder or file of this package. All files of a room count: Python by
 docstrings and line numbers; templates, YAML and CSV by their content.
 """
 
+import dis
 import hashlib
 import importlib.util
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import CodeType
 
 PACKAGE = Path(__file__).parent
+NOP = dis.opmap["NOP"]
 
 
 @cache
@@ -101,7 +103,10 @@ def _meaning(file: Path) -> str:
 def _instructions(code: CodeType) -> Iterator[str]:
     """Everything that compiled code says but for where it stands: its instructions, names and constants."""
     yield f"{code.co_name} {code.co_flags} {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount}"
-    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
+    pairs = (code.co_code[at : at + 2] for at in range(0, len(code.co_code), 2))
+    # Where a docstring stood, the compiler leaves an instruction that does nothing.
+    done = b"".join(pair for pair in pairs if pair[0] != NOP)
+    yield f"{done.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _instructions(constant)
