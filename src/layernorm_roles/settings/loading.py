@@ -1,4 +1,4 @@
-"""From the mapping that config.yaml and its overlays give to checked settings, and from a fault to a sentence."""
+"""Checks the mapping that config.yaml and its overlays give, and explains each fault in a sentence."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
-    """Return the settings that `config` gives.
+    """Return the checked settings of `config`, the mapping of config.yaml with its overlays.
 
     Raises ValueError with one line for each fault: the key, its value, and what is allowed there.
     """
@@ -100,13 +100,13 @@ def _unusable(faults) -> ValueError:
 def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
     """A line for each key of the configuration that pydantic found faults with, in their order."""
     places = [_place(fault, complete) for fault in faults]
-    told: dict[str, list[str]] = {}
+    expected_by_key: dict[str, list[str]] = {}
     for fault, place in zip(faults, places, strict=True):
         # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
         if not (_is_inherited(place, places, written) or (fault["type"] == "too_short" and fault["input"])):
             key, expected = _sentence(fault, place)
-            told.setdefault(key, []).append(expected)
-    return [f"{key}: {', or: '.join(expected)}" for key, expected in told.items()]
+            expected_by_key.setdefault(key, []).append(expected)
+    return [f"{key}: {', or: '.join(expected)}" for key, expected in expected_by_key.items()]
 
 
 def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:
