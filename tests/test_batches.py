@@ -5,9 +5,9 @@ import yaml
 from default_settings import ROOT
 
 from layernorm_roles import batches, planning
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import BUILT_IN
 
-NONE = dict.fromkeys([*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT])
+NONE = dict.fromkeys(BUILT_IN)
 MINE = {"like": "d8", "seeds": {"scale": 3, "none": 0, "dynamic_tanh": 1}, "runs_per_job": 2}
 ALONE = {"like": "d3", "seeds": {"layernorm": 2, "projected_qk": 1}, "runs_per_job": 1}
 ALONE |= {"d_model": [3, 5], "learning_rate": ["1e-3", 0.1]}

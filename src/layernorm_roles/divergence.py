@@ -29,7 +29,7 @@ def rows_after_divergence(
     if not last:
         raise ValueError(
             f"{title}: the loss is not finite at step {step}; expected a finite number. A norm that is finite "
-            "everywhere may help"
+            "everywhere, or whose results are smaller, may help"
         )
     print(f"{title}: the loss is no longer finite at step {step}; the run counts as diverged", flush=True)
     worst = {column: value for column, value in WORST.items() if column in last}

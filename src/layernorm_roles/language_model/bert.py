@@ -49,6 +49,8 @@ class BERTLayer(nn.Module):
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
+        elif self.training:
+            self.dropout(x)  # drawn all the same, so that the models of a seed drop the same units elsewhere
         return x + self.dropout(self.feed_forward(x))
 
     def leave_out_attention(self) -> None:

@@ -108,7 +108,8 @@ def pair_loss(
     """The loss of a batch in nats per token, and the number of tokens whose prediction is right.
 
     Scores of one query that differ by more than about 85 (float32) underflow: if only such classes are present
-    the loss is NaN, and the run counts as diverged.
+    the loss is NaN, and the run counts as diverged. With `projection_grown` that is so before training, since the
+    embeddings have standard deviation 1 here, and not 0.02.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -14,6 +14,7 @@ from layernorm_roles.settings.random_keys import RandomKeys
 from layernorm_roles.settings.statements import Statements
 from layernorm_roles.settings.text import Text
 from layernorm_roles.variants import (
+    MATCHED_VARIANT,
     NO_ATTENTION_VARIANT,
     QUERY_KEY_VARIANT,
     SPLIT_VARIANTS,
@@ -29,7 +30,7 @@ _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 _ONE_MAP = tuple(VARIANTS)
 _BEFORE_ATTENTION = (*_ONE_MAP, *SPLIT_VARIANTS)
-_IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT)
+_IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_VARIANT)
 
 
 class Use(NamedTuple):
