@@ -137,7 +137,7 @@ def train(
     final = model.state_dict()
     if training.diverged:
         final = {name: torch.full_like(tensor, torch.nan) for name, tensor in final.items()}
-    columns = ["step", "layer", "left_out_worth", "zero_scores_worth", "input_rms", "score_deviation"]
+    columns = ["step", "layer", "mean_kept_worth", "zero_scores_worth", "input_rms", "score_deviation"]
     attention = pd.DataFrame(training.attention, columns=columns).astype({"layer": "Int64"})
     return TrainingResult(initial, final, metrics, attention)
 
