@@ -76,7 +76,7 @@ class Norm(nn.Module):
         return x + self.bias if self.variant.learns == "gain and bias" else x
 
     def extra_repr(self) -> str:
-        """What torch prints between the parentheses."""
+        """The text between the parentheses when torch prints the module."""
         return f"{self.variant}, dim={self.dim}, eps={self.eps}"
 
 
@@ -134,7 +134,7 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
 
 
 CALLS = 40
-"""How often `probe` calls a norm, in which one that counts its calls may change."""
+"""Number of calls in which `probe` looks for a norm that changes with the number of its calls."""
 ALONE = 12
 """How many vectors of a batch `probe` also gives to a norm alone."""
 

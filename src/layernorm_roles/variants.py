@@ -20,7 +20,7 @@ class Named:
     stroke: str | tuple = "-"
     """Line style; not solid where a line would hide another one or looks like one to a colour-blind reader."""
     in_paper: str = "–"
-    """What the paper calls it, in Markdown."""
+    """What the paper calls the variant, in Markdown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,7 @@ def maps(name: str) -> tuple[Variant, Variant] | None:
 
 
 def label_of(like: str, factor: float, part: str = "both") -> str:
-    """The text in legends for what `scaled` names."""
+    """The text in legends for the built-in norm `like` times `factor`."""
     return f"{factor:g} × {BUILT_IN[like].label}" + (
         "" if part == "both" else f" ({part.replace('_', ', ')})"
     )

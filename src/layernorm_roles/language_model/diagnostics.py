@@ -21,7 +21,7 @@ from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.tasks import Batch
 
 WINDOWS = 8
-"""Validation windows, the first ones, in which sizes and scores are looked at: they differ little between windows."""
+"""Number of validation windows on which sizes and scores are measured, which differ little between windows."""
 
 
 def diagnose(
@@ -51,20 +51,20 @@ def diagnose(
 
 
 class Constant(nn.Module):
-    """Stands in for attention: it adds the same `vector` everywhere."""
+    """A module in the place of attention that adds one `vector` at every position."""
 
     def __init__(self, vector: Float[Tensor, " d"]):
         super().__init__()
         self.vector = vector
 
     def forward(self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]) -> Tensor:
-        """What is added at every position of x."""
+        """The vector that is added at every position of x."""
         return self.vector.expand_as(x)
 
 
 @torch.no_grad()
 def with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, GPT]:
-    """The loss of `model`, and a copy whose attention adds the mean of what that of `model` added to all tokens."""
+    """The loss of `model`, and a copy in which attention is replaced by the mean of what it adds to all tokens."""
     sums, hooks = {}, []
     for layer in model.layers:
         if layer.attention is not None:

@@ -83,7 +83,7 @@ class GPTSettings(_LanguageModel):
     validation_windows: Size
     """Windows of context_length tokens over which the validation loss is computed."""
     diagnose_every: Steps | None
-    """Optimiser steps between two looks at attention, for table language_model_attention; null for none."""
+    """Optimiser steps between two rows of the table language_model_attention; null leaves the table empty."""
 
     @property
     def longest_text(self) -> int:

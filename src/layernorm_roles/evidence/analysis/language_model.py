@@ -20,7 +20,7 @@ RUN = ["variant", "seed", *POINT]
 """The columns that tell the runs of a language model apart."""
 
 CHECKPOINTS = ("initial", "final")
-"""The weights whose keys are tested: before training and after."""
+"""Names of the checkpoints whose keys are tested: before training and after."""
 
 
 BASELINES = {
@@ -37,13 +37,13 @@ FURTHER = {"gpt_lengths": "gpt_rates", "bytes_lengths": "bytes_rates"}
 
 
 SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "projection"))
-"""With and without scaling, at LayerNorm's size and at that of the unscaled stream before training."""
+"""Variants with and without scaling, at LayerNorm's size and at the size of the unscaled stream before training."""
 
 
 def of_all_lengths(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The rows of a model of table language_model_metrics, under its name those of FURTHER of a length that it lacks.
+    """The rows of a model in table language_model_metrics, with those of its further length in FURTHER under its name.
 
-    With them come the runs without attention that stand for that length, see BASELINES.
+    With them come the runs without attention that are its baseline, see BASELINES.
     """
     own = metrics[metrics.model == model]
     other = metrics[metrics.model == FURTHER.get(model)]
@@ -109,15 +109,15 @@ def final_losses(
 
 
 class Attention(NamedTuple):
-    """What attention is worth to LayerNorm at its best learning rate, as a scale for single runs; see `attention`."""
+    """The worth of attention in a model with LayerNorm at its best learning rate, with which runs are compared."""
 
     bare: float
     """Mean validation loss without attention."""
     worth: float
-    """By how many nats per token the mean validation loss of LayerNorm is lower."""
+    """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """The validation loss of a run that has got this share of what attention is worth."""
+        """The validation loss of a run that has gained the share `share` of the worth of attention."""
         return self.bare - share * self.worth
 
 

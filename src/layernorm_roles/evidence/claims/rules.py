@@ -208,7 +208,7 @@ OF_EFFECTS = frozenset(
 
 
 class Finding(StrEnum):
-    """What one comparison found; the rule at the top of this file says when."""
+    """What one comparison shows: the effect is seen, smaller, absent, reversed or undecided."""
 
     SEEN = "seen"
     SMALLER = "smaller"
@@ -287,7 +287,7 @@ def true(condition: bool | np.bool_) -> Finding:
 
 
 def all_of(*findings: Finding) -> Finding:
-    """What is found of a statement that says several things at once.
+    """The finding on a statement that says several things at once.
 
     Seen if all are, smaller if all are there and one is smaller, reversed if all are; absent if one is not there.
     """

@@ -33,10 +33,10 @@ CELLS = {
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
 POINT = {"marker": "o", "ms": 4}
-"""Look of the accuracy in a cell."""
+"""Look of the mean accuracy of one of the four variants."""
 
 EFFECTS = ("projection", "size", "interaction")
-"""The effects of the last panel, from the top."""
+"""The effects that the panel of effects shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
 """Looks of the effects early and at the end of the training."""
@@ -165,8 +165,8 @@ MARKS = {
     BOUND: {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""},
     DIVERGED: {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""},
 }
-"""Looks of the rings around best rates; of bounds, whose runs ended before they reached the loss; and of accuracies to
-which diverged runs contribute."""
+"""Looks of three marks: the ring around a best rate, the bound of runs that ended before they reached the loss, and the
+accuracy to which diverged runs contribute."""
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
