@@ -90,10 +90,16 @@ def short_of_attention(t) -> float:
     return (0.75 * f.no_attention - f.projection + 0.25 * f.layernorm).mean()
 
 
+def scores(t) -> pd.DataFrame:
+    """What scores of 0 add to the loss at the end: a row a seed, a column a variant."""
+    own = t["language_model_attention"].query("model == @PAPER_RATE and layer.isna()")
+    return own[own.step == own.step.max()].pivot(index="seed", columns="variant", values="zero_scores_worth")
+
+
 def beyond_half_in_scores(t) -> float:
-    """What small queries and keys add to the loss, less half of what a small LayerNorm adds."""
-    f = final(t, PAPER_RATE)
-    return (f.shrunk_qk - f.layernorm / 2 - f.layernorm_shrunk / 2).mean()
+    """What scores are worth less with small queries and keys, less half of that with a small LayerNorm."""
+    f = scores(t)
+    return (f.layernorm / 2 - f.shrunk_qk + f.layernorm_shrunk / 2).mean()
 
 
 def half(t, model) -> float:
@@ -196,6 +202,7 @@ RECOMPUTED = {
     "loss_gap_best_rate": gap("gpt_rates"),
     "loss_gap_best_rate_bytes": gap("bytes_rates"),
     "loss_gap_keys": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
+    "attention_needs_size": lambda t: (scores(t).projection_grown - scores(t).projection).mean(),
     "size_or_scaling": small_size,
     "gap_is_attention": short_of_attention,
     "size_in_scores": beyond_half_in_scores,

@@ -203,7 +203,6 @@ OF_PAPER_RATE = {
     "loss_gap_keys": ("layernorm_shrunk",),
     "size_or_scaling": ("layernorm", "projection_grown", "layernorm_shrunk", "projection"),
     "gap_is_attention": ("no_attention", "projection", "layernorm"),
-    "size_in_scores": ("shrunk_qk", "layernorm_shrunk"),
 }
 AT_03 = worlds.metrics(THREE, experiment="rates", rate=0.03, seeds=5)
 LACKING = [

@@ -20,14 +20,14 @@ RUN = ["variant", "seed", *POINT]
 """The columns that tell the runs of a language model apart."""
 
 CHECKPOINTS = ("initial", "final")
-"""The weights whose keys are tested: before training and after."""
+"""Names of the checkpoints whose keys are tested: before training and after."""
 
 
 BASELINES = {"gpt_rates": "gpt", "bytes_rates": "gpt_bytes", "bytes_rates_small": "gpt_bytes"}
 """For a model that is not trained without attention, the model whose runs without attention are its baseline."""
 
 SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "projection"))
-"""With and without scaling, at LayerNorm's size and at that of the unscaled stream before training."""
+"""Variants with and without scaling, at LayerNorm's size and at the size of the unscaled stream before training."""
 
 
 def ends(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -63,15 +63,15 @@ def final_losses(metrics: pd.DataFrame, model: str, column: str = "valid_loss") 
 
 
 class Attention(NamedTuple):
-    """What attention is worth to LayerNorm at its best learning rate, as a scale for single runs; see `attention`."""
+    """The worth of attention in a model with LayerNorm at its best learning rate, with which runs are compared."""
 
     bare: float
     """Mean validation loss without attention."""
     worth: float
-    """By how many nats per token the mean validation loss of LayerNorm is lower."""
+    """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """The validation loss of a run that has got this share of what attention is worth."""
+        """The validation loss of a run that has gained the share `share` of the worth of attention."""
         return self.bare - share * self.worth
 
 

@@ -233,7 +233,7 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
 
 
 SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_released"))
-"""With and without projection, at LayerNorm's size and at a d-th of it."""
+"""Variants with and without projection, at LayerNorm's size and at a d-th of it."""
 
 
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:

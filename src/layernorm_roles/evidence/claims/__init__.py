@@ -29,12 +29,12 @@ TABLES = tuple(dict.fromkeys([*(name for claim in CLAIMS for name in claim.table
 
 
 class Judged(NamedTuple):
-    """The tables that judging makes."""
+    """The tables claims and comparisons, which the function `judge` makes."""
 
     claims: pd.DataFrame
-    """A row for every claim."""
+    """Table claims: a row for every claim."""
     comparisons: pd.DataFrame
-    """A row for each comparison of a claim, in the order of the claims."""
+    """Table comparisons: a row for each comparison of a claim, in the order of the claims."""
 
 
 def judge(

@@ -53,7 +53,7 @@ OF_PRESETS = ("projection_grown", "shrunk_qk", "shrunk_v", "projection_matched")
 """Norms that workflow/presets/published.yaml names and claims compare: built-in ones times a factor."""
 
 OTHERS = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without the norm"}
-"""What may pass a test too, in words, by the beginning of the names of its columns."""
+"""In words, models or keys that may pass a test as well, by the beginning of the names of their columns."""
 
 # Quantities
 
@@ -64,7 +64,7 @@ def range_over(values: pd.Series) -> Estimate:
 
 
 class Less(NamedTuple):
-    """What is taken from a difference: a multiple of another one."""
+    """A multiple of another difference, which is subtracted from the difference of a comparison."""
 
     times: float
     names: tuple[str, str]
@@ -77,13 +77,13 @@ def _stands_for(name: str, column: str) -> bool:
 
 @dataclass
 class Measured:
-    """What a quantity is of an experiment or a model: a row a seed or document, a column for each thing compared."""
+    """Values of a quantity in an experiment or model: a row a seed or document, a column for each thing compared."""
 
     frame: pd.DataFrame
     worst: pd.DataFrame | None = None
-    """The same with all that proofs leave open counted."""
+    """The values with all that proofs leave open counted; None where nothing is left open."""
     cases: pd.Series | None = None
-    """How many cases the per cents of each column are of, in all rows together."""
+    """Number of cases behind the per cents of each column, in all rows together."""
     random: bool = True
     """Whether rows are a sample; else the estimate is the range over them."""
     note: str = ""
@@ -92,19 +92,19 @@ class Measured:
     """A sentence on sizes without which the statement cannot be read; empty if there is nothing to say."""
 
     def names(self, name: str) -> list[str]:
-        """The columns that a name stands for; Untestable if there are none."""
+        """The columns that `name` stands for, where * stands for any end; raises Untestable if there are none."""
         found = [column for column in self.frame if _stands_for(name, column)]
         if not found:
             raise Untestable(f"The run has no {name.removesuffix(' *')}.")
         return found
 
     def values(self, *names: str) -> pd.Series:
-        """A column, or the differences of two."""
+        """The values of one column, or the differences of two, by seed."""
         columns = [self.frame[self.names(name)[0]] for name in names]
         return columns[0] - columns[1] if len(columns) > 1 else columns[0]
 
     def estimate(self, *names: str, less: Less | None = None) -> tuple[Estimate, int]:
-        """The mean of `values`, less a multiple of others, and their number; Untestable for one value."""
+        """The mean of `values`, less a multiple of other differences, and their number; Untestable for one value."""
         values = self.values(*names)
         if less:
             values = values - less.times * self.values(*less.names)
@@ -115,11 +115,11 @@ class Measured:
         return self._percent(values, names[0]), len(values)
 
     def seeds_of(self, *names: str) -> str:
-        """What there are too few seeds of, where there are too few."""
+        """The words for these values in the message that there are too few seeds."""
         return names[-1] if names[0] == "layernorm" else names[0]
 
     def counted(self, name: str, found: Estimate) -> str:
-        """How many cases of how many a per cent of 0 or 100 is, as in "0 of 147,456"; empty for another."""
+        """The number of cases behind 0 or 100 per cent, as in "0 of 147,456"; empty for other per cents."""
         if self.cases is None or name not in self.cases or found.mean not in (0, 100):
             return ""
         number = int(self.cases[name])
@@ -142,7 +142,7 @@ class Steps(Measured):
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Columns variant, seed, steps (NaN if not reached) and last_step, a row a run."""
     fewest: int = 2
-    """Pairs of runs below which there is no test."""
+    """Least number of pairs of runs for a test."""
 
     def estimate(self, high: str, low: str) -> tuple[Estimate, int]:
         """Logarithm of the steps of one variant over those of another with equal seeds, and the number of pairs.
@@ -167,7 +167,7 @@ class Steps(Measured):
 
 
 def steps_of(runs: pd.DataFrame, variants: Sequence[str], fewest: int = 2) -> Steps:
-    """The steps of `runs`, with a note about the runs of `variants` that do not get there."""
+    """The `Steps` of `runs`, with a note about the runs of `variants` that do not reach what steps are counted to."""
     compared = runs[runs.variant.isin(variants)]
     lost = [
         f"{missing} of {len(own)} runs of {LEGENDS[variant]}"
@@ -191,21 +191,21 @@ def of_effects(values: pd.DataFrame, cells: tuple[tuple[str, str], tuple[str, st
 
 
 class Quantity(NamedTuple):
-    """What the entries of the YAML files name under `quantity`."""
+    """A quantity that claims compare: how it is measured, its unit, and the columns that it has."""
 
     measure: Callable[[Tables, str, Sequence[str]], Measured]
-    """From the tables, an experiment or a model, and the columns without which there is no test."""
+    """Takes the tables, an experiment or model, and the columns that the test needs; returns what is measured."""
     unit: str = ""
-    """RATIO if differences are those of logarithms."""
+    """Unit of the quantity; RATIO if its columns hold logarithms of ratios."""
     words: str = ""
-    """What the quantity is; empty where the claim's statistic says it."""
+    """The quantity in words; empty where the claim's statistic says it."""
     columns: tuple[str, ...] = ()
     """The columns that entries may name, * for any end; variants of the norm if empty."""
     thresholds: tuple[str, ...] = ()
-    """Names of thresholds of `rules` that it is measured with; they are numbers of the rule."""
+    """Names of the thresholds of `rules` with which the quantity is measured."""
 
     def knows(self, name: str) -> bool:
-        """Whether an entry may name a column so."""
+        """Whether `name` may be the name of a column in an entry."""
         if not self.columns:
             return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM, *OF_PRESETS}
         return any(_stands_for(column, name) for column in self.columns)
@@ -238,7 +238,7 @@ def reported_numbers() -> dict[str, Any]:
 
 
 def number(name: Any) -> Any:
-    """A number that is given as such or by its name, with a factor or not; ValueError for a name that is none."""
+    """The number that an entry gives, as such or by its name, with a factor or not; ValueError for an unknown name."""
     if not isinstance(name, str):
         return name if name is None else float(name)
     *factors, own = (_known(word) for word in name.split(" "))
@@ -265,10 +265,10 @@ _KEYS = {"over", "alone", "less", "plus", "role", "part", "of", "quantity", "if_
 
 @dataclass(frozen=True)
 class Pair:
-    """A comparison of an entry, checked."""
+    """A comparison that an entry of the YAML files asks for, checked."""
 
     names: tuple[str, ...]
-    """Two columns, or one."""
+    """The names of the two columns that are compared, or of the one."""
     quantity: Quantity
     here: tuple[str, str | None]
     """The name of the quantity, and the experiment or model."""
@@ -284,16 +284,16 @@ class Pair:
 
     @property
     def words(self) -> str:
-        """What is compared."""
+        """What is compared, in words for the column `comparison`."""
         return self.in_words(self.names)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are compared."""
+        """The names of all columns that the comparison reads."""
         return (*self.names, *(self.less.names if self.less else ()))
 
     def in_words(self, names: Sequence[str]) -> str:
-        """What is compared, of these columns."""
+        """In words, the comparison of the columns called `names`."""
         than = " over " if self.quantity.unit == RATIO else " minus "
         words = than.join(names) + self.elsewhere
         if not self.less:
@@ -302,14 +302,14 @@ class Pair:
         return f"{words}, {sign} {times:g} times ({than.join(self.less.names)})"
 
     def of_column(self, name: str) -> claim.Asked | None:
-        """What is asked of the column `name`, of a list of numbers the one of its layer; None if nothing is asked."""
+        """The question that is asked of the column `name`, with the number of its layer; None if nothing is asked."""
         if self.asked is None:
             return None
         found = self.number[int(name.split()[-1]) - 1] if isinstance(self.number, list) else self.number
         return ASKED[self.asked](np.log(found) if self.quantity.unit == RATIO else found)
 
     def comparisons(self, measured: Measured, others: str = "") -> Iterator[Comparison]:
-        """What is found in the columns whose names begin with `others`; Untestable if columns or seeds are lacking."""
+        """Yield the comparisons of the columns whose names begin with `others`; Untestable without columns or seeds."""
         names = [others + name for name in self.names]
         columns = [names] if len(names) == 2 else [[name] for name in measured.names(names[0])]
         for i, column in enumerate(columns):
@@ -332,7 +332,7 @@ class Pair:
 def pair(
     spec: Mapping[str, Any], entry: Mapping[str, Any], quantities: Mapping[str, Quantity], first: bool
 ) -> Pair:
-    """A comparison of an entry as it stands in YAML; ValueError, naming what is wrong, if it says what is not known."""
+    """The checked comparison of an entry, from its YAML; ValueError, naming what is wrong."""
     if unknown := [key for key in spec if key not in _KEYS]:
         raise ValueError(f"unknown key {unknown[0]!r}; expected some of {', '.join(sorted(_KEYS))}")
     name = spec.get("quantity", entry.get("quantity"))

@@ -135,6 +135,10 @@ QUARTER = 0.25
 """Two things count as equal if they differ by no more than this share of the effect that their difference would have to
 explain: half of the share from which on an effect counts as as large as another one."""
 
+ONSET = 0.02
+"""Nats per token. A model attends if making all scores 0, so that queries attend equally to all keys, adds more than
+this to its loss: less than half of the gap that Figure 4 shows."""
+
 BYTES_A_TOKEN = 4.1
 """Bytes of a token of the text's byte-level BPE, on average, by which a loss per token is that of as many bytes."""
 
@@ -204,7 +208,7 @@ OF_EFFECTS = frozenset(
 
 
 class Finding(StrEnum):
-    """What one comparison found; the rule at the top of this file says when."""
+    """What one comparison shows: the effect is seen, smaller, absent, reversed or undecided."""
 
     SEEN = "seen"
     SMALLER = "smaller"
@@ -283,7 +287,7 @@ def true(condition: bool | np.bool_) -> Finding:
 
 
 def all_of(*findings: Finding) -> Finding:
-    """What is found of a statement that says several things at once.
+    """The finding on a statement that says several things at once.
 
     Seen if all are, smaller if all are there and one is smaller, reversed if all are; absent if one is not there.
     """
