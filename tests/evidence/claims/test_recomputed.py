@@ -53,7 +53,12 @@ def test_both_computations_agree_on_the_kept_tables_and_the_kept_row_is_found_ag
     if name in with_the_kept_rule():
         kept = TABLES["claims"].set_index("claim").loc[name]
         corrected = claim.corrected(row, outcome, kept.p_holm, 0) if claim.primary else row
-        assert kept.verdict in (row["verdict"], corrected["verdict"])
+        verdicts = {row["verdict"], corrected["verdict"]}
+        if (
+            not claim.of_paper and "confounded" in verdicts
+        ):  # which was called partial off the paper's settings
+            verdicts.add("partial")
+        assert kept.verdict in verdicts
         for column in row.keys() - {"claim", "reason", "verdict"}:
             one, other = (None if pd.isna(value) else value for value in (row[column], kept[column]))
             number = isinstance(one, float) and other is not None

@@ -383,12 +383,6 @@ def over_seeds(values: pd.Series, what: str) -> Estimate:
     return Estimate.of(enough(values, what))
 
 
-def paired(high: pd.Series, low: pd.Series, what: str) -> tuple[Estimate, int]:
-    """Mean and interval of the differences high - low over the seeds that both have, and the number of these pairs."""
-    differences = (high - low).dropna()
-    return over_seeds(differences, what), len(differences)
-
-
 def refuse_rate_at_grid_end(at_end: pd.Series, chosen: pd.Series, what: str, does: str = "is best") -> None:
     """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
 

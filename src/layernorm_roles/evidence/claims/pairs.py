@@ -49,9 +49,6 @@ from layernorm_roles.variants import PAPER_PROJECTION
 
 BEFORE_TRAINING, UNIGRAM = "untrained ", "unigram"
 
-OF_PRESETS = ("projection_grown", "shrunk_qk", "shrunk_v", "projection_matched")
-"""Norms that workflow/presets/published.yaml names and claims compare: built-in ones times a factor."""
-
 OTHERS = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without the norm"}
 """In words, models or keys that may pass a test as well, by the beginning of the names of their columns."""
 
@@ -207,7 +204,7 @@ class Quantity(NamedTuple):
     def knows(self, name: str) -> bool:
         """Whether `name` may be the name of a column in an entry."""
         if not self.columns:
-            return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM, *OF_PRESETS}
+            return name.removeprefix(BEFORE_TRAINING) in {*LEGENDS, UNIGRAM}
         return any(_stands_for(column, name) for column in self.columns)
 
 
