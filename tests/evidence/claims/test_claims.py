@@ -125,7 +125,7 @@ def test_an_effect_that_the_correction_leaves_open_makes_no_verdict():
         row = claims.judge({"majority_metrics": runs}).claims.set_index("claim").loc["size_or_projection"]
         assert alone == "holds"
         assert (row.verdict == "holds") == (row.p_holm < 0.05) == (seeds == 10)
-        assert ("with Holm's correction for 13 primary claims p is" in row.reason) == (seeds == 3)
+        assert ("with Holm's correction for" in row.reason) == (seeds == 3)
 
 
 def of_family(p: dict[str, float], verdict="holds", **options):
