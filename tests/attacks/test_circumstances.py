@@ -6,7 +6,7 @@ import subprocess
 
 import pandas as pd
 import pytest
-from checkouts import command, environment
+from checkouts import command
 
 from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
@@ -30,7 +30,7 @@ def test_two_commands_for_one_reproduction(finished):
     made, before = finished
     shutil.rmtree(made.folder / NAME)
     make, pipes = command("--cores", "2", *TARGETS), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    own = {"cwd": made.folder, "env": environment(made.folder), "encoding": "utf-8"}
+    own = {"cwd": made.folder, "env": made.environment(), "encoding": "utf-8"}
     both = [subprocess.Popen(make, **own, **pipes) for _ in range(2)]
     outputs = [process.communicate()[0] for process in both]
     assert any(process.returncode == 0 for process in both)

@@ -22,9 +22,8 @@ from layernorm_roles.evidence.tables.typography import typeset
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver (Debian: chromium, chromium-driver)"
-)
+if not (CHROMIUM and DRIVER):  # one line at the end, not one for each test
+    pytest.skip("no chromium and chromedriver (Debian: chromium, chromium-driver)", allow_module_level=True)
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"

@@ -1,11 +1,7 @@
-"""A SLURM cluster of this one machine, for as long as a test or a command needs it. Needs root and Debian's packages:
+"""A SLURM cluster of this one machine, for as long as a test needs it. Needs root and Debian's slurm-wlm and munge.
 
-    apt-get install slurm-wlm munge
-    python tests/workflow/slurm/one_node.py snakemake --workflow-profile slurm ...
-
-It has the partitions cpu and gpu, one whose jobs preempt theirs, and two GPUs that are only device files: SLURM hands
-them out and sets CUDA_VISIBLE_DEVICES, and nothing can compute on them. Nothing here is meant for a cluster that others
-use.
+It has the partitions cpu and gpu, and two GPUs that are only device files: SLURM hands them out and sets
+CUDA_VISIBLE_DEVICES, and nothing can compute on them. Nothing here is meant for a cluster that others use.
 """
 
 import contextlib
@@ -17,7 +13,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -61,10 +56,6 @@ DefMemPerCPU=500
 NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=cpu Nodes={node} Default=YES MaxTime=1-00:00:00 State=UP
 PartitionName=gpu Nodes={node} MaxTime=1-00:00:00 State=UP
-# Its jobs take the place of those of the other two, which are cancelled.
-PreemptType=preempt/partition_prio
-PreemptMode=CANCEL
-PartitionName=urgent Nodes={node} PriorityTier=2 State=UP
 """
 
 
@@ -135,24 +126,11 @@ class OneNode:
     def cancel(self, job: str) -> None:
         self._run("scancel", job)
 
-    def preempt(self) -> None:
-        """Submit a job that needs the whole node and goes before all others, and wait until it is done."""
-        self._run(
-            "sbatch", "--wait", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"
-        )
-
-    def stop_controller(self) -> None:
-        """Kill slurmctld, as a crash of its machine does; jobs go on."""
-        self._kill("slurmctld")
-
-    def start_controller(self) -> None:
-        """Start slurmctld again; it reads back what it saved of its jobs."""
-        self._daemon("slurmctld", "-D")
-        self._wait(self._answers, "the controller")
-
     def lose_node(self) -> None:
         """Kill slurmd and all that runs in jobs, as a power failure does, and tell the controller so."""
-        self._kill("slurmd")
+        node = self.daemons.pop()
+        node.kill()
+        node.wait()
         self._kill_jobs()
         self._run("scontrol", "update", "nodename=one", "state=down", "reason=lost")
 
@@ -213,13 +191,6 @@ class OneNode:
                 subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
             )
 
-    def _kill(self, name: str) -> None:
-        """Kill the daemon `name` without a chance to tidy up."""
-        (daemon,) = (daemon for daemon in self.daemons if daemon.args[0] == name)
-        daemon.kill()
-        daemon.wait()
-        self.daemons.remove(daemon)
-
     def _kill_jobs(self) -> None:
         """Kill all that runs in jobs, and the daemons' helpers of each job."""
         daemons = [daemon.pid for daemon in self.daemons]
@@ -254,11 +225,3 @@ class OneNode:
             f"{file.name}:\n{file.read_text(errors='replace')[-2000:]}"
             for file in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
         )
-
-
-if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # so that everything is stopped first
-    with OneNode():
-        sys.exit(subprocess.run(sys.argv[1:]).returncode)
