@@ -119,7 +119,11 @@ def running() -> Iterator[None]:
                 daemon.wait()
         for process in Path("/proc").glob("[0-9]*"):  # what is left of jobs
             with contextlib.suppress(OSError):
-                if f"SLURM_CLUSTER_NAME={folder.name.lower()}".encode() in (process / "environ").read_bytes():
+                seen = (process / "environ").read_bytes()
+                if (
+                    f"SLURM_CONF={folder}/".encode() in seen
+                    or f"CLUSTER_NAME={folder.name.lower()}".encode() in seen
+                ):
                     os.kill(int(process.name), signal.SIGKILL)
         if SYSTEM_CONF.is_symlink() and SYSTEM_CONF.readlink() == folder / "slurm.conf":
             SYSTEM_CONF.unlink()
