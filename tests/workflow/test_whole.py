@@ -121,7 +121,7 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
     assert lines[first + 1].strip() == "its log: results/smoke/logs/draw/random_keys.log", done.stdout
     assert "parquet/gaussian_law.parquet: damaged" in done.stdout
     assert "compare: with what?" in done.stdout
-    logs = lines[lines.index("3 jobs failed; the logs say why:") + 1 :]
+    logs = lines[lines.index("3 jobs failed; the log says why:") + 1 :]
     assert {log.strip() for log in logs[:3]} == {
         f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check", "compare")
     }
