@@ -91,21 +91,6 @@ def test_exact_hulls_of_small_integers(points):
     assert (found.lower[~inside] > 1 - GAP).all()
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2, 1e-3, 1e-6])
-@pytest.mark.parametrize("others", [[], [[0.3, 5.0]], [[0.1, -3.0], [0.0, 4.0]]])
-def test_key_between_two(share, others):
-    """On a segment the weights are given, also where it is an edge of the hull: the others lie on one side."""
-    keys = np.array([[0.0, 0.0], [1.0, 0.0], [share, 0.0], *others])
-    weights = np.array([1 - share, share])
-    on_segment = 1 / (1 + np.exp(-(weights * np.log(weights)).sum()))
-    found = checked(keys)
-    if len(others) < 2:
-        assert found.lower[2] <= on_segment * (1 + 1e-12)
-        assert found.upper[2] >= on_segment * (1 - 1e-12)
-    else:  # more ways to make the key, so less attention
-        assert found.upper[2] < on_segment
-
-
 def test_few_keys_and_copies():
     assert checked(np.array([[3.0, -1.0]])).lower[0] == pytest.approx(1)
     np.testing.assert_allclose(checked(gaussian(2, 4)).lower, 1, rtol=GAP)
@@ -308,12 +293,6 @@ def test_verification_refuses_a_query_outside_the_ellipsoid():
     )
     with pytest.raises(ValueError, match="do not hold"):
         beyond.verify(keys)
-
-
-def test_half_precision_is_taken_as_float32():
-    keys = gaussian(10, 3).astype(np.float16)
-    null = [ceilings(keys.astype(dtype)).null for dtype in (np.float16, np.float32, np.float64)]
-    assert null[0] == null[1] > null[2]
 
 
 # The search's own devices

@@ -98,19 +98,6 @@ def test_close_neighbours_beside_thousands_of_vertices(d):
     assert (own < 1000 * certificates.tolerance).all(), "a key's own direction is enough"
 
 
-def test_a_large_causal_matrix_is_its_prefixes():
-    keys = hardly_inside_a_sphere(3000, 6, np.random.default_rng(1))
-    causal = certify(keys, causal=True)
-    causal.verify(keys)
-    undecided_by_theorem = np.flatnonzero(
-        (causal.verdict == "selectable") & (certify(keys).verdict != "selectable")
-    )
-    for i in undecided_by_theorem[-5:]:
-        assert certify(keys[: i + 1]).verdict[i] == "selectable"
-    for i in np.flatnonzero(causal.verdict == "unselectable")[-5:]:
-        assert certify(keys[: i + 1]).verdict[i] == "unselectable"
-
-
 def test_the_number_of_cores_changes_no_byte():
     script = """
 import hashlib, numpy as np
