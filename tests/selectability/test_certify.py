@@ -310,12 +310,6 @@ def test_a_summary_adds_up_the_verdicts_of_each_matrix():
     assert second == (5, 0, 5, None, None)
 
 
-def test_integers_are_certified_as_they_are():
-    keys = np.array([[0, 2**53], [0, 2**53 - 1], [-(2**53), 0], [3, 3]])
-    assert checked(keys).duplicates == 0
-    np.testing.assert_array_equal(checked(keys).verdict, checked(keys.astype(float)).verdict)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_stack_is_its_matrices(causal):
     """The last in more dimensions than rational arithmetic is asked about, so that simplices alone prove."""

@@ -265,17 +265,6 @@ def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(file
     assert out.read_text() == before and [path.name for path in out.parent.iterdir()] == ["v.csv"]
 
 
-def test_verdicts_are_written_where_nobody_reads_the_summary(files, monkeypatch):
-    """As with `certify-keys keys.npy --out v.csv | head -1`."""
-
-    def broken_pipe(*_):
-        raise BrokenPipeError("Broken pipe")
-
-    monkeypatch.setattr(command_line, "summary", broken_pipe)
-    assert main([str(files / "keys.npy"), "--out", str(files / "v.csv")]) == 2
-    assert len((files / "v.csv").read_text().splitlines()) == 51
-
-
 def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
     """By one without a checksum: that of the old file would call the new one damaged."""
     out = files / "verdicts.parquet"
@@ -309,38 +298,27 @@ def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
     assert "40 keys" in (printed := capsys.readouterr().out) and "10 keys" in printed
 
 
-def test_causal_certificates_are_those_of_the_library(files, capsys):
-    out = files / "verdicts.parquet"
-    assert main([str(files / "keys.npy"), "--causal", "--out", str(out)]) == 0
-    assert "50 keys, d = 3, float32, each among those before it" in capsys.readouterr().out
-    table = verdicts_in(out)
-    assert table.verdict.tolist() == certify(KEYS, causal=True).verdict.tolist()
-    assert (table.verdict != certify(KEYS).verdict).any()
-    assert all(row.support.max() < row.key for row in table[table.verdict == "unselectable"].itertuples())
-    assert asked(out)["causal"] is True
-
-
-def test_flat_keys_are_judged_in_their_plane(tmp_path, capsys):
-    """Off the plane the keys differ by rounding alone, in which no search is possible."""
-    plane = np.random.default_rng(1).standard_normal((60, 2))
-    keys = plane @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0][:2]
+@pytest.mark.parametrize("option", ["causal", "flat"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_options_are_those_of_the_library(tmp_path, option, ending, capsys):
+    """Keys in a plane of four dimensions, off which they differ by rounding alone; a .csv file has all but proofs."""
+    rng = np.random.default_rng(1)
+    keys = rng.standard_normal((60, 2)) @ np.linalg.qr(rng.standard_normal((4, 4)))[0][:2]
     np.save(tmp_path / "keys.npy", keys)
-    expected = certify(plane).verdict
-    inside = expected == "unselectable"
-    out = tmp_path / "verdicts.parquet"
-    assert main([str(tmp_path / "keys.npy"), "--flat", "--out", str(out)]) == 0
-    assert verdicts_in(out).verdict.tolist() == expected.tolist()
-    assert asked(out)["flat"] is True
-    assert main([str(tmp_path / "keys.npy"), "--out", str(out)]) == 0
-    assert (verdicts_in(out).verdict[inside] == "borderline").all() and inside.any()
-
-
-@pytest.mark.parametrize("options", [[], ["--causal"]])
-def test_a_csv_output_has_all_but_the_proofs(files, options, capsys):
-    assert main([str(files / "keys.npy"), *options, "--out", str(files / "v.csv")]) == 0
-    assert "v.csv; its proofs need a .parquet file" in capsys.readouterr().out
-    expected = certify(KEYS, causal=bool(options)).to_frame().drop(columns=["query", "support", "weights"])
-    assert (files / "v.csv").read_text() == expected.to_csv(index=False)
+    file, out, expected = (
+        tmp_path / "keys.npy",
+        tmp_path / f"verdicts.{ending}",
+        certify(keys, **{option: True}),
+    )
+    assert main([str(file), f"--{option}", "--out", str(out)]) == 0
+    assert expected.counts() != certify(keys).counts()
+    if ending == "parquet":
+        assert verdicts_in(out).verdict.tolist() == expected.verdict.tolist()
+        assert asked(out)[option] is True
+    else:
+        assert "v.csv; its proofs need a .parquet file".replace("v.", "verdicts.") in capsys.readouterr().out
+        plain = expected.to_frame().drop(columns=["query", "support", "weights"])
+        assert out.read_text() == plain.to_csv(index=False)
 
 
 WORKING = """

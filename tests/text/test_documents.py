@@ -164,12 +164,6 @@ def test_paragraphs_of_an_article_are_joined_each_once(hub, tmp_path):
         read_downloaded(tmp_path, **keys, joined_by="author")
 
 
-def test_licence_of_the_sample_is_known_and_of_others_as_configured():
-    assert "CC BY-SA" in documents.licence(Source(kind="wikipedia_sample"))
-    assert documents.licence(Source(kind="files", paths=["a"], licence="public domain")) == "public domain"
-    assert documents.licence(Source(kind="files", paths=["a"])) == "not stated"
-
-
 def test_a_hub_that_does_not_answer_says_what_to_do(tmp_path, monkeypatch):
     import datasets
 
