@@ -162,6 +162,10 @@ class Late(Good2):
     def forward(self, x):
         self.mean = self.mean + 1
         return x - x.mean(0) if self.mean[0] > 30 else x
+class Early(Good2):
+    def forward(self, x):
+        self.mean = self.mean + 1
+        return x - x.mean(0) if self.mean[0] < 2 else x
 class Float64AtOnce(Good):
     def __init__(self, dim):
         torch.set_default_dtype(torch.float64)
@@ -225,6 +229,7 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
         ("own_norms_for_test:Batch", "fails on an input of shape|alone and among others"),
         ("own_norms_for_test:OverPositions", "alone and among others"),
         ("own_norms_for_test:Late", "alone and among others"),
+        ("own_norms_for_test:Early", "alone and among others"),
         ("own_norms_for_test:Float64AtOnce", "changes torch's default dtype"),
         ("own_norms_for_test:SeedsWhenCalled", "draws or seeds"),
         ("own_norms_for_test:OneThread", "changes torch's number of threads"),

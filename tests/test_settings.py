@@ -72,14 +72,12 @@ def spoilt(value, schema):
         yield {**(value or {}), "no-such key": 1} if isinstance(value, dict) else 3
 
 
-def replaced(path, value, name=None):
-    """The default configuration with another value at a path, or with the value under another name there."""
+def replaced(path, value):
+    """The default configuration with another value at a path."""
     config = here = copy.deepcopy(DEFAULT)
     for key in path[:-1]:
         here = here[key]
-    if name:
-        del here[path[-1]]
-    here[name or path[-1]] = value
+    here[path[-1]] = value
     return config
 
 

@@ -116,3 +116,13 @@ def test_a_data_set_is_written_with_the_plan_and_the_stream_that_make_it(tmp_pat
     pd.testing.assert_frame_equal(store.read(path, "majority_data"), data.generate(settings, 3))
     origin = store.read_provenance(path)
     assert origin["seed_rule"] == Stream.MAJORITY_DATA.sentence and json.loads(origin["config"]) == plan
+
+
+@pytest.mark.parametrize(
+    ("number", "share", "expected"), [(501, 0.2, 100), (7, 0.5, 4), (10, 0.17, 2), (9, 0.4, 4)]
+)
+def test_the_number_of_test_partitions_or_rows_is_the_nearest(number, share, expected):
+    rng = np.random.default_rng(0)
+    test = data.choose_test_partitions(number, 3, share, rng)
+    assert test.sum() == 3 * expected and (test.reshape(-1, 3).sum(axis=1) % 3 == 0).all()
+    assert data.choose_test_rows(rng.integers(4, size=number), share, rng).sum() == expected

@@ -273,11 +273,11 @@ def test_verification_refuses_a_query_outside_the_ellipsoid():
         replace(larger, queries=found.queries).verify(keys)
     with pytest.raises(ValueError, match="do not hold"):
         replace(found, query=larger.query).verify(keys)
-    beyond = replace(
-        found, proof=1.1 * larger.proof, query=larger.query, lower=larger.lower, upper=larger.upper
-    )
-    with pytest.raises(ValueError, match="do not hold"):
-        beyond.verify(keys)
+    for more in (1.1, 1.0001):
+        larger = ceilings(keys, replace(queries, axes=more * queries.axes))
+        stored = {name: getattr(larger, name) for name in ("query", "lower", "upper")}
+        with pytest.raises(ValueError, match="do not hold"):
+            replace(found, proof=more * larger.proof, **stored).verify(keys)
 
 
 # The search's own devices

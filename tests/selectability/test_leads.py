@@ -52,21 +52,22 @@ def test_leads_are_those_in_float64(n, c, causal):
     np.testing.assert_array_equal(rival[asked], best[asked])
 
 
-def test_rivals_that_float32_cannot_tell_apart():
+@pytest.mark.parametrize("gap", [1e-7, 1e-10])
+def test_rivals_that_float32_cannot_tell_apart(gap):
     """Every key has a neighbour that differs by less than float32 resolves; the better one is still found.
 
     Also where the last keys are so short that of them float32 knows more.
     """
     rng = np.random.default_rng(0)
     some = rng.standard_normal((LARGE, 16))
-    keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
+    keys = np.concatenate([some, some * (1 + gap * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
     queries = rng.standard_normal(keys.shape)
     _, best = in_float64(keys, queries, False, 0.0)
     _, rival = leads(keys[None], queries[None], queries[None].any(axis=2), False)
     np.testing.assert_array_equal(rival[0], best)
     scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
     np.fill_diagonal(scores, -np.inf)
-    assert (scores.argmax(axis=1) != best).mean() > 0.2, "float32 alone is right, too"
+    assert (scores.argmax(axis=1) != best).mean() > 0.1, "float32 alone is right, too"
 
 
 def hardly_inside_a_sphere(n, d, rng):

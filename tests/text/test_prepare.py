@@ -214,9 +214,9 @@ def test_contexts_from_other_sources(world, tmp_path):
     passages = [document("held_out", np.random.default_rng(seed)) for seed in range(50, 53)]
     (tmp_path / "passages").mkdir()
     (tmp_path / "sentences").mkdir()
-    for i, passage in enumerate(passages):
+    for i, passage in enumerate(passages * 2):  # a text that came before is left out
         (tmp_path / "passages" / f"{i}.txt").write_text(passage)
-        (tmp_path / "sentences" / f"{i}.txt").write_text(passage.split(". ")[i])
+        (tmp_path / "sentences" / f"{i}.txt").write_text(passage.split(". ")[i % 3])
     long, sentences = (
         {"source": {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]}, "shortest": 4, "longest": 64}
         for name in ("passages", "sentences")
