@@ -27,9 +27,9 @@ ROOT = Path(__file__).parents[1]
 def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, words):
     expected = {"seed": 1, "settings": {"steps": 2}}
     with pytest.raises(ValueError, match=rf"a file of another run \({words}\)") if words else nullcontext():
-        provenance.refuse_other("a.parquet", found, expected)
+        provenance.refuse_contradiction("a.parquet", found, expected)
     with pytest.raises(ValueError, match=r"runs\.1\.seed = 3, expected 2\)"):
-        provenance.refuse_other(
+        provenance.refuse_contradiction(
             "a", {"runs": [{"seed": 1}, {"seed": 3}]}, {"runs": [{"seed": 1}, {"seed": 2}]}
         )
 

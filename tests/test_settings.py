@@ -233,6 +233,11 @@ def test_a_fault_that_others_take_over_is_reported_once():
     assert "language_model.gpt.heds: unknown key; the nearest: heads" in str(error.value)
 
 
+def test_one_experiment_at_least_has_seeds():
+    with pytest.raises(ValueError, match="majority: expected seeds for at least one experiment"):
+        load(merged(WRITTEN, {"majority": {"only": ["d3_uniform"]}}))
+
+
 def test_entries_name_only_what_differs_and_only_some_are_kept():
     """A key that holds keys of its own is taken as a whole."""
     long = {**DEFAULT["text"]["words"]["long"], "longest": 800}

@@ -145,6 +145,13 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
     assert "small/none/0: the loss is no longer finite" in said
 
 
+def test_a_loss_that_is_not_finite_before_training_stops_with_the_runs_name(sets):
+    """The scores of projection_grown differ by hundreds, so that the weights of all classes of a sequence underflow."""
+    says = r"small/projection_grown/0: the loss is not finite at step 0; expected .* results are smaller, may help"
+    with pytest.raises(ValueError, match=says):
+        train.train(task(), run_of("projection_grown", 0), sets)
+
+
 @pytest.mark.parametrize("variant", ["layernorm", "projected_v"])
 def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
     """Losses of both sets and the accuracy on the test set, at step 0 and at the end, none exchanged.
