@@ -67,15 +67,6 @@ def test_losses_and_part_scales_are_those_of_the_formulas(placement, residual):
             assert np.allclose(found[run], [y.square().mean().sqrt() for y in expected], rtol=1e-4)
 
 
-def test_runs_do_not_mix():
-    runs = [(1e-2, 0, 0), (1e-3, 3, 0), (1e-2, 0, 1)]
-    together = R.train(SHAPE, REDUCED, runs, **STEPS)
-    for i, run in enumerate(runs):
-        alone = R.train(SHAPE, REDUCED, [run], **STEPS)
-        assert np.allclose(together.loss[i], alone.loss[0], rtol=1e-4)
-        assert np.allclose(together.gradient_norm[i], alone.gradient_norm[0], rtol=1e-3)
-
-
 def test_optimiser_is_adam_with_linear_warmup():
     rate, warmup, seed = 1e-2, 4, 7
     ours = R.train(SHAPE, REDUCED, [(rate, warmup, seed)], **STEPS).loss[0]
