@@ -111,15 +111,6 @@ def test_what_is_measured_is_asked_of_the_settings():
     }
 
 
-@pytest.mark.parametrize(
-    ("only", "chosen"),
-    [(["d3", "d8"], "d8"), (["d8", "d3"], "d8"), (["d3", "widths"], "d3"), (["widths"], "widths")],
-)
-def test_scores_are_those_of_the_widest_experiment_of_a_single_width(only, chosen):
-    """`widths` trains in up to 16 dimensions, and is read only where there is no other experiment."""
-    assert batches.widest_experiment(settings_of({"majority": {"only": only}})) == chosen
-
-
 def test_minutes_are_about_twice_what_a_step_took_where_it_was_measured():
     """On one core of an AMD EPYC: 0.69 to 0.72 s a step of the paper's GPT, 0.54 of its BERT, 12 ms of gpt_bytes."""
     overlay = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))

@@ -41,7 +41,7 @@ def smallest() -> dict[str, Any]:
     overlay["text"]["words"]["long"] |= {"shortest": 48, "longest": 64}
     overlay["text"]["words"]["sentences"] |= {"longest": 64}
     overlay["random_keys"] |= {"keys": [3, 5], "dimensions": [3, 4], "matrices": 2}
-    overlay["statements"]["placement"] |= {"steps": 4, "gradients_every": 2, "seeds": 1, "untrained_seeds": 1}
+    overlay["statements"]["placement"] |= {"steps": 4, "seeds": 1, "untrained_seeds": 1}
     overlay["statements"]["placement"] |= {"depths": [1, 2], "untrained_depths": [1, 2]}
     overlay["text"]["words"] |= {"vocabulary": 300}
     return overlay

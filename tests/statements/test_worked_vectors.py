@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from layernorm_roles.norms import build, project
-from layernorm_roles.statements.score_scale import QueriesAndKeys, statistics
+from layernorm_roles.statements.score_scale import statistics
 
 NORMALISED = """
 1.5 2.0 -0.5 | 0.5 1.0 -1.5    | 0.46 0.93 -1.39
@@ -30,8 +30,8 @@ def test_vectors_are_projected_and_normalised_as_the_notes_say(line):
 def test_the_notes_six_scores_have_the_entropy_and_gradient_of_their_softmax():
     """The query of "cat" in "The cat sat on the mat"; the weights in the notes, 0.217 and 0.132, do not sum to 1."""
     keys = np.array([[1, 0, 0], [1, 0.5, 0], [0, 0, 1], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
-    found = statistics(QueriesAndKeys(np.array([[1.0, 0.0, 1.0]]), keys, {}), divided=False)
+    found = statistics(np.array([[1.0, 0.0, 1.0]]), keys, divided=False)
     weights = np.exp([1, 1, 1, 0.5, 1, 0.5]) / (4 * np.e + 2 * np.e**0.5)
     assert found["score_mean"] == pytest.approx(5 / 6)
-    assert found["entropy"] == pytest.approx(-(weights * np.log(weights)).sum())
+    assert found["entropy_share"] == pytest.approx(-(weights * np.log(weights)).sum() / np.log(6))
     assert found["gradient"] == pytest.approx(1 - (weights**2).sum())

@@ -76,13 +76,7 @@ def test_only_the_settings_that_a_claim_depends_on_count():
 MADE_FROM = {
     "random_keys": {"random_keys", "gaussian_law"},
     "pretrained": {"pretrained_keys", "attention_ceilings", "ones_share", "projection_shift"},
-    "placement": {
-        "placement",
-        "placement_gradients",
-        "placement_scales",
-        "untrained_gradients",
-        "position_probe",
-    },
+    "placement": {"placement", "untrained_gradients", "position_probe"},
     **{name: {name} for name in ("geometry", "fusion", "batch_dependence", "score_scale")},
 }
 
@@ -145,4 +139,4 @@ def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_wi
         for name, rule in today.items()
     }
     assert found == {name: kept[name] for name in found}
-    assert list(found.values()).count("after") == 6
+    assert list(found.values()).count("after") == 5
