@@ -5,14 +5,14 @@ one matrix can do the work of W_O and W_1. Lecture notes speak of LayerNorm befo
 of BatchNorm, and of the division of attention scores by sqrt(d_k).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
-from layernorm_roles.evidence.claims.claim import Outcome, Tables, Untestable
+from layernorm_roles.evidence.claims.claim import Tables, Untestable
 from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector
@@ -60,9 +60,6 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     off = (radii.outside - radii.inside, away.inside - 1, away.outside - 1)
     found = {name: each.abs().groupby("n").max() for name, each in zip(RADII, off, strict=True)}
     return Measured(pd.DataFrame(found), random=False)
-
-
-# One matrix for W_O and W_1
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
@@ -133,12 +130,10 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
     wide = last.pivot(index="seed", columns=["trained", "residual"], values="percent")
     guessed, found = 100 / tables["position_probe"].context_length.max(), {}
     for beginning, trained in (("", True), (BEFORE_TRAINING, False)):
-        gap = wide[trained][True] - wide[trained][False]
-        found |= {f"{beginning}{POSITIONS[0]}": gap, f"{beginning}{POSITIONS[1]}": gap - guessed}
+        gap = found[f"{beginning}with residual connections minus without"] = wide[trained].diff(axis=1)[True]
+        found[f"{beginning}with them minus without and minus guessing"] = gap - guessed
     return Measured(pd.DataFrame(found))
 
-
-POSITIONS = "with residual connections minus without", "with them minus without and minus guessing"
 
 # The batch, and attention scores
 
@@ -164,17 +159,9 @@ def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
     return pd.Series({seed: statements.exponent(part[x], part[y]) for seed, part in table.groupby("seed")})
 
 
-def scores(tables: Tables, source: str) -> pd.DataFrame:
-    """The rows of table score_scale on queries and keys drawn from the distribution `source`."""
-    part = tables["score_scale"].query("source == @source")
-    if part.d_k.nunique() < 2:
-        raise Untestable("The run has a single d_k.")
-    return part
-
-
 def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Per cent of the largest entropy of attention, and the trace of the softmax's Jacobian, at the largest d_k."""
-    normal = scores(tables, "normal")
+    normal = tables["score_scale"].query("source == 'normal'")
     widest = normal[normal.d_k == normal.d_k.max()].assign(entropy=100 * normal.entropy_share)
     wide = widest.pivot(index="seed", columns="divided", values=["entropy", "gradient"])
     names = [f"{what} {'divided' if divided else 'without division'}" for what, divided in wide]
@@ -183,44 +170,30 @@ def softmax(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
 
 def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Exponents of the mean and the standard deviation of undivided scores over d_k, for components around 1."""
-    ones = scores(tables, "normal_mean_1").query("not divided")
+    ones = tables["score_scale"].query("source == 'normal_mean_1' and not divided")
+    if ones.d_k.nunique() < 2:
+        raise Untestable("The run has a single d_k.")
     both = {"mean": "score_mean", "standard deviation": "score_std"}
     return Measured(pd.DataFrame({name: exponents("d_k", column, ones) for name, column in both.items()}))
 
 
+_LOSS = "final training loss, post-norm minus pre-norm, no warm-up"
+_GRADIENT = "decades by which the first layer's gradient changes with depth"
 QUANTITIES = {
     "geometry": Quantity(geometry, columns=GEOMETRY[:3]),
     "sphere": Quantity(geometry, " off", columns=GEOMETRY[3:]),
     "radius": Quantity(radius, " √n", "difference from the radius √n", RADII, ("CLOSE",)),
     "missed_by_a_single_map": Quantity(
-        missed,
-        " %",
-        "variance that a single map misses",
-        ("plain", "residual", "norm", "residual_norm", "residual, *", "norm, *"),
+        missed, " %", "variance that a single map misses", ("plain", "residual*", "norm*")
     ),
-    "final_loss_gap": Quantity(
-        final_loss_gap,
-        " nats",
-        "final training loss, post-norm minus pre-norm, no warm-up",
-        ("deepest, *", "shallowest, *"),
-    ),
-    "first_gradient_change": Quantity(
-        first_gradient_change,
-        " decades",
-        "decades by which the first layer's gradient changes with depth",
-        ("with residual connections, *", "without residual connections, *"),
-    ),
-    "positions_named": Quantity(
-        positions, " points", columns=(*POSITIONS, *(BEFORE_TRAINING + name for name in POSITIONS))
-    ),
-    "change_with_the_batch": Quantity(
-        change_with_the_batch,
-        columns=("batchnorm's exponent", "layernorm, largest change", "batchnorm, *"),
-    ),
+    "final_loss_gap": Quantity(final_loss_gap, " nats", _LOSS, ("deepest, *", "shallowest, *")),
+    "first_gradient_change": Quantity(first_gradient_change, " decades", _GRADIENT, ("with*",)),
+    "positions_named": Quantity(positions, " points", columns=("with *", f"{BEFORE_TRAINING}with *")),
+    "change_with_the_batch": Quantity(change_with_the_batch, columns=("batchnorm*", "layernorm, *")),
     "softmax_at_the_largest_d_k": Quantity(
         softmax, " %", "entropy of attention, per cent of the largest", ("entropy *",)
     ),
     "softmax_gradient": Quantity(softmax, "", "trace of the softmax's Jacobian", ("gradient *",)),
     "score_exponents": Quantity(score_exponents, columns=("mean", "standard deviation")),
 }
-TESTS: dict[str, Callable[..., Outcome]] = {}
+TESTS: dict = {}
