@@ -156,3 +156,11 @@ def test_a_first_layer_without_gradient_has_lost_all_decades():
     table["gradient_norm"] = table.gradient_norm.mask(lost, 0.0)
     found = verdict_on("residual_connections", untrained_gradients=table)
     assert found[0] == HOLDS
+
+
+def test_positions_of_runs_that_all_diverged_tell_nothing():
+    table = worlds.position_probe((0.8, 0.1), (0.9, 0.5))
+    lost = table.assign(position_accuracy=table.position_accuracy.where(table.step == 0))
+    without = table[table.residual]
+    for world in (lost, without, table[table.placement == "post"]):
+        assert verdict_on("residual_position", position_probe=world)[0] == NOT_TESTED

@@ -125,9 +125,8 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
     """
     shares = statements.position_accuracies(tables["position_probe"]).query("placement == 'pre'")
     last = shares[shares.layer == shares.layer.max()]
-    if last.residual.nunique() < 2:
-        raise Untestable("The run has no pre-norm networks with residual connections and without.")
     wide = last.pivot(index="seed", columns=["trained", "residual"], values="percent")
+    wide = wide.reindex(columns=pd.MultiIndex.from_product([(False, True), (False, True)]))
     guessed, found = 100 / tables["position_probe"].context_length.max(), {}
     for beginning, trained in (("", True), (BEFORE_TRAINING, False)):
         gap = found[f"{beginning}with residual connections minus without"] = wide[trained].diff(axis=1)[True]
