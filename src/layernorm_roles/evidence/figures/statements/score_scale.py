@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from layernorm_roles.evidence.figures import style
 
@@ -38,6 +39,7 @@ def score_scale(table: pd.DataFrame) -> Figure:
     d_k = np.array(sorted(normal.d_k.unique()))
     panels[0].plot(d_k, np.sqrt(d_k), **ROOT)
     panels[0].set_yscale("log")
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
     for axes in panels[1:]:
         axes.set_ylim(0, 1.02)
     handles = [*style.marks(DIVIDED), style.mark(**ROOT)]
