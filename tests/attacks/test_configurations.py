@@ -18,7 +18,7 @@ from layernorm_roles import planning
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {"sequences": 2_000, "vocabulary": 1_100, "longest": 40, "d_ff": 20, "keys": 12, "dimensions": 12}
-LARGEST |= {"samples": 8, "heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
+LARGEST |= {"heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
 LARGEST |= {"depths": 3, "contexts": 3}
 """The largest value that is drawn for a key of this name; 24 for other integers, since a fuzzed run must be tiny."""
 LEFT_ALONE = set("name device majority_device device_check norms pretrained corpus tokenizer".split())
