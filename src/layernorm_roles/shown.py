@@ -1,4 +1,4 @@
-"""Which figures and readable tables a reproduction has: the list in shown.yaml, and what of it some settings give.
+"""Which figures and readable tables a reproduction has, by its settings and the list in shown.yaml.
 
 Planning reads this module, so it imports nothing but a reader of YAML. The functions that the list names stand in
 layernorm_roles.evidence.
@@ -15,7 +15,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Figure(NamedTuple):
-    """One figure; shown.yaml says what the fields mean."""
+    """A figure's entry in shown.yaml, which says what the fields mean."""
 
     name: str
     draw: str
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One readable table; shown.yaml says what the fields mean."""
+    """A readable table's entry in shown.yaml, which says what the fields mean."""
 
     name: str
     room: str

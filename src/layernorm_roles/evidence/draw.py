@@ -1,4 +1,4 @@
-"""Draws the figures and writes the readable tables of one room, each found by its name in the list of `shown`."""
+"""Draws the figures and writes the readable tables that one job makes, by their names in shown.yaml."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module

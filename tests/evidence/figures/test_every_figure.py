@@ -20,7 +20,13 @@ from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import language_model, style
 from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.settings.loading import load
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import (
+    MATCHED_VARIANT,
+    NO_ATTENTION_VARIANT,
+    QUERY_KEY_VARIANT,
+    SPLIT_VARIANTS,
+    VARIANTS,
+)
 
 DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
 PAPER = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
@@ -151,7 +157,7 @@ def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
 
 
 def test_every_built_in_variant_has_a_look_of_its_own():
-    known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT}
+    known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_VARIANT}
     assert set(legends.LOOKS) == known
     colours = [*(look.colour for look in legends.LOOKS.values()), *legends.SPARE_COLOURS]
     assert len(set(colours)) == len(colours)

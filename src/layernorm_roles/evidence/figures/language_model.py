@@ -126,7 +126,7 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
 
 
 BARE = {"color": LOOKS[NO_ATTENTION_VARIANT].colour, "ls": "-.", "lw": 1.0}
-"""Look of the loss without attention, at its best rate."""
+"""Look of the line for the loss without attention, at the best learning rate."""
 
 DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
 """Look of the diverged runs of a rate, at the top of the axes."""
@@ -136,11 +136,11 @@ LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
 
 
 APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
-"""Settings in which language models may differ whose losses by learning rate share a panel."""
+"""Settings in which models may differ and still share a panel of losses by learning rate."""
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """The models in panels, by the name of the first one whose settings differ in APART alone."""
+    """The models grouped by panel, under the name of the first: those whose settings differ in APART alone."""
     panels: dict[str, list[str]] = {}
     for name in models:
         of_run = {key: value for key, value in settings[name].items() if key not in APART}

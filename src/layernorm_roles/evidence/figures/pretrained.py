@@ -22,7 +22,7 @@ LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
 """What a key can get with the norm and without it."""
 
 GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
-"""What a key gets, as a bar."""
+"""Look of the bars for the largest attention that keys get from the queries of their text."""
 
 MANY = 12
 """Most layers of which each has a tick, an entry in the legend and a large mark; a page has no room for more."""

@@ -88,7 +88,7 @@ def looks(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
 
 
 def each(drawn: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
-    """Return the looks with `more` options in each of them."""
+    """Return `drawn`, looks by value, with the options `more` added to every look."""
     return {value: {**look, **more} for value, look in drawn.items()}
 
 

@@ -10,8 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
+from layernorm_roles.evidence.analysis.estimate import Estimate, two_by_two
+from layernorm_roles.evidence.analysis.majority import (
+    SIZE_AND_PROJECTION,
+    early_and_last,
+    last_rows,
+    steps_to_reach,
+)
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.majority import title
@@ -28,10 +33,10 @@ CELLS = {
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
 POINT = {"marker": "o", "ms": 4}
-"""Look of the accuracy in a cell."""
+"""Look of the mean accuracy of one of the four variants."""
 
 EFFECTS = ("projection", "size", "interaction")
-"""The effects of the last panel, from the top."""
+"""The effects that the panel of effects shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
 """Looks of the effects early and at the end of the training."""
@@ -72,7 +77,8 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
         look = MOMENTS[number - len(steps)] | {"color": "black", "ls": ""}
         handles.append(style.mark(f"effect at step {step:,}", **look))
-        effects = two_by_two(100 * cells)._asdict()
+        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION)._asdict()
+        effects["projection"] = effects.pop("other")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
     style.accuracies(*moments)
@@ -159,8 +165,8 @@ MARKS = {
     BOUND: {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""},
     DIVERGED: {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""},
 }
-"""Looks of the rings around best rates; of bounds, whose runs ended before they reached the loss; and of accuracies to
-which diverged runs contribute."""
+"""Looks of three marks: the ring around a best rate, the bound of runs that ended before they reached the loss, and the
+accuracy to which diverged runs contribute."""
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:

@@ -26,16 +26,16 @@ _NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
 
 
 class Section(NamedTuple):
-    """One finding."""
+    """A section of findings.html: a headline with its claim and figure."""
 
     headline: str
-    """What the verdict on `claim` says, as a sentence."""
+    """A sentence that says what the verdict on `claim` is."""
     claim: str
     """The name of the claim that the headline is about."""
     verdict: str
     sentences: list[str]
     figure: str | None
-    """Name of the figure that shows it."""
+    """Name of the figure below the headline."""
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
@@ -73,7 +73,7 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def prose() -> dict[str, str]:
-    """The parts of the page that are the same for every reproduction, by name."""
+    """The texts of findings.html that do not depend on the reproduction, by name."""
     return {name: typeset(TEXT[name]) for name in ("question", "methods", "limits", "related")}
 
 

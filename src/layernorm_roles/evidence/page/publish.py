@@ -1,4 +1,4 @@
-"""The kept reproduction in results/published/."""
+"""Puts a finished reproduction in the place of the kept one, results/published/."""
 
 import shutil
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The parts of the page, and where its numbers come from."""
+"""The sections of report.html, and its tables of where numbers come from."""
 
 import importlib.metadata
 import json
@@ -12,7 +12,7 @@ from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
 from layernorm_roles.evidence.tables.readable import Cell, grid
 
 LEAST_RUNS = 3
-"""With fewer runs of each variant an interval says nothing: that of two runs has 12.7 standard errors on each side."""
+"""Least number of runs of a variant for an interval: that of two has 12.7 standard errors on each side."""
 
 
 Sources = Mapping[str, Mapping[str, str]]
@@ -99,7 +99,7 @@ def configurations(sources: Sources) -> list[dict[str, str]]:
 
 
 def provenance(sources: Sources) -> pd.DataFrame:
-    """A row for each Parquet file: what made it."""
+    """A row for each Parquet file, with the job, versions and device that made it."""
     columns = {
         "version": "version",
         "commit": "git_commit",

@@ -20,11 +20,11 @@ class Source(NamedTuple):
     begins: tuple[str, ...]
     """How the sources of its claims begin, as the claims name them."""
     short: str
-    """What readers choose it by."""
+    """Short title of the document, by which readers choose it."""
     text: str
     """Author, title, date and kind; for a text without a title its first words."""
     address: str = ""
-    """Where it is read; empty where the address is not known."""
+    """Address of the document; empty where it is not known."""
 
 
 PAPER = "https://arxiv.org/abs/2305.02582"

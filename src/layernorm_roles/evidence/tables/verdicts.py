@@ -1,4 +1,4 @@
-"""Every claim with what was measured, both comparisons and the verdict: views of the table claims."""
+"""The claims with their measured numbers, comparisons and verdicts, as readable tables."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from layernorm_roles.evidence.tables.readable import Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING, interval, typeset, with_unit
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
-"""Verdicts for which the runs have to tell a difference from none."""
+"""The verdicts that say that an effect is there, and so need a difference from none."""
 
 
 class Judged(NamedTuple):
