@@ -43,6 +43,8 @@ def draw_room(
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {name: store.read(path, name) for name, path in inputs.items()}
+    if "claims" in frames:
+        frames["claims"].attrs["kept"] = plan.get("kept", {})
     files: dict[tuple[str, str], list[Path]] = {}
     for path in map(Path, outputs):
         files.setdefault((path.parent.name, path.stem), []).append(path)

@@ -48,10 +48,8 @@ PAPER_MODEL = "gpt"
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 """The shares of a query's attention that a key may reach or not, the largest first, and how they are written."""
 
-MODELS = dict.fromkeys(("gpt_rates", "gpt_lengths"), "model of words") | dict.fromkeys(
-    ("bytes_rates", "bytes_lengths"), "model of bytes"
-)
-"""What the main figures call the models of config.yaml that are trained at several rates and lengths."""
+MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
+"""What figures call the models of config.yaml that are trained at several rates."""
 
 ENOUGH_SEEDS = 5
 """Number of seeds from which on a curve has a band for the interval of its mean; with fewer it would hide the rest."""

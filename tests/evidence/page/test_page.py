@@ -187,13 +187,6 @@ def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
     assert not [figure for figure in page.iter("figure") if figure.get("id") in report.VERDICT_FIGURES]
 
 
-def test_the_commit_is_linked_where_the_package_names_its_repository(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(sections, "repository", lambda: "https://example.org/code")
-    page = written(world, tmp_path)
-    assert 'href="https://example.org/code/commit/0123456789abcdef">0123456789</a>' in page
-    assert "example.org" not in world.page
-
-
 def test_every_verdict_word_is_counted_and_defined_once(tree):
     tally = tree.find(".//ul[@class='tally']")
     counted = {words(item).split(" ", 1)[1]: int(item.find("b").text) for item in tally}

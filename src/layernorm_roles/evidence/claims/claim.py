@@ -36,7 +36,14 @@ GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, 
 
 
 class Untestable(Exception):
-    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason."""
+    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason.
+
+    `runs` is the number of runs that are there and cannot tell; 0 where the reproduction did not run what is tested.
+    """
+
+    def __init__(self, message: str, runs: int = 0) -> None:
+        super().__init__(message)
+        self.runs = runs
 
 
 # What is asked of an estimate
@@ -189,6 +196,8 @@ class Outcome:
     """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
     shut: bool = False
     """Whether a gate is shut: then there is no verdict."""
+    runs: int = 0
+    """Without comparisons, the number of runs that are there and cannot tell."""
 
     @property
     def control(self) -> Estimate:
@@ -288,7 +297,7 @@ class Claim:
                 raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
             return self.test(tables)
         except Untestable as lack:
-            return Outcome((), str(lack))
+            return Outcome((), str(lack), runs=lack.runs)
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """The verdict that the comparisons make: for claims of the paper by the first table of `rules`."""
@@ -303,7 +312,7 @@ class Claim:
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
         """The row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
-        first = outcome.comparisons[0] if outcome.comparisons else compare("", NOTHING, 0)
+        first = outcome.comparisons[0] if outcome.comparisons else compare("", NOTHING, outcome.runs)
         measured, control = first.estimate, outcome.control
         untrained = GEOMETRY if outcome.also_passed_by == UNTRAINED else ""
         return {
@@ -392,5 +401,6 @@ def refuse_rate_at_grid_end(at_end: pd.Series, chosen: pd.Series, what: str, doe
     if at_end.any():
         raise Untestable(
             f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
-            "better one may lie beyond."
+            "better one may lie beyond.",
+            runs=len(chosen),
         )

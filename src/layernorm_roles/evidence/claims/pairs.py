@@ -161,7 +161,8 @@ class Steps(Measured):
         if np.isnan(ratio.mean):
             raise Untestable(
                 f"{slow.steps.isna().sum()} of {len(slow)} runs of {high} and {fast.steps.isna().sum()} of {len(fast)} "
-                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps."
+                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps.",
+                runs=len(seeds),
             )
         return ratio, len(seeds)
 

@@ -109,7 +109,8 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
         able = can.assign(able=can.pairs - number_below(can, half, "lower"))
         counts = able.groupby("context")[["idle", "able"]].sum().astype(float)
         if not counts.able.sum():
-            raise Untestable(f"No key of {model} is certified to reach half of a query's attention.")
+            words = f"No key of {model} is certified to reach half of a query's attention."
+            raise Untestable(words, runs=len(counts))
         frame[IDLE], own = 100 * counts.idle / counts.able, pairs[pairs.queries == OWN]
         tenth = number_below(own, rules.SHARES_OF_ATTENTION[1]).groupby(own.context).sum()
         frame["never get a tenth"] = 100 * tenth / own.groupby("context").pairs.sum()

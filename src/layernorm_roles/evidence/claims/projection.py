@@ -239,7 +239,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
             runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
         )
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
-            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
+            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
         own = angle[variant].dropna()
         n, m = len(own), len(values.scale.dropna())
         planar, off = ASKED["all_at_most"](flat), ASKED["all_more_than"](flat)
@@ -293,7 +293,8 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
     if wide.loc[ran.index].isna().any(axis=None):
         raise Untestable(
-            f"{steps_of(steps, cells).note} The effects of size and projection on the steps need all runs."
+            f"{steps_of(steps, cells).note} The effects of size and projection on the steps need all runs.",
+            runs=len(ran),
         )
     effects = two_by_two(-wide, *majority.SIZE_AND_PROJECTION)
     return Measured(pd.DataFrame(dict(zip(("size", "projection", "interaction"), effects, strict=True))))

@@ -62,7 +62,7 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
             raise Untestable(f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
         if len(z) and abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION:
             cells_of = f"mean z {z.mean():.2f}, {len(z)} cells"
-            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).")
+            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).", runs=len(z))
     cells[MOST] = bare[(bare.n == bare.n.max()) & (bare.d == bare.d.min())]
     cells[HIGH] = bare[bare.d >= rules.HIGH_DIMENSION]
     practice = tables.get("random_keys_precision", table.iloc[:0].assign(eps=0.0, dtype="")).query("eps > 0")

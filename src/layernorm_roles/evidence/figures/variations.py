@@ -173,19 +173,15 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
     """Draw final accuracy, and steps to a test loss of TEST_LOSS, by the learning rate: a curve a variant.
 
     metrics: table majority_metrics. There is a row of panels for every width of each experiment with several rates.
-    Variants and rates with fewer than FEWEST runs are thin: their means are of too few runs to be compared.
     """
     metrics = _with_several(metrics, "base_learning_rate")
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))
     figure, grid = plt.subplots(len(rows), 2, figsize=(style.PAGE, 0.6 + 2.5 * len(rows)), squeeze=False)
     drawn = style.looks(metrics.variant, marker="o", ms=3, lw=1.1)
-    thin = {"lw": 0.6, "ms": 2, "alpha": 0.6}
     marked: set[str] = set()
     for (left, right), ((experiment, width), runs) in zip(grid, rows, strict=True):
-        seeds = runs.groupby("variant").seed.nunique()
         for variant, look in style.apart(drawn, 10**0.03).items():
-            if variant in seeds.index:
-                look |= thin if seeds[variant] < FEWEST else {}
+            if variant in {*runs.variant}:
                 marked |= _rates(left, right, runs[runs.variant == variant], look)
         left.set(ylabel=style.ACCURACY, title=f"{experiment}, d_model = {width}")
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
@@ -195,8 +191,6 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
         right.yaxis.set_major_formatter("{x:,.0f}")
         for axes in (left, right):
             style.rates(axes, runs.base_learning_rate)
-    few = metrics.groupby("variant").seed.nunique() < FEWEST
-    drawn = {name: look | (thin if few[name] else {}) for name, look in drawn.items()}
     handles = style.marks(style.with_seeds(drawn, metrics))
     handles += [style.mark(name, mec=style.GREY, **look) for name, look in MARKS.items() if name in marked]
     style.legend_below(figure, handles, columns=3)

@@ -1,6 +1,5 @@
 """The sections of report.html, and its tables of where numbers come from."""
 
-import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -43,13 +42,6 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
             f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_RUNS}."
         )
     return found
-
-
-def repository() -> str:
-    """The address of this repository as the package's metadata give it; empty if they give none."""
-    addresses = importlib.metadata.metadata("layernorm-roles").get_all("Project-URL") or []
-    named = dict(entry.split(", ", 1) for entry in addresses)
-    return named.get("Repository", "").rstrip("/")
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
