@@ -108,11 +108,3 @@ def test_what_is_measured_is_asked_of_the_settings():
     }
 
 
-@pytest.mark.parametrize(
-    ("only", "chosen"),
-    [(["d3", "d8"], "d8"), (["d8", "d3"], "d8"), (["d3", "widths"], "d3"), (["widths"], "widths")],
-)
-def test_scores_are_those_of_the_widest_experiment_of_a_single_width(only, chosen):
-    """`widths` trains in up to 16 dimensions, and is read only where there is no other experiment."""
-    majority = {"only": only, "widths": {"seeds": {"scale": 1}}}
-    assert batches.widest_experiment(settings_of({"majority": majority})) == chosen

@@ -57,18 +57,18 @@ EVIDENCE = {"claims", "draw", "page", "durations", "settings"}
 @pytest.mark.parametrize(
     ("path", "value", "jobs"),
     [
-        (("majority", "d8", "steps"), 61, {"majority", "tables", "score_scale"}),
-        (("majority", "d8", "majority_gap"), 5, {"majority_data", "majority", "tables", "score_scale"}),
+        (("majority", "d8", "steps"), 61, {"majority", "tables"}),
+        (("majority", "d8", "majority_gap"), 5, {"majority_data", "majority", "tables"}),
         (("language_model", "bytes_rates", "steps"), 19, {"language_model", "tables"}),
         (
             ("language_model", "gpt", "gradient_clip"),
             2.0,
-            {"language_model", "measure", "tables", "fusion", "score_scale"},
+            {"language_model", "measure", "tables", "fusion"},
         ),
         (("statements", "fusion", "seeds"), 4, {"fusion"}),
         (("random_keys", "matrices"), 5, {"random_keys"}),
         (("threads_per_training",), 2, set()),
-        (("language_model", "gpt", "runs_per_job"), 1, {"tables", "fusion", "score_scale"}),
+        (("language_model", "gpt", "runs_per_job"), 1, {"tables", "fusion"}),
     ],
 )
 def test_a_changed_setting_changes_the_plans_of_what_depends_on_it(smoke, path, value, jobs):

@@ -97,7 +97,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 
     `keys`, for all with attention of models that have one learning rate and length: which keys can win. `ceilings`, for
     the first seeds of GPTs with and without scaling: how much attention keys can get. `samples`, for layernorm in the
-    first GPT: the activations that the statements on fusion and on the scale of scores read.
+    first GPT: the activations that the statements on fusion read.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model):
@@ -128,12 +128,6 @@ def is_single(entry: Any) -> bool:
     """
     listed = (getattr(entry, key) for key in ("d_model", "learning_rate", "steps"))
     return all(len(values) == 1 for values in listed if isinstance(values, list | tuple))
-
-
-def widest_experiment(settings: Settings) -> str:
-    """The majority experiment with the largest d_model, of those with one width and learning rate; else of all."""
-    single = [name for name, entry in settings.majority.items() if is_single(entry)]
-    return max(single or settings.majority, key=lambda name: max(settings.majority[name].d_model))
 
 
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:

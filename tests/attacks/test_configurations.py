@@ -18,7 +18,7 @@ from layernorm_roles import planning
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {"sequences": 2_000, "vocabulary": 1_100, "longest": 40, "d_ff": 20, "keys": 12, "dimensions": 12}
-LARGEST |= {"samples": 8, "heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
+LARGEST |= {"heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
 LARGEST |= {"depths": 3, "contexts": 3}
 """The largest value that is drawn for a key of this name; 24 for other integers, since a fuzzed run must be tiny."""
 LEFT_ALONE = set("name device majority_device device_check norms pretrained corpus tokenizer".split())
@@ -41,7 +41,7 @@ def smallest() -> dict[str, Any]:
     overlay["text"]["words"]["long"] |= {"shortest": 48, "longest": 64}
     overlay["text"]["words"]["sentences"] |= {"longest": 64}
     overlay["random_keys"] |= {"keys": [3, 5], "dimensions": [3, 4], "matrices": 2}
-    overlay["statements"]["placement"] |= {"steps": 4, "gradients_every": 2, "seeds": 1, "untrained_seeds": 1}
+    overlay["statements"]["placement"] |= {"steps": 4, "seeds": 1, "untrained_seeds": 1}
     overlay["statements"]["placement"] |= {"depths": [1, 2], "untrained_depths": [1, 2]}
     overlay["text"]["words"] |= {"vocabulary": 300}
     return overlay
