@@ -9,10 +9,8 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
-SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {
-    "device": "cpu",
-    "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
-}
+SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {"device": "cpu"}
+SMOKE["norms"]["dynamic_tanh"] = "examples.dynamic_tanh:DynamicTanh"
 SMOKE["majority"]["d8"]["seeds"]["dynamic_tanh"] = 1
 """The smoke preset with a norm of one's own, of which one run is trained."""
 

@@ -368,7 +368,7 @@ def configuration() -> dict:
     majority["d3"]["seeds"] |= {"none": 1}
     model["gpt"] |= {"context_length": 256, "steps": 60, "checkpoint_every": 5}
     model["gpt"]["seeds"] = dict.fromkeys(model["gpt"]["seeds"]) | {"layernorm": 1, "projection": 1}
-    for name in [name for name in model if "bytes" in name]:
+    for name in [name for name in model if "bytes" in name or name == "gpt_paper_rate"]:
         model[name] = None
     model["bert"] |= {"checkpoint_every": 5, "seeds": {"none": 1, "layernorm": 0}}
     smoke["text"]["words"]["long"] |= {"shortest": 192, "longest": 256}
