@@ -27,7 +27,7 @@ from layernorm_roles import norms, random_streams
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import causal_attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.layers import feed_forward, recorded
+from layernorm_roles.language_model.layers import feed_forward, recorded_layer
 from layernorm_roles.settings.language_model import GPTSettings
 from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
@@ -51,7 +51,7 @@ class CausalSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """What `split` returns in one tensor: all queries, all keys, all values, each of them head by head."""
+        """All queries, then all keys, then all values in one tensor, of one head after the other."""
         if x_values is x:
             qkv = self.qkv(x)
         else:
@@ -130,7 +130,7 @@ class GPTLayer(nn.Module):
 class GPT(nn.Module):
     """A GPT-2 with `vocabulary` entries whose norms before attention are what `norms.build_pair` makes for `norm`.
 
-    With a `query_key_eps` queries and keys are scaled, with that eps; with None they stay as they are.
+    With a `query_key_eps` each head's queries and keys are scaled to norm sqrt(d_head), with that eps.
     """
 
     def __init__(self, settings: GPTSettings, vocabulary: int, norm: str, query_key_eps: float | None = None):
@@ -178,9 +178,9 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """What every layer that has attention computes there on one context, first layer first.
+        """Queries, keys and inputs of attention in every layer that has attention, on one context, first layer first.
 
-        Call eval() before, or dropout changes it.
+        Call eval() before, or dropout changes them.
         """
         x, layers = self.embed(torch.tensor([list(tokens)])), []
         for number, layer in enumerate(self.layers, start=1):
@@ -188,7 +188,9 @@ class GPT(nn.Module):
                 y, y_values = layer.normed(x)
                 queries, keys, _ = layer.attention.split(y, y_values)
                 of_heads, qkv = layer.attention.query_key_norm, layer.attention.qkv
-                layers.append(recorded(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True))
+                layers.append(
+                    recorded_layer(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True)
+                )
             x = layer(x)
         return layers
 
@@ -202,9 +204,9 @@ def initialise(module: nn.Module) -> None:
 
 
 def without_attention(network: nn.Module) -> nn.Module:
-    """`network`, a GPT or BERT, with attention and its norms taken out of every layer.
+    """`network`, a GPT or BERT, after attention and the norms of attention are taken out of every layer.
 
-    It was drawn with attention, so that the parameters that remain are those of the other variants.
+    Its parameters are drawn before that, so that those that remain equal those of the other variants.
     """
     for layer in network.layers:
         layer.leave_out_attention()

@@ -129,7 +129,7 @@ def _parquet(source: Source) -> Iterator[str]:
 
 
 def _expand(source: Source) -> list[Path]:
-    found = source.found()
+    found = source.matching_files()
     if missing := [path for path, files in found.items() if not files]:
         raise ValueError(f"paths: no file matches {', '.join(missing)}; expected at least one")
     return [Path(file) for files in found.values() for file in files]

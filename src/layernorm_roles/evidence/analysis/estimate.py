@@ -214,3 +214,27 @@ def log_ratio(
         -np.inf if bottom_open or (neither.any() and low <= 0) else low,
         np.inf if top_open or (neither.any() and high >= 0) else high,
     )
+
+
+class Effects(NamedTuple):
+    """Main effects of two factors and their interaction, one value a seed; see `two_by_two`."""
+
+    size: pd.Series
+    """Of the size of attention's input: large minus small, mean over both levels of the other factor."""
+    other: pd.Series
+    """Of the other factor, a part of LayerNorm: with it minus without, mean over both sizes."""
+    interaction: pd.Series
+    """The effect of the other factor at the large size minus its effect at the small one."""
+
+
+def two_by_two(values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str]) -> Effects:
+    """Main effects and interaction of size and another factor, of the seeds that have all four values.
+
+    `values` has a row a seed and a column a variant. `large` and `small` name two variants each: with the other factor
+    and without.
+    """
+    values = values[[*large, *small]].dropna()
+    with_large, without_large, with_small, without_small = (values[name] for name in values)
+    at_large, at_small = with_large - without_large, with_small - without_small
+    size = (with_large + without_large - with_small - without_small) / 2
+    return Effects(size, (at_large + at_small) / 2, at_large - at_small)

@@ -36,6 +36,10 @@ FURTHER = {"gpt_lengths": "gpt_rates", "bytes_lengths": "bytes_rates"}
 """Models of several lengths, each with a model of several rates that is trained for one more length."""
 
 
+SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "projection"))
+"""With and without scaling, at LayerNorm's size and at that of the unscaled stream before training."""
+
+
 def of_all_lengths(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
     """The rows of a model of table language_model_metrics, under its name those of FURTHER of a length that it lacks.
 
@@ -126,9 +130,10 @@ def attention(metrics: pd.DataFrame, model: str) -> Attention:
 
 
 def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFrame:
-    """Steps until the validation loss of each of a model's longest runs first falls to `loss`; infinite if never.
+    """Steps until the validation loss of each of a model's longest runs first falls to `loss`.
 
-    Columns variant, seed, base_learning_rate and arrival. Between two rows `majority.crossing` interpolates.
+    Columns variant, seed, base_learning_rate, steps (NaN if it never does) and last_step. Between two rows
+    `majority.crossing` interpolates.
     """
     runs = metrics[metrics.model == model]
     rows = []
@@ -136,10 +141,9 @@ def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFr
         part = part.sort_values("step")
         step, value = part.step.to_numpy(float), part.valid_loss.to_numpy()
         there = np.flatnonzero(value <= loss)
-        rows.append(
-            (variant, seed, rate, crossing(step, value, loss, int(there[0])) if len(there) else np.inf)
-        )
-    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "arrival"])
+        steps = crossing(step, value, loss, int(there[0])) if len(there) else np.nan
+        rows.append((variant, seed, rate, steps, step[-1]))
+    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "steps", "last_step"])
 
 
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:

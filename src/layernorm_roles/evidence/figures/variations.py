@@ -10,8 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
+from layernorm_roles.evidence.analysis.estimate import Estimate, two_by_two
+from layernorm_roles.evidence.analysis.majority import (
+    SIZE_AND_PROJECTION,
+    early_and_last,
+    last_rows,
+    steps_to_reach,
+)
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.majority import title
@@ -72,7 +77,8 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
         look = MOMENTS[number - len(steps)] | {"color": "black", "ls": ""}
         handles.append(style.mark(f"effect at step {step:,}", **look))
-        effects = two_by_two(100 * cells)._asdict()
+        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION)._asdict()
+        effects["projection"] = effects.pop("other")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
     style.accuracies(*moments)
