@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from layernorm_roles import shown
+from layernorm_roles import planning, shown
 from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import language_model, style
 from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.variants import (
     MATCHED_VARIANT,
@@ -78,8 +79,15 @@ def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_
     assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
 
 
-def test_the_default_run_has_every_figure_and_one_experiment_of_a_user_those_that_show_it():
-    assert default() == {*shown.FIGURES} - {"figure_4_paper_rate", "dose_response"} >= PAPER
+def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_it():
+    presets, found = default_settings.ROOT / "workflow/presets", {"default": default()}
+    for name in ("published", "smoke"):
+        settings = planning.configured(
+            default_settings.ROOT / "config.yaml", yaml_files.read(presets / f"{name}.yaml")
+        )
+        found[name] = worlds.figures(settings.model_dump(mode="json"))
+    assert all(figures >= PAPER for figures in found.values())
+    assert set().union(*found.values()) == {*shown.FIGURES}
     mine = {"mine": worlds.MAJORITY["widths"]}
     only = {"majority": mine, "language_model": {}}
     rooms = shown.evidence_files(only, ["majority_metrics", "majority_vectors"])
