@@ -62,6 +62,19 @@ MODELS = {
     "bert": GPT | {"architecture": "bert", "seeds": {"none": 2, "layernorm": 2}},
     "swept": GPT | {"learning_rate": RATES, "steps": [200, 400], "seeds": PAIRS},
 }
+RATE = {"gpt_paper_rate": GPT | {"seeds": {}}}
+RATE["gpt_paper_rate"]["seeds"] = PAIRS | {
+    "layernorm_shrunk": 2,
+    "projection_grown": 1,
+    "shrunk_qk": 1,
+    "quarter": 1,
+}
+NORMS = {
+    "quarter": {"like": "layernorm", "factor": 0.25, "part": "both"},
+    "scale_half": {"like": "scale", "factor": 0.5, "part": "both"},
+    OWN: "somebody:Tanh",
+}
+"""The model whose attention is looked at while it trains, and norms of the user's own."""
 TEXTS = {"gpt": ("long", "sentences"), "bert": ("sentences",)}
 """The texts whose keys are certified, by architecture."""
 LOST = ("swept", "projection", 0.1, 0)
@@ -157,7 +170,7 @@ def random_keys(norms=tuple(RANDOM_KEYS["norms"])) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"expected_unselectable": float})
 
 
-def language_model_metrics(models=MODELS) -> pd.DataFrame:
+def language_model_metrics(models=MODELS | RATE) -> pd.DataFrame:
     """Untrained models at loss 9, then losses between 6 and 8; token frequencies at 6.5 or so. One run diverges."""
     rng, rows = np.random.default_rng(5), []
     for number, (model, settings) in enumerate(models.items()):
@@ -171,6 +184,42 @@ def language_model_metrics(models=MODELS) -> pd.DataFrame:
                 rows.append((model, variant, seed, rate, steps, step, 10 * step, *losses, unigram))
     columns = ["base_learning_rate", "steps", "step", "tokens", "train_loss", "valid_loss", "unigram_loss"]
     return pd.DataFrame(rows, columns=["model", "variant", "seed", *columns])
+
+
+BEGINS = {
+    "layernorm": 100,
+    "projection_grown": 200,
+    "quarter": 300,
+    "shrunk_qk": 400,
+    "layernorm_shrunk": 400,
+}
+"""The step at which the first seed of a variant begins to attend; of the second ones 100 later, if at all."""
+
+
+def language_model_attention() -> pd.DataFrame:
+    """Runs of 400 steps and two layers, whose input has 0.9 and 1.1 times the size of a variant, and grows."""
+    rng, rows = noise(21), []
+    (model, settings), *_ = RATE.items()
+    sizes = {
+        "layernorm": 1.0,
+        "layernorm_shrunk": 0.03,
+        "projection": 0.1,
+        "projection_grown": 1.0,
+        "quarter": 0.25,
+    }
+    for (variant, seed), step in product(runs(settings["seeds"]), range(0, 401, 20)):
+        run = (model, variant, seed, 0.01, 400, step)
+        begun = step >= BEGINS.get(variant, 999) + 100 * seed
+        worth = (
+            (0.0, 0.0) if variant == "no_attention" else (0.03 * begun + 0.01 * rng.uniform(), 0.03 * begun)
+        )
+        rows.append((*run, None, *worth, np.nan, np.nan))
+        for layer in (1, 2) if variant != "no_attention" else ():
+            rms = sizes.get(variant, 0.5) * (0.8 + 0.2 * layer - 0.1) * (1 + 0.001 * step)
+            rows.append((*run, layer, np.nan, np.nan, rms, rng.uniform(0.01, 1)))
+    columns = ["layer", "mean_kept_worth", "zero_scores_worth", "input_rms", "score_deviation"]
+    columns = ["model", "variant", "seed", "base_learning_rate", "steps", "step", *columns]
+    return pd.DataFrame(rows, columns=columns).astype({"layer": "Int64"})
 
 
 def key_selectability(models=MODELS) -> pd.DataFrame:
@@ -303,8 +352,8 @@ def tables(name: str, majority=MAJORITY) -> dict[str, pd.DataFrame]:
 
 
 def settings(majority=MAJORITY) -> dict:
-    others = {"language_model": MODELS, "random_keys": RANDOM_KEYS, "pretrained": PRETRAINED}
-    return {"majority": majority} | others
+    others = {"language_model": MODELS | RATE, "random_keys": RANDOM_KEYS, "pretrained": PRETRAINED}
+    return {"majority": majority, "norms": NORMS} | others
 
 
 def figures(given=None) -> set[str]:
