@@ -112,12 +112,38 @@ def test_what_is_measured_is_asked_of_the_settings():
 
 
 @pytest.mark.parametrize(
-    ("only", "chosen"),
-    [(["d3", "d8"], "d8"), (["d8", "d3"], "d8"), (["d3", "widths"], "d3"), (["widths"], "widths")],
+    ("only", "changes", "runs"),
+    [
+        (["d3", "d8"], {}, [("d8", 8, 0.001, 0), ("d8", 8, 0.001, 1)]),
+        (["d8", "d3"], {"d8": {"seeds": NONE | {"scale": 1}}}, [("d3", 3, 0.001, 0), ("d3", 3, 0.001, 1)]),
+        (["d3", "widths"], {}, [("d3", 3, 0.001, 0), ("d3", 3, 0.001, 1)]),
+        (
+            ["widths"],
+            {"widths": {"learning_rate": [0.1, 0.01]}},
+            [("widths", 16, 0.1, 0), ("widths", 16, 0.1, 1)],
+        ),
+        (["d3"], {"d3": {"seeds": NONE}}, []),
+    ],
 )
-def test_scores_are_those_of_the_widest_experiment_of_a_single_width(only, chosen):
+def test_scores_are_those_of_layernorm_in_the_widest_experiment_of_a_single_width(only, changes, runs):
     """`widths` trains in up to 16 dimensions, and is read only where there is no other experiment."""
-    assert batches.widest_experiment(settings_of({"majority": {"only": only}})) == chosen
+    seeds = {name: {"seeds": NONE | {"layernorm": 2, "scale": 1}, "runs_per_job": "all"} for name in only}
+    majority = {
+        "only": only,
+        **planning.merged({**seeds, "widths": {**seeds.get("widths", {}), "d_model": [3, 16]}}, changes),
+    }
+    found = planning.Reproduction(settings_of({"majority": majority}), ROOT)
+    named = [
+        (
+            run["experiment"],
+            run["d_model"],
+            run["base_learning_rate"],
+            run["seed"] - found.settings.first_seed,
+        )
+        for run in batches.scored(found.settings)
+    ]
+    assert named == runs and all(run["variant"] == "layernorm" for run in batches.scored(found.settings))
+    assert found.scored == [f"{experiment}/all" for experiment, *_ in runs[:1]], "one job trains them all"
 
 
 def test_minutes_are_about_twice_what_a_step_took_where_it_was_measured():

@@ -130,10 +130,17 @@ def is_single(entry: Any) -> bool:
     return all(len(values) == 1 for values in listed if isinstance(values, list | tuple))
 
 
-def widest_experiment(settings: Settings) -> str:
-    """The majority experiment with the largest d_model, of those with one width and learning rate; else of all."""
-    single = [name for name, entry in settings.majority.items() if is_single(entry)]
-    return max(single or settings.majority, key=lambda name: max(settings.majority[name].d_model))
+def scored(settings: Settings) -> list[Run]:
+    """The runs of the majority task whose scores a statement is about: layernorm in the largest d_model.
+
+    They are of one experiment, if possible one with a single width and learning rate, else of its first rate.
+    """
+    every = [run for group in settings.majority for run in runs_of(settings, "majority", group)]
+    runs = [run for run in every if run["variant"] == "layernorm"]
+    single = [run for run in runs if is_single(settings.majority[run["experiment"]])]
+    first = max(single or runs, key=lambda run: run["d_model"], default=None)
+    point = ("experiment", "d_model", "base_learning_rate")
+    return [run for run in runs if all(run[key] == first[key] for key in point)]
 
 
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:

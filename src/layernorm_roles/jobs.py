@@ -141,6 +141,6 @@ def _small_statements(of: Reproduction, add: Any) -> None:
         parameters = {"settings": of.plain["statements"][name], "seeds": batches.seeds(of.settings, number)}
         reads = [] if name == "batch_dependence" else samples
         if name == "score_scale":
-            reads = ["tables/majority_vectors", *samples]
-            parameters["experiment"] = batches.widest_experiment(of.settings)
+            reads = [*(f"majority/{name}" for name in of.scored), *samples]
+            parameters["majority"] = batches.scored(of.settings)
         add(name, name, reads, **parameters)

@@ -44,7 +44,7 @@ def test_random_heads_are_the_draws_of_their_seed():
 
 
 def test_majority_heads_are_those_of_trained_models_with_undivided_queries():
-    """Of the largest width and the smallest rate of their experiment."""
+    """Of the runs that are named, and of no other width, rate, variant, seed or experiment."""
     keys = np.eye(4)[:3]
     run = {"experiment": "d8", "variant": "layernorm", "seed": 1000, "d_model": 4, "base_learning_rate": 1e-3}
     rows = [
@@ -53,9 +53,16 @@ def test_majority_heads_are_those_of_trained_models_with_undivided_queries():
         for kind, vectors in (("key", keys), ("query", np.full((3, 4), query)))
         for token, vector in enumerate(vectors)
     ]
-    others = [{"d_model": 3}, {"base_learning_rate": 1e-2}, {"base_learning_rate": 1e-4, "experiment": "d3"}]
+    others = [
+        {"d_model": 3},
+        {"base_learning_rate": 1e-2},
+        {"variant": "scale"},
+        {"seed": 7},
+        {"experiment": "d3"},
+    ]
     rows += [row | other | {"vector": 9 * row["vector"]} for other in others for row in rows]
-    (found,) = score_scale.majority_heads(pd.DataFrame(rows[::-1]), "d8")  # tokens in the opposite order
+    wanted = [run, run | {"seed": 1001}]  # the second diverged, and has no rows
+    (found,) = score_scale.majority_heads(pd.DataFrame(rows[::-1]), wanted)  # tokens in the opposite order
     assert np.allclose(found.queries, 1)  # those of the trained model, times sqrt(4)
     assert np.array_equal(found.keys, keys)
     assert (found.columns["source"], found.columns["variant"]) == ("majority", "layernorm")

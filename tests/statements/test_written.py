@@ -1,6 +1,7 @@
 """Files of the statements: their rows are those of `measure`, and they say which plan and draws made them."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -98,20 +99,25 @@ def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
 
 def test_score_scale_of_random_heads_and_of_both_kinds_of_trained_ones(tmp_path, drawn, samples):
     path, tensors, job = samples
-    of_table = planned(tmp_path, "tables/majority_vectors")
-    run = {"experiment": "d3", "variant": "scale", "seed": 2, "d_model": 2, "base_learning_rate": 0.1}
-    vectors = [
-        run | {"kind": kind, "token": i, "vector": [1.0, i]} for kind in ("key", "query") for i in (0, 1)
-    ]
-    vectors = pd.DataFrame(vectors).assign(checkpoint="final")
-    store.write(vectors, "majority_vectors", tmp_path / "vectors", provenance(of_table, "cpu"))
-    settings, reads = example(ScoreScale, d_k=[2]), [of_table["job"], job["job"]]
-    plan = planned(
-        tmp_path, "score_scale", reads, settings=settings.model_dump(), seeds=[4, 6], experiment="d3"
+    jobs = [planned(tmp_path, f"majority/{number}") for number in (0, 1)]
+    run = {"experiment": "d3", "variant": "scale", "d_model": 2, "base_learning_rate": 0.1}
+    vectors = pd.DataFrame(
+        run | {"seed": seed, "checkpoint": "final", "kind": kind, "token": i, "vector": [1.0, seed + i]}
+        for seed, kind, i in product((2, 3, 4), ("key", "query"), (0, 1))
     )
-    score_scale.write(plan, tmp_path / "vectors", [path], tmp_path / "rows")
+    for number, of in ((0, vectors.seed < 4), (1, vectors.seed == 4)):
+        origin = provenance(jobs[number], "cpu")
+        store.write(vectors[of], "majority_vectors", tmp_path / f"vectors_{number}", origin)
+    settings, reads = example(ScoreScale, d_k=[2]), [*(each["job"] for each in jobs), job["job"]]
+    parameters = {"settings": settings.model_dump(), "seeds": [4, 6]}
+    parameters["majority"] = [run | {"seed": seed} for seed in (2, 4)]
+    plan = planned(tmp_path, "score_scale", reads, **parameters)
+    written = [tmp_path / "vectors_0", tmp_path / "vectors_1"]
+    score_scale.write(plan, written, [path], tmp_path / "rows")
     assert drawn == {Stream.SCORE_SCALE.number: {4, 6}}
-    heads = [*score_scale.random_heads([2], [4, 6]), *score_scale.majority_heads(vectors, "d3")]
+    heads = [*score_scale.random_heads([2], [4, 6])]
+    heads += score_scale.majority_heads(vectors, parameters["majority"])
+    assert [head.columns["seed"] for head in heads[-2:]] == [2, 4]
     for name, variant, seed in RUNS:
         for context, layer, head in np.ndindex(CONTEXTS, LAYERS, HEADS):
             at = f"{name}/layer_{layer + 1}.context_{context}"
@@ -122,15 +128,15 @@ def test_score_scale_of_random_heads_and_of_both_kinds_of_trained_ones(tmp_path,
 
 
 def test_files_of_other_plans_are_refused(tmp_path, samples):
-    """Samples, and the table majority_vectors, of jobs that are planned otherwise now."""
+    """Samples, and a file of majority_vectors, of jobs that are planned otherwise now."""
     path, _, job = samples
     empty = pd.DataFrame(columns=SCHEMAS["majority_vectors"].names)
     store.write(empty, "majority_vectors", tmp_path / "vectors", {})
-    planned(tmp_path, "tables/majority_vectors")
-    common = {"settings": example(ScoreScale).model_dump(), "seeds": [4], "experiment": "d3"}
-    plan = planned(tmp_path, "score_scale", ["tables/majority_vectors", job["job"]], **common)
+    planned(tmp_path, "majority/0")
+    common = {"settings": example(ScoreScale).model_dump(), "seeds": [4], "majority": []}
+    plan = planned(tmp_path, "score_scale", ["majority/0", job["job"]], **common)
     with pytest.raises(ValueError, match="vectors: a file of another run"):
-        score_scale.write(plan, tmp_path / "vectors", [path], tmp_path / "rows")
+        score_scale.write(plan, [tmp_path / "vectors"], [path], tmp_path / "rows")
     planned(tmp_path, job["job"], runs=[1])
     plan = planned(
         tmp_path, "fusion", [job["job"]], settings=example(Fusion, d_model=[4]).model_dump(), seeds=[4]

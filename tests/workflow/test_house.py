@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 
@@ -62,38 +61,6 @@ def test_no_private_part_of_another_package_is_used():
             names for package, names in imported if re.search(r"(^|[\s,.])_[a-z]", f"{package} {names}")
         ]
         assert not private, (file, private)
-
-
-def planned(*arguments):
-    """The rules that a dry run from nothing plans, in the default."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "results").mkdir()
-        command = [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--snakefile",
-            str(ROOT / "Snakefile"),
-            "--cores",
-            "1",
-            "-n",
-        ]
-        done = subprocess.run([*command, *arguments], cwd=folder, text=True, capture_output=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return {*re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)} - {"total"}
-
-
-@pytest.mark.parametrize(
-    ("part", "rules"),
-    [
-        ("majority", {"majority_data", "majority_train"}),
-        ("random_keys", {"random_keys_measure"}),
-        ("pretrained", {"text", "pretrained_measure"}),
-        ("language_model", {"text", "language_model_train", "language_model_measure"}),
-    ],
-)
-def test_a_part_needs_nothing_of_the_others_and_writes_the_settings(part, rules):
-    assert planned(part) - {"tables"} == {part, "settings", *rules}
 
 
 @pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)

@@ -1,5 +1,6 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
 SAMPLES = [f"{RUN}/runs/measure/{batch}/samples.safetensors" for batch in THIS.sampled]
+VECTORS = [f"{RUN}/runs/majority/{batch}/majority_vectors.parquet" for batch in THIS.scored]
 
 
 rule geometry:
@@ -62,7 +63,7 @@ rule score_scale:
     input:
         plan=f"{RUN}/plan/score_scale.json",
         done=done("score_scale"),
-        vectors=ancient(f"{RUN}/parquet/majority_vectors.parquet"),
+        vectors=ancient(VECTORS),
         samples=ancient(SAMPLES),
     output:
         origin=f"{RUN}/origin/score_scale.json",

@@ -38,19 +38,21 @@ class QueriesAndKeys(NamedTuple):
     """query i sees the keys 0..i only; queries and keys are then of the same tokens"""
 
 
-def write(plan: Plan, vectors: str | Path, samples: Iterable[str | Path], out: str | Path) -> None:
+def write(plan: Plan, vectors: Iterable[str | Path], samples: Iterable[str | Path], out: str | Path) -> None:
     """Write the table score_scale to `out`: random heads, and those of trained models of both kinds.
 
-    `vectors` is the file of the table majority_vectors, of which the heads of the plan's `experiment` are taken, and
+    `vectors` are files of the table majority_vectors, of which the runs in the plan's `majority` are taken, and
     `samples` are files of trained language models. The plan also has `settings` and the `seeds` of the random heads,
     and names the jobs that wrote the files. Raises ValueError if a file is missing, damaged or of another plan.
     """
-    settings = ScoreScale.model_validate(plan["settings"])
-    of_vectors, *of_samples = map(plan.of, plan["made_by"])
+    settings, jobs = ScoreScale.model_validate(plan["settings"]), map(plan.of, plan["made_by"])
     heads = chain(
         random_heads(settings.d_k, plan["seeds"]),
-        majority_heads(store.read(vectors, "majority_vectors", of_vectors), plan["experiment"]),
-        language_model_heads(zip(samples, of_samples, strict=True)),
+        *(
+            majority_heads(store.read(path, "majority_vectors", job), plan["majority"])
+            for path, job in zip(vectors, jobs, strict=False)
+        ),
+        language_model_heads(zip(samples, jobs, strict=True)),
     )
     store.write(measure(heads), "score_scale", out, provenance(plan, "cpu", Stream.SCORE_SCALE))
 
@@ -87,19 +89,19 @@ def random_heads(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Querie
         yield QueriesAndKeys(queries, keys, columns)
 
 
-def majority_heads(vectors: pd.DataFrame, experiment: str) -> Iterator[QueriesAndKeys]:
-    """The attention head of every trained model of an experiment in table majority_vectors.
+def majority_heads(vectors: pd.DataFrame, runs: Iterable[Mapping[str, Any]]) -> Iterator[QueriesAndKeys]:
+    """The attention heads, after training, of those `runs` that have rows in table majority_vectors.
 
-    Of an experiment with several d_model or learning rates only the largest d_model and the smallest rate are taken.
     The queries in the table are divided by sqrt(d); here they are not, as in the other sources.
     """
-    final = vectors[(vectors.experiment == experiment) & (vectors.checkpoint == "final")]
-    widest, slowest = final.d_model.max(), final.base_learning_rate.min()
-    final = final[(final.d_model == widest) & (final.base_learning_rate == slowest)]
-    for (variant, seed), run in final.groupby(["variant", "seed"]):
-        kinds = {kind: np.stack(part.sort_values("token").vector) for kind, part in run.groupby("kind")}
-        columns = {"source": "majority", "variant": variant, "seed": seed, "layer": 1, "head": 0}
-        yield QueriesAndKeys(kinds["query"] * np.sqrt(widest), kinds["key"], columns)
+    named = ["experiment", "variant", "seed", "d_model", "base_learning_rate"]
+    wanted = {tuple(run[column] for column in named) for run in runs}
+    for run, rows in vectors[vectors.checkpoint == "final"].groupby(named):
+        if run in wanted:
+            kinds = {kind: np.stack(part.sort_values("token").vector) for kind, part in rows.groupby("kind")}
+            _, variant, seed, d_model, _ = run
+            columns = {"source": "majority", "variant": variant, "seed": seed, "layer": 1, "head": 0}
+            yield QueriesAndKeys(kinds["query"] * np.sqrt(d_model), kinds["key"], columns)
 
 
 def language_model_heads(samples: Samples) -> Iterator[QueriesAndKeys]:
