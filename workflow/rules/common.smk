@@ -1,6 +1,8 @@
 # The checked settings, and the plan files of all jobs, see src/layernorm_roles/plan.py. A job's plan says all that its
 # result depends on. So its time alone counts, and those of the plans that the jobs before left as done: data are `ancient`.
+import re
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 import layernorm_roles
@@ -81,6 +83,14 @@ def or_end(find):
             sys.exit(f"\nerror: {fault}\n")
 
     return found
+
+
+def no_target(wildcards):
+    """Raise ValueError, which names the targets that are nearest to a word that is none."""
+    text = (REPOSITORY / "workflow/rules/targets.smk").read_text(encoding="utf-8")
+    targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
+    near = " or ".join(get_close_matches(wildcards.word, targets)) or "another"
+    raise ValueError(f"{wildcards.word}: no target; expected {near}: `snakemake --cores 1 help` lists all")
 
 
 def shown(exhibits, *rooms):
