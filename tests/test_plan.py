@@ -75,7 +75,7 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
     (tmp_path / "loose.txt").write_text("")
     with pytest.raises(ValueError, match="2 files are not as"):
         plan.check(tmp_path, differs)
-    with pytest.raises(ValueError, match="never: nothing is there that a job has made"):
+    with pytest.raises(ValueError, match="never: no job has left a copy of its plan in origin/"):
         plan.check(tmp_path / "never", [])
 
 

@@ -129,7 +129,8 @@ def check(folder: str | Path, differ: list[str]) -> None:
     ]
     if not found and not any(Path(folder, ORIGIN).rglob("*.json")):
         raise ValueError(
-            f"{folder}: nothing is there that a job has made; is the configuration the one that was run?"
+            f"{folder}: no job has left a copy of its plan in {ORIGIN}/; is the configuration that of the run, and was "
+            f"{ORIGIN}/ copied with the results?"
         )
     if found:
         files_are = "1 file is" if len(found) == 1 else f"{len(found)} files are"

@@ -107,6 +107,9 @@ def test_a_model_without_layers_or_with_other_sizes_than_its_weights_is_refused(
     (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 32}))
     with pytest.raises(ValueError, match=r"^.*model: the sizes in config.json, .* not those of the weights$"):
         recording.load(locate("m", at(model)))
+    (model / "config.json").write_text("[" * 10**5)
+    with pytest.raises(ValueError, match=r"^.*model: no model that transformers can load"):
+        recording.load(locate("m", at(model)))
     (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
     with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected a model with layers"):
         locate("m", at(model))

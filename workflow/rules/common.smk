@@ -1,5 +1,6 @@
 # The checked settings, and the plan files of all jobs, see src/layernorm_roles/plan.py. A job's plan says all that its
 # result depends on. So its time alone counts, and those of the plans that the jobs before left as done: data are `ancient`.
+import os
 import re
 import sys
 from difflib import get_close_matches
@@ -44,12 +45,12 @@ try:
     planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
     KEPT = exhibits.Exhibits.kept("results/published")
     PLANS = {THIS.settings.name: THIS.plans}
-    if KEPT.tables:
+    if KEPT.tables and os.access(KEPT.folder, os.W_OK):  # it may be another user's
         PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)
     for NAME in PLANS:
         plan.write(f"results/{NAME}", PLANS[NAME])
     AGAINST = exhibits.to_compare(config["against"], THIS.settings.name) if "against" in config else None
-except ValueError as fault:
+except (ValueError, OSError) as fault:
     sys.exit(f"\nerror: {fault}\n")
 
 EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
