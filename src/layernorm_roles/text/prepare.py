@@ -102,55 +102,53 @@ def part_of(text: str, split: Split) -> str:
 
 def _refuse_few(wanted: Mapping[str, Contexts], found: Mapping[str, Candidates]) -> None:
     """Raise ValueError if sources of contexts have fewer texts of the right length than are wanted."""
-    few = [
+    few = "; ".join(
         f"{kind}.contexts = {of.contexts}: the source {of.source.dataset or of.source.paths} gives {len(found[kind])} "
         f"of {of.shortest} to {of.longest} tokens"
         for kind, of in wanted.items()
         if of.source and len(found[kind]) < of.contexts
-    ]
+    )
     if few:
-        raise ValueError(f"{'; '.join(few)}; expected at most that many, other lengths, or joined_by")
+        raise ValueError(f"{few}; expected at most that many, other lengths, or joined_by")
 
 
 def _refuse_small(
     settings: Text,
-    numbers: Mapping[str, int],
-    tokens: Mapping[str, int],
+    numbers: dict[str, int],
+    tokens: dict[str, int],
     entries: int,
-    found: Mapping[str, Candidates],
+    found: dict[str, Candidates],
 ) -> None:
     """Raise ValueError if the corpus is too small for the settings, with all that it lacks.
 
     `numbers` are those of the documents of each part, `tokens` those of the documents for training and validation,
     `entries` those of the tokenizer; `found` are the held-out texts that may be contexts, by their kind.
     """
-    whole, longest = sum(numbers.values()), settings.long.longest
-    needs = [
-        (part, size, longest + 1, f"tokens; expected more than long.longest = {longest:,}")
-        for part, size in tokens.items()
-    ]
+    whole, longest, shares = sum(numbers.values()), settings.long.longest, settings.split.model_dump()
+    more = f"tokens; expected more than long.longest = {longest:,}"
+    needs = [(part, size, longest + 1, more) for part, size in tokens.items()]
     if settings.tokenizer == "trained":
-        wanted = settings.vocabulary
-        needs.append(
-            ("training", entries, wanted, f"entries of a tokenizer; expected vocabulary = {wanted:,}")
-        )
+        more = f"entries of a tokenizer; expected vocabulary = {settings.vocabulary:,}"
+        needs.append(("training", entries, settings.vocabulary, more))
     for kind, texts in found.items():
-        of, what = getattr(settings, kind), {"long": "windows"}.get(kind, kind)
-        said = (
+        of, what = getattr(settings, kind), "windows" if kind == "long" else kind
+        more = (
             f"{what} of {of.shortest:,} to {of.longest:,} tokens; expected {kind}.contexts = {of.contexts:,}"
         )
-        needs.append(("held_out", len(texts), of.contexts, said))
-    lacks, enough = [], [1.0]
-    for part, there, wanted, said in needs:
-        share = getattr(settings.split, part)
-        if there < wanted:
-            lacks.append(f"split.{part} = {share}: {numbers[part]:,} documents with {there:,} {said}")
-            # If the others are like these; where there is nothing, as many as give one in 99 cases of 100.
-            enough.append(whole * wanted / there if there else math.log(0.01) / math.log(1 - share))
-    if lacks:
+        needs.append(("held_out", len(texts), of.contexts, more))
+    if lacks := [need for need in needs if need[1] < need[2]]:
+        # If other documents are like these; where there is nothing, as many as give one in 99 cases of 100.
+        enough = max(
+            whole * wanted / there if there else math.log(0.01) / math.log(1 - shares[part])
+            for part, there, wanted, _ in lacks
+        )
+        lines = [
+            f"split.{part} = {shares[part]}: {numbers[part]:,} documents with {there:,} {more}"
+            for part, there, _, more in lacks
+        ]
         raise ValueError(
-            f"its {whole:,} documents are too few, or too short:\n  " + "\n  ".join(lacks) + "\n"
-            f"expected {math.ceil(max(enough)):,} such documents or more, other shares, or fewer or shorter contexts"
+            "\n  ".join([f"its {whole:,} documents are too few, or too short:", *lines])
+            + f"\nexpected {math.ceil(enough):,} such documents or more, other shares, or fewer or shorter contexts"
         )
 
 
