@@ -67,7 +67,12 @@ def test_a_variant_that_learns_starts_as_another_one(name, x):
 
 @pytest.mark.parametrize(
     ("name", "queries_keys", "values"),
-    [("projected_qk", "layernorm", "scale"), ("projected_v", "scale", "layernorm")],
+    [
+        ("projected_qk", "layernorm", "scale"),
+        ("projected_v", "scale", "layernorm"),
+        ("shrunk_qk", "layernorm_shrunk", "layernorm"),
+        ("shrunk_v", "layernorm", "layernorm_shrunk"),
+    ],
 )
 def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(name, queries_keys, values, x):
     norm_qk, norm_v = norms.build_pair(name, DIM, eps=1e-3)
@@ -102,6 +107,30 @@ def test_layernorm_times_the_factor_of_another_variant_is_that_variant(x):
     assert torch.equal(scaled(x), norms.build("layernorm_shrunk", DIM)(x))
     learnt = norms.build(variants.scaled("layernorm_gain", 0.3), DIM)
     torch.testing.assert_close(learnt.weight, torch.full((DIM,), 0.3))
+
+
+def test_a_matched_projection_follows_the_size_of_its_batches_and_stays_in_evaluation(x):
+    """The root mean square of its results is that of LayerNorm's, 1, however the size of its inputs changes."""
+    norm = norms.MatchedProjection().double()
+    untrained = x / x.square().mean().sqrt() * variants.SHRUNK
+    torch.testing.assert_close(norm.eval()(untrained), norms.build("projection_grown", DIM)(untrained))
+    assert list(norm.parameters()) == [] and list(norm.state_dict()) == ["mean_square"]
+    for size in (1e-2, 1.0, 30.0):
+        norm.train()
+        for _ in range(300):
+            out = norm(size * x)
+        assert out.square().mean().item() == pytest.approx(1, rel=1e-9)
+        state = norm.mean_square.clone()
+        torch.testing.assert_close(norm.eval()(3 * size * x), 3 * out, rtol=1e-9, atol=0)
+        assert torch.equal(norm.mean_square, state)
+    by_hand = 0.9 * state + 0.1 * norms.project(7 * x).square().mean()
+    given = (7 * x).requires_grad_()
+    out = norm.train()(given)
+    torch.testing.assert_close(out, norms.project(7 * x) / by_hand.sqrt(), rtol=1e-9, atol=0)
+    (gradient,) = torch.autograd.grad((out * x).sum(), given)
+    torch.testing.assert_close(gradient, norms.project(x) / by_hand.sqrt(), rtol=1e-9, atol=1e-15)
+    with pytest.raises(ValueError, match="unknown norm 'projection_matched'"):
+        norms.build_pair("projection_matched", DIM)
 
 
 @pytest.mark.parametrize("like", ["layernorm", "projected_qk"])

@@ -145,4 +145,4 @@ def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_
 def test_runs_in_lists_are_compared_one_by_one():
     ours = {"runs": [{"seed": 1}, {"seed": 2}]}
     with pytest.raises(ValueError, match=r"runs\.1\.seed = 3, expected 2\)"):
-        provenance.refuse_other("x", {"runs": [{"seed": 1}, {"seed": 3}]}, ours)
+        provenance.refuse_contradiction("x", {"runs": [{"seed": 1}, {"seed": 3}]}, ours)

@@ -27,15 +27,15 @@ ROOT = Path(__file__).parents[1]
 def test_a_file_that_lacks_or_contradicts_what_is_expected_is_refused(found, words):
     expected = {"seed": 1, "settings": {"steps": 2}}
     with pytest.raises(ValueError, match=rf"a file of another run \({words}\)") if words else nullcontext():
-        provenance.refuse_other("a.parquet", found, expected)
+        provenance.refuse_contradiction("a.parquet", found, expected)
 
 
 def test_of_many_differences_three_are_named():
     expected = {"settings": {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}}
     with pytest.raises(ValueError, match=r"\(no settings.a, .*; no settings.c, expected 3 and 2 more\)"):
-        provenance.refuse_other("a.parquet", {}, expected)
+        provenance.refuse_contradiction("a.parquet", {}, expected)
     with pytest.raises(ValueError, match=r"no settings.c, expected 3\)"):
-        provenance.refuse_other("a.parquet", {"settings": {"d": 4, "e": 5}}, expected)
+        provenance.refuse_contradiction("a.parquet", {"settings": {"d": 4, "e": 5}}, expected)
 
 
 def test_a_file_carries_what_made_it_and_one_of_several_all_their_different_values():

@@ -58,6 +58,7 @@ def digest(*packages):
     [
         ("norm.py", '"""The result."""', '"""Another sentence."""', False),
         ("norm.py", '"""What multiplies."""', '"""Another sentence."""', False),
+        ("norm.py", '        """The result."""\n', "", False),
         ("norm.py", "# a set", "# three names\n\n\n", False),
         ("norm.py", "(\n    pi,\n)", "pi", False),
         ("norm.py", "2.0", "2.5", True),

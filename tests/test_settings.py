@@ -287,10 +287,20 @@ def test_an_entry_that_others_take_over_and_that_is_no_mapping_is_reported_once(
     assert len(str(error.value).splitlines()) == 2
 
 
+def test_one_experiment_at_least_has_seeds():
+    with pytest.raises(ValueError, match="majority: expected seeds for at least one experiment"):
+        load(merged(WRITTEN, {"majority": {"only": ["d3_uniform"]}}))
+
+
 def test_an_experiment_names_only_what_differs():
     mine = {"like": "d8", "sampling": "uniform", "seeds": {"scale": 2}}
-    settings = load(merged(WRITTEN, {"majority": {"mine": mine, "d3": None, "d3_uniform": None}}))
-    assert [*settings.majority] == ["d8", "d8_uniform", "rates", "widths", "mine"]
+    runs = {
+        "d3": None,
+        "d8_uniform": {"seeds": {"scale": 1}},
+        "d3_uniform": {"like": "d8", "seeds": {"scale": 0}},
+    }
+    settings = load(merged(WRITTEN, {"majority": {"mine": mine, **runs}}))
+    assert [*settings.majority] == ["d8", "d8_uniform", "rates", "mine"], "those with seeds"
     mine, base = settings.majority["mine"], settings.majority["d8"]
     assert mine == base.model_copy(update={"sampling": "uniform", "seeds": {"scale": 2}}), "all seeds or none"
 

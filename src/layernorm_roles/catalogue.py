@@ -11,7 +11,7 @@ from layernorm_roles import rooms
 
 
 class Stage(NamedTuple):
-    """One kind of job."""
+    """A kind of job, with the code and packages behind its results."""
 
     rooms: tuple[str, ...]
     """Folders and files of this package whose code makes the results; an edit of one makes the stage again."""
@@ -137,12 +137,12 @@ EVIDENCE = ("claims", "draw", "page", "durations", "settings")
 
 
 class Table(NamedTuple):
-    """Where a Parquet table of a reproduction comes from."""
+    """The stage and the settings that a Parquet table of a reproduction comes from."""
 
     stage: str
-    """The stage whose jobs write it, or write a part each, which are put together."""
+    """The stage whose jobs write the table; if they are several, each writes a part of it."""
     section: tuple[str, ...]
-    """The keys in config.yaml that lead to the settings behind it."""
+    """The keys in config.yaml that lead to the settings behind the table."""
 
 
 _PLACEMENT = Table("placement", ("statements", "placement"))
@@ -175,7 +175,7 @@ TABLES = {
     "ones_share": Table("pretrained", ("pretrained",)),
     "projection_shift": Table("pretrained", ("pretrained",)),
 }
-"""The tables of results by name. From them are made `claims` and `comparisons`, of the stage claims."""
+"""The tables of results by name; the tables claims and comparisons, which are made from them, are not among them."""
 
 IN_PARTS = ("majority", "language_model", "measure", "placement", "pretrained")
 """The stages with several jobs, each of which writes a part of each table, runs/<job>/<table>.parquet."""

@@ -34,8 +34,8 @@ def load(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the facts that `save` wrote to `path`.
 
-    `identity` is what the fact of that name must hold. Raises ValueError if the file is missing or damaged, if `save`
-    has not written it, or if it is of another run.
+    If `identity` is given, the fact "identity" must hold it. Raises ValueError if the file is missing or damaged, if
+    `save` has not written it, or if it is of another run.
     """
     files.verify(path)
     try:
@@ -45,7 +45,7 @@ def load(
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise files.Unusable.because(path, f"no weights of this project ({error!r})") from None
     if identity is not None:
-        provenance.refuse_other(path, facts.get("identity", {}), identity)
+        provenance.refuse_contradiction(path, facts.get("identity", {}), identity)
     return tensors, facts
 
 

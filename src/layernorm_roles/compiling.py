@@ -1,9 +1,9 @@
 """How CPU kernels are compiled: once for each version of their sources and processor, and with a notice.
 
 numba keeps what it has compiled in a folder that only its owner can enter, below $NUMBA_CACHE_DIR or
-~/.cache/layernorm-roles. numba looks whether the file of a function has changed, but not whether a file has from which
-the function calls others or takes constants. So the folder's name is a hash of all kernels' sources, and of all else
-that compiled code depends on.
+~/.cache/layernorm-roles. numba looks whether the file of a function has changed, but not at the files of the functions
+and constants that it uses. So the folder's name is a hash of all kernels' sources, and of all else that compiled code
+depends on.
 
 Every kernel takes `njit` and `cached_njit` from here, because on some processors LLVM has to be told, before numba
 compiles anything, to use the widest vectors.
@@ -104,30 +104,30 @@ def _cache_folder() -> Path | None:
 
 
 def cached_njit(**options) -> Callable:
-    """Like `numba.njit` a decorator of a function, which is loaded if an earlier process has compiled it.
+    """A decorator like `numba.njit`; the function is loaded if an earlier process has compiled it.
 
-    Whatever goes wrong with what is kept (a damaged file makes pickle raise almost anything, a full disk an OSError),
-    all of it is deleted, and the function compiled for this process alone. Only for functions that Python calls, and
-    that raise nothing when they have begun to compute.
+    If the cache fails (a damaged file makes pickle raise almost anything, a full disk an OSError), all of it is
+    deleted, and the function compiled for this process alone. Only for functions that Python calls, and that raise
+    nothing when they have begun to compute.
     """
 
     def decorate(function):
         compiled = njit(**options)(function)
         if not (folder := _cache_folder()):
             return compiled
-        others, numba.config.CACHE_DIR = (
+        usual, numba.config.CACHE_DIR = (
             numba.config.CACHE_DIR,
             str(folder),
         )  # which numba reads in the next line
-        kept = njit(cache=True, **options)(function)
-        numba.config.CACHE_DIR = others
+        cached = njit(cache=True, **options)(function)
+        numba.config.CACHE_DIR = usual
         failed = threading.Event()
 
         @wraps(function)
         def call(*arguments):
             if not failed.is_set():
                 try:
-                    return kept(*arguments)
+                    return cached(*arguments)
                 except Exception as error:
                     print(f"compiled again, as the cache fails: {error!r}", file=sys.stderr, flush=True)
                     failed.set()

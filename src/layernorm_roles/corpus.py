@@ -17,7 +17,7 @@ def files_of(text: str, sources: Iterable[Source]) -> list[str]:
     """
     corpus = []
     for source in sources:
-        found = source.found()
+        found = source.matching_files()
         if missing := [path for path, matched in found.items() if not matched]:
             raise ValueError(f"text.{text}: no file matches {', '.join(missing)}; expected at least one")
         each = list(chain(*found.values()))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 WORST = {"train_loss": np.inf, "test_loss": np.inf, "valid_loss": np.inf, "test_accuracy": 0.0}
-"""What a diverged run has in those columns of its metrics that say how well the model does."""
+"""The values of a diverged run in the columns of its metrics that say how good the model is."""
 
 
 def rows_after_divergence(
@@ -22,13 +22,14 @@ def rows_after_divergence(
 ) -> list[dict[str, Any]]:
     """The rows of a run's metrics at the evaluations of `later` steps, if its loss is no longer finite at `step`.
 
-    What neither WORST nor `at`, a function of the step, says is taken from `last`, the row before. `title` names the
-    run in the line that is printed. Raises ValueError without a row before: the model cannot be trained at all.
+    `at` gives the columns that depend on the step, and WORST the losses; the other columns are taken from `last`, the
+    row before. A line that `title` begins is printed. Raises ValueError if there is no row before: then the model
+    cannot be trained at all.
     """
     if not last:
         raise ValueError(
             f"{title}: the loss is not finite at step {step}; expected a finite number. A norm that is finite "
-            "everywhere may help"
+            "everywhere, or whose results are smaller, may help"
         )
     print(f"{title}: the loss is no longer finite at step {step}; the run counts as diverged", flush=True)
     worst = {column: value for column, value in WORST.items() if column in last}

@@ -1,12 +1,12 @@
-"""What a workflow says when it has ended: where the results are, and how many verdicts of each word there are."""
+"""What a workflow prints when it has ended: where the results are, and how many claims have each verdict."""
 
 from pathlib import Path
 
 
 def verdicts(folder: str | Path) -> str:
-    """The number of claims of the reproduction in `folder`, and of each word of their verdicts, as a phrase.
+    """How many claims the reproduction in `folder` has, and how many have each verdict, as a phrase.
 
-    It is read from the table claims. Raises ValueError if that is damaged.
+    Raises ValueError if the table claims is damaged.
     """
     from layernorm_roles import store  # it imports pandas, which no plan needs
 
@@ -15,6 +15,6 @@ def verdicts(folder: str | Path) -> str:
 
 
 def results(folder: str | Path) -> list[str]:
-    """The lines that say what the report of the reproduction in `folder` says, and where it is; none without one."""
+    """The lines that name the verdicts and the report of the reproduction in `folder`; none if it has no report."""
     report = Path(folder) / "report.html"
     return [f"{folder}: {verdicts(folder)}", f"The report: {report}"] if report.is_file() else []

@@ -1,5 +1,6 @@
 """What is judged, drawn and written of a reproduction, this one or the kept one, from its Parquet tables."""
 
+import csv
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,17 @@ class Exhibits:
         found = shown.evidence_files(self.plain, [*self.tables, *JUDGED]) if self.tables else []
         return {room.name: room for room in found}
 
+    @cached_property
+    def verdicts(self) -> dict[str, dict[str, str]]:
+        """The verdict and the measured number with its interval of each claim, from claims.csv; empty without it.
+
+        Raises ValueError if that file is damaged.
+        """
+        file = Path(self.folder, "tables/claims.csv")
+        lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
+        names = ("verdict", "measured", "ci_low", "ci_high")
+        return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
+
     @property
     def results(self) -> list[str]:
         """The paths of the tables of results."""
@@ -87,21 +99,34 @@ Sources = Mapping[str, tuple[str, str]]
 """For each table of results what it is made by and a hash of that, which tells its content."""
 
 
-def plans(of: Exhibits, sources: Sources, options: str) -> dict[str, dict[str, Any]]:
+def plans(
+    of: Exhibits, sources: Sources, options: str, kept: Mapping[str, Mapping[str, str]] | None = None
+) -> dict[str, dict[str, Any]]:
     """The plans of the jobs that judge, draw and write a reproduction, by name.
 
-    `options` are what commands on the page need to mean the reproduction.
+    `options` are what commands on the page need to mean the reproduction. `kept` are the `verdicts` of the kept one,
+    which stand beside claims that this one does not run.
     """
     settings, found = dict(of.plain), {}
     found["claims"] = plan.plan("claims", "claims", dict(sources.values()), settings=settings)
     judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(found["claims"])))}
     for name, room in of.rooms.items():
         reads = dict(judged[table] for table in room.inputs)
-        found[f"draw/{name}"] = plan.plan("draw", f"draw/{name}", reads, rooms=[name], settings=settings)
+        more = {"kept": kept} if kept and "claims" in room.tables else {}
+        found[f"draw/{name}"] = plan.plan(
+            "draw", f"draw/{name}", reads, rooms=[name], settings=settings, **more
+        )
     pictures = {job: plan.hash_of(each) for job, each in found.items() if job != "claims"}
     reads = {**dict(judged.values()), **pictures}
     found["page"] = plan.plan(
-        "page", "page", reads, settings=settings, options=options, tables=[*judged], figures=[*of.figures()]
+        "page",
+        "page",
+        reads,
+        settings=settings,
+        options=options,
+        tables=[*judged],
+        figures=[*of.figures()],
+        kept=kept or {},
     )
     return found
 

@@ -23,7 +23,7 @@ class Unusable(ValueError):
 
     @classmethod
     def because(cls, path: str | Path, reason: str) -> "Unusable":
-        """The error of an existing file, which says what to do."""
+        """The error that the file at `path` is unusable for `reason`; its message says how to make the file again."""
         return cls(f"{path}: {reason}; delete it and run again")
 
 
@@ -47,7 +47,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 
 def remove_partials(outputs: Iterable[str | Path]) -> None:
-    """Remove what a killed process has left of files that it was writing: of `outputs`, or checkpoints beside them."""
+    """Remove the half-written files that a killed process has left of `outputs`, or of checkpoints beside them."""
     for path in map(Path, outputs):
         for stem in (glob.escape(path.stem), "checkpoint*"):
             for partial in path.parent.glob(f".{stem}.*.partial*"):
@@ -79,7 +79,7 @@ def verify(path: str | Path) -> None:
 
 
 def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
-    """One sentence for each file under `folder` that is damaged or has no checksum, and says what to do.
+    """A sentence for each file under `folder` that is damaged or has no checksum; it says what to do.
 
     Left out are files that are being written, and those of the folders right under `folder` whose names are in
     `beside`, such as logs, which programs write that know nothing of checksums.
@@ -94,7 +94,7 @@ def faults(folder: str | Path, beside: tuple[str, ...] = ()) -> list[str]:
 
 
 def visible(folder: str | Path, beside: tuple[str, ...] = ()) -> list[Path]:
-    """The files under `folder` but for hidden ones, checksums, and the folders right under it in `beside`."""
+    """The files under `folder`, without hidden ones, checksums, and the folders right under it named in `beside`."""
     folder = Path(folder)
     return [
         path
@@ -116,7 +116,7 @@ def sha256_of(*paths: str | Path) -> str:
 
 
 def recorded(path: str | Path) -> str | None:
-    """The SHA-256 that was recorded when `path` was written, in hexadecimal digits; None if there is none."""
+    """The stored checksum of `path`: its SHA-256 when it was written, in hexadecimal digits; None if there is none."""
     try:
         digest, _, name = checksum_file(path).read_text(encoding="ascii", errors="replace").partition("  ")
     except OSError:

@@ -1,4 +1,4 @@
-"""How many of n Gaussian keys are unselectable, exactly: what simulations and models are held against."""
+"""The exact expected number of unselectable keys among n Gaussian keys, with which simulations are compared."""
 
 from functools import cache
 from math import exp, log, pi, sqrt

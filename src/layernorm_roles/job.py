@@ -1,4 +1,4 @@
-"""What every rule's script does around its one call: a log, progress with a remaining time, a clear error."""
+"""What the script of every rule does around its call: a log, progress with the time left, and clear errors."""
 
 import atexit
 import gc
@@ -23,10 +23,10 @@ log = logging.getLogger("layernorm_roles")
 
 
 def search_garbage_rarely() -> None:
-    """Let this process look for garbage after a million new objects, and not when it ends.
+    """Let Python collect garbage in this process after a million new objects instead of 700, and not at its end.
 
-    Torch and pandas make half as many while they are imported, hardly one of them garbage. To look for some after every
-    700, as Python does, takes a quarter of the time of their import, and to look once more at the end 0.7 s.
+    While torch and pandas are imported, collections take a quarter of the time and find hardly any garbage; the one at
+    the end takes 0.7 s.
     """
     gc.set_threshold(1_000_000)
     atexit.register(gc.freeze)
@@ -70,7 +70,7 @@ class Progress:
 def naming(key: str) -> Iterator[None]:
     """Put `key` of config.yaml, such as text.words, before the message of a ValueError that the block raises.
 
-    An error about a file of the results is left as it is: its message begins with the file's path, not with a setting.
+    An error about a file of results, whose message begins with the path of the file, is left as it is.
     """
     try:
         yield

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layernorm_roles import batches, catalogue, exhibits, files, plan, rooms
+from layernorm_roles.settings.reproduction import KEPT
 from layernorm_roles.settings.statements import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ def plans(of: Reproduction) -> Plans:
     add("settings", "settings", settings=of.plain)
     add("durations", "durations", made_by.values())
     sources = {table: (job, plan.hash_of(found[job])) for table, job in made_by.items()}
-    found |= exhibits.plans(of.exhibits, sources, of.options)
+    kept = exhibits.Exhibits.kept(Path("results", KEPT))
+    found |= exhibits.plans(of.exhibits, sources, of.options, kept.verdicts)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is said of errors, and warnings on the terminal; how an error is known to mean that memory is used up."""
+"""Errors in one line, warnings on the terminal, and whether an error means that memory is used up."""
 
 import logging
 import sys
@@ -14,11 +14,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or what kind of error it is if it has none."""
+    """The first line of an error's message, or the name of its class if it has none."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def warn(line: str, error: BaseException | None = None) -> None:
-    """Say a warning on the terminal and in the job's log; there with the traceback of `error`, if it is given."""
+    """Print a warning on the terminal and write it to the job's log, there with the traceback of `error` if given."""
     log.warning(line, exc_info=error)
     print(f"warning: {line}", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from layernorm_roles.memory import first_line
-from layernorm_roles.variants import VARIANTS, Variant, maps
+from layernorm_roles.variants import SHRUNK, VARIANTS, Variant, maps
 
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
@@ -76,8 +76,28 @@ class Norm(nn.Module):
         return x + self.bias if self.variant.learns == "gain and bias" else x
 
     def extra_repr(self) -> str:
-        """What torch prints between the parentheses."""
+        """The text between the parentheses when torch prints the module."""
         return f"{self.variant}, dim={self.dim}, eps={self.eps}"
+
+
+class MatchedProjection(nn.Module):
+    """Px divided by one number, the running root mean square of the entries of Px over the training batches.
+
+    The results have in all the size of LayerNorm's, but no vector is scaled by its own size. The number is no parameter
+    and has no gradient. In training mode each call first moves its square a tenth of the way to that of the batch; in
+    evaluation it stays. It starts at the size that Px has in an untrained GPT-2.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean_square", torch.tensor(SHRUNK**2))
+
+    def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        """Project every vector of `x`, and divide all of them by the number."""
+        x = project(x)
+        if self.training:
+            self.mean_square.lerp_(x.detach().square().mean(), 0.1)
+        return x * torch.rsqrt(self.mean_square)
 
 
 def build(name: str, dim: int, eps: float = 0.0) -> nn.Module:
@@ -114,7 +134,7 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
 
 
 CALLS = 40
-"""How often `probe` calls a norm, in which one that counts its calls may change."""
+"""Number of calls in which `probe` looks for a norm that changes with the number of its calls."""
 ALONE = 12
 """How many vectors of a batch `probe` also gives to a norm alone."""
 

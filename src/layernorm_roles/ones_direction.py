@@ -1,4 +1,4 @@
-"""How much of what enters each norm of a network lies along the ones vector: what a projection has to remove there.
+"""How much of the input of each norm of a network lies along the ones vector, which LayerNorm's projection removes.
 
 A vector x of size d has the share (1·x)² / (d |x|²) of its squared length along the ones vector. The share of a random
 direction is 1/d on average. Gupta et al. (2026, arXiv 2409.12951) find that the hidden vectors of trained decoders are

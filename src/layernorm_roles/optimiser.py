@@ -10,13 +10,13 @@ from torch.optim.adam import adam
 def linear_decay(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
     """The learning rate of `step`: it falls linearly from `learning_rate` at step 0 to 0 at step `last` and later.
 
-    In the first `warmup` steps it is multiplied by what rises linearly to 1: 1 / warmup, 2 / warmup and so on.
+    In the first `warmup` steps it is multiplied by 1 / warmup, 2 / warmup and so on, up to 1.
     """
     return learning_rate * max(0.0, 1 - step / last) * min(1.0, (step + 1) / max(warmup, 1))
 
 
 def rate_taken(learning_rate: float, step: int, last: int, warmup: int = 0) -> float:
-    """The learning rate with which a run that has taken `step` steps took the last of them; before any, the first's."""
+    """The learning rate of the last of the `step` steps that a run has taken; of the first step if it has none."""
     return linear_decay(learning_rate, max(step - 1, 0), last, warmup)
 
 

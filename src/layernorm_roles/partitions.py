@@ -1,4 +1,4 @@
-"""Partitions of the sequence length: what a sequence of the majority task is, up to order and the names of classes.
+"""Partitions of the sequence length, which sequences of the majority task are up to order and the names of classes.
 
 A partition of L is admissible if it has 2 to `classes` parts and its largest part, the count of the majority class,
 leads the second largest by at least `majority_gap` (Brody et al. 2023, section 3). Every admissible partition has a

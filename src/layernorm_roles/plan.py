@@ -1,4 +1,4 @@
-"""The plan file of a job: everything that its result depends on beside the files it reads. The one account of origin.
+"""The plan file of a job: all that its result depends on but the content of the files that it reads.
 
 Planning writes results/<name>/plan/<job>.json, an input of the job's rule. A job leaves a copy of its plan file,
 results/<name>/origin/<job>.json, among its outputs. So a job is to be done if and only if its plan file differs
@@ -21,13 +21,13 @@ from typing import Any
 from layernorm_roles import catalogue, files, rooms
 
 FOLDER, ORIGIN = "plan", "origin"
-"""The folders of a reproduction with the plan files, and with their copies of jobs that are done."""
+"""Names of the folders of a reproduction with plan files, and with the copies that finished jobs have left."""
 
 UNCHECKED = (FOLDER, ORIGIN, "logs", "benchmarks")
 """Folders of a reproduction whose files have no checksum."""
 
 LONG_AGO = (1, 1)
-"""Seconds since 1970, of the last access and the last change; a time of 0 is none for Snakemake."""
+"""Times of last access and last change that make a file old, in seconds since 1970; Snakemake ignores a time of 0."""
 
 _held = []
 """The open lock files of this process, which its end closes."""
@@ -41,8 +41,7 @@ class Plan(dict[str, Any]):
         super().__init__(json.loads(self.text))
 
     def of(self, job: str) -> dict[str, Any]:
-        """The plan of a job whose result this one reads. Raises ValueError if it is not what it was when this was
-        made."""
+        """The plan of another job, whose result this job reads. Raises ValueError if it was planned anew meanwhile."""
         folder = next(folder for folder in self.path.parents if folder.name == FOLDER)
         other = Plan(folder / f"{job}.json")
         if hash_of(other) != self["made_by"][job]:
@@ -50,7 +49,7 @@ class Plan(dict[str, Any]):
         return dict(other)
 
     def finish(self, origin: str | Path) -> None:
-        """Leave the copy that says that the job is done as planned.
+        """Write the copy of the plan, `origin`, by which the job counts as done.
 
         Raises ValueError if it was planned anew meanwhile, or if a file that its result depends on was edited.
         """
@@ -110,7 +109,7 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The plan files of jobs in `folder` that were done with other settings or code; not those that were never done."""
+    """The plan files in `folder` of jobs that were done with other settings or code; those never done are left out."""
     found = []
     for job, each in plans.items():
         origin = Path(folder, ORIGIN, f"{job}.json")
@@ -122,7 +121,7 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
 def check(folder: str | Path, differ: list[str]) -> None:
     """Raise ValueError with a line for each file under `folder` that is damaged, and for each plan in `differ`.
 
-    So it does where no job has been done. `differ` are the plan files that `undone` has found.
+    It raises ValueError, too, where no job has been done. `differ` is what `undone` returns.
     """
     found = files.faults(folder, beside=UNCHECKED)
     found += [

@@ -1,4 +1,4 @@
-"""What a reproduction consists of: its settings, the plan of each of its jobs, and its files. Snakemake's rules ask it.
+"""A reproduction as Snakemake's rules see it: its settings, its batches, the plans of its jobs, and its files.
 
 Snakemake imports this module whenever it plans, so neither torch, pandas nor pyarrow is imported here.
 """
@@ -64,7 +64,7 @@ class Reproduction:
 
     settings: Settings
     presets: Path
-    """The folder of the configurations that texts on the page may name."""
+    """The folder of presets, whose files the commands on the page may name."""
 
     @cached_property
     def plain(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Reproduction:
 
     @cached_property
     def devices(self) -> dict[str, Any]:
-        """The device that trains in each stage, majority and language_model, and why."""
+        """The device that trains in each of the stages majority and language_model, and why."""
         return {stage: choose(getattr(self.settings, key)) for stage, key in DEVICE_KEYS.items()}
 
     def gpus(self, stage: str) -> int:
@@ -87,7 +87,7 @@ class Reproduction:
 
     @cached_property
     def training(self) -> dict[str, dict[str, Batch]]:
-        """The batches of training runs by stage, majority and language_model, and name."""
+        """The batches of training runs by stage, majority or language_model, and then by name."""
         return {stage: batches.batches(self.settings, stage) for stage in batches.GROUPS}
 
     @cached_property
@@ -124,17 +124,17 @@ class Reproduction:
 
     @cached_property
     def exhibits(self) -> Exhibits:
-        """What is judged and shown of this reproduction."""
+        """The claims, figures, tables and pages of this reproduction."""
         return Exhibits(self.folder, self.plain, self.tables)
 
     @property
     def in_parts(self) -> list[str]:
-        """The tables that are put together from those of several jobs."""
+        """The tables of which several jobs write a part each."""
         return [table for table in self.tables if catalogue.TABLES[table].stage in catalogue.IN_PARTS]
 
     @property
     def options(self) -> str:
-        """What commands on the page need to mean this reproduction."""
+        """The options with which the commands on the page make this reproduction."""
         return command_options(self.settings.name, self.presets)
 
     def jobs_of(self, table: str) -> list[str]:
@@ -165,12 +165,12 @@ class Reproduction:
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def benchmarks(self) -> list[str]:
-        """The benchmark files of all jobs that compute a result."""
+        """Paths of Snakemake's benchmark files, of all jobs that compute a result."""
         computing = (job for job, each in self.plans.items() if each["stage"] not in catalogue.EVIDENCE)
         return [f"{self.folder}/benchmarks/{job}.tsv" for job in computing]
 
     def ends(self) -> list[str]:
-        """The files that say that the jobs in which this reproduction ends are done as planned."""
+        """Paths of the copies of plans that the last jobs of this reproduction leave when they are done."""
         last = (job for job, each in self.plans.items() if each["stage"] in catalogue.EVIDENCE)
         return [f"{self.folder}/origin/{job}.json" for job in last]
 

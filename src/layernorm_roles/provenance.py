@@ -1,4 +1,4 @@
-"""Where a file comes from, as the file itself says it: the plan of its job, random streams, versions and commit."""
+"""Where a file of results comes from, for its metadata: the plan of its job, random streams, versions and commit."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from layernorm_roles.random_streams import Stream
 
 
 def provenance(plan: Mapping[str, Any], device: str, *streams: Stream, torch: bool = False) -> dict[str, str]:
-    """What a reader needs to make a file again, as texts by name, for the metadata of the file.
+    """The metadata with which a reader can make a file again, as texts by name.
 
     The names are config (`plan`, the plan of the job that writes the file, as JSON), config_sha256, version (of this
     package), git_commit, seed_rule, torch, python and device. `streams` are the random streams behind the file; `torch`
@@ -53,12 +53,12 @@ def _config(settings: Mapping[str, Any]) -> dict[str, str]:
     return {"config": text, "config_sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def refuse_other(path: str | Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ValueError if `found`, what the file at `path` says of itself, lacks or contradicts an entry of `expected`.
+def refuse_contradiction(path: str | Path, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ValueError if `stated`, what the file at `path` says of itself, lacks or contradicts part of `expected`.
 
-    Both hold what JSON can hold. `found` may have entries that `expected` lacks, at any depth.
+    Both hold what JSON can hold. `stated` may have entries that `expected` lacks, at any depth.
     """
-    theirs, ours = _leaves(json.loads(json.dumps(found))), _leaves(json.loads(json.dumps(expected)))
+    theirs, ours = _leaves(json.loads(json.dumps(stated))), _leaves(json.loads(json.dumps(expected)))
     different = [
         f"{key} = {theirs[key]!r}, expected {value!r}" if key in theirs else f"no {key}, expected {value!r}"
         for key, value in ours.items()

@@ -59,10 +59,10 @@ class Stream(Enum):
 
 
 TORCH = "parameters and dropout: torch.manual_seed(seed)"
-"""The sentence about what torch draws, for the metadata of files."""
+"""The sentence in the metadata of files about what torch draws."""
 
 NOTHING_RANDOM = "nothing is random"
-"""What the metadata of a file says whose numbers come from no random stream."""
+"""The sentence in the metadata of a file whose numbers come from no random stream."""
 
 
 def generator(stream: Stream, *integers: int) -> np.random.Generator:

@@ -1,9 +1,10 @@
-"""A hash of the code behind a result: of the rooms that its stage names, and of the packages that compute its numbers.
+"""Hashes of the code behind results: of rooms, which stages name, and of the packages that compute numbers.
 
 A room is a folder or file of this package. All files of a room count: Python by what it computes, without comments,
 docstrings and line numbers; templates, YAML and CSV by their content.
 """
 
+import dis
 import hashlib
 import importlib.util
 import sys
@@ -15,13 +16,14 @@ from pathlib import Path
 from types import CodeType
 
 PACKAGE = Path(__file__).parent
+NOP = dis.opmap["NOP"]
 
 
 @cache
 def digest(rooms: tuple[str, ...], packages: tuple[str, ...] = ()) -> str:
-    """A hash, of 16 hexadecimal digits, of the files of `rooms`, paths below this package, and of installed versions.
+    """A hash, of 16 hexadecimal digits, of the files of `rooms` and of the versions of `packages`.
 
-    `packages` are the names of distributions, installed or not.
+    Rooms are paths below this package; packages are names of distributions, installed or not.
     """
     files = sorted({file for room in rooms for file in files_of(room)})
     parts = [f"{file} {_meaning(PACKAGE / file)}" for file in files]
@@ -42,10 +44,10 @@ def files_of(room: str) -> list[str]:
     """The files of a room, relative to this package; the room is a folder or a file. Raises ValueError without any."""
     place = PACKAGE / room
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
-    found = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
-    if not found:
+    names = [str(path.relative_to(PACKAGE)) for path in files if "__pycache__" not in path.parts]
+    if not names:
         raise ValueError(f"{place}: no such room")
-    return found
+    return names
 
 
 def of_norm(norm: str) -> str | None:
@@ -64,11 +66,11 @@ def of_norm(norm: str) -> str | None:
         finder.run_script(str(file))
     except (SyntaxError, OSError) as error:
         raise ValueError(f"{file}: {error}") from error
-    found = {Path(module.__file__) for module in finder.modules.values() if module.__file__}
+    used = {Path(module.__file__) for module in finder.modules.values() if module.__file__}
     if str(file.parent) not in {str(here), *sys.path}:
         beside = (path for path in file.parent.rglob("*") if path.is_file())
-        found |= {path for path in beside if "__pycache__" not in path.parts}
-    parts = [f"{path.name} {_meaning(path)}" for path in sorted({file, *found})]
+        used |= {path for path in beside if "__pycache__" not in path.parts}
+    parts = [f"{path.name} {_meaning(path)}" for path in sorted({file, *used})]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -79,12 +81,12 @@ def _module(name: str, here: Path) -> Path:
         if file.is_file():
             return file
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
-        found = None
-    if found is None or not found.has_location:
+        spec = None
+    if spec is None or not spec.has_location:
         raise ValueError(f"module {name} is not in {here} and not installed")
-    return Path(found.origin)
+    return Path(spec.origin)
 
 
 @cache
@@ -94,16 +96,19 @@ def _meaning(file: Path) -> str:
     if file.suffix == ".py":
         # Level 2 leaves out docstrings; comments and texts that stand alone are never compiled.
         code = compile(content, file.name, "exec", dont_inherit=True, optimize=2)
-        content = "\n".join(_said_by(code)).encode()
+        content = "\n".join(_instructions(code)).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def _said_by(code: CodeType) -> Iterator[str]:
+def _instructions(code: CodeType) -> Iterator[str]:
     """Everything that compiled code says but for where it stands: its instructions, names and constants."""
     yield f"{code.co_name} {code.co_flags} {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount}"
-    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
+    pairs = (code.co_code[at : at + 2] for at in range(0, len(code.co_code), 2))
+    # Where a docstring stood, the compiler leaves an instruction that does nothing.
+    done = b"".join(pair for pair in pairs if pair[0] != NOP)
+    yield f"{done.hex()} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _said_by(constant)
+            yield from _instructions(constant)
         else:  # a set has no order from one process to the next
             yield str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)

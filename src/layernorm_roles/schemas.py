@@ -18,7 +18,7 @@ head can compute from any output of the norm before it; the queries that the hea
 AS_USED, WITHOUT_NORM = "as used", "without norm"
 """Values of the column `normalised`: the keys of the heads, or those made from the stream before the norm."""
 CEILING_SHARES = tuple(sorted({0.5, *(float(f"{10 ** (-k / 50):.4g}") for k in range(151))}))
-"""Shares of a query's attention below which ceilings are counted: fifty a decade from 0.001 to 1, and a half."""
+"""Attention weights below which ceilings are counted: fifty in each decade from 0.001 to 1, and a half."""
 CEILING_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Quantiles of the ceilings that the tables hold: both tails, and what lies between."""
 

@@ -1,4 +1,4 @@
-"""Which figures and readable tables a reproduction has: the list in shown.yaml, and what of it some settings give.
+"""Which figures and readable tables a reproduction has, by its settings and the list in shown.yaml.
 
 Planning reads this module, so it imports nothing but a reader of YAML. The functions that the list names stand in
 layernorm_roles.evidence.
@@ -15,7 +15,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Figure(NamedTuple):
-    """One figure; shown.yaml says what the fields mean."""
+    """A figure's entry in shown.yaml, which says what the fields mean."""
 
     name: str
     draw: str
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One readable table; shown.yaml says what the fields mean."""
+    """A readable table's entry in shown.yaml, which says what the fields mean."""
 
     name: str
     room: str
@@ -37,12 +37,11 @@ class Table(NamedTuple):
     inputs: Sequence[str]
     note: str = ""
     none: str = ""
-    kinds: Sequence[str] = ("csv", "md")
 
     @property
     def files(self) -> list[str]:
-        """The names of the table's files, in the folder tables/ of a reproduction."""
-        return [f"{self.name}.{kind}" for kind in self.kinds]
+        """The names of the table's files in the folder tables/: numbers in full precision, and text."""
+        return [f"{self.name}.csv", f"{self.name}.md"]
 
 
 class Room(NamedTuple):
@@ -98,7 +97,7 @@ def evidence_files(settings: Mapping[str, Any], tables: Collection[str]) -> list
 
     `settings` are those of the reproduction as plain dictionaries, `tables` the names of its Parquet tables, to which
     claims are added. A figure is left out if one of its tables is missing, or if no experiment or model of the section
-    named like its room (or by `section`) has what it needs.
+    named like its room has what it needs.
     """
     there = {*tables, "claims"}
     found = []
@@ -147,7 +146,7 @@ variants beside this one.
 def _has(settings: Mapping[str, Any], room: str, needs: Mapping[str, Any]) -> bool:
     """Whether the settings have what a figure of a room needs."""
     asked = dict(needs)
-    section = settings.get(asked.pop("section", room)) or {}
+    section = settings.get(room) or {}
     if norms := asked.pop("norms", None):  # those of random keys, which are no experiments
         return not section or bool({*section["norms"]}.intersection(norms))
     return not asked or any(

@@ -1,4 +1,4 @@
-"""Writing and reading the Parquet tables of `schemas`: whole, with their checksum, and with where they come from.
+"""Writes and reads the Parquet tables of `schemas`, each with a checksum and metadata on where it comes from.
 
 The metadata of a file names its table and the plan of the job that wrote it.
 """
@@ -56,14 +56,14 @@ def _split(arrow: pa.Table) -> list[str]:
 def read(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the table at `path`.
 
-    `identity` is what the file must be made from: entries of the provenance's `config`. Raises ValueError if the file
+    `identity` has the entries that `config` in the file's provenance must hold. Raises ValueError if the file
     is missing, damaged, not a `table`, or made from anything else.
     """
     return read_arrow(path, table, identity).to_pandas(use_threads=False)
 
 
 def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None = None) -> pa.Table:
-    """Return the table at `path` as Arrow holds it, which is faster than pandas for columns of lists.
+    """Return the table at `path` as an Arrow table, which is faster than pandas for columns of lists.
 
     `identity` and errors are those of `read`.
     """
@@ -77,7 +77,7 @@ def read_arrow(path: str | Path, table: str, identity: Mapping[str, Any] | None 
         raise files.Unusable.because(path, f"a damaged Parquet file ({error})") from error
     metadata = arrow.schema.metadata or {}
     if identity is not None:
-        provenance.refuse_other(path, json.loads(metadata.get(b"config", b"{}")), identity)
+        provenance.refuse_contradiction(path, json.loads(metadata.get(b"config", b"{}")), identity)
     # Columns that may not be null are declared so in the schema, and Arrow writes no null into such a column.
     if not arrow.schema.equals(SCHEMAS[table]):
         difference = _difference(arrow.schema, SCHEMAS[table])

@@ -20,7 +20,7 @@ class Named:
     stroke: str | tuple = "-"
     """Line style; not solid where a line would hide another one or looks like one to a colour-blind reader."""
     in_paper: str = "–"
-    """What the paper calls it, in Markdown."""
+    """What the paper calls the variant, in Markdown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,9 @@ class SplitVariant(Named):
 QUERY_KEY_VARIANT = "layernorm_qk"
 """A variant of the language model alone: layernorm, and a norm of each head's queries and keys after W_Q and W_K."""
 
+MATCHED_VARIANT = "projection_matched"
+"""A variant of the language model alone: projection, divided by its running size over the training batches."""
+
 NO_ATTENTION_VARIANT = "no_attention"
 """A variant of the language model alone: every layer goes without attention and its norms."""
 
@@ -82,8 +85,17 @@ BUILT_IN: dict[str, Named] = {
     "projected_v": SplitVariant("scaling for QK, LayerNorm for V", "#882255", stroke=(0, (1, 1)),
         queries_keys="scale", values="layernorm",
         computes="`scale` for queries and keys, `layernorm` for values"),
+    "shrunk_qk": SplitVariant("LayerNorm × 0.028 for QK, LayerNorm for V", "#225522", stroke=(0, (3, 1)),
+        queries_keys="layernorm_shrunk", values="layernorm",
+        computes="`layernorm_shrunk` for queries and keys, `layernorm` for values"),
+    "shrunk_v": SplitVariant("LayerNorm for QK, LayerNorm × 0.028 for V", "#DDAA33", stroke=(0, (1, 1)),
+        queries_keys="layernorm", values="layernorm_shrunk",
+        computes="`layernorm` for queries and keys, `layernorm_shrunk` for values"),
     "projection": Variant("projection only", "#CC79A7", stroke="--", projects=True, scales=False,
         computes="Px", in_paper="without scaling"),
+    "projection_grown": Variant("projection × 35", "#994455", stroke=(0, (6, 1, 1, 1)),
+        projects=True, scales=False, factor=1 / SHRUNK,
+        computes="35.36·Px: `projection` of the size that LayerNorm has, before training"),
     "projection_scalar": Variant("projection × learnt scalar", "#8F3D6F", stroke=(0, (1, 1)),
         projects=True, scales=False, learns="scalar",
         computes="`projection` times one learnt number, 1 at first"),
@@ -109,6 +121,8 @@ BUILT_IN: dict[str, Named] = {
         computes="`none` times one learnt number, 1 at first"),
     QUERY_KEY_VARIANT: Named("LayerNorm + QK-norm", "#56B4E9", stroke=":",
         computes="GPT alone: `layernorm`, and `scale` of each head's queries and keys after W_Q and W_K (QK-norm)"),
+    MATCHED_VARIANT: Named("projection of LayerNorm’s size", "#EE99AA", stroke=(0, (4, 1, 1, 1)),
+        computes="GPT alone: Px / r, where r is the running root mean square of Px over the training batches"),
     NO_ATTENTION_VARIANT: Named("no attention", "#404040", stroke="-.",
         computes="language models alone: no attention and no norm before it, which tells what attention is worth"),
 }
@@ -160,7 +174,7 @@ def maps(name: str) -> tuple[Variant, Variant] | None:
 
 
 def label_of(like: str, factor: float, part: str = "both") -> str:
-    """The text in legends for what `scaled` names."""
+    """The text in legends for the built-in norm `like` times `factor`."""
     return f"{factor:g} × {BUILT_IN[like].label}" + (
         "" if part == "both" else f" ({part.replace('_', ', ')})"
     )

@@ -75,8 +75,8 @@ def threefry(key, x, y):
 
 def drawn(heads, n, key, threshold, first=0):
     """What the kernel keeps, as an array of 0 and 1 with a row a query and a column a key, 0 after the query."""
-    kept = kernels.empty_kept(heads, n).numpy()
-    kernels.draw_kept(kept, first, key, threshold)
+    kept = kernels.empty_dropout_mask(heads, n).numpy()
+    kernels.draw_dropout_mask(kept, first, key, threshold)
     return np.tril(np.unpackbits(kept.view(np.uint8), axis=-1, bitorder="little")[..., :n])
 
 
@@ -102,7 +102,7 @@ def test_with_dropout_values_and_gradients_are_torchs_with_the_mask(n, d, dropou
     q, k, v, grad = drawn_inputs(n, (2, 3, n, d), 3.0)
     torch.manual_seed(n)
     key, threshold = tuple(torch.randint(2**32, (2,)).tolist()), round((1 - dropout) * 2**16)
-    kept = torch.from_numpy(drawn(6, softmax.used(n), key, threshold)[:, :n, :n].reshape(2, 3, n, n).copy())
+    kept = torch.from_numpy(drawn(6, softmax.padded(n), key, threshold)[:, :n, :n].reshape(2, 3, n, n).copy())
     later = torch.ones(n, n, dtype=torch.bool).triu(1)
 
     def masked(q, k, v):

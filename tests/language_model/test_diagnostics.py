@@ -1,5 +1,6 @@
-"""What attention does in training, computed a second way: token by token, or by a model built without it."""
+"""What attention does in training, computed a second way: token by token, with all scores written down."""
 
+import copy
 import math
 
 import numpy as np
@@ -10,8 +11,9 @@ from torch.nn import functional as F
 
 from layernorm_roles import store
 from layernorm_roles.language_model import diagnostics, tasks, train
+from layernorm_roles.language_model.model import without_attention
 
-VARIANTS = ("layernorm", "projection", "layernorm_qk", "projected_v")
+VARIANTS = ("layernorm", "projection", "layernorm_qk", "projected_v", "projection_matched")
 
 
 def diagnosed(run):
@@ -26,12 +28,48 @@ def diagnosed(run):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_attention_left_out_is_the_loss_of_a_model_built_without_it(text, variant):
-    network, _, loss_of, (whole, *_) = diagnosed(run_of(text, variant=variant))
-    bare = run_of(text, variant="no_attention").build_model()
-    bare.load_state_dict({name: network.state_dict()[name] for name in bare.state_dict()})
-    assert whole["left_out_worth"] == pytest.approx(loss_of(bare) - loss_of(network), rel=1e-12)
-    assert abs(whole["left_out_worth"]) > 0.01 and whole["layer"] is None
+@torch.no_grad()
+def test_the_worth_of_attention_is_lost_where_it_adds_its_mean_to_every_token(text, variant):
+    """The loss in float64, written down once with the attention's own results and once with their means."""
+    network, task, _, (whole, *_) = diagnosed(run_of(text, variant=variant))
+    exact = copy.deepcopy(network).double()
+    windows = torch.from_numpy(np.concatenate([windows for (windows,) in task.validation])).long()
+
+    def loss_with(added_by):
+        x = exact.embed(windows[:, :-1])
+        for number, layer in enumerate(exact.layers):
+            x = x + added_by(number, layer, x)
+            x = x + layer.feed_forward(layer.ln_2(x))
+        logits = exact.ln_f(x) @ exact.tokens.weight.T
+        return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).item()
+
+    means = {}
+
+    def attended(number, layer, x):
+        added = layer.attention(*layer.normed(x))
+        means[number] = added.mean(dim=(0, 1))
+        return added
+
+    loss = loss_with(attended)
+    worth = loss_with(lambda number, layer, x: means[number]) - loss
+    assert whole["mean_kept_worth"] == pytest.approx(worth, abs=1e-5) and abs(worth) > 1e-3
+    assert whole["layer"] is None
+
+
+def test_a_bias_that_is_learnt_without_attending_is_worth_nothing(text):
+    """Without queries, keys and values attention adds the bias of W_O alone, without which the loss is another one."""
+    run = run_of(text)
+    network, task = randomise(run.build_model()), tasks.build(run.settings, run.text, run.tokenizer, run.seed)
+    with torch.no_grad():
+        for layer in network.layers:
+            layer.attention.qkv.weight.zero_()
+            layer.attention.out.bias.mul_(10)
+
+    def loss_of(model):
+        return train.validation_loss(model, task, "cpu")
+
+    loss, (whole, *_) = loss_of(network), diagnostics.diagnose(network, task.validation, loss_of)
+    assert abs(whole["mean_kept_worth"]) < 1e-6 < 0.01 < abs(loss_of(without_attention(network)) - loss)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -57,7 +95,7 @@ def test_with_zero_scores_every_query_gets_the_mean_of_the_values_that_it_sees(t
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sizes_and_deviations_are_those_of_all_scores_written_down(text, variant):
     network, task, _, (_, *rows) = diagnosed(run_of(text, variant=variant))
-    windows = np.concatenate([windows for (windows,) in task.validation])
+    windows = np.concatenate([windows for (windows,) in task.validation])[:8]
     assert [row["layer"] for row in rows] == [1, 2]
     for row in rows:
         squares, deviations = [], []
@@ -86,8 +124,8 @@ def test_a_run_says_what_its_attention_does_and_learns_as_one_that_does_not(text
         part = found[found.variant == variant]
         assert part.step.tolist() == [step for step in (0, 8, 16, 20) for _ in range(1 + layers)]
         whole, of_layers = part[part.layer.isna()], part[part.layer.notna()]
-        assert whole[["left_out_worth", "zero_scores_worth"]].notna().all(axis=None)
-        assert (whole.left_out_worth == 0).all() == (variant == "no_attention")
+        assert whole[["mean_kept_worth", "zero_scores_worth"]].notna().all(axis=None)
+        assert (whole.mean_kept_worth == 0).all() == (variant == "no_attention")
         assert of_layers.input_rms.tolist() == pytest.approx([1.0] * len(of_layers), abs=0.05)
 
 

@@ -16,9 +16,9 @@ from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model, parallel
 from layernorm_roles.language_model.runs import ARCHITECTURES
 from layernorm_roles.settings.language_model import BERTSettings, LanguageModel
-from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import SHRUNK, SPLIT_VARIANTS, VARIANTS
 
-ALL_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, "layernorm_qk", "no_attention"]
+ALL_VARIANTS = [*VARIANTS, *SPLIT_VARIANTS, "layernorm_qk", "projection_matched", "no_attention"]
 
 
 def test_every_architecture_of_the_settings_can_be_built():
@@ -63,11 +63,21 @@ def test_parameters_that_variants_of_a_seed_share_start_equal(drawn_norm):
         assert all(torch.equal(first[name], other[name]) for name in first.keys() & other.keys())
         of_norms = other.keys() - first.keys()
         assert bool(of_norms) == (
-            variant == drawn_norm or (variant in VARIANTS and VARIANTS[variant].learns != "nothing")
+            variant in (drawn_norm, "projection_matched")
+            or (variant in VARIANTS and VARIANTS[variant].learns != "nothing")
         )
         assert all(".norm." in name for name in of_norms)
     different = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
     assert not torch.equal(first["tokens.weight"], different["tokens.weight"])
+
+
+def far_from_initial(variant):
+    """A GPT with weights far from the initial ones, and scores that float32 holds however large the norm's results."""
+    ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
+    if variant in ("projection_grown", "projection_matched"):
+        for layer in ours.layers:
+            layer.attention.qkv.weight.data.mul_(SHRUNK)
+    return ours
 
 
 def plain_norm(variant, x, parameters, at):
@@ -82,6 +92,13 @@ def plain_norm(variant, x, parameters, at):
         return to_length(centred), to_length(x)
     if variant == "projected_v":
         return to_length(x), to_length(centred)
+    if variant == "shrunk_qk":
+        return to_length(centred, 0.08), to_length(centred)
+    if variant == "shrunk_v":
+        return to_length(centred), to_length(centred, 0.08)
+    if variant == "projection_matched":  # before training, with its number in float32
+        y = centred / torch.tensor(SHRUNK**2).double().sqrt()
+        return y, y
     is_map = VARIANTS["layernorm" if variant == "layernorm_qk" else variant]
     y = centred if is_map.projects else x
     y = to_length(y, 8**-0.5 if is_map.divides_by_d else 8**0.5) if is_map.scales else y
@@ -125,7 +142,7 @@ def plain_logits(variant, parameters, tokens):
 
 @pytest.mark.parametrize("variant", ALL_VARIANTS)
 def test_loss_and_gradients_equal_those_of_the_formulas(variant):
-    ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0))
+    ours = far_from_initial(variant)
     window = torch.randint(VOCABULARY, (3, 31), generator=torch.Generator().manual_seed(1))
     by_kernels = ours.loss(window)
     ours = ours.double()
@@ -150,7 +167,7 @@ def assert_found(found, expected):
 @pytest.mark.parametrize("variant", [name for name in ALL_VARIANTS if name != "no_attention"])
 @torch.no_grad()
 def test_queries_and_keys_are_where_they_should_be(variant):
-    ours = randomise(model.build(GPT, variant, variant, VOCABULARY, 0)).double()
+    ours = far_from_initial(variant).double()
     window = torch.randint(VOCABULARY, (1, 64), generator=torch.Generator().manual_seed(1))
     parameters = dict(ours.named_parameters())
     x = ours.tokens(window) + ours.positions.weight

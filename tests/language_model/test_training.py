@@ -12,6 +12,8 @@ from torch import nn
 
 from layernorm_roles import checkpoint, ones_direction, random_streams, store
 from layernorm_roles.language_model import tasks, train
+from layernorm_roles.variants import BERT_VARIANTS
+from layernorm_roles.variants import BUILT_IN as GPT_VARIANTS
 
 SCHEDULE = changed(SMALL_GPT, steps=10, evaluate_every=4, learning_rate=0.1)
 
@@ -96,12 +98,15 @@ def everything(out):
 
 
 @pytest.mark.parametrize(
-    ("settings", "checkpoints"),
-    [(changed(SMALL_GPT, steps=20, diagnose_every=10), (2, 3, 5)), (SMALL_BERT, (1, 3, 4))],
+    ("settings", "variant", "checkpoints"),
+    [
+        (changed(SMALL_GPT, steps=20, diagnose_every=10), "projection_matched", (2, 3, 5)),
+        (SMALL_BERT, "layernorm", (1, 3, 4)),
+    ],
 )
-def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, checkpoints):
+def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, variant, checkpoints):
     """It is killed in its first run, at the end of it, and in the second; a finished run is not trained again."""
-    runs = [run_of(text, settings, seed=seed) for seed in (1, 2)]
+    runs = [run_of(text, settings, variant, seed) for seed in (1, 2)]
     whole, taken, step = trained(runs, tmp_path / "whole"), [], train._Training.take_step
     for number in checkpoints:
         folder = tmp_path / str(number)
@@ -171,6 +176,27 @@ def test_runs_of_a_batch_share_initial_weights_and_batches_and_each_is_as_if_alo
     assert set(store.read(keys, "key_selectability").variant) == {"none"}, (
         "a part of the batch may be measured"
     )
+
+
+@pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
+def test_all_variants_of_a_seed_drop_the_same_units(text, settings):
+    """Each dropout is given ones, of which 0 is left where it drops; and the generators end in one state."""
+    settings = changed(settings, steps=3, dropout=0.3)
+    if gpt := settings.architecture == "gpt":
+        settings = changed(settings, attention_dropout=0.2)
+    found = []
+    for variant in GPT_VARIANTS if gpt else BERT_VARIANTS:
+        run, dropped = run_of(text, settings, variant), []
+        network = run.build_model()
+        for module in (module for module in network.modules() if isinstance(module, nn.Dropout)):
+            module.register_forward_pre_hook(lambda _, given: (given[0] * 0 + 1,))
+            module.register_forward_hook(lambda _, given, out, dropped=dropped: dropped.append(out == 0))
+        train.train(network, tasks.build(settings, text, run.tokenizer, run.seed), settings, run.seed)
+        masks = torch.stack([mask for mask in dropped if mask.any()])  # the others are of evaluations
+        found.append((masks, torch.get_rng_state()))
+    (masks, state), *others = found
+    assert len(masks) == 3 * (1 + 2 * settings.layers) and 0.25 < masks.float().mean() < 0.35
+    assert all(torch.equal(masks, theirs) and torch.equal(state, end) for theirs, end in others)
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])

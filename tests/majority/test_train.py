@@ -2,7 +2,6 @@
 
 import json
 from itertools import chain, islice
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -166,11 +165,10 @@ def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_
 
 
 def test_a_loss_that_is_not_finite_before_training_stops_with_the_runs_name(sets):
-    with (
-        patch.object(train, "evaluate", lambda *_: {"train_loss": float("nan"), "test_loss": 1.0}),
-        pytest.raises(ValueError, match=r"small/none/0: the loss is not finite at step 0; expected"),
-    ):
-        train.train(task(), run_of("none", 0), sets)
+    """The scores of projection_grown differ by hundreds, so that the weights of all classes of a sequence underflow."""
+    says = r"small/projection_grown/0: the loss is not finite at step 0; expected .* results are smaller, may help"
+    with pytest.raises(ValueError, match=says):
+        train.train(task(), run_of("projection_grown", 0), sets)
 
 
 @pytest.mark.parametrize("variant", ["layernorm", "projected_v"])

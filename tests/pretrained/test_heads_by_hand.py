@@ -129,7 +129,7 @@ def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_hea
     In the layer that is not causal a query sees three keys after it, and no more.
     """
     made = replace(layer("layernorm"), visible=np.tri(N, N, 0 if causal else 3, dtype=bool))
-    judged = keys.judged(made, ("head", "head_cut", "after_norm"), (1, 2, 3))
+    judged = keys.certified(made, ("head", "head_cut", "after_norm"), (1, 2, 3))
     found = keys.table(row for one in judged for row in one.rows(5))
     sites = [("head", False, 2), *([("head", True, 2)] if causal else []), ("head_cut", False, 1)]
     sites.append(("after_norm", False, 6))

@@ -14,7 +14,7 @@ CUTS = (2, 4, 30)
 def table_of(network, contexts):
     found = [(n, layer) for n, context in contexts.items() for layer in network.record(context)]
     return keys.table(
-        row for n, layer in found for one in keys.judged(layer, SITES, CUTS) for row in one.rows(n)
+        row for n, layer in found for one in keys.certified(layer, SITES, CUTS) for row in one.rows(n)
     )
 
 

@@ -13,6 +13,7 @@ rule random_keys_measure:
         f"{RUN}/logs/random_keys.log",
     benchmark:
         f"{RUN}/benchmarks/random_keys.tsv"
+    priority: 1  # the first figures of a reproduction, within minutes
     resources:
         mem_mb=doubling(1500),
         runtime=doubling(15),

@@ -38,6 +38,7 @@ use rule majority as random_keys with:
         f"{RUN}/logs/draw/random_keys.log",
     benchmark:
         f"{RUN}/benchmarks/draw/random_keys.tsv"
+    priority: 1
 
 
 use rule majority as language_model with:

@@ -1,4 +1,4 @@
-"""Draws the figures and writes the readable tables of one room, each found by its name in the list of `shown`."""
+"""Draws the figures and writes the readable tables that one job makes, by their names in shown.yaml."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -43,6 +43,8 @@ def draw_room(
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
     frames = {name: store.read(path, name) for name, path in inputs.items()}
+    if "claims" in frames:
+        frames["claims"].attrs["kept"] = plan.get("kept", {})
     files: dict[tuple[str, str], list[Path]] = {}
     for path in map(Path, outputs):
         files.setdefault((path.parent.name, path.stem), []).append(path)

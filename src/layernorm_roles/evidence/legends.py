@@ -20,10 +20,10 @@ class Look(NamedTuple):
 
 
 LOOKS = {name: Look(each.label, each.colour, each.stroke) for name, each in BUILT_IN.items()}
-"""The look of each built-in variant, in the order of the legends."""
+"""How each built-in variant is named and drawn, in the order of the legends."""
 
 SPARE_COLOURS = ("#B8A800", "#117733", "#AA4499", "#88CCEE", "#6699CC", "#999933")
-"""Colours for variants that are not built in, in the alphabetical order of their names; the seventh has the first."""
+"""Colours of variants that are not built in, in the alphabetical order of their names; after the last the first."""
 
 LEGENDS: dict[str, str] = {variant: look.label for variant, look in LOOKS.items()}
 """The text of each variant in the legends of figures and the rows of tables, in the order of the legends."""
@@ -43,18 +43,16 @@ def label(variant: str) -> str:
 
 
 PAPER_MODEL = "gpt"
-"""The language model of config.yaml that has the paper's sizes, and its numbers beside its own."""
+"""The language model of config.yaml that has the paper's sizes, whose numbers figures and tables show beside it."""
 
 FRACTIONS = {0.5: "½", 0.1: "1/10", 0.01: "1/100"}
 """The shares of a query's attention that a key may reach or not, the largest first, and how they are written."""
 
-MODELS = dict.fromkeys(("gpt_rates", "gpt_lengths"), "model of words") | dict.fromkeys(
-    ("bytes_rates", "bytes_lengths"), "model of bytes"
-)
-"""What the main figures call the models of config.yaml that are trained at several rates and lengths."""
+MODELS = {"gpt_rates": "model of words", "bytes_rates": "model of bytes"}
+"""What figures call the models of config.yaml that are trained at several rates."""
 
 ENOUGH_SEEDS = 5
-"""Seeds from which on curves have a band for the interval of their mean; that of fewer would hide the rest."""
+"""Number of seeds from which on a curve has a band for the interval of its mean; with fewer it would hide the rest."""
 
 FEWEST = 3
-"""Values behind a vertical bar, at least: Student's interval of two is 25 times as long as their standard error."""
+"""Least number of values behind a bar: Student's interval of two is 25 times as long as their standard error."""

@@ -16,7 +16,7 @@ Rounding, of about 1e-7 of what is added up, would otherwise count much in a gra
 
 
 class Derivatives(NamedTuple):
-    """The loss of a model on one batch and what autograd makes of it, held on the CPU."""
+    """The loss of a model on one batch, and the gradients of its parameters, held on the CPU."""
 
     loss: float
     gradients: dict[str, Tensor]
@@ -43,9 +43,9 @@ def derivatives(model: nn.Module, batch: tuple[np.ndarray, ...], device: str) ->
 
 
 def difference(one: Derivatives, other: Derivatives) -> str | None:
-    """None if loss and gradients agree within TOLERANCE; else the first number that does not, on both devices.
+    """None if loss and gradients of two devices agree within TOLERANCE; else the first number that does not, on both.
 
-    `one` is of the CPU, `other` of the GPU.
+    `one` is what the CPU computed, `other` what the GPU computed.
     """
     if not abs(one.loss - other.loss) <= TOLERANCE * abs(one.loss):  # also if a number is not finite
         return f"the loss is {one.loss:.8g} on the CPU and {other.loss:.8g} on the GPU"
@@ -64,7 +64,7 @@ def difference(one: Derivatives, other: Derivatives) -> str | None:
 
 
 class Operator(NamedTuple):
-    """A part of a model that can go wrong on a card where a whole untrained model hides it."""
+    """A part of a model that may go wrong on a GPU although the loss of a whole untrained model does not show it."""
 
     name: str
     function: Callable[..., Tensor]
@@ -83,15 +83,15 @@ def operator_difference(operator: Operator, device: str) -> str | None:
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator) for shape in operator.shapes]
     others = [other.to(device) for other in operator.others]
-    found = []
+    results = []
     for dtype in (torch.float32, torch.float64):
         given = [tensor.clone().to(device, dtype).requires_grad_() for tensor in inputs]
         out = operator.function(*given, *others)
         # Different weights for every entry of the result: a plain sum hides what cancels.
         weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=torch.float64).cos().view(out.shape)
         (out * weights.to(device, dtype)).sum().backward()
-        found.append([out.detach().double(), *(tensor.grad.double() for tensor in given)])
-    for number, (ours, exact) in enumerate(zip(*found, strict=True)):
+        results.append([out.detach().double(), *(tensor.grad.double() for tensor in given)])
+    for number, (ours, exact) in enumerate(zip(*results, strict=True)):
         apart = ((ours - exact).norm() / exact.norm()).item()
         if not apart <= TOLERANCE:
             what = f"its gradient by input {number}" if number else "its result"

@@ -1,4 +1,4 @@
-"""Which device trains, for the keys `device` and `majority_device` of config.yaml, as Snakemake plans."""
+"""The device that trains, by the keys `device` and `majority_device` of config.yaml, while Snakemake plans."""
 
 import os
 from typing import NamedTuple
@@ -10,7 +10,7 @@ Snakemake reads the rules again in the process of every job, which may see other
 
 
 class Choice(NamedTuple):
-    """The device of training jobs."""
+    """The device of training jobs, and why it was chosen."""
 
     device: str
     """cpu or cuda."""
@@ -36,6 +36,6 @@ def choose(wanted: str) -> Choice:
 
 
 def hand_down(choice: Choice) -> None:
-    """Let the processes of jobs mean by `auto` what `choice` says."""
+    """Let `auto` mean the device of `choice` in the processes of all jobs, by an environment variable."""
     if choice.why:
         os.environ[DECIDED] = choice.device

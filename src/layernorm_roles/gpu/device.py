@@ -21,34 +21,34 @@ from layernorm_roles.memory import first_line, is_out_of_memory, warn
 log = logging.getLogger("layernorm_roles")
 
 APART = "apart, trained all the same"
-"""How the description of a device ends what it says of a comparison that found a difference."""
+"""In the description of a device, the end of what is said of a comparison that showed a difference."""
 
 
 class Device:
-    """A CPU. It has one thread a job, which makes it deterministic."""
+    """A CPU, which is deterministic, and the interface of every device that trains."""
 
     name = "cpu"
     """What torch calls the device."""
 
     @property
     def description(self) -> str:
-        """What a run's metadata say of the device; the whole of it is known when the run has ended."""
+        """The device and processor, for the metadata of a run; complete when the run has ended."""
         return f"cpu ({processor()})"
 
     @property
     def identity(self) -> str:
-        """What a checkpoint says of the device: a run goes on where its arithmetic is that of its beginning."""
+        """The device, for checkpoints: a killed run goes on only on a device of this identity."""
         return self.name
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
-        """Compare what `derivatives` gives for "cpu" and for the device, both of one batch."""
+        """Do nothing: a GPU compares loss and gradients of one batch with those of the CPU here."""
 
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
-        """Compare each of `operators` with itself in float64."""
+        """Do nothing: a GPU compares operators in float32 with float64 here."""
 
     @contextmanager
     def memory_advice(self, advice: str) -> Iterator[None]:
-        """Within the block, memory that is used up is a ValueError that gives `advice`."""
+        """Within the block, raise ValueError with `advice` if the device's memory is used up."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -82,12 +82,12 @@ class GPU(Device):
 
     @property
     def description(self) -> str:
-        """The card, and what comparisons with the CPU and with float64 have found."""
-        return f"cuda ({'; '.join([self.card, *(f'{what}: {found}' for what, found in self.notes.items())])})"
+        """The name of the GPU, and how it compared with the CPU and with float64, for the metadata of a run."""
+        return f"cuda ({'; '.join([self.card, *(f'{what}: {how}' for what, how in self.notes.items())])})"
 
     @property
     def identity(self) -> str:
-        """The card's name and compute capability: another kind of card adds up in another order."""
+        """Name and compute capability of the GPU, for checkpoints: other kinds of GPU add up in another order."""
         return f"cuda ({self.card}, {self.capability})"
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:
@@ -105,11 +105,11 @@ class GPU(Device):
         )
 
     def check(self, operators: Iterable[agreement.Operator], title: str) -> None:
-        """Raise ValueError if an operator differs from itself in float64, or warn, as `compare` does."""
-        found = (agreement.operator_difference(operator, self.name) for operator in operators)
+        """Raise ValueError if an operator in float32 differs from float64; only warn with `device_check: warn`."""
+        differences = (agreement.operator_difference(operator, self.name) for operator in operators)
         self._note(
             "operators on unit normal inputs compared with float64",
-            next(filter(None, found), None),
+            next(filter(None, differences), None),
             f"{title}: the GPU computes other numbers in float32 than in float64",
         )
 

@@ -1,7 +1,7 @@
-"""How much attention the keys of a layer's heads can get, and do get: certified ceilings, and what they add up to.
+"""How much attention the keys of a layer's heads can get, and do get: certified ceilings and their summaries.
 
-The ceiling of a key is the largest share of a query's attention that some query of a set gives it. It is among all keys
-of the context, also in a causal layer, whose queries meet fewer.
+The ceiling of a key is the largest attention weight that a query of a set gives it. The softmax is over all keys of the
+context, also in a causal layer, whose queries meet fewer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ HALF = 0.5
 
 
 def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
-    """All queries that a head can make of what its norm lets through, as used in scores; None where not known.
+    """The ellipsoid of queries that a head can make from the outputs of its norm, as used in scores; None if unknown.
 
-    Not known are heads whose norm is unknown or confines nothing, whose queries are normed once more, or turned by a
-    rotary embedding: then each position has an ellipsoid of its own.
+    It is unknown if the norm is, or confines nothing, if queries are normed once more, or if a rotary embedding turns
+    them: then each position has another ellipsoid.
     """
     norm, projection = layer.norm, layer.query_projection
     if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
@@ -47,14 +47,14 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
         anywhere = [] if stack is None else [ceilings(keys) for keys in stack]
         for head in range(len(layer.queries)) if anywhere else ():
             keys = stack[layer.key_head(head)]
-            found = {ANY: anywhere[layer.key_head(head)]}
+            bounds_by_queries = {ANY: anywhere[layer.key_head(head)]}
             if (behind := queries_behind_norm(layer, head)) is not None:
-                found[NORM] = ceilings(keys, behind)
+                bounds_by_queries[NORM] = ceilings(keys, behind)
             n, d = keys.shape
             received = layer.attention(head).max(axis=0) if kind == AS_USED else np.full(n, np.nan)
             columns = {"layer": layer.layer, "head": head, "position": np.arange(n), "normalised": kind}
             columns |= {"n_keys": n, "dimensions": d, "received_max": received}
-            for queries, bounds in found.items():
+            for queries, bounds in bounds_by_queries.items():
                 bounds.verify(keys)
                 bounded = {"queries": queries, "lower": bounds.lower, "upper": bounds.upper}
                 parts.append(pd.DataFrame(columns | bounded))
@@ -62,10 +62,10 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
-    """What the ceilings of each context add up to: the columns of table attention_ceilings from context on.
+    """A summary of the ceilings of each context: the columns of table attention_ceilings from context on.
 
-    `pairs` has the columns of the function of that name, and context. A set of queries and a kind of keys have a row
-    for each layer and one with no layer, for all layers together. The context's own queries are a third set, whose
+    `pairs` is what the function `pairs` returns, with the column context. A set of queries and a kind of keys have a
+    row for each layer and one with no layer, for all layers together. The context's own queries are a third set, whose
     lower and upper bounds are both what they give.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
@@ -96,7 +96,7 @@ def _below(values: pd.Series) -> np.ndarray:
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """The pairs of the layer in which most keys cannot get half of the attention of any query behind the norm.
 
-    `pairs` has the columns of the function of that name, and context; `words` has the texts of the tokens of each
+    `pairs` is what the function `pairs` returns, with the column context; `words` has the texts of the tokens of each
     context by its number. Columns of table token_ceilings but model; no rows if no norm is known.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]

@@ -1,4 +1,4 @@
-"""Which keys of a layer some query can select: certified verdicts, before and after the norm and in every head."""
+"""Which keys of a layer some query can select: verdicts with certificates, around the norm and in every head."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -38,7 +38,7 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
     """The keys of each head in their first r principal components, r = `dimensions`, centred.
 
-    These are the r directions in which the keys of the context differ most, for each head its own.
+    A head's principal components are the directions in which its keys of the context differ most.
     """
     centred = keys - keys.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
@@ -71,8 +71,8 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     return [] if keys is None else [keys.reshape(-1, *keys.shape[-2:])]
 
 
-class Judged(NamedTuple):
-    """The verdicts on the keys of one layer at one site: one matrix, or one for each head."""
+class CertifiedKeys(NamedTuple):
+    """The keys of one layer at one site, one matrix or one for each head, with a certificate for every key."""
 
     layer: int
     site: str
@@ -82,7 +82,7 @@ class Judged(NamedTuple):
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """A row of `table` for each matrix, whose keys are those of a context.
+        """A row for `table` for each matrix of keys; `context` is the number of the context that they are from.
 
         Raises ValueError if a certificate does not prove its verdict.
         """
@@ -94,19 +94,19 @@ class Judged(NamedTuple):
             yield context, self.layer, self.site, head, self.causal, self.keys.shape[-1], *numbers
 
 
-def judged(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[Judged]:
-    """The verdicts on the keys of a layer at every site; `sites` and `cuts` are those of `stacks_at`.
+def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
+    """The certified keys of a layer at every site; `sites` and `cuts` are those of `stacks_at`.
 
-    In a causal layer the keys of the heads (site head) are judged once more among the keys before them.
+    In a causal layer the keys of the heads (site head) are certified once more among the keys before them.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
             for causal in (False, True) if layer.causal and site == "head" else (False,):
-                yield Judged(layer.layer, site, causal, keys, certify_many(keys, causal, flat=True))
+                yield CertifiedKeys(layer.layer, site, causal, keys, certify_many(keys, causal, flat=True))
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
-    """The rows of `Judged` as a table: columns of key_selectability and pretrained_keys from context on."""
+    """The rows of `CertifiedKeys` as a table: columns of key_selectability and pretrained_keys from context on."""
     identity = ["context", "layer", "site", "head", "causal", "dimensions"]
     frame = pd.DataFrame(rows, columns=[*identity, *Summary._fields])
     return frame.astype({"head": "Int64", "min_margin": "float64", "max_residual": "float64"})

@@ -17,9 +17,9 @@ class LearnedNorm:
     kind: Literal["layernorm", "rmsnorm"]
     gain: Float[np.ndarray, " d"]
     bias: Float[np.ndarray, " d"]
-    """Zero where the norm has none."""
+    """Bias of the norm; zeros where it has none."""
     eps: float
-    """Added to the mean square."""
+    """Number that is added to the mean square of a vector before the root is taken."""
 
     def centred(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """x without its mean for a LayerNorm, the projection Px; x itself for an RMSNorm."""
@@ -40,7 +40,7 @@ class Rotation:
     """The rotary embedding of a context (Su et al. 2021): pairs of coordinates, turned by an angle a position.
 
     Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and
-    sines in float32, so that lengths are kept to 1e-7 only.
+    sines in float32, so that a rotation changes lengths by up to 1e-7.
     """
 
     cos: Float[np.ndarray, "n r"]
@@ -56,7 +56,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Projection:
-    """From the input of attention to the queries or the keys of every head: a linear map, and what follows it."""
+    """The map from the input of attention to the queries or keys of every head: linear, then a norm and a rotation."""
 
     weight: Float[np.ndarray, "heads d_head d"]
     """W_Q or W_K, a matrix for each head."""
@@ -96,7 +96,7 @@ class Layer:
     before_norm: Float[np.ndarray, "n d"] | None
     """Residual stream before the norm whose output is `attention_input`; None if it is not known."""
     norm: LearnedNorm | None
-    """That norm: attention_input = norm(before_norm). None if it is not known or no LayerNorm or RMSNorm."""
+    """The norm before attention: attention_input = norm(before_norm). None if unknown, or another kind of norm."""
     query_projection: Projection | None
     """W_Q, b_Q and what follows: queries = query_projection(attention_input). None where `attention_input` is."""
     key_projection: Projection | None
@@ -124,10 +124,10 @@ class Layer:
 
 
 def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
-    """The layers that have attention, first layer first, of every context with the context's number.
+    """Yield the number of each context with each of the layers that have attention on it, first layer first.
 
-    The model's method `record` gives them for a context's token ids, which `contexts` has by the context's number;
-    `what` is said on the terminal beside the progress.
+    `model` has a method `record`, which gives the layers for token ids; `contexts` has the token ids of each context by
+    its number, and `what` is the title of the progress on the terminal.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):

@@ -30,10 +30,10 @@ numbers of float32, 8 of half precision. Other heads get a kernel that writes th
 def causal_attention(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int, dropout: float = 0.0
 ) -> Float[Tensor, "batch n d_model"]:
-    """For every query the mean of the values up to its position, weighted by the softmax of the scores.
+    """Causal attention: for every query the mean of the values up to its position, weighted by its softmax.
 
-    qkv holds all queries, then all keys, then all values, each of them head by head, as the result does. `dropout` is
-    the share of the weights set to 0. The result can be differentiated once.
+    `qkv` holds all queries, then all keys, then all values, of one head after the other; the result, too, has the heads
+    one after the other. `dropout` is the share of the weights set to 0. The result can be differentiated once.
     """
     if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and qkv.shape[-1] <= 3 * heads * WIDEST_HEAD:
         return _CausalAttention.apply(qkv, heads, dropout)
@@ -43,7 +43,7 @@ def causal_attention(
 def split(
     qkv: Float[Tensor, "batch n three_d_model"], heads: int
 ) -> tuple[Float[Tensor, "batch heads n d_head"], ...]:
-    """Queries, keys and values of every head, which `qkv` holds as for `causal_attention`."""
+    """Queries, keys and values, by head, of the `qkv` that `causal_attention` takes."""
     return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
 
@@ -53,7 +53,7 @@ def attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention with its `options`, on a GPU of widened heads."""
+    """torch's scaled_dot_product_attention; on a GPU heads are filled up with zeros, as its fused kernels need it."""
     on_device = widened_attention if q.device.type == "cuda" else F.scaled_dot_product_attention
     return on_device(q, k, v, **options)
 
@@ -64,7 +64,7 @@ def widened_attention(
     v: Float[Tensor, "batch heads n d_head"],
     **options: Any,
 ) -> Float[Tensor, "batch heads n d_head"]:
-    """torch's scaled_dot_product_attention of heads filled up with zeros, which change no product and no mean."""
+    """torch's scaled_dot_product_attention of heads that are filled up with zeros; they change no result."""
     d = q.shape[-1]
     wide = (F.pad(t, (0, -d % ALIGNMENT)) for t in (q, k, v))
     return F.scaled_dot_product_attention(*wide, scale=d**-0.5, **options)[..., :d]
@@ -77,25 +77,26 @@ class _CausalAttention(torch.autograd.Function):
     def forward(ctx, qkv, heads, dropout):
         """The means of the values (batch, n, d_model), for the arguments of `causal_attention`.
 
-        Keeps qkv, the means, the log-sum-exp of each query's scores, and which weights dropout kept, for backward.
+        Saves qkv, the means, the log-sum-exp of each query's scores and the dropout mask for backward.
         """
         qkv, (batch, n, width) = qkv.contiguous(), qkv.shape
-        out, log_total = qkv.new_empty(batch, n, width // 3), qkv.new_empty(batch * heads, softmax.used(n))
+        out = qkv.new_empty(batch, n, width // 3)
+        log_total = qkv.new_empty(batch * heads, softmax.padded(n))
         threshold = round((1 - dropout) * 2**16)
         ctx.scale, ctx.block = np.float32(2**16 / threshold), softmax.unrolled(width // 3 // heads)
-        kept = kernels.empty_kept(*log_total.shape) if dropout else None
+        mask = kernels.empty_dropout_mask(*log_total.shape) if dropout else None
         key = tuple(torch.randint(2**32, (2,)).tolist()) if dropout else None
-        arrays = [None if t is None else t.detach().numpy() for t in (qkv, kept, out, log_total)]
+        arrays = [None if t is None else t.detach().numpy() for t in (qkv, mask, out, log_total)]
 
         def compute(part: slice) -> None:
-            qkv, kept, *written = arrays
+            qkv, mask, *written = arrays
             if dropout:
-                kernels.draw_kept(kept[part], part.start, key, threshold)
-            kernels.attention_forward(qkv, kept, ctx.scale, (part.start, part.stop), *written, ctx.block)
+                kernels.draw_dropout_mask(mask[part], part.start, key, threshold)
+            kernels.attention_forward(qkv, mask, ctx.scale, (part.start, part.stop), *written, ctx.block)
 
         with compilation_notice(*COMPILING):
             parallel.each(compute, parallel.shares(len(log_total)))
-        ctx.save_for_backward(qkv, kept, out, log_total)
+        ctx.save_for_backward(qkv, mask, out, log_total)
         return out
 
     @staticmethod
@@ -104,11 +105,11 @@ class _CausalAttention(torch.autograd.Function):
         """Gradient of the loss by qkv, none by the rest; `grad`, by the means, is (batch, n, d_model)."""
         qkv_grad = torch.empty_like(ctx.saved_tensors[0])
         tensors = (*ctx.saved_tensors, grad.contiguous(), qkv_grad)
-        qkv, kept, *others = (None if t is None else t.detach().numpy() for t in tensors)
+        qkv, mask, *arrays = (None if t is None else t.detach().numpy() for t in tensors)
 
         def compute(part: slice) -> None:
-            kernels.attention_backward(qkv, kept, ctx.scale, (part.start, part.stop), *others, ctx.block)
+            kernels.attention_backward(qkv, mask, ctx.scale, (part.start, part.stop), *arrays, ctx.block)
 
         with compilation_notice(*COMPILING):
-            parallel.each(compute, parallel.shares(len(others[1])))
+            parallel.each(compute, parallel.shares(len(arrays[1])))
         return qkv_grad, None, None

@@ -1,4 +1,4 @@
-"""The paper's small BERT with every LayerNorm removed (Table 4), and with them, as the control.
+"""The paper's small BERT, without any LayerNorm (Table 4) and, as the control, with all of them.
 
     x = norm(E[token] + P[position] + T)
     x = norm(x + attention(x));   x = norm(x + feed_forward(x))        in each layer
@@ -20,19 +20,19 @@ from layernorm_roles import random_streams
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.layers import feed_forward, recorded
+from layernorm_roles.language_model.layers import feed_forward, recorded_layer
 from layernorm_roles.language_model.model import initialise, without_attention
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import BERT_VARIANTS, NO_ATTENTION_VARIANT
 
 MASK, CLASS, PAD = SPECIAL_TOKENS = range(3)
-"""BERT's own tokens: their numbers follow the entries of the tokenizer."""
+"""BERT's special tokens, by the number that is added to the number of the tokenizer's entries."""
 EPS = 1e-12
 """eps of every LayerNorm, as in BERT."""
 
 
 class BERTLayer(nn.Module):
-    """Attention and feed-forward part, each followed by a norm (post-norm)."""
+    """A layer of a BERT: attention and a feed-forward part, each followed by a norm (post-norm)."""
 
     def __init__(self, settings: BERTSettings, normed: bool):
         super().__init__()
@@ -49,6 +49,8 @@ class BERTLayer(nn.Module):
         if self.out is not None:
             y = attention(*split(self.qkv(x), self.heads), attn_mask=present).transpose(1, 2).flatten(2)
             x = self.norm_1(x + self.dropout(self.out(y)))
+        elif self.training:
+            self.dropout(x)  # drawn all the same, so that the models of a seed drop the same units elsewhere
         return x + self.dropout(self.feed_forward(x))
 
     def leave_out_attention(self) -> None:
@@ -114,16 +116,18 @@ class BERT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """What every layer that has attention computes there on one context, first layer first.
+        """Queries, keys and inputs of attention in every layer that has attention, on one context, first layer first.
 
-        Call eval() before, or dropout changes it.
+        Call eval() before, or dropout changes them.
         """
         layers, before, norm = [], self.embed(torch.tensor([list(tokens)])), self.norm_0
         for number, layer in enumerate(self.layers, start=1):
             x = norm(before)
             if layer.qkv is not None:
                 queries, keys, _ = split(layer.qkv(x), layer.heads)
-                layers.append(recorded(number, before, x, queries, keys, norm, None, layer.qkv, causal=False))
+                layers.append(
+                    recorded_layer(number, before, x, queries, keys, norm, None, layer.qkv, causal=False)
+                )
             before, norm = layer(x, None), layer.norm_2
         return layers
 
@@ -135,7 +139,7 @@ def _norm(d_model: int, normed: bool) -> nn.Module:
 def build(
     settings: BERTSettings, variant: str, norm: str, vocabulary: int, seed: int, classes: int | None = None
 ) -> BERT:
-    """A BERT with freshly drawn parameters; `norm` is not asked. Raises ValueError for a variant that BERT lacks."""
+    """A BERT with freshly drawn parameters; `norm` is ignored. Raises ValueError for a variant that BERT lacks."""
     if variant not in BERT_VARIANTS:
         raise ValueError(f"BERT has no variant {variant!r}: expected one of {', '.join(BERT_VARIANTS)}")
     random_streams.seed_torch(seed)

@@ -44,7 +44,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, targets, gradients):
-        """The mean loss, for the arguments of `linear_cross_entropy`; keeps the gradients, if wanted, for backward."""
+        """The mean loss, for the arguments of `linear_cross_entropy`; saves the gradients, if wanted, for backward."""
         in_loop = hidden.dtype == torch.float32 and hidden.device.type == "cpu"
         compute = fused if in_loop else chunked
         loss, hidden_grad, weight_grad = compute(hidden, weight, targets, gradients=gradients)
@@ -69,9 +69,9 @@ def chunked(
     chunk: int | None = None,
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The loss and its gradients by matrix products of `chunk` tokens at a time, on any device, in any precision.
+    """The mean loss and, with `gradients`, its gradients by matrix products of `chunk` tokens at a time, on any device.
 
-    Without `chunk` it is what TOKENS_TOGETHER has for the device. Without `gradients` there are none.
+    The default of `chunk` is the number in TOKENS_TOGETHER.
     With w' = (w, 1) and h' = (h, -shift), exp(h' w'^T) are the shifted exponentials e, and e w' holds, in one
     product, both sum(e w), the gradient's numerator, and sum(e), the softmax's denominator.
     """
@@ -107,10 +107,9 @@ def fused(
     targets: Integer[Tensor, " tokens"],
     gradients: bool = True,
 ) -> LossAndGradients:
-    """The loss and, with `gradients`, its gradients, on the CPU in float32, by one compiled loop.
+    """The mean loss and, with `gradients`, its gradients by one compiled loop, on the CPU in float32.
 
-    Raises ValueError for shapes that do not fit, and for a target that is no entry, which the loop would look up all
-    the same.
+    Raises ValueError for shapes that do not fit, and for a target that is no entry of the vocabulary.
     """
     tokens, d = hidden.shape
     if (
@@ -127,13 +126,13 @@ def fused(
     if not bound.isfinite().all():
         # The compiled loop assumes finite numbers; the loss of a diverged model must not look like one.
         return chunked(hidden, weight, targets, gradients=gradients)
-    w, per_token = softmax.columns(weight), F.pad(bound, (0, softmax.used(tokens) - tokens))
+    w, per_token = softmax.columns(weight), F.pad(bound, (0, softmax.padded(tokens) - tokens))
     hidden_grad = torch.empty_like(hidden)
 
     def compute(part: slice) -> tuple[float, Tensor]:
         h = softmax.columns(hidden[part])
         h_grad, w_grad = torch.zeros_like(h), torch.zeros_like(w)
-        bounds = per_token[part.start : part.start + softmax.used(part.stop - part.start)]
+        bounds = per_token[part.start : part.start + softmax.padded(part.stop - part.start)]
         arrays = (t.numpy() for t in (h, w, targets[part], h_grad, w_grad, bounds))
         loss = kernels.cross_entropy_sweep(*arrays, len(weight), softmax.unrolled(d), gradients)
         torch.div(h_grad[:d, : part.stop - part.start].T, tokens, out=hidden_grad[part])
@@ -145,6 +144,6 @@ def fused(
     if not gradients:
         return loss, None, None
     w_grad = w_grads[0]
-    for other in w_grads[1:]:
-        w_grad += other
+    for further in w_grads[1:]:
+        w_grad += further
     return loss, hidden_grad, w_grad[:d, : len(weight)].T / tokens

@@ -1,21 +1,27 @@
 """What attention does while a GPT trains: what it is worth, how large its input is, how far its scores differ.
 
-The *worth* of attention is the validation loss that the model has with attention left out of every layer, minus its
-loss. The worth of its scores is the loss with all scores 0, so that every query attends equally to all keys that it
-sees, minus the loss.
+The *worth* of attention is the validation loss that the model has if in every layer attention adds the same everywhere,
+the mean of what it adds to the tokens of the validation batches, minus its loss. To leave attention out instead would
+take the bias of W_O out, too, which a model learns long before it attends. The worth of its scores is the loss with all
+scores 0, so that every query attends equally to all keys that it sees, minus the loss.
 """
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from layernorm_roles.heads.layer import Layer
-from layernorm_roles.language_model.model import GPT, without_attention
+from layernorm_roles.language_model.model import GPT
 from layernorm_roles.language_model.tasks import Batch
+
+WINDOWS = 8
+"""Number of validation windows on which sizes and scores are measured, which differ little between windows."""
 
 
 def diagnose(
@@ -26,11 +32,11 @@ def diagnose(
     `validation` are the task's validation batches, `loss_of` the loss of a model over them. The first row, without a
     layer, is about the whole model; then comes a row for each layer that has attention. The model stays as it is.
     """
-    loss = loss_of(model)
-    left_out, zero_scores = without_attention(copy.deepcopy(model)), with_zero_scores(copy.deepcopy(model))
-    worth = {"left_out_worth": loss_of(left_out) - loss, "zero_scores_worth": loss_of(zero_scores) - loss}
-    recorder, found = copy.deepcopy(model).cpu().eval(), {}
-    for window in np.concatenate([windows for (windows,) in validation]):
+    recorder, zero_scores = copy.deepcopy(model), with_zero_scores(copy.deepcopy(model))
+    loss, mean_kept = with_means(recorder, loss_of)
+    worth = {"mean_kept_worth": loss_of(mean_kept) - loss, "zero_scores_worth": loss_of(zero_scores) - loss}
+    recorder, found = recorder.cpu().eval(), {}
+    for window in np.concatenate([windows for (windows,) in validation])[:WINDOWS]:
         for layer in recorder.record(window[:-1].tolist()):
             numbers = np.square(layer.attention_input, dtype=np.float64).mean(), score_deviation(layer)
             found.setdefault(layer.layer, []).append(numbers)
@@ -42,6 +48,42 @@ def diagnose(
             for number, square, deviation in of_layers
         ),
     ]
+
+
+class Constant(nn.Module):
+    """A module in the place of attention that adds one `vector` at every position."""
+
+    def __init__(self, vector: Float[Tensor, " d"]):
+        super().__init__()
+        self.vector = vector
+
+    def forward(self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]) -> Tensor:
+        """The vector that is added at every position of x."""
+        return self.vector.expand_as(x)
+
+
+@torch.no_grad()
+def with_means(model: GPT, loss_of: Callable[[nn.Module], float]) -> tuple[float, GPT]:
+    """The loss of `model`, and a copy in which attention is replaced by the mean of what it adds to all tokens."""
+    sums, hooks = {}, []
+    for layer in model.layers:
+        if layer.attention is not None:
+            sums[layer] = []
+            hooks.append(layer.attention.register_forward_hook(partial(_keep_sum, sums[layer])))
+    loss = loss_of(model)
+    for hook in hooks:
+        hook.remove()
+    constant = copy.deepcopy(model)
+    for layer, replaced in zip(model.layers, constant.layers, strict=True):
+        if layer in sums:
+            total, tokens = map(sum, zip(*sums[layer], strict=True))
+            replaced.attention = Constant((total / tokens).to(model.tokens.weight.dtype))
+    return loss, constant
+
+
+def _keep_sum(sums: list[tuple[Tensor, int]], _module: nn.Module, _inputs: tuple, added: Tensor) -> None:
+    """Append the sum of a batch's vectors `added` (batch, n, d) and their number; a forward hook of attention."""
+    sums.append((added.double().sum(dim=(0, 1)), added[..., 0].numel()))
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The parts that layers of both language models have, and a layer as `heads` reads it."""
+"""What layers of GPT and BERT share: the feed-forward part, and their form for the tests of keys in `heads`."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ def feed_forward(d_model: int, d_ff: int, approximate: str = "none") -> nn.Seque
     return nn.Sequential(nn.Linear(d_model, d_ff), nn.GELU(approximate), nn.Linear(d_ff, d_model))
 
 
-def recorded(
+def recorded_layer(
     layer: int,
     stream: Float[Tensor, "1 n d"],
     attention_input: Float[Tensor, "1 n d"],
@@ -25,7 +25,7 @@ def recorded(
     qkv: nn.Linear,
     causal: bool,
 ) -> Layer:
-    """What the attention of layer `layer`, from 1, computed on one context.
+    """The queries, keys and projections of layer number `layer`, from 1, on one context, as a `Layer`.
 
     `norm` makes `attention_input` of the residual stream, the first rows of `qkv` are W_Q and then W_K, and
     `query_key_norm` acts on queries and keys after them.
@@ -33,7 +33,7 @@ def recorded(
     _, heads, n, d_head = keys.shape
     weights = qkv.weight.detach().unflatten(0, (3, heads, d_head)).numpy()
     biases = np.zeros(weights.shape[:3]) if qkv.bias is None else qkv.bias.detach().view(3, heads, -1).numpy()
-    of_heads = learned(query_key_norm)
+    of_heads = learned_norm(query_key_norm)
     to_queries, to_keys = (Projection(weights[i], biases[i], of_heads, None) for i in (0, 1))
     every = np.ones((n, n), bool)
     return Layer(
@@ -44,14 +44,14 @@ def recorded(
         visible=np.tril(every) if causal else every,
         attention_input=attention_input[0].numpy(),
         before_norm=stream[0].numpy(),
-        norm=learned(norm),
+        norm=learned_norm(norm),
         query_projection=to_queries,
         key_projection=to_keys,
     )
 
 
-def learned(norm: nn.Module | None) -> LearnedNorm | None:
-    """A LayerNorm of torch or a built-in variant that scales as numbers; None for every other norm."""
+def learned_norm(norm: nn.Module | None) -> LearnedNorm | None:
+    """The gain, bias and eps of torch's LayerNorm or of a built-in variant that scales; None for every other norm."""
     if isinstance(norm, nn.LayerNorm):
         gain, bias = norm.weight, norm.bias
         return LearnedNorm("layernorm", gain.detach().numpy(), bias.detach().numpy(), norm.eps)

@@ -32,13 +32,13 @@ TABLES = {
     "ones_share": "language_model_ones_share",
     "ceilings": "language_model_ceilings",
 }
-"""The Parquet table in each file of a batch that has been measured."""
+"""The Parquet table that each output of a measuring job is a part of, by the name of the output."""
 
 
 def measure_batch(
     plan: Plan, weights: str, inputs: Mapping[str, str], out: Mapping[str, str], threads: int
 ) -> None:
-    """Measure the trained models of a batch, and write each of TABLES, and samples.
+    """Measure the trained models of a batch, and write each of TABLES, and the samples that `statements` reads.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
     and `samples` are measured; ceiling_contexts, block_contexts and head_contexts say for how many long contexts, the
@@ -72,8 +72,8 @@ def measure_batch(
         for table, frame in tables.items():
             frames[table].append(frame.assign(**run.columns, checkpoint=name))
         if name == "final" and planned["samples"]:
-            found, about = sample(network, contexts, plan["block_contexts"], plan["head_contexts"])
-            samples |= {f"{run.name}/{part}": tensor for part, tensor in found.items()}
+            tensors, about = sample(network, contexts, plan["block_contexts"], plan["head_contexts"])
+            samples |= {f"{run.name}/{part}": tensor for part, tensor in tensors.items()}
             sampled.append({"name": run.name, "variant": run.variant, "seed": run.seed, **about})
     streams = (*task_type(runs[0].settings).streams, Stream.TEXT_SELECTION)
     origin = provenance(plan, "cpu", *streams, torch=True)
@@ -85,10 +85,10 @@ def measure_batch(
 
 
 def sites_of(variant: str, norm: str, architecture: str) -> tuple[str, ...]:
-    """Where the keys of a model are looked at: sites of `heads.keys.stacks_at`.
+    """The sites of `heads.keys.stacks_at` at which the keys of a model are certified.
 
-    The last of them are those where keys come out of a scaling, with nothing after it, looked at with eps = 0; one's
-    own norm counts as none, and BERT's norms have a gain.
+    Where keys come out of a scaling, with nothing after it, they are certified with eps = 0 as well; a norm of the
+    user's own counts as no scaling, and BERT's norms have a gain.
     """
     sites = ("before_norm", "after_norm", "head")
     if architecture == "bert":
@@ -108,7 +108,7 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Keys, tokens and ceilings of every head on the rows of table `contexts`, in which long texts come first.
+    """Verdicts on keys and tokens, and ceilings, of every head on the contexts of table `contexts`, long texts first.
 
     Keys are certified at `sites`, those of `heads.keys.stacks_at`; tokens are the verdicts of every token of the
     sentences at the input of attention; ceilings are those of the first `ceiling_contexts` long contexts. `prefix` is
@@ -127,10 +127,10 @@ def heads(
         read = ids if sites else {context: ids[context] for context in bounded}
         rows = []
         for context, layer in layers(network, read, f"heads ({texts})"):
-            for found in keys.judged(layer, sites):
-                rows += found.rows(context)
-                if texts == "sentences" and found.site == "after_norm":
-                    words = zip(map(spell, ids[context]), found.certificates.verdict[0], strict=True)
+            for certified in keys.certified(layer, sites):
+                rows += certified.rows(context)
+                if texts == "sentences" and certified.site == "after_norm":
+                    words = zip(map(spell, ids[context]), certified.certificates.verdict[0], strict=True)
                     tokens += [(context, layer.layer, position, *word) for position, word in enumerate(words)]
             if context in bounded:
                 pairs.append(ceilings.pairs(layer, [AS_USED]).assign(context=context))
@@ -144,7 +144,7 @@ def heads(
 def sample(
     network: GPT, contexts: pd.DataFrame, block_contexts: int, head_contexts: int
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """What the measurements of `statements` read of a trained GPT, so that they need no model, and a description of it.
+    """What `statements` reads of a trained GPT, so that it needs no model: tensors by name, and a description.
 
     The tensors (float64) are, for each layer l from 1:
 

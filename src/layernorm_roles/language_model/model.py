@@ -8,8 +8,9 @@
 stay ordinary LayerNorms. Variants with two norms make queries and keys from one and values from the other. In
 `layernorm_qk` each head's queries and keys are scaled once more, to norm sqrt(d_head), after W_Q and W_K (RMSNorm
 without gain, as in OLMo 2 and Qwen 3). The QK-norm of ViT-22B projects too, which with two dimensions a head would
-leave two points. In `no_attention` the layers have their feed-forward parts alone, so that the model predicts a token
-from the one before it and the position: its loss minus that of another variant is what attention is worth there.
+leave two points. In `projection_matched` the norms are `norms.MatchedProjection`. In `no_attention` the layers have
+their feed-forward parts alone, so that the model predicts a token from the one before it and the position: its loss
+minus that of another variant is what attention is worth there.
 
 Source: Brody et al. 2023, section 4, and its gpt2_small_dim_config.json; Radford et al. 2019.
 """
@@ -26,9 +27,9 @@ from layernorm_roles import norms, random_streams
 from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model.attention import causal_attention, split
 from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
-from layernorm_roles.language_model.layers import feed_forward, recorded
+from layernorm_roles.language_model.layers import feed_forward, recorded_layer
 from layernorm_roles.settings.language_model import GPTSettings
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
+from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT
 
 
 class CausalSelfAttention(nn.Module):
@@ -50,7 +51,7 @@ class CausalSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """What `split` returns in one tensor: all queries, all keys, all values, each of them head by head."""
+        """All queries, then all keys, then all values in one tensor, of one head after the other."""
         if x_values is x:
             qkv = self.qkv(x)
         else:
@@ -80,12 +81,17 @@ class GPTLayer(nn.Module):
 
     Queries and keys are made from the output of `norm`, the identity until `GPT` replaces it. Values are made from the
     output of `values_norm`, or from that of `norm` if `values_norm` is None. A layer whose `attention` is None consists
-    of the feed-forward part.
+    of the feed-forward part; in training it draws what attention would drop all the same, so that the models of a seed
+    drop the same units elsewhere.
     """
 
     def __init__(self, settings: GPTSettings):
         super().__init__()
-        d_model = settings.d_model
+        d_model, self.heads, self.attention_dropout = (
+            settings.d_model,
+            settings.heads,
+            settings.attention_dropout,
+        )
         self.norm: nn.Module | None = nn.Identity()
         self.values_norm: nn.Module | None = None
         self.attention: CausalSelfAttention | None = CausalSelfAttention(
@@ -99,6 +105,11 @@ class GPTLayer(nn.Module):
         """The residual stream after the layer, from x, the residual stream before it."""
         if self.attention is not None:
             x = x + self.dropout(self.attention(*self.normed(x)))
+        elif self.training:
+            with torch.no_grad():
+                if self.attention_dropout:
+                    causal_attention(torch.cat([x, x, x], dim=-1), self.heads, self.attention_dropout)
+                self.dropout(x)
         return x + self.dropout(self.feed_forward(self.ln_2(x)))
 
     def normed(
@@ -119,7 +130,7 @@ class GPTLayer(nn.Module):
 class GPT(nn.Module):
     """A GPT-2 with `vocabulary` entries whose norms before attention are what `norms.build_pair` makes for `norm`.
 
-    With a `query_key_eps` queries and keys are scaled, with that eps; with None they stay as they are.
+    With a `query_key_eps` each head's queries and keys are scaled to norm sqrt(d_head), with that eps.
     """
 
     def __init__(self, settings: GPTSettings, vocabulary: int, norm: str, query_key_eps: float | None = None):
@@ -167,9 +178,9 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int]) -> list[Layer]:
-        """What every layer that has attention computes there on one context, first layer first.
+        """Queries, keys and inputs of attention in every layer that has attention, on one context, first layer first.
 
-        Call eval() before, or dropout changes it.
+        Call eval() before, or dropout changes them.
         """
         x, layers = self.embed(torch.tensor([list(tokens)])), []
         for number, layer in enumerate(self.layers, start=1):
@@ -177,7 +188,9 @@ class GPT(nn.Module):
                 y, y_values = layer.normed(x)
                 queries, keys, _ = layer.attention.split(y, y_values)
                 of_heads, qkv = layer.attention.query_key_norm, layer.attention.qkv
-                layers.append(recorded(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True))
+                layers.append(
+                    recorded_layer(number, x, y, queries, keys, layer.norm, of_heads, qkv, causal=True)
+                )
             x = layer(x)
         return layers
 
@@ -191,9 +204,9 @@ def initialise(module: nn.Module) -> None:
 
 
 def without_attention(network: nn.Module) -> nn.Module:
-    """`network`, a GPT or BERT, with attention and its norms taken out of every layer.
+    """`network`, a GPT or BERT, after attention and the norms of attention are taken out of every layer.
 
-    It was drawn with attention, so that the parameters that remain are those of the other variants.
+    Its parameters are drawn before that, so that those that remain equal those of the other variants.
     """
     for layer in network.layers:
         layer.leave_out_attention()
@@ -213,4 +226,9 @@ def build(
         return GPT(settings, vocabulary, "layernorm", settings.query_key_eps)
     if variant == NO_ATTENTION_VARIANT:
         return without_attention(GPT(settings, vocabulary, "none"))
+    if variant == MATCHED_VARIANT:
+        network = GPT(settings, vocabulary, "projection")
+        for layer in network.layers:
+            layer.norm = norms.MatchedProjection()
+        return network
     return GPT(settings, vocabulary, norm)

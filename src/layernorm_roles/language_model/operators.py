@@ -1,4 +1,4 @@
-"""The operators of a language model by which a card is tried before it trains: attention, the loss, and a norm."""
+"""The operators by which a GPU is tried before it trains a language model: attention, the loss, and a norm."""
 
 from functools import partial
 
@@ -12,11 +12,11 @@ from layernorm_roles.language_model.cross_entropy import linear_cross_entropy
 from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 SEQUENCES = 2
-"""Sequences of a batch that are tried; every one is computed by itself, and float64 takes much memory."""
+"""Sequences on which an operator is tried: few, because float64 takes much memory."""
 
 
 def operators(settings: GPTSettings | BERTSettings, vocabulary: int) -> list[Operator]:
-    """The operators at the shapes of a run, with fewer sequences."""
+    """Attention, the loss and LayerNorm at the shapes of a language model, with SEQUENCES sequences."""
     d, n = settings.d_model, settings.context_length
     targets = torch.arange(SEQUENCES * n) * 7 % vocabulary
     if isinstance(settings, GPTSettings):

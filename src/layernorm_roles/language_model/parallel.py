@@ -17,14 +17,14 @@ from layernorm_roles.slices import slices
 Result = TypeVar("Result")
 
 TOKENS = 2048
-"""Tokens of a part, where parts are cut by tokens."""
+"""Consecutive tokens that one thread computes at a time, where sums are taken over tokens."""
 
 _pool: ThreadPoolExecutor | None = None
 _threads = 1
 
 
 def use(threads: int) -> None:
-    """Let the kernels of this process run on so many threads from now on, and torch on one."""
+    """Let the compiled kernels of this process run on so many `threads` from now on, and torch on one."""
     global _pool, _threads
     torch.set_num_threads(1)
     if threads != _threads:
@@ -34,10 +34,10 @@ def use(threads: int) -> None:
 
 
 def shares(n: int) -> list[slice]:
-    """About equal slices of n positions, one for each thread. Only for parts that have nothing to add up."""
+    """About equal slices of n positions, one for each thread; only where no sum is taken over positions."""
     return slices(n, -(-n // _threads))
 
 
 def each(function: Callable[[slice], Result], parts: Iterable[slice]) -> list[Result]:
-    """The results of `function` for every part, in their order."""
+    """The results of `function` for every slice in `parts`, in the order of `parts`, computed on all threads."""
     return list((_pool.map if _pool else map)(function, parts))

@@ -22,7 +22,7 @@ ARCHITECTURES = {"gpt": (GPTSettings, model.build), "bert": (BERTSettings, bert.
 
 @dataclass(frozen=True)
 class LanguageModelRun:
-    """One training run of a language model: all that its result depends on but the code."""
+    """One training run of a language model, by all that its result depends on but the code."""
 
     name: str
     """What files and logs call the run: gpt/layernorm/base_learning_rate_0.01/steps_1200/seed_1000."""
@@ -31,7 +31,7 @@ class LanguageModelRun:
     variant: str
     """The name of the norm's variant in the configuration."""
     norm: str
-    """What `norms.build_pair` takes for that variant."""
+    """What `norms.build_pair` takes for the variant: its name, or package.module:Class."""
     seed: int
     settings: GPTSettings | BERTSettings
     text: PreparedText
@@ -55,7 +55,7 @@ class LanguageModelRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the result of the run depends on, in values that JSON has."""
+        """All that the result of the run depends on but the code, in values that JSON has."""
         settings = self.settings.model_dump(mode="json")
         return {**self.columns, "norm": self.norm, "settings": settings, "text": self.text.content_hash()}
 
@@ -66,7 +66,7 @@ class LanguageModelRun:
 
     @property
     def point(self) -> dict[str, int | float]:
-        """The columns of the run's learning rate and number of steps."""
+        """The columns base_learning_rate and steps, which tell the runs of one model, variant and seed apart."""
         return {"base_learning_rate": self.settings.learning_rate, "steps": self.settings.steps}
 
     @cached_property
@@ -109,9 +109,9 @@ class LanguageModelRun:
         return build(self.settings, self.variant, self.norm, self.vocabulary, self.seed, classes)
 
     def restore_model(self, weights: Mapping[str, Tensor], checkpoint: str) -> model.GPT | bert.BERT | None:
-        """The model at a checkpoint, initial or final, from the `weights` of its batch; None if the run diverged.
+        """The model at a checkpoint, initial or final, from the `weights` of the batch.
 
-        A run that diverged leaves no numbers, and a line on the terminal says so.
+        If the run diverged it is None, and a line on the terminal says so.
         """
         prefix = f"{self.name}/{checkpoint}/"
         parameters = {

@@ -30,25 +30,25 @@ TokenStream = Integer[np.ndarray, " _"]
 MASKED_SHARE = 0.15
 """The share of a window's tokens that BERT has to predict."""
 SHOWN_AS_MASK, SHOWN_AS_RANDOM = 0.8, 0.1
-"""Of these tokens the shares that the mask token and a random token take the place of; the others stay."""
+"""Shares of the tokens to predict in whose place BERT reads the mask token, and a random token."""
 
 
 class Task:
-    """A source of batches: those of training, from step 0 on, and those of validation, which stay."""
+    """A source of training batches, one for each step from 0 on, and of validation batches, which do not change."""
 
     streams: ClassVar[tuple[Stream, ...]]
     """The random streams that the batches are drawn from."""
     tokens_per_step: int
-    """Tokens of a training batch, for the metrics."""
+    """Tokens of a training batch, of which the column `tokens` of the metrics is a sum."""
     validation: list[Batch]
 
     def batch(self, step: int) -> Batch:
         raise NotImplementedError
 
     def unigram_loss(self) -> float | None:
-        """The baseline that knows how frequent each token is: its mean loss, in nats, over the validation batches.
+        """The loss, in nats, of the training tokens' frequencies over the validation batches: a model without context.
 
-        The frequencies are those of the training text. None for a task that predicts no tokens.
+        None for a task that predicts no tokens.
         """
         return None
 
@@ -72,7 +72,7 @@ class NextToken(Task):
         self._length, self._size, self._seed = settings.context_length, settings.batch_size, seed
         self.tokens_per_step = self._size * self._length
         self._vocabulary, self._training = vocabulary, training
-        # One window less than would fit leaves room for the offset.
+        # One window less than would fit leaves tokens for the offset.
         self.windows = (len(training) - 1) // self._length - 1
         if self.windows < self._size:
             raise ValueError(
@@ -155,7 +155,7 @@ class MaskedTokens(Task):
 
 
 class LabelledSentences(Task):
-    """The classes of sentences, as in SST-2: BERT's task in the paper. Sentences are filled up to context_length.
+    """Predicting the classes of sentences, as in SST-2, BERT's task in the paper; sentences are padded.
 
     Raises ValueError if there are fewer sentences than a batch takes, or one has no label.
     """
@@ -226,7 +226,7 @@ def unigram_loss(training: TokenStream, vocabulary: int, tokens: Integer[np.ndar
 
 
 def task_type(settings: GPTSettings | BERTSettings) -> type[NextToken | MaskedTokens | LabelledSentences]:
-    """The task that the settings of a language model ask for."""
+    """The class of the task that the settings of a language model ask for."""
     if isinstance(settings, GPTSettings):
         return NextToken
     return MaskedTokens if settings.task == "masked" else LabelledSentences
@@ -239,7 +239,7 @@ def build(
     seed: int,
     downloads: Path | None = None,
 ) -> Task:
-    """The task that the settings ask for, on a prepared text or on the labelled sentences that they name.
+    """The task that a language model's settings ask for, on a prepared text or on the labelled sentences they name.
 
     `downloads` is the folder to which the labelled sentences were downloaded. Raises ValueError if there is too little
     text, or none.

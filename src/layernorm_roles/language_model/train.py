@@ -1,4 +1,4 @@
-"""Training: AdamW, a learning rate that falls linearly to 0, clipped gradients; a killed run goes on to the byte.
+"""Training of language models: AdamW, linear decay, clipped gradients; a killed run goes on to the byte.
 
 Two variants with equal seeds start from equal weights, read equal batches in equal order and drop the same units: the
 norm is their only difference.
@@ -32,7 +32,7 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class TrainingResult(NamedTuple):
-    """The weights before and after training, and two tables without the columns that name the run.
+    """What a training run gives: the weights before and after, and the tables metrics and attention without its name.
 
     The final weights are NaN if the run diverged; the table attention is empty if the settings ask for no look at it.
     """
@@ -137,7 +137,7 @@ def train(
     final = model.state_dict()
     if training.diverged:
         final = {name: torch.full_like(tensor, torch.nan) for name, tensor in final.items()}
-    columns = ["step", "layer", "left_out_worth", "zero_scores_worth", "input_rms", "score_deviation"]
+    columns = ["step", "layer", "mean_kept_worth", "zero_scores_worth", "input_rms", "score_deviation"]
     attention = pd.DataFrame(training.attention, columns=columns).astype({"layer": "Int64"})
     return TrainingResult(initial, final, metrics, attention)
 

@@ -1,7 +1,7 @@
 """Loss and gradient of a majority transformer: by the compiled kernel on a CPU, by autograd on a GPU.
 
-The device alone chooses between the two, whose numbers agree up to rounding. Both set the gradient of one flat vector
-that holds all parameters of a model (`flatten`), so that a step of Adam is one call.
+Their numbers agree up to rounding. Both set the gradient of one flat vector that holds all parameters of a model
+(`flatten`), so that a step of Adam is one call.
 """
 
 import copy
@@ -25,7 +25,7 @@ Gradient = Callable[[Tensor, Tensor], float | Tensor]
 """A function of counts and labels that sets the gradient of one model's flat parameters and returns the loss."""
 
 NORMED = 2
-"""Number of the normed embeddings, with which the fields of `LossParameters` begin."""
+"""How many of the first fields of `LossParameters` are normed embeddings."""
 
 
 def loss_on(device: str) -> Loss:

@@ -56,12 +56,11 @@ class MajorityTransformer(nn.Module):
 
     def norm_parameters(self) -> list[nn.Parameter]:
         """The parameters of the norm before attention, or of both norms; empty for most variants."""
-        others = [] if self.norm_values is None else self.norm_values.parameters()
-        return [*self.layer.norm1.parameters(), *others]
+        of_values = [] if self.norm_values is None else self.norm_values.parameters()
+        return [*self.layer.norm1.parameters(), *of_values]
 
     def loss_parameters(self) -> LossParameters:
-        """The model's parameters by their names in the loss, and the normed embeddings, through which torch can
-        differentiate the norm."""
+        """The parameters and normed embeddings that the loss depends on, by name, for autograd."""
         attention, layer = self.layer.self_attn, self.layer
         normed, normed_values = self.normed()
         return LossParameters(
@@ -106,10 +105,11 @@ def attention_and_values(
 def pair_loss(
     parameters: LossParameters, counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """The loss in nats per token, and the number of tokens whose prediction is right.
+    """The loss of a batch in nats per token, and the number of tokens whose prediction is right.
 
     Scores of one query that differ by more than about 85 (float32) underflow: if only such classes are present
-    the loss is NaN, and the run counts as diverged.
+    the loss is NaN, and the run counts as diverged. With `projection_grown` that is so before training, since the
+    embeddings have standard deviation 1 here, and not 0.02.
     """
     p, d_model = parameters, parameters.embedding.shape[1]
     attention, values = attention_and_values(parameters)

@@ -1,4 +1,4 @@
-"""What the loss of the majority transformer is a function of, beside the batch: names, shapes and order."""
+"""The parameters and normed embeddings that the majority transformer's loss depends on: names, shapes and order."""
 
 import math
 from typing import NamedTuple
@@ -13,10 +13,9 @@ Array = np.ndarray | Tensor
 class LossParameters(NamedTuple):
     """The normed embeddings and the parameters that the loss of the majority transformer depends on.
 
-    The loss knows of the norm before attention what the two normed embeddings tell, and nothing else.
-
-    The fields hold torch tensors in `model`, numpy arrays in `kernel`, and in gradients the derivatives of the loss.
-    Where they lie one after the other in a flat vector, they do so in the order of the fields.
+    Of the norm before attention the loss depends on the two normed embeddings alone. The fields hold torch tensors in
+    `model`, numpy arrays in `kernel`, and in gradients the derivatives of the loss. Where they lie one after the other
+    in a flat vector, they do so in the order of the fields.
     """
 
     normed: Float[Array, "classes d_model"]

@@ -34,13 +34,13 @@ def depth_first(
         else:
             # A part that leaves less than itself leads nowhere, unless it takes all.
             for part in rng.permutation([*range(smallest, rest // 2 + 1), rest]).tolist():
-                for others in walk(rest - part, part, parts - 1):
-                    yield (part, *others)
+                for larger in walk(rest - part, part, parts - 1):
+                    yield (part, *larger)
 
-    found: list[Partition] = []
+    partitions: list[Partition] = []
     for rising in walk(length, 1, classes):
         if len(rising) >= 2 and rising[-1] - rising[-2] >= majority_gap:
-            found.append(rising[::-1])
-            if len(found) == number:
+            partitions.append(rising[::-1])
+            if len(partitions) == number:
                 break
-    return found
+    return partitions

@@ -33,14 +33,14 @@ from layernorm_roles.settings.majority import MajorityTraining
 
 
 class MajorityRun(NamedTuple):
-    """Which of an experiment's runs a run is, as a plan names it."""
+    """One training run of the majority task, as a plan describes it."""
 
     name: str
-    """What logs, error messages and the names of its weights begin with; no other run has it."""
+    """Unique name of the run, with which its lines in logs and the names of its weights begin."""
     experiment: str
     """Name of the experiment in config.yaml."""
     variant: str
-    """Name of the norm before attention in tables and figures."""
+    """Variant of the norm before attention, by its name in tables and figures."""
     norm: str
     """The norm before attention for `norms.build_pair`: the variant, or package.module:Class for one's own."""
     seed: int
@@ -103,11 +103,11 @@ def train(
 ) -> TrainedRun:
     """Train one model on data["train"] and evaluate it on both data["train"] and data["test"].
 
-    Without a `device` the CPU trains.
-    On one machine equal arguments give equal bytes, also when the run goes on from `checkpoint`. That is written
-    every `settings.checkpoint_every` steps and at the end, for the caller to remove once the results are safe.
-    Raises ValueError if the loss is not finite before training. A run whose loss stops being finite ends there: the
-    rows of later evaluations are `divergence.rows_after_divergence`, and it has no vectors of the final checkpoint.
+    Without a `device` the CPU trains. On one machine equal arguments give equal bytes, also when the run goes on from
+    `checkpoint`. That is written every `settings.checkpoint_every` steps and at the end, for the caller to remove once
+    the results are safe. Raises ValueError if the loss is not finite before training. A run whose loss stops being
+    finite ends there: the rows of later evaluations are `divergence.rows_after_divergence`, and it has no vectors of
+    the final checkpoint.
     """
     device = device or Device()
     seed_torch(run.seed)

@@ -1,4 +1,4 @@
-"""Texts as the token ids of a pretrained model's own tokenizer."""
+"""Texts as token ids, by the tokenizer of a pretrained model."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -15,9 +15,9 @@ class Tokens(NamedTuple):
     """The tokenizer of a pretrained model, as two functions."""
 
     encode: Callable[[str, int], list[int]]
-    """From a text and the largest number of tokens to token ids, with the special tokens that the model expects."""
+    """Takes a text and a largest number of tokens; returns token ids, the model's special tokens among them."""
     spell: Callable[[int], str]
-    """From a token id to the token's text."""
+    """Takes a token id; returns the text of the token."""
 
 
 def first_of_each_document(contexts: pd.DataFrame, tokenizer: Tokenizer) -> list[str]:
@@ -34,22 +34,22 @@ def contexts(
 ) -> dict[int, list[int]]:
     """The first `number` texts that give `context_length` tokens, cut to them: token ids by a text's place in `texts`.
 
-    The special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number
-    of keys. Where there are fewer, which depends on the seed that chose the texts, they are taken, with a warning.
-    Raises ValueError if there are none. `name` is the model's in config.yaml, for what is said.
+    Special tokens count. Shorter texts are left out, because the share of unselectable keys depends on the number of
+    keys. If fewer than `number` texts are long enough, there is a warning, and ValueError if none is. `name` is the
+    model's name in config.yaml, for the message.
     """
     read = ((place, tokens.encode(text, context_length)) for place, text in enumerate(texts))
-    found = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
-    if not found:
+    chosen = dict(islice(((place, ids) for place, ids in read if len(ids) == context_length), number))
+    if not chosen:
         raise ValueError(
             f"pretrained.{name}.context_length = {context_length}: expected fewer, since no held-out text has so many"
         )
-    if len(found) < number:
+    if len(chosen) < number:
         warn(
-            f"pretrained.{name}.contexts = {number}, but only {len(found)} of the held-out texts have {context_length} "
-            "tokens: these are read"
+            f"pretrained.{name}.contexts = {number}, but only {len(chosen)} of the held-out texts have "
+            f"{context_length} tokens: these are read"
         )
-    return found
+    return chosen
 
 
 def tokens_of(files: ModelFiles) -> Tokens:

@@ -21,9 +21,10 @@ from layernorm_roles.text import tokenizer as tokenizers
 from layernorm_roles.text.prepared import PreparedText
 
 SITES = ("before_norm", "after_norm", "head", "head_without_norm", "head_cut")
-"""Sites of `heads.keys.stacks_at` that are looked at; a layer whose norm or projections are not known has fewer."""
+"""The sites of `heads.keys.stacks_at` at which keys are certified; a layer whose norm or projections are unknown has
+fewer."""
 UNTRAINED_SEED = 0
-"""Seed of the weights of the untrained network beside a pretrained one."""
+"""Seed of the random weights of the untrained network with which a pretrained one is compared."""
 
 
 class Measured(NamedTuple):
@@ -52,7 +53,7 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
     chosen = contexts(texts, tokens, settings.context_length, settings.contexts, name)
     verdicts, pairs = [], []
     for number, layer in layers(model, chosen, f"heads of {name}"):
-        verdicts += [row for found in keys.judged(layer, SITES, settings.cuts) for row in found.rows(number)]
+        verdicts += [row for one in keys.certified(layer, SITES, settings.cuts) for row in one.rows(number)]
         pairs.append(ceilings.pairs(layer, (AS_USED, WITHOUT_NORM)).assign(context=number))
     pairs = pd.concat(pairs, ignore_index=True)
     words = {number: [tokens.spell(token) for token in ids] for number, ids in chosen.items()}

@@ -14,10 +14,10 @@ from layernorm_roles.random_streams import Stream, generator
 
 
 def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
-    """Norms without their projection (LayerNorm), or with one (RMSNorm), along `direction`, of length sqrt(d).
+    """A change of norms: LayerNorm goes without its projection, RMSNorm gets one, along `direction`, of length sqrt(d).
 
-    The mean of the input times the ones vector is what a projection takes away: with the ones vector as direction a
-    LayerNorm keeps it, and an RMSNorm loses it. With another one, as much is added or taken away along that one.
+    A projection takes away the mean of the input times the ones vector. With the ones vector as direction a LayerNorm
+    no longer does, and an RMSNorm does; with another direction as much is added or taken away along that one.
     """
 
     def change(norm: LearnedNorm, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -29,7 +29,7 @@ def projection_changed(direction: Float[np.ndarray, " d"]) -> NormChange:
 
 
 def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
-    """A random vector that is orthogonal to the ones vector, and as long."""
+    """A random vector that is orthogonal to the ones vector, and as long as that, for one context."""
     u = generator(Stream.RANDOM_DIRECTION, context, d).standard_normal(d)
     u -= u.mean()
     return u * np.sqrt(d) / np.linalg.norm(u)
@@ -45,9 +45,9 @@ def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) ->
 
 
 def shifts(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """How far attention moves when each norm of the stream loses its projection, or gets one; from context on.
+    """How far attention moves when every norm of the residual stream loses its projection, or gets one.
 
-    The columns are those of table projection_shift but model. No rows for a model whose norms are not known.
+    The columns are those of table projection_shift but model. There are no rows for a model whose norms are not known.
     """
     rows = []
     for number, tokens in contexts.items():

@@ -1,7 +1,7 @@
 """What makes queries and keys out of the residual stream: a norm, a linear projection, and a rotary embedding.
 
-Names of modules only suggest what a pretrained model computes. Each part found here is kept only if it gives again
-the numbers that the model computed, so that an unusual architecture is never described wrongly.
+Names of modules only suggest what a pretrained model computes. A norm or projection is returned only if it gives
+again the numbers that the model computed, so that an unusual architecture is never described wrongly.
 """
 
 from collections.abc import Iterator
@@ -59,12 +59,12 @@ def projections(
             continue
         # Some layers of some models are given a rotation and do not use it.
         for turn in [rotation] if rotation is None else [rotation, None]:
-            found = tuple(
+            read = tuple(
                 Projection(weight.reshape(-1, d_head, x.shape[1]), bias.reshape(-1, d_head), norm, turn)
                 for (weight, bias), norm in zip(weights, norms, strict=True)
             )
-            if all(_agree(f(x), recorded, 1e-9) for f, recorded in zip(found, (queries, keys), strict=True)):
-                return found
+            if all(_agree(f(x), computed, 1e-9) for f, computed in zip(read, (queries, keys), strict=True)):
+                return read
     return None
 
 

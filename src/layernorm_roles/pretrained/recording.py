@@ -35,11 +35,11 @@ _NAME = "recording"
 
 
 NormChange = Callable[[LearnedNorm, np.ndarray], np.ndarray]
-"""What a norm of the stream gives instead of its output, from the norm and its input."""
+"""A function that replaces the norms of the residual stream: from a norm and its input to an output."""
 
 
 class RecordingModel:
-    """A pretrained model that gives the queries and keys of a context."""
+    """A model of transformers that gives the queries and keys of every layer on a context."""
 
     def __init__(self, network: nn.Module):
         """Wrap a transformers model in float64 whose attention function is the recording one, as `load` makes it."""
@@ -54,9 +54,9 @@ class RecordingModel:
 
     @torch.no_grad()
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
-        """What every layer's attention computes on one context, given as token ids with the special tokens.
+        """Queries, keys and inputs of every layer's attention on one context, given as token ids, special ones too.
 
-        With a `change` the norms of the stream give what that makes of them and of their inputs. Raises ValueError if
+        A `change` replaces the norms of the residual stream. Raises ValueError if
         the model cannot read the tokens, or if its attention is more than a softmax of inner products.
         """
         if self.longest is not None and len(tokens) > self.longest:
@@ -93,7 +93,7 @@ class RecordingModel:
 
 
 def load(files: ModelFiles) -> RecordingModel:
-    """The model of `files` in float64, without the network.
+    """The model of `files` in float64; nothing is downloaded.
 
     Raises ValueError if transformers cannot load it, if weights are missing, or if its attention cannot be recorded.
     """
@@ -185,12 +185,12 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
         )
     queries, keys = query[0].numpy().copy(), key[0].numpy().copy()
     scaling = options.get("scaling")
-    found = norm = before = None
+    maps = norm = before = None
     x = _attention_input(calls, module)
     if x is not None:
         head_norms = tuple(_norm_of(calls, getattr(module, name, None)) for name in ("q_norm", "k_norm"))
-        found = projections(module, x[0].numpy(), queries, keys, head_norms, _rotation(calls, module))
-    if found is not None:
+        maps = projections(module, x[0].numpy(), queries, keys, head_norms, _rotation(calls, module))
+    if maps is not None:
         ran = ((n, x_of_n) for _, n, x_of_n, y in reversed(calls.norms) if y is x or torch.equal(y, x))
         norm, before = next(ran, (None, None))
     return Layer(
@@ -199,11 +199,11 @@ def _recorded(calls: _Calls, module: nn.Module, query: Tensor, key: Tensor, mask
         keys=keys,
         scaling=queries.shape[-1] ** -0.5 if scaling is None else float(scaling),
         visible=_visible(module, mask, query.shape[2], options.get("is_causal")),
-        attention_input=x[0].numpy().copy() if found else None,
+        attention_input=x[0].numpy().copy() if maps else None,
         before_norm=before[0].numpy().copy() if norm else None,
         norm=norm,
-        query_projection=found[0] if found else None,
-        key_projection=found[1] if found else None,
+        query_projection=maps[0] if maps else None,
+        key_projection=maps[1] if maps else None,
     )
 
 

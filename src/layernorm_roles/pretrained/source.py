@@ -37,7 +37,7 @@ class ModelFiles:
 def refusal(folder: Path, what: str, error: Exception) -> str:
     """Why transformers cannot load `what`, a model or a tokenizer, of `folder`, in one line.
 
-    A folder's own code, which a key auto_map names, is never run: it is said if that is what is missing.
+    Code in the folder, which a key auto_map names, is never run; the line says so if that is what is missing.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = folder / name
@@ -57,20 +57,20 @@ def locate(name: str, settings: PretrainedModel) -> ModelFiles:
     Raises ValueError, in one line with the key, its value and what is expected there, if the package or the folder is
     missing, holds no model in safetensors, or has weights of another SHA-256 than the settings give.
     """
-    found = files_at(*_place(name, settings))
-    if settings.sha256 is not None and (actual := found.sha256()) != settings.sha256:
-        files = f"{found.folder}/{'+'.join(path.name for path in found.weights)}"
+    model = files_at(*_place(name, settings))
+    if settings.sha256 is not None and (actual := model.sha256()) != settings.sha256:
+        files = f"{model.folder}/{'+'.join(path.name for path in model.weights)}"
         raise ValueError(
             f"pretrained.{name}.sha256 = {settings.sha256!r}: expected the SHA-256 of {files}, which is {actual}"
         )
-    return found
+    return model
 
 
 def files_at(path: Path, given: str) -> ModelFiles:
     """The files of the model at `path`, a folder or a GGUF file.
 
-    `given` is the key and its value, for errors. Raises ValueError if a file of the model is missing, and for a GGUF
-    file where a package is missing that reads it.
+    `given` is the key of config.yaml with its value, for error messages. Raises ValueError if a file of the model is
+    missing, or the package that reads GGUF files.
     """
     if path.suffix == ".gguf" and path.is_file():
         if missing := [name for name in _FOR_GGUF if importlib.util.find_spec(name) is None]:

@@ -12,7 +12,7 @@ from layernorm_roles.settings.random_keys import Law
 
 
 def table(settings: Law) -> pd.DataFrame:
-    """Table gaussian_law: the number of keys for each dimension and share, null where it is above `largest`."""
+    """Table gaussian_law: how many keys it takes, by dimension, for a share of them to be unselectable."""
     first, last = settings.dimensions
     dimensions = range(first, last + 1)
     progress = Progress("the law of widths", len(dimensions), "dimensions")

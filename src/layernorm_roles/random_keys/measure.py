@@ -28,8 +28,7 @@ from layernorm_roles.variants import maps
 def measure(plan: Mapping[str, Any], outputs: Mapping[str, str | Path]) -> None:
     """Write the tables random_keys, random_keys_precision and gaussian_law to the paths in `outputs`.
 
-    `plan` has the settings, the seed of the matrices, and the norms: what `norms.build` takes, by the name in the
-    table.
+    `plan` has the settings, the seed of the matrices, and what `norms.build` takes by the name of each norm.
     """
     settings = RandomKeys.model_validate(plan["settings"])
     about = provenance(plan, "cpu", Stream.RANDOM_KEYS)
@@ -59,7 +58,7 @@ def table(settings: RandomKeys, seed: int, norms: Mapping[str, str]) -> pd.DataF
 
 
 def precision_table(settings: RandomKeys, seed: int) -> pd.DataFrame:
-    """Table `random_keys_precision`: `table`'s matrices after LayerNorm with each eps, in each precision.
+    """Table `random_keys_precision`: Gaussian matrices after LayerNorm with each eps, in each precision.
 
     With eps > 0 LayerNorm's output is not on a sphere: the smaller a key's variance, the shorter its image.
     """

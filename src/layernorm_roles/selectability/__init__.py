@@ -1,4 +1,4 @@
-"""Which keys no query can select, with a proof for each; how much attention a key can get; how many to expect."""
+"""Which keys no query can select, with proofs; how much attention a key can get; the law of Gaussian keys."""
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.selectability.arrays import as_matrix

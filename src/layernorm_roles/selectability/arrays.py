@@ -1,4 +1,4 @@
-"""Matrices as people have them, tensors of torch above all, as arrays that `certify` and `ceilings` take."""
+"""Converts tensors and other matrices to the checked arrays that `certify` and `ceilings` compute with."""
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +29,7 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 
 
 def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
-    """`values` as a finite array of float32 or float64 with so many `dimensions`.
+    """`values` as a finite array of float32 or float64 with the given number of `dimensions`.
 
     Half precision is taken as float32, integers as float64. Raises ValueError, which calls the array `name`, on
     anything else, on a masked entry, on an array without entries, on integers beyond 2^53, on longer floats that
@@ -72,19 +72,19 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
 
 
 def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
-    """`values` in float64, without a copy where they are."""
+    """`values` in float64; not copied if they are float64."""
     return values.astype(np.float64, copy=False)
 
 
 def row_blocks(n: int, entries: int) -> list[slice]:
-    """Slices of n rows with so many `entries` each, at most 64 MiB of float64 in a slice of more than one row."""
+    """Slices of n rows of `entries` numbers each; a slice of more than one row has at most 64 MiB of float64."""
     return slices(n, _BLOCK // entries)
 
 
 def largest_magnitude(
     values: Float[np.ndarray, "..."], axis: int | tuple[int, ...], keepdims: bool = False
 ) -> np.ndarray:
-    """The largest magnitude along an axis, without a copy of the values."""
+    """The largest magnitude along an axis; `values` are not copied."""
     return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 
 

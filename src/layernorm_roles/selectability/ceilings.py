@@ -134,7 +134,7 @@ def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings
     if queries is None:
         distinct = _Distinct(keys, null)
         problem = CeilingProblem(distinct.whitened, np.log(distinct.copies), bounded=False)
-        query, proof = (distinct.for_data(found)[distinct.place] for found in minimise(problem))
+        query, proof = (distinct.for_data(solved)[distinct.place] for solved in minimise(problem))
     else:
         queries = _matching(queries, keys.shape[1])
         centred = keys - keys.mean(axis=0)

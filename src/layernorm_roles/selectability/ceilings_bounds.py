@@ -1,6 +1,6 @@
-"""The bounds of a ceiling, from what is stored about a key: the only place where they are computed.
+"""Lower and upper bounds of ceilings from stored queries and proofs, with allowances for rounding.
 
-Allowances for rounding are part of the bounds. With the unit 2^-52, half of which is the largest relative error of an
+Bounds are computed here alone. With the unit 2^-52, half of which is the largest relative error of an
 operation, a score q.(k_j - k_i) of d products, from centred keys, is computed to within
 4 (d + 3) unit R, R = sum_a |q_a| max_j |k_ja|; a sum of n exponentials to a relative (n + 8) unit beyond that.
 """
@@ -31,7 +31,7 @@ def over_all_queries(
     query: Float[np.ndarray, "n d"],
     step: Float[np.ndarray, "n d"],
 ) -> Bounds:
-    """Bounds over all queries for n different keys, of which there are so many copies each.
+    """Bounds over all queries for n different keys; `copies` says how many copies of each there are.
 
     Lower: the softmax p that `query` gives every single copy. Upper: exp(-H) for the entropy H of the weights
 

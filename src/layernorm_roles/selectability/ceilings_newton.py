@@ -17,7 +17,7 @@ from layernorm_roles.selectability.ceilings_steps import minimise_models
 from layernorm_roles.slices import slices
 
 LARGEST_SCORE = 1e4
-"""A ceiling over all queries is proved for the queries whose scores are at most so large."""
+"""Largest score of the queries for which a ceiling over all queries is proved."""
 
 _GAP = 1e-9  # distance between the bounds of log c, before allowances for rounding, at which a search ends
 _ITERATIONS = 100  # most keys take 5 to 15
@@ -27,7 +27,7 @@ _SHARE_LEFT = 1e-7  # attention that the lengthened query of a key that leads le
 _NOISE = 1e-12  # of its score, added up over coordinates: a smaller lead may be rounding
 _CLOSE = 1e-5  # squared length of a step, in the metric of the curvature, below which a proof is tried
 SCORES = 2**16
-"""Scores held at once: they stay in a core's cache."""
+"""Number of scores held in memory at once: they stay in a core's cache."""
 _PRODUCTS = 2**23  # products of coordinates held at once
 
 
@@ -69,7 +69,7 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For every key the u at which its search ended, and Newton's step from there; the step is 0 in the unit ball.
+    """For every key the point u at which the search ended, and Newton's step from there, which is 0 in the unit ball.
 
     A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads every other, or after
     100 steps. A u that puts the key first is lengthened until the other keys get next to nothing; its step is 0.

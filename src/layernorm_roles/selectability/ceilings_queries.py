@@ -24,8 +24,8 @@ class QueryEllipsoid:
     centre: Float[np.ndarray, " d"]
     axes: Float[np.ndarray, "d r"]
     filled: bool = True
-    """Whether the points within are queries of the head. If not, only the surface's are: an upper bound over the
-    ellipsoid holds for them all the same, and lower bounds are taken on the surface."""
+    """Whether the points inside the ellipsoid are queries of the head. If not, only those on its surface are:
+    upper bounds over the ellipsoid hold for them, and lower bounds are taken on the surface."""
 
     @classmethod
     def of_layernorm(
@@ -50,7 +50,7 @@ class QueryEllipsoid:
     ) -> "QueryEllipsoid":
         """The queries of a head whose input is RMSNorm's output x = gain sqrt(d_model) v, with any unit vector v.
 
-        Arguments as of `of_layernorm`.
+        The arguments are those of `of_layernorm`.
         """
         return cls._of_norm(w_q, b_q, gain, None, scale, projected=False)
 

@@ -91,15 +91,15 @@ def _factorise(work):
     for a in range(len(work.v)):
         row = a * (a + 1) // 2
         for c in range(a + 1):
-            other = c * (c + 1) // 2
+            row_c = c * (c + 1) // 2
             for lane in range(_LANES):
                 total[lane] = work.curvature[row + c, lane]
             for e in range(c):
                 for lane in range(_LANES):
-                    total[lane] -= work.factor[row + e, lane] * work.factor[other + e, lane]
+                    total[lane] -= work.factor[row + e, lane] * work.factor[row_c + e, lane]
             if c < a:
                 for lane in range(_LANES):
-                    work.factor[row + c, lane] = total[lane] * work.factor[other + c, lane]
+                    work.factor[row + c, lane] = total[lane] * work.factor[row_c + c, lane]
         for lane in range(_LANES):
             pivot = total[lane] + work.shift[lane]
             if not pivot > 0.0:

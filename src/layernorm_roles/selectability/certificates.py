@@ -1,4 +1,4 @@
-"""Certificates: a verdict on every key with its proof, and a check of proofs that does not rely on the search."""
+"""Certificates: the verdict on every key with a proof, and a check of proofs that does not rely on the search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SMALLEST_SIZE, _LARGEST_SIZE = 2.0**-1000, 2.0**1020
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """What `certify` found, for n keys of size d; from `certify_many`, every array has a leading axis of matrices.
+    """The verdicts of `certify` on n keys of size d, with proofs; `certify_many` adds a leading axis of matrices.
 
     Let s_c be the largest magnitude in column c of the keys (s_b that of the bias).
 
@@ -45,9 +45,9 @@ class Certificates:
     The verdicts, with a tolerance of 1e-9 for float64 and 1e-6 for float32 keys:
 
     * selectable: a query with margin > tolerance;
-    * unselectable: weights with residual <= tolerance, with room to spare: even the key moved by the tolerance (in
+    * unselectable: weights with residual <= tolerance, and a margin of safety: even the key moved by the tolerance (in
       units of s) straight away from the mean of all keys is in the hull of the others. Where rounding could use up
-      that room, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in
+      that margin, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in
       the interior of a simplex of its rivals, with bounds on all rounding. The rule is strict, a tie is no win, so a
       key exactly on the boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16
       dimensions, a weighted mean in rational arithmetic of the keys on one face;
@@ -89,9 +89,9 @@ class Certificates:
         """The number of keys of each verdict, in one line."""
         *stack, n = self.code.shape
         matrices = f"{int(np.prod(stack)):,} matrices of " if stack else ""
-        found = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
+        numbers = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
         among = ", each among the keys before it" if self.causal else ""
-        return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {found})"
+        return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {numbers})"
 
     def counts(self) -> dict[str, int]:
         """The number of keys of each verdict, in all matrices together."""
@@ -180,7 +180,7 @@ def _rows(array: np.ndarray) -> str:
 
 
 class Summary(NamedTuple):
-    """What the certificates of one matrix of keys add up to."""
+    """How many keys of one matrix have each verdict, and the weakest proofs."""
 
     n_keys: int
     n_unselectable: int
@@ -211,7 +211,7 @@ def summaries(certificates: Certificates, keys: Float[np.ndarray, "matrices n d"
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
     """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none.
 
-    A number of a key that is not there counts as that of the first or the last one.
+    Numbers in `support` below 0 or above n - 1 count as those of the first and the last key.
     """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)

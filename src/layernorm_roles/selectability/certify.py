@@ -3,7 +3,7 @@
 Key i is selectable iff some query q gives it the strictly highest score, q.k_i > q.k_j for every other j; it is
 unselectable iff it lies in the convex hull of the other keys (Brody et al. 2023, section 3.2; "unargmaxable" in
 Grivas et al. 2022, who solve a linear programme for each key). Proofs are looked for by `search` in the coordinates of
-`coordinates`, then carried back and judged in the coordinates of the data.
+`coordinates`, then carried back and verified in the coordinates of the data.
 """
 
 from dataclasses import replace
@@ -80,7 +80,7 @@ def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> 
 
 
 class _Searched(NamedTuple):
-    """What the search found, in the coordinates of the data; not judged yet."""
+    """What the search found, in the coordinates of the data; not verified yet."""
 
     state: Int8[np.ndarray, "m n"]
     queries: Float[np.ndarray, "m n d"]
@@ -106,15 +106,15 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool
     """
     tolerance = TOLERANCE[keys.dtype]
     bias = None if bias is None else double(bias)
-    found = _search(keys, bias, causal, tolerance)
-    proofs = found.support, found.weights
-    margin, residual = evaluate(keys, bias, found.queries, *proofs, causal)
-    if found.queries.dtype == np.float32 and (abs(margin[:, found.rows] - tolerance) < _ROUNDING).any():
-        found = found._replace(queries=double(found.queries))
-        found.queries[:, found.rows] = found.exact
-        margin, residual = evaluate(keys, bias, found.queries, *proofs, causal)
-    code = _judge(found, keys, bias, margin, residual, causal, flat, tolerance)
-    return Certificates(code, margin, residual, found.duplicate, found.queries, *proofs, tolerance, causal)
+    result = _search(keys, bias, causal, tolerance)
+    proofs = result.support, result.weights
+    margin, residual = evaluate(keys, bias, result.queries, *proofs, causal)
+    if result.queries.dtype == np.float32 and (abs(margin[:, result.rows] - tolerance) < _ROUNDING).any():
+        result = result._replace(queries=double(result.queries))
+        result.queries[:, result.rows] = result.exact
+        margin, residual = evaluate(keys, bias, result.queries, *proofs, causal)
+    code = _verdicts(result, keys, bias, margin, residual, causal, flat, tolerance)
+    return Certificates(code, margin, residual, result.duplicate, result.queries, *proofs, tolerance, causal)
 
 
 def _search(
@@ -203,14 +203,14 @@ def _search_open(
         np.ascontiguousarray(part[:, order]) for part in (state, place, at.push, at.raised)
     )
     size = (m, len(rows), r + 1)
-    found = search.Found(own, place, np.zeros((m, len(rows), r)), np.zeros(size, np.int32), np.zeros(size))
+    proofs = search.Proofs(own, place, np.zeros((m, len(rows), r)), np.zeros(size, np.int32), np.zeros(size))
     arrays = everything, np.ascontiguousarray(at.B), push, raised
     problem = search.Problem(*arrays, biased, causal, _ENOUGH * tolerance, known)
-    (search.find_certificates_of_large if large else search.find_certificates)(problem, found)
+    (search.find_certificates_of_large if large else search.find_certificates)(problem, proofs)
     state[:, order] = own
-    used = max(1, int((found.weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
-    support = order[found.support[:, :, :used]].astype(np.int32)
-    return sharp, at.answers(found.queries), support, found.weights[:, :, :used].copy()
+    used = max(1, int((proofs.weights > 0).sum(axis=2).max()))  # the others are 0 in all rows
+    support = order[proofs.support[:, :, :used]].astype(np.int32)
+    return sharp, at.answers(proofs.queries), support, proofs.weights[:, :, :used].copy()
 
 
 def _whole(
@@ -225,8 +225,8 @@ def _whole(
     return independent | ((at.rank == differing) & seen)
 
 
-def _judge(
-    found: _Searched,
+def _verdicts(
+    result: _Searched,
     keys: Float[np.ndarray, "m n d"],
     bias: Float[np.ndarray, "m n"] | None,
     margin: Float[np.ndarray, "m n"],
@@ -237,31 +237,31 @@ def _judge(
 ) -> Int8[np.ndarray, "m n"]:
     """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`."""
     biased = bias is not None
-    # In which matrices a key that the search calls inside is inside: the push outwards leaves room for rounding, but
+    # In which matrices a key that the search calls inside is inside: the push outwards makes up for rounding, but
     # not in a prefix that is flatter than all keys together.
-    believed = found.sharp & np.where(found.whole, not causal, flat)
-    inside = (found.state == search.INSIDE) & (found.rank > 0)[:, None] & (residual <= tolerance)
-    code = np.full(found.state.shape, BORDERLINE, np.int8)
-    code[inside & believed[:, None] | found.duplicate] = UNSELECTABLE
+    believed = result.sharp & np.where(result.whole, not causal, flat)
+    inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)
+    code = np.full(result.state.shape, BORDERLINE, np.int8)
+    code[inside & believed[:, None] | result.duplicate] = UNSELECTABLE
     code[margin > tolerance] = SELECTABLE
     if not biased:
-        asked = inside & (found.whole & ~believed)[:, None] & (code == BORDERLINE)
-        code[_in_a_simplex(found, keys, asked)] = UNSELECTABLE
+        asked = inside & (result.whole & ~believed)[:, None] & (code == BORDERLINE)
+        code[_in_a_simplex(result, keys, asked)] = UNSELECTABLE
     to_prove = np.argwhere((code == BORDERLINE) & (residual <= tolerance))
     if len(to_prove) and keys.shape[2] + biased <= MOST_EXACT:
         data = _with_bias(keys, bias)
         for a, i in to_prove.tolist():
-            support, weights = found.support[a, i], found.weights[a, i]
+            support, weights = result.support[a, i], result.weights[a, i]
             # A tie lies on a face, so fewer keys than span the space hold it; one in a full simplex is inside by
             # rounding. Where rounding was left out of the search, that is asked exactly as well.
-            on_face = (weights > NO_WEIGHT).sum() <= found.rank[a] + biased
+            on_face = (weights > NO_WEIGHT).sum() <= result.rank[a] + biased
             if (on_face or inside[a, i]) and in_hull_exactly(data[a], i, support, weights, biased=biased):
                 code[a, i] = UNSELECTABLE
     return code
 
 
 def _in_a_simplex(
-    found: _Searched, keys: Float[np.ndarray, "m n d"], asked: Bool[np.ndarray, "m n"]
+    result: _Searched, keys: Float[np.ndarray, "m n d"], asked: Bool[np.ndarray, "m n"]
 ) -> Bool[np.ndarray, "m n"]:
     """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
     inside = np.zeros_like(asked)
@@ -269,14 +269,14 @@ def _in_a_simplex(
         return inside
     differs = coordinates.varying(keys)
     full = asked.copy()
-    full[asked] = (found.weights[asked] > 0).sum(axis=1) == found.rank[np.nonzero(asked)[0]] + 1
-    full &= (differs.sum(axis=1) == found.rank)[:, None]  # else the keys are too few to vary in all columns
-    for d in np.unique(found.rank[full.any(axis=1)]).tolist():
-        a, i = np.nonzero(full & (found.rank == d)[:, None])
+    full[asked] = (result.weights[asked] > 0).sum(axis=1) == result.rank[np.nonzero(asked)[0]] + 1
+    full &= (differs.sum(axis=1) == result.rank)[:, None]  # else the keys are too few to vary in all columns
+    for d in np.unique(result.rank[full.any(axis=1)]).tolist():
+        a, i = np.nonzero(full & (result.rank == d)[:, None])
         columns = np.argsort(~differs, axis=1, kind="stable")[:, None, :d]
         for part in slices(len(a), _ENTRIES // (d + 1) ** 2):
             b, j = a[part], i[part]
-            corners = found.support[b, j][found.weights[b, j] > 0].reshape(-1, d + 1, 1)
+            corners = result.support[b, j][result.weights[b, j] > 0].reshape(-1, d + 1, 1)
             inside[b, j] = surely_inside(
                 double(keys[b[:, None], j[:, None], columns[b, 0]]),
                 double(keys[b[:, None, None], corners, columns[b]]),

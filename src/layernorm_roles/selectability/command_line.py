@@ -1,4 +1,4 @@
-"""`certify-keys FILE`: which rows of a matrix can win, from the shell."""
+"""The command `certify-keys FILE`: which rows of a matrix some query can select."""
 
 import argparse
 import csv
@@ -45,7 +45,7 @@ What is printed and written:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of certify-keys. Returns 0, or 2 with one line on standard error for input it cannot use.
 
-    Ctrl-C ends it with 130, as a shell would say, and no word.
+    Ctrl-C ends it with 130 and no message.
     """
     file = ""
     try:

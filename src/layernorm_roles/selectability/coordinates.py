@@ -24,11 +24,11 @@ class Coordinates:
     """A stack of m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last."""
 
     keys: Float[np.ndarray, "m n d"]
-    """The keys as they were given."""
+    """The keys in the coordinates of the data."""
     whole: Float[np.ndarray, "m n k"] | None
     """The whitened keys without a bias, if they were few enough to be whitened at once; see `of`."""
     exponent: Int[np.ndarray, "m columns"]
-    """Powers of two by which the columns of the data are scaled, that of a bias last."""
+    """Exponents of the powers of two by which the columns of the data are scaled; that of a bias is last."""
     mean: Float[np.ndarray, "m 1 d"]
     """The mean of the keys, scaled."""
     axes: Float[np.ndarray, "m d k"]
@@ -40,18 +40,18 @@ class Coordinates:
     push: Float[np.ndarray, "m n"]
     """How far a key has to go from the mean to move by the tolerance, in units of its distance from the mean."""
     raised: Float[np.ndarray, "m n"]
-    """The last coordinate of a key pushed so, whose bias is raised by the tolerance; 0 where there is no bias."""
+    """The last coordinate of every key after it is pushed and its bias raised by the tolerance; 0 without a bias."""
     last: Float[np.ndarray, "m n"] | None
     """The last coordinate of every key, if there is a bias."""
     rank: Int[np.ndarray, " m"]
-    """Coordinates in which the keys of a matrix vary, a bias not counted."""
+    """Number of coordinates in which the keys of a matrix vary, without a bias."""
     depth: Float[np.ndarray, " m"]
     """How deep a pushed key that is inside lies below the hull's surface at least, times the hull's inner radius."""
     rounding: Float[np.ndarray, " m"]
-    """By how much the whitened coordinates are wrong."""
+    """Bound on the rounding error of the whitened coordinates."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
-        """These rows of these matrices in whitened coordinates; coordinates beyond the rank of a matrix are 0."""
+        """Some rows of some matrices in whitened coordinates; coordinates beyond the rank of a matrix are 0."""
         if self.whole is not None:
             W = self.whole[matrices, rows]
         else:
@@ -62,7 +62,7 @@ class Coordinates:
         return W if self.last is None else np.concatenate([W, self.last[matrices, rows, None]], axis=2)
 
     def of_pairs(self, a: Int[np.ndarray, " k"], i: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k r"]:
-        """Row i of matrix a, for each pair of such numbers, in the order of a."""
+        """Row i of matrix a in whitened coordinates, for each pair of entries of `a` and `i`."""
         if self.whole is not None and self.last is None:
             return self.whole[a, i]
         some = [self.of(slice(b, b + 1), i[a == b])[0] for b in np.unique(a).tolist()]
@@ -71,14 +71,14 @@ class Coordinates:
     def queries_for_data(
         self, queries: Float[np.ndarray, "a k r"]
     ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-        """Queries for the data, the factor of a bias last, of queries for the whitened keys; and their sizes.
+        """Queries for the data, with the factor of a bias last, made from those for the whitened keys; and their sizes.
 
         The size is the largest score that a query can draw from entries as large as the data's, by which it is divided.
         """
         return of_size_one(queries @ self.B, self.exponent)
 
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
-        """Queries for the keys as they were given, of queries for the whitened keys; 0 stands for none and stays 0.
+        """Queries for the keys of the data, made from queries for the whitened keys; a row of zeros means no query.
 
         With a bias they are divided by its factor, so that the score of key i is q.k_i + b_i, and 0 where that factor
         is not positive.
@@ -110,7 +110,7 @@ def exponents(keys: Float[np.ndarray, "m n d"]) -> Int[np.ndarray, "m d"]:
 
 
 def varying(keys: Float[np.ndarray, "m n d"]) -> Bool[np.ndarray, "m d"]:
-    """In which columns rows differ."""
+    """Which columns of each matrix have different entries."""
     return keys.max(axis=1) != keys.min(axis=1)
 
 
@@ -124,9 +124,9 @@ def scaled_by(
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Queries for scaled columns, divided by the largest scores they can make, for the data; and these scores.
+    """Queries for the data, made from queries for scaled columns and divided by the largest scores that they can make.
 
-    A query of 0 stands for none and stays 0.
+    Returned with these scores. A row of zeros means no query and stays 0.
     """
     size = abs(queries).sum(axis=2)
     queries = queries / np.where(size > 0, size, 1)[:, :, None]

@@ -103,7 +103,7 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Make the corral anew as seen from x, its inverse from scratch. Returns m, or 0 if the atoms are dependent."""
+    """Compute the corral of m atoms again as seen from x. Returns m, or 0 if the atoms are affinely dependent."""
     for k in range(m):
         weight = c.weights[k]
         if not add(c, k, c.names[k], W, x, shift):
@@ -115,7 +115,7 @@ def rebuild(c, m, W, x, shift):
 
 @njit
 def sharpen(c, m, shift):
-    """One step of iterative refinement of G u = mass."""
+    """Correct the weights u of the corral `c`, of m atoms, by one step of iterative refinement of G u = mass."""
     r = c.rows.shape[1]
     point = np.empty(r)
     combine(c.u, c.rows, m, r, point)

@@ -49,9 +49,9 @@ class _Some:
 
 @dataclass
 class Directions:
-    """The trial of known directions: a query with a margin of more than `enough` is entered, and its key can win.
+    """Tries known directions as queries: where the margin exceeds `enough`, the key can win, and its query is entered.
 
-    The methods fill in `state` and `queries`, for the data; queries may be float32.
+    The methods fill in `state` and `queries`, which are in the coordinates of the data and may be float32.
     """
 
     keys: Float[np.ndarray, "m n d"]
@@ -62,7 +62,7 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try every open key itself, as it is in the data, if there is no bias."""
+        """Try every open key, as it is in the data, as its query; only where there is no bias."""
         own, every = _Own(self.keys), slice(None)
         lead, _ = leads(self.keys, own, self.state == OPEN, self.causal)
         wins = lead > self.enough
@@ -119,8 +119,8 @@ class Directions:
             if not given.any():
                 return
             lead, rival = self._accept(at, rows, Q, given)
-            found = (given & (self.state[:, rows] != OPEN)).sum(axis=1)
-            poor_rounds += 2 * r * found < given.sum(axis=1)  # a search costs about as much as 2 r tries
+            won = (given & (self.state[:, rows] != OPEN)).sum(axis=1)
+            poor_rounds += 2 * r * won < given.sum(axis=1)  # a search costs about as much as 2 r tries
             given &= (self.state[:, rows] == OPEN) & (poor_rounds <= 5)[:, None] & (rival >= 0)
             a, k = np.nonzero(given)
             bisector = W[a, k] - at.of_pairs(a, rival[a, k])

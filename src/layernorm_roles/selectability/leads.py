@@ -1,4 +1,4 @@
-"""By how much does each key beat its best rival, under the query meant for it? One comparison of all keys with all.
+"""By how much each key beats its best rival under the query that is meant for it: all keys are compared with all.
 
 The scores of small matrices are computed as they are. In a large one almost every pair can be ruled out in float32,
 which takes half the time, because the error of such a score is bounded; float64 decides what is left. Blocks of queries
@@ -16,7 +16,7 @@ from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
 LARGE = 2048
-"""From so many keys on a matrix is large."""
+"""Number of keys from which on a matrix is large, and its scores are computed in float32 first."""
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
@@ -28,10 +28,10 @@ _UNIT = 2.0**-24  # relative error of one operation in float32
 
 @runtime_checkable
 class Queries(Protocol):
-    """Queries (m, n, c) for n keys of m matrices, or whatever makes them when it is asked for some, as an array is."""
+    """Queries (m, n, c) for n keys of m matrices: an array, or an object that computes those that are indexed."""
 
     def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]], /) -> Float[np.ndarray, "a k c"]:
-        """The queries for these matrices and keys."""
+        """The queries for some matrices and some of their keys."""
 
 
 def leads(
@@ -113,8 +113,8 @@ def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
         if len(asked):
             compare = _Comparison(keys[a], None if bias is None else bias[a], queries, a, causal)
             blocks = [asked[part] for part in slices(len(asked), _QUERIES)]
-            for rows, found in zip(blocks, on_all_cores(compare, blocks), strict=True):
-                lead[a, rows], rival[a, rows] = found
+            for rows, result in zip(blocks, on_all_cores(compare, blocks), strict=True):
+                lead[a, rows], rival[a, rows] = result
 
 
 class _Comparison:

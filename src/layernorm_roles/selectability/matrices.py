@@ -19,7 +19,7 @@ from layernorm_roles import files
 from layernorm_roles.selectability.arrays import checked
 
 INDEX = ".safetensors.index.json"
-"""How the name of an index of shards ends: which file beside it holds each tensor of a large model."""
+"""Ending of the name of an index, which says in which shard of a large model each tensor is."""
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
 _LISTED = 40  # so many names of tensors are listed in an error
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
@@ -32,7 +32,7 @@ class Matrix(NamedTuple):
 
     values: np.ndarray
     taken: str
-    """Which part of the file it is, for the one who asked: "tensor keys"; empty if there is nothing to tell."""
+    """Which part of the file the array is, such as "tensor keys", for messages; empty if it is all of the file."""
 
 
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:

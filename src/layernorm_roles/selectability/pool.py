@@ -1,4 +1,4 @@
-"""Clarkson's pool, compiled: the keys known to be vertices of the hull, which are asked before all keys are."""
+"""Clarkson's pool, compiled: the keys known to be vertices of the hull, which are searched before all keys are."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from layernorm_roles.selectability.sums import combine, sums
 _MANY = 2048  # vertices from which on the nearest of them are asked first
 _PARTS = 2  # the pool is asked for its furthest vertex in each of so many parts for each dimension,
 _MOST = 1024  # but in no more than so many parts,
-_ROOM = 8  # and the nearest vertices are kept of so many times
+_TIMES = 8  # and the nearest vertices are remembered of so many times
 
 
 class Pool(NamedTuple):
@@ -31,7 +31,7 @@ class Pool(NamedTuple):
 
 @njit
 def new_pool(everything, known):
-    """The pool of the keys `everything` (r + 1, n), of which so many, the first ones, are `known` to be vertices."""
+    """The pool of the keys `everything` (r + 1, n), the first `known` of which are known to be vertices."""
     n = everything.shape[1]
     return Pool(
         everything,
@@ -79,9 +79,9 @@ def lowest_vertex(pool, y, i):
 
 
 class Near(NamedTuple):
-    """Some vertices of a large pool, found in the directions in which a key was last searched.
+    """The vertices of a large pool that were lowest in the directions in which a key was last searched.
 
-    Whoever is lowest in a part of the pool joins them; where there is no more room, they begin anew.
+    When the memory is full, the collection starts again.
     """
 
     vertices: np.ndarray  # (r + 1, capacity), columns as in the pool
@@ -92,8 +92,8 @@ class Near(NamedTuple):
 
 @njit
 def new_near(r):
-    """No near vertices yet, with room for some of r coordinates."""
-    capacity = _ROOM * min(_PARTS * (r + 1), _MOST)
+    """An empty `Near` for keys of r coordinates."""
+    capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)),
         np.empty(capacity, np.int64),
@@ -104,7 +104,7 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """`lowest_vertex`, but of a large pool any vertex below `level` will do, as the nearest ones may know."""
+    """A vertex with y . w below `level`, from `near` if it has one; else what `lowest_vertex` returns."""
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
     at, low = _lowest(near.vertices, near.size[0], y, -1, near.scores)
@@ -118,7 +118,7 @@ def ask(pool, near, y, i, level):
 @njit
 def _gather(pool, near, level):
     """Put among the near vertices the lowest of each part of the pool, by its scores, that is below `level`."""
-    parts = len(near.names) // _ROOM
+    parts = len(near.names) // _TIMES
     if near.size[0] + parts > len(near.names):
         near.size[0] = 0
     known = pool.known

@@ -1,4 +1,4 @@
-"""A proof for keys exactly on the hull's boundary, where floating point cannot tell: rational arithmetic."""
+"""Proofs in rational arithmetic for keys exactly on the boundary of the hull, where floating point cannot tell."""
 
 from fractions import Fraction
 
@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 NO_WEIGHT = 1e-9
-"""Below this a weight is taken for the rounding of a 0; the exact solution has to do without it."""
+"""Weights below this are taken for 0 with a rounding error, and are 0 in the exact solution."""
 MOST_EXACT = 16
-"""Dimensions; exact elimination beyond takes seconds a key."""
+"""Largest number of dimensions for exact elimination, which takes seconds a key beyond."""
 
 
 def in_hull_exactly(
@@ -20,7 +20,7 @@ def in_hull_exactly(
 ) -> bool:
     """Whether row i of `points` is exactly a convex combination of the `support` rows with weights above NO_WEIGHT.
 
-    Only which rows these are is taken from `weights`; the exact ones are computed. With `biased`, the last column is
+    The weights say only which rows count; exact weights are computed. With `biased`, the last column is
     the bias, and the combination's bias has to be at least that of row i. False also if there are more than 16
     columns, or if the supporting rows do not determine the weights.
     """

@@ -41,8 +41,8 @@ INSIDE = 2
 ON_EDGE = 3
 """State of a key in the hull of the others, out of which the push outwards takes it."""
 
-_ELSEWHERE = 4  # state of an open key that another part of a large matrix has
-_PART, _PARTS = 128, 16  # open keys in a part, and parts in a round of a large matrix
+_ELSEWHERE = 4  # state of an open key that another group of a large matrix has
+_GROUP, _GROUPS = 128, 16  # open keys in a group, and groups in a round of a large matrix
 _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; the final residuals are far smaller
 
 
@@ -62,7 +62,7 @@ class Problem(NamedTuple):
     known: int  # so many keys, the first ones of every matrix, are known to be vertices of the hull
 
 
-class Found(NamedTuple):
+class Proofs(NamedTuple):
     """The state of every key of m matrices of n keys, and the proof of it, which the search for certificates fills in.
 
     r is the number of whitened coordinates, k that of rows for proofs; `place` says which row is a key's. `queries`,
@@ -78,14 +78,14 @@ class Found(NamedTuple):
 
 
 @njit
-def _search(problem, found):
+def _search(problem, proofs):
     """Wolfe's algorithm over Clarkson's pool for every open key of one matrix.
 
     It walks to the point of the other keys' hull nearest to the target, the key, until a query or a weighted mean is
     found. A key in the hull is first ON_EDGE; the walk goes on towards the key pushed outwards, and if that is in the
     hull as well the key is INSIDE.
     """
-    W, state = problem.everything[:-1].T, found.state
+    W, state = problem.everything[:-1].T, proofs.state
     n, r = W.shape
     pool, near = new_pool(problem.everything, problem.known), new_near(r)
     if not problem.causal:  # else each key joins after its turn
@@ -122,7 +122,7 @@ def _search(problem, found):
                     state[i] = INSIDE
                     break
                 else:
-                    _enter_mean(i, corral, m, found)
+                    _enter_mean(i, corral, m, proofs)
                     _push_outwards(problem, i, x)
                     m = rebuild(corral, m, W, x, shift)
                 continue
@@ -131,7 +131,9 @@ def _search(problem, found):
             ray_helps = problem.biased and y[-1] > 0.1 * norm / pool.spread
             name, low = ask(pool, near, y, i, level)
             if low > level and not ray_helps:
-                name, low, best_margin = _try_query(i, rivals, x, y, level, best_margin, problem, pool, found)
+                name, low, best_margin = _try_query(
+                    i, rivals, x, y, level, best_margin, problem, pool, proofs
+                )
                 if state[i] == SELECTABLE:
                     break
             nearest = low - level >= norm * (1 - 1e-10) and not ray_helps
@@ -187,18 +189,18 @@ def _push_outwards(problem, i, x):
 
 
 @njit
-def _enter_mean(i, corral, m, found):
+def _enter_mean(i, corral, m, proofs):
     """Enter the corral's current point as the proof that key i is in the hull of the others."""
-    found.state[i] = ON_EDGE
-    row, size = found.place[i], 0
+    proofs.state[i] = ON_EDGE
+    row, size = proofs.place[i], 0
     for k in range(m):
         if corral.names[k] != RAY and corral.weights[k] > 0:
-            found.support[row, size], found.weights[row, size] = corral.names[k], corral.weights[k]
+            proofs.support[row, size], proofs.weights[row, size] = corral.names[k], corral.weights[k]
             size += 1
 
 
 @njit
-def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
+def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
     """Put query -y, by which target x of key i beats the pool, to all keys below `rivals`; `level` is y . x.
 
     If the query puts key i first, it is entered where it is the best so far; if not, the key that comes first joins
@@ -213,50 +215,50 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, found):
             q[-1] = max(q[-1], 0.5 * (low - level) / pool.spread)
             _, low = lowest_key(pool, -q, i, rivals)
         margin = (dot(q, x) + low) / _size(q, problem.B)
-        if found.state[i] == OPEN and margin > best_margin:
+        if proofs.state[i] == OPEN and margin > best_margin:
             best_margin = margin
-            found.queries[found.place[i]] = q
+            proofs.queries[proofs.place[i]] = q
             if margin > problem.enough:
-                found.state[i] = SELECTABLE
+                proofs.state[i] = SELECTABLE
     else:
         join(pool, name)
-        if found.state[name] == OPEN and (not problem.biased or q[-1] > 0):
+        if proofs.state[name] == OPEN and (not problem.biased or q[-1] > 0):
             _, second = lowest_key(pool, y, name, name if problem.causal else rivals)
             if second - low > problem.enough * _size(q, problem.B):
-                found.state[name] = SELECTABLE
-                found.queries[found.place[name]] = q
+                proofs.state[name] = SELECTABLE
+                proofs.queries[proofs.place[name]] = q
     return name, low, best_margin
 
 
 @cached_njit(nogil=True)
-def find_certificates(problem, found):
+def find_certificates(problem, proofs):
     """Look for a query or a weighted mean for every open key of the matrices."""
-    for a in range(len(found.state)):
-        if np.any(found.state[a] == OPEN):
+    for a in range(len(proofs.state)):
+        if np.any(proofs.state[a] == OPEN):
             arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]
             one = Problem(*arrays, problem.biased, problem.causal, problem.enough, problem.known)
-            proofs = found.queries[a], found.support[a], found.weights[a]
-            _search(one, Found(found.state[a], found.place[a], *proofs))
+            arrays_of_a = proofs.queries[a], proofs.support[a], proofs.weights[a]
+            _search(one, Proofs(proofs.state[a], proofs.place[a], *arrays_of_a))
 
 
-def find_certificates_of_large(problem, found):
+def find_certificates_of_large(problem, proofs):
     """`find_certificates` for one large matrix whose rivals are all keys, on all cores.
 
-    The open keys are searched in rounds of parts. A part knows the vertices that were found before its round, and
-    what it finds of its own keys, so that the results do not depend on how many cores there are.
+    The open keys are searched in rounds, each divided into groups of keys. The search of a group knows the vertices of
+    earlier rounds and of its own keys, so that the results do not depend on how many cores there are.
     """
-    state = found.state
+    state = proofs.state
 
-    def search(part):
+    def search(group):
         own = before.copy()
-        own[0, part] = OPEN
-        find_certificates(problem, found._replace(state=own))
-        return own[0, part]
+        own[0, group] = OPEN
+        find_certificates(problem, proofs._replace(state=own))
+        return own[0, group]
 
     still = np.flatnonzero(state[0] == OPEN)
-    for block in slices(len(still), _PART * _PARTS):
+    for block in slices(len(still), _GROUP * _GROUPS):
         keys = still[block]
         before = np.where(state == OPEN, _ELSEWHERE, state)
-        parts = [keys[k::_PARTS] for k in range(min(_PARTS, len(keys)))]
-        for part, known in zip(parts, on_all_cores(search, parts), strict=True):
-            state[0, part] = known
+        groups = [keys[k::_GROUPS] for k in range(min(_GROUPS, len(keys)))]
+        for group, known in zip(groups, on_all_cores(search, groups), strict=True):
+            state[0, group] = known

@@ -28,11 +28,11 @@ def surely_inside(
         usable = np.flatnonzero((largest > 0).all(axis=(1, 2)) & (np.linalg.cond(system) < 1e14))
         C = np.linalg.inv(system[usable])
     A = system[usable]
-    found = C[:, :, -1:]
+    solution = C[:, :, -1:]
     size, terms = abs(C) @ abs(A), (d + 4) * _UNIT
-    rest = abs(A @ found - np.eye(d + 1)[:, -1:]) + terms * (abs(A) @ abs(found) + 1)
+    rest = abs(A @ solution - np.eye(d + 1)[:, -1:]) + terms * (abs(A) @ abs(solution) + 1)
     away = (abs(np.eye(d + 1) - C @ A) + terms * (size + 1)).sum(axis=2).max(axis=1)
     wrong = (abs(C) @ rest)[:, :, 0].max(axis=1) * (1 + terms)
-    proved = (away < 0.5) & (found[:, :, 0].min(axis=1) > 2 * wrong)
+    proved = (away < 0.5) & (solution[:, :, 0].min(axis=1) > 2 * wrong)
     inside[usable[proved]] = True
     return inside

@@ -1,4 +1,4 @@
-"""All cores for one large matrix, with results that do not depend on how many there are."""
+"""Computation on all cores, with results that do not depend on the number of cores."""
 
 import os
 import time
@@ -21,7 +21,7 @@ def cores() -> int:
 
 
 class Work:
-    """The call of `on_all_cores` that runs now, for a thread that tells how far it is."""
+    """Progress of the call of `on_all_cores` that runs now, for a thread that reports it."""
 
     items = done = 0
     began = 0.0
@@ -37,7 +37,7 @@ class Work:
 
 
 def on_all_cores(call: Callable, items: list) -> Iterator:
-    """`call` of every item, in their order. Whoever is interrupted waits for no more than what has begun."""
+    """The results of `call` for all items, in their order; an interrupt waits only for the calls that have begun."""
     threads = ThreadPoolExecutor(max_workers=cores())
     Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
     try:
@@ -50,8 +50,8 @@ def on_all_cores(call: Callable, items: list) -> Iterator:
 
 
 def one_thread_a_product() -> AbstractContextManager:
-    """In the block, numpy's products of matrices keep to the thread that asks for them.
+    """Within the block, numpy computes every matrix product on the calling thread.
 
-    Their own threads would change how sums are rounded, and slow down the many small ones.
+    More threads would change how sums are rounded, and slow down the many small products.
     """
     return _LIBRARIES.limit(limits=1, user_api="blas")

@@ -14,8 +14,8 @@ class Section(BaseModel):
     )
 
 
-def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
-    """The error for a `value` that a rule between several keys refuses; its reader sees `key = value: expected ...`."""
+def misfit_error(key: str, value: Any, expected: str) -> PydanticCustomError:
+    """The error, `key = value: expected ...`, for a value that does not fit the values of other keys."""
     return PydanticCustomError(
         "combination",
         "{key} = {value}: expected {expected}",
@@ -26,7 +26,7 @@ def refuse(key: str, value: Any, expected: str) -> PydanticCustomError:
 def refuse_indivisible(d_model: int, heads: int) -> None:
     """Raise the error for a number of `heads` among which `d_model` dimensions cannot be divided equally."""
     if d_model % heads:
-        raise refuse("heads", heads, f"a divisor of d_model = {d_model}")
+        raise misfit_error("heads", heads, f"a divisor of d_model = {d_model}")
 
 
 def _number(value: Any) -> Any:
@@ -59,7 +59,7 @@ Distinct = Annotated[tuple[Item, ...], Field(min_length=1, max_length=100), Afte
 
 
 def one_or_several(item: Any) -> BeforeValidator:
-    """What lets a value of the type `item` stand in config.yaml for the list of that value alone."""
+    """A validator that takes a single value of the type `item` in config.yaml for a list of one."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list | tuple) else (value,),
         json_schema_input_type=item | Distinct[item],

@@ -16,8 +16,8 @@ from layernorm_roles.settings.base import (
     Seeds,
     Size,
     Steps,
+    misfit_error,
     one_or_several,
-    refuse,
     refuse_indivisible,
 )
 from layernorm_roles.settings.text import Source
@@ -83,7 +83,7 @@ class GPTSettings(_LanguageModel):
     validation_windows: Size
     """Windows of context_length tokens over which the validation loss is computed."""
     diagnose_every: Steps | None
-    """Optimiser steps between two looks at attention, for table language_model_attention; null for none."""
+    """Optimiser steps between two rows of the table language_model_attention; null leaves the table empty."""
 
     @property
     def longest_text(self) -> int:
@@ -124,7 +124,7 @@ class BERTSettings(_LanguageModel):
         for key in ("training", "validation") if self.task == "labelled" else ():
             source = getattr(self, key)
             if source is None or source.kind != "hub" or source.label_column is None:
-                raise refuse(key, source and source.kind, "a source of kind hub with a label_column")
+                raise misfit_error(key, source and source.kind, "a source of kind hub with a label_column")
         return self
 
 

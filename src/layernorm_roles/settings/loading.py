@@ -1,4 +1,4 @@
-"""From the mapping that config.yaml and its overlays give to checked settings, and from a fault to a sentence."""
+"""Checks the mapping that config.yaml and its overlays give, and explains each fault in a sentence."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
-    """Return the settings that `config` gives.
+    """Return the checked settings of `config`, the mapping of config.yaml with its overlays.
 
     Raises ValueError with one line for each fault: the key, its value, and what is allowed there.
     """
@@ -43,8 +43,8 @@ def resolve(config: Mapping[Any, Any]) -> dict[Any, Any]:
 
     `only: [a, b]` in a section keeps its entries a and b alone. `like: a` in an entry takes from a every key that the
     entry does not name; a key that holds keys of its own, as `seeds` does, is taken as a whole or not at all. An entry,
-    or a variant among the seeds, whose value is null is left out. Raises ValueError if `only` or `like` names no entry
-    that is there.
+    or a variant among the seeds, whose value is null is left out, and so is an entry without a single seed. Raises
+    ValueError if `only` or `like` names no entry that is there, or no experiment or no model has seeds.
     """
     there = [name for name in NAMED if isinstance(config.get(name), Mapping)]
     return {**config, **{name: _resolved(name, config[name]) for name in there}}
@@ -57,7 +57,18 @@ def _resolved(section: str, written: Mapping[Any, Any]) -> dict[Any, Any]:
     if only is not None and not (keep and all(isinstance(name, str) and name in entries for name in keep)):
         kinds, known = f"{NAMED[section]}s", ", ".join(map(str, entries))
         raise _unusable([f"{section}.only = {only!r}: expected a list of {kinds}, some of {known}"])
-    return {name: _complete(section, name, entries) for name in keep}
+    complete = {name: _complete(section, name, entries) for name in keep}
+    with_runs = {name: entry for name, entry in complete.items() if not _without_runs(entry)}
+    if section != "text" and complete and not with_runs:
+        raise _unusable([f"{section}: expected seeds for at least one {NAMED[section]}"])
+    return with_runs
+
+
+def _without_runs(entry: Any) -> bool:
+    seeds = entry.get("seeds") if isinstance(entry, Mapping) else None
+    return isinstance(seeds, Mapping) and all(
+        number in (0, None) and number is not False for number in seeds.values()
+    )
 
 
 def _complete(section: str, name: Any, entries: Mapping[Any, Any], seen: tuple[Any, ...] = ()) -> Any:
@@ -89,13 +100,13 @@ def _unusable(faults) -> ValueError:
 def _explained(faults: list[Any], complete: Mapping[Any, Any], written: Mapping[Any, Any]) -> list[str]:
     """A line for each key of the configuration that pydantic found faults with, in their order."""
     places = [_place(fault, complete) for fault in faults]
-    told: dict[str, list[str]] = {}
+    expected_by_key: dict[str, list[str]] = {}
     for fault, place in zip(faults, places, strict=True):
         # pydantic counts the items that it accepts: a list of wrong items is too short for it besides.
         if not (_is_inherited(place, places, written) or (fault["type"] == "too_short" and fault["input"])):
             key, expected = _sentence(fault, place)
-            told.setdefault(key, []).append(expected)
-    return [f"{key}: {', or: '.join(expected)}" for key, expected in told.items()]
+            expected_by_key.setdefault(key, []).append(expected)
+    return [f"{key}: {', or: '.join(expected)}" for key, expected in expected_by_key.items()]
 
 
 def _place(fault: Mapping[Any, Any], value: Any) -> tuple[str, ...]:

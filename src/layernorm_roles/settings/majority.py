@@ -15,8 +15,8 @@ from layernorm_roles.settings.base import (
     Section,
     Seeds,
     Steps,
+    misfit_error,
     one_or_several,
-    refuse,
 )
 
 LOGARITHMIC = "logarithmic"
@@ -52,17 +52,17 @@ class MajorityData(Section):
         length, gap = self.sequence_length, self.majority_gap
         if gap > length - 2:
             # The smallest rival has one token, so the majority leads by at most length - 2.
-            raise refuse("majority_gap", gap, f"at most sequence_length - 2 = {length - 2}")
+            raise misfit_error("majority_gap", gap, f"at most sequence_length - 2 = {length - 2}")
         if self.classes > length:
-            raise refuse("classes", self.classes, f"at most sequence_length = {length}")
+            raise misfit_error("classes", self.classes, f"at most sequence_length = {length}")
         known = count_admissible(length, self.classes, gap)
         if self.partitions > known:
             each = f"at most labellings = {self.labellings} for each of"
-            raise refuse("sequences", self.sequences, f"{each} the {known:,} admissible partitions")
+            raise misfit_error("sequences", self.sequences, f"{each} the {known:,} admissible partitions")
         groups = self.partitions if self.split == "partitions" else self.partitions * self.labellings
         if min(self.test_share, 1 - self.test_share) * groups < 1:
             expected = f"a share that puts at least one of the {groups:,} {self.split} into each of both sets"
-            raise refuse("test_share", self.test_share, expected)
+            raise misfit_error("test_share", self.test_share, expected)
         return self
 
     @property
@@ -95,7 +95,7 @@ class MajorityTraining(MajorityData):
     def _schedule_covers_the_steps(self):
         if self.steps > self.schedule_steps:
             expected = f"at most schedule_steps = {self.schedule_steps}, where the learning rate is 0"
-            raise refuse("steps", self.steps, expected)
+            raise misfit_error("steps", self.steps, expected)
         return self
 
     def of_training(self) -> dict[str, Any]:
@@ -114,8 +114,7 @@ class MajorityExperiment(MajorityTraining):
     learning_rate: Annotated[Distinct[LearningRate], one_or_several(LearningRate)]
     """Adam's learning rate at the first step. A list trains every variant with each."""
     runs_per_job: RunsPerJob
-    """Runs of the experiment that one process trains in turn, and whose results are in the same files: above 1 for
-    runs that take less time than its start; all: every run. A run that is added to a batch that is not full trains all
-    of that batch again."""
+    """Runs of the experiment that one process trains in turn and writes to one set of files; all: every run. More than
+    1 suits runs that take less time than a process takes to start. A run that joins a batch trains all of it again."""
     seeds: Seeds
     """Number of runs by variant, with the seeds first_seed, first_seed + 1, ...; 0 or null leaves the variant out."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number, Section, Word, refuse
+from layernorm_roles.settings.base import Distinct, Identifier, Integer, Number, Section, Word, misfit_error
 
 
 class PretrainedModel(Section):
@@ -18,7 +18,7 @@ class PretrainedModel(Section):
     folder: Word | None = None
     """Folder of the model in `package`, or a GGUF file in it; null: the folder of the package."""
     path: Word | None = None
-    """Folder of the model, or a GGUF file."""
+    """Path of the folder of the model, or of a GGUF file."""
     hub: Word | None = None
     """Name of the model on the Hugging Face hub, from which it is downloaded."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
@@ -37,7 +37,7 @@ class PretrainedModel(Section):
     def _one_place(self):
         places = [key for key in ("package", "path", "hub") if getattr(self, key) is not None]
         if len(places) != 1:
-            raise refuse("package, path, hub", ", ".join(places) or None, "exactly one of the three")
+            raise misfit_error("package, path, hub", ", ".join(places) or None, "exactly one of the three")
         if self.folder is not None and self.package is None:
-            raise refuse("folder", self.folder, "a package beside it, in which the folder lies")
+            raise misfit_error("folder", self.folder, "a package beside it, in which the folder lies")
         return self

@@ -59,4 +59,4 @@ class RandomKeys(Section):
     precision: Precision
     """The experiment with eps and float32."""
     law: Law
-    """The law of widths."""
+    """The experiment on how many keys it takes, by their dimension, for a share of them to be unselectable."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from layernorm_roles.settings.base import Identifier, Integer, Real, Section, refuse
+from layernorm_roles.settings.base import Identifier, Integer, Real, Section, misfit_error
 from layernorm_roles.settings.language_model import GPTModel, LanguageModel
 from layernorm_roles.settings.majority import MajorityExperiment
 from layernorm_roles.settings.pretrained import PretrainedModel
@@ -14,6 +14,7 @@ from layernorm_roles.settings.random_keys import RandomKeys
 from layernorm_roles.settings.statements import Statements
 from layernorm_roles.settings.text import Text
 from layernorm_roles.variants import (
+    MATCHED_VARIANT,
     NO_ATTENTION_VARIANT,
     QUERY_KEY_VARIANT,
     SPLIT_VARIANTS,
@@ -29,18 +30,18 @@ _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 _ONE_MAP = tuple(VARIANTS)
 _BEFORE_ATTENTION = (*_ONE_MAP, *SPLIT_VARIANTS)
-_IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT)
+_IN_GPT = (*_BEFORE_ATTENTION, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_VARIANT)
 
 
 class Use(NamedTuple):
     """A place of config.yaml where a variant of the norm is named."""
 
     key: str
-    """The key in config.yaml."""
+    """The key in config.yaml, with the keys above it."""
     variant: str
     """The name of the variant."""
     shapes: tuple[tuple[int, ...], ...]
-    """The shapes (..., d) of what it normalises there."""
+    """The shapes (..., d) of the arrays that the variant normalises there."""
     built_in: tuple[str, ...]
     """Names of the built-in variants that may stand there, beside norms of the user's own."""
 
@@ -49,9 +50,9 @@ class Scaled(Section):
     """A built-in norm whose result is multiplied by a constant."""
 
     like: Literal[_BEFORE_ATTENTION]
-    """The built-in norm."""
+    """Name of the built-in norm."""
     factor: Annotated[Real, Field(gt=0, le=1e6)]
-    """What its result is multiplied by; of a norm that learns a gain or scalar, the value at which that starts."""
+    """Number that multiplies the norm's result; where a gain or scalar is learnt, the value at which it starts."""
     part: Literal["both", "queries_keys", "values"] = "both"
     """Whether queries, keys and values are made from the multiplied result, or queries and keys alone, or values."""
 
@@ -94,12 +95,14 @@ class Settings(Section):
     language_model: Annotated[dict[Identifier, LanguageModel], Field(min_length=1)]
     """The language models, by name."""
     pretrained: dict[Identifier, PretrainedModel]
-    """Pretrained models whose heads are looked at, by name."""
+    """Pretrained models whose keys are tested, by name."""
 
     @model_validator(mode="after")
     def _name_is_free(self):
         if self.name == KEPT:
-            raise refuse("name", self.name, f'another name: "{KEPT}" is reserved for the kept reproduction')
+            raise misfit_error(
+                "name", self.name, f'another name: "{KEPT}" is reserved for the kept reproduction'
+            )
         return self
 
     @model_validator(mode="after")
@@ -108,7 +111,7 @@ class Settings(Section):
         users |= {f"pretrained.{name}": model for name, model in self.pretrained.items()}
         for key, user in {**users, "statements.placement": self.statements.placement}.items():
             if user.text not in self.text:
-                raise refuse(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
+                raise misfit_error(f"{key}.text", user.text, f"one of {', '.join(self.text)}")
         return self
 
     @model_validator(mode="after")
@@ -121,7 +124,7 @@ class Settings(Section):
             for (key, source), place in product(sources.items(), kinds):
                 if source and getattr(source, place) and source.kind not in kinds[place]:
                     expected = f"null beside kind: {source.kind}, or kind: {' or '.join(kinds[place])}"
-                    raise refuse(f"text.{name}.{key}.{place}", getattr(source, place), expected)
+                    raise misfit_error(f"text.{name}.{key}.{place}", getattr(source, place), expected)
         return self
 
     @model_validator(mode="after")
@@ -131,21 +134,21 @@ class Settings(Section):
                 longest = getattr(self.text[model.text], contexts).longest
                 if longest > model.longest_text:
                     expected = f"at most {model.longest_text}, what language_model.{name} reads"
-                    raise refuse(f"text.{model.text}.{contexts}.longest", longest, expected)
+                    raise misfit_error(f"text.{model.text}.{contexts}.longest", longest, expected)
         return self
 
     @model_validator(mode="after")
     def _variants_are_known(self):
         for name in self.norms:
             if name in _IN_GPT:
-                raise refuse(f"norms.{name}", self.norms[name], "another name: this one is built in")
+                raise misfit_error(f"norms.{name}", self.norms[name], "another name: this one is built in")
         for use in self.variants_used():
             known = [
                 *use.built_in,
                 *(name for name in self.norms if self._is_map(name) or use.built_in != _ONE_MAP),
             ]
             if use.variant not in known:
-                raise refuse(use.key, use.variant, f"one of {', '.join(known)}")
+                raise misfit_error(use.key, use.variant, f"one of {', '.join(known)}")
         return self
 
     def variants_used(self) -> Iterator[Use]:

@@ -16,7 +16,7 @@ from layernorm_roles.settings.base import (
     Real,
     Section,
     Size,
-    refuse,
+    misfit_error,
     refuse_indivisible,
 )
 
@@ -102,7 +102,7 @@ class Placement(Section):
         refuse_indivisible(self.d_model, self.heads)
         if min(self.depths) > PROBED_UP_TO:
             expected = f"a list with a depth of at most {PROBED_UP_TO}, whose streams are probed"
-            raise refuse("depths", self.depths, expected)
+            raise misfit_error("depths", self.depths, expected)
         return self
 
 
@@ -121,7 +121,9 @@ class BatchDependence(Section):
     @model_validator(mode="after")
     def _some_sequences_have_others_beside_them(self):
         if max(self.batch_sizes) == 1:
-            raise refuse("batch_sizes", self.batch_sizes, "a list with a size above 1: others in the batch")
+            raise misfit_error(
+                "batch_sizes", self.batch_sizes, "a list with a size above 1: others in the batch"
+            )
         return self
 
 

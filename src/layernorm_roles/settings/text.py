@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, refuse
+from layernorm_roles.settings.base import Integer, Number, Real, Section, Word, misfit_error
 
 BYTES = 256
 """Different values of a byte: the fewest entries of a byte-level tokenizer."""
@@ -47,7 +47,7 @@ class Source(Section):
         needed = {"files": ["paths"], "parquet": ["paths"], "hub": ["dataset", "split", "column"]}
         for key in needed.get(self.kind, []):
             if getattr(self, key) is None:
-                raise refuse(key, None, f"a value, which a source of kind {self.kind} needs")
+                raise misfit_error(key, None, f"a value, which a source of kind {self.kind} needs")
         return self
 
     @property
@@ -59,8 +59,8 @@ class Source(Section):
         name = re.sub("[^A-Za-z0-9]+", "_", "_".join(filter(None, dataset))).strip("_")[-80:]
         return f"{name}_{digest}.parquet"
 
-    def found(self) -> dict[str, list[str]]:
-        """The files that are there now for each of `paths`, sorted, by the path as it is written."""
+    def matching_files(self) -> dict[str, list[str]]:
+        """The files that match each entry of `paths` now, sorted, by the entry as it is written."""
         return {path: sorted(glob.glob(path, recursive=True)) for path in self.paths or ()}  # noqa: PTH207, it may be absolute
 
 
@@ -78,7 +78,7 @@ class Split(Section):
     def _shares_add_up(self):
         total = self.training + self.validation + self.held_out
         if abs(total - 1) > 1e-9:
-            raise refuse("training + validation + held_out", total, "shares that add up to 1")
+            raise misfit_error("training + validation + held_out", total, "shares that add up to 1")
         return self
 
 
@@ -97,7 +97,7 @@ class Contexts(Section):
     @model_validator(mode="after")
     def _lengths_are_ordered(self):
         if self.shortest > self.longest:
-            raise refuse("shortest", self.shortest, f"at most longest = {self.longest}")
+            raise misfit_error("shortest", self.shortest, f"at most longest = {self.longest}")
         return self
 
 
@@ -113,9 +113,9 @@ class Text(Section):
     vocabulary: Annotated[Integer, Field(ge=BYTES, le=1_000_000)]
     """Entries of the trained tokenizer; with 256, the fewest, every byte of the text is one token."""
     long: Contexts
-    """Contexts for Tables 1 and 2."""
+    """Long contexts, for the paper's Tables 1 and 2."""
     sentences: Contexts
-    """Contexts for Tables 3 and 4."""
+    """Sentences as contexts, for the paper's Tables 3 and 4."""
 
     @model_validator(mode="after")
     def _contexts_come_from_somewhere(self):

@@ -1,4 +1,4 @@
-"""Where text comes from: the documents of a source of the configuration, `settings.text.Source`, as plain text."""
+"""The documents of a source of config.yaml (`settings.text.Source`) as plain text."""
 
 import bz2
 import re
@@ -17,7 +17,7 @@ from layernorm_roles.text import downloads
 SAMPLE = "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 """An excerpt of a Wikipedia dump on which the package gensim tests itself; its code is not imported."""
 LICENCE = "CC BY-SA (English Wikipedia, the dump excerpt in gensim's package)"
-"""The licence of that excerpt."""
+"""The licence of the Wikipedia excerpt."""
 
 
 def read(source: Source, folder: Path | None = None) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _parquet(source: Source) -> Iterator[str]:
 
 
 def _expand(source: Source) -> list[Path]:
-    found = source.found()
+    found = source.matching_files()
     if missing := [path for path, files in found.items() if not files]:
         raise ValueError(f"paths: no file matches {', '.join(missing)}; expected at least one")
     return [Path(file) for files in found.values() for file in files]

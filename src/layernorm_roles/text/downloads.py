@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub as files: downloaded once, by a job that has a network, for all others to read.
+"""Datasets of the Hugging Face hub as Parquet files, which one job downloads and the others read.
 
 A file holds what a source of the configuration asks for and nothing else: its documents in the column that the source
 names, or its sentences with their classes.
@@ -17,7 +17,7 @@ from layernorm_roles.schemas import STORED
 from layernorm_roles.settings.text import Source
 
 TOGETHER = 1000
-"""Rows of a Parquet file that are written or read in one piece."""
+"""Number of rows of a Parquet file that are written or read at a time."""
 
 
 def download(source: Source, path: str | Path) -> int:
@@ -59,7 +59,7 @@ def read(source: Source, folder: str | Path | None) -> Iterator[dict[str, Any]]:
 
 
 def joined(rows: Iterator[Mapping[str, Any]], source: Source) -> Iterator[str]:
-    """The texts of rows, where the source has `joined_by` those of neighbouring rows with one value as one text.
+    """The texts of rows; where the source has `joined_by`, neighbouring rows with an equal value make one text.
 
     A text that a row repeats within such a group is taken once: SQuAD has a row for every question about a paragraph.
     """

@@ -90,7 +90,7 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
 
 
 def part_of(text: str, split: Split) -> str:
-    """The part of the corpus, one of PARTS, that a document belongs to: no window of tokens is split off a document.
+    """The part of the corpus, one of PARTS, to which a whole document belongs.
 
     A hash of the document's text decides, so that the order of the documents does not matter and a document that
     occurs twice stays in one part.

@@ -16,7 +16,7 @@ from layernorm_roles.evidence import claims
 REPRODUCED, PARTIAL, REVERSED, CONFOUNDED, NOT_REPRODUCED, HOLDS, DOES_NOT_HOLD, NOT_TESTED = map(
     str, claims.Verdict
 )
-OURS = {REPRODUCED: HOLDS, CONFOUNDED: PARTIAL, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
+OURS = {REPRODUCED: HOLDS, REVERSED: DOES_NOT_HOLD, NOT_REPRODUCED: DOES_NOT_HOLD}
 """What the verdicts on claims of the paper are called in a setting that is not the paper's."""
 
 PROVENANCE = dict.fromkeys("config version git_commit seed_rule torch python device".split(), "x")
@@ -35,8 +35,9 @@ RECOMPUTED = {name: function for module in MODULES for name, function in module.
 def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     """The verdict on the claim `name`, and the claim's row of table `claims`, whose number is the recomputed one.
 
-    The row has the claim's rows of table `comparisons` as well, under `rows`, by what is compared: the first, where two
-    differ in the statistic alone. Claims on ceilings are recomputed from the table `pairs`, see worlds.ceiling_pairs.
+    The row has the claim's rows of table `comparisons` as well, in their order under `all_rows` and by what is compared
+    under `rows`: there the first, where two differ in the statistic alone. Claims on ceilings are recomputed from the
+    table `pairs`, see worlds.ceiling_pairs.
     """
     claim = CLAIMS[name]
     outcome = claim.judge(tables)
@@ -48,5 +49,5 @@ def verdict_on(name: str, **tables: pd.DataFrame) -> tuple[str, pd.Series]:
     assert len(told_apart) == len(found)
     for each in found:
         rows.setdefault(each["comparison"], pd.Series(each))
-    row["rows"] = rows
+    row["rows"], row["all_rows"] = rows, [pd.Series(each) for each in found]
     return row.verdict, row

@@ -5,7 +5,7 @@ Nothing here comes from layernorm_roles.evidence: a mistake there must not be re
 
 import numpy as np
 import pandas as pd
-from plain import arrival, best
+from plain import arrival
 
 from layernorm_roles.gaussian_keys import expected_unselectable
 
@@ -16,33 +16,16 @@ SEEN: dict = {}
 """What `runs` found, with the tables that it was found in: they are asked for often."""
 
 
-def runs(t, model: str, steps: int | None = None) -> pd.DataFrame:
+def runs(t, model: str) -> pd.DataFrame:
     """The last rows of the longest runs, of each seed at the rate that suits the other half of its seeds best."""
-    if (id(t), model, steps) not in SEEN:
-        SEEN[id(t), model, steps] = t, _runs(t, model, steps)
-    return SEEN[id(t), model, steps][1]
+    if (id(t), model) not in SEEN:
+        SEEN[id(t), model] = t, _runs(t, model)
+    return SEEN[id(t), model][1]
 
 
-FURTHER = {"gpt_lengths": ("gpt_rates", "gpt"), "bytes_lengths": ("bytes_rates", "gpt_bytes")}
-
-
-def rows(t, model: str) -> pd.DataFrame:
-    """The rows of a model; of one of several lengths also those of a further length, and of no attention after it."""
-    m = t["language_model_metrics"]
-    own = m[m.model == model]
-    if model not in FURTHER or own.empty:
-        return own
-    rates, one = FURTHER[model]
-    more = m[(m.model == rates) & ~m.steps.isin(set(own.steps))]
-    if "no_attention" in set(more.variant):
-        return pd.concat([own, more])
-    bare = m[(m.model == one) & (m.variant == "no_attention") & m.steps.isin(set(more.steps))]
-    return pd.concat([own, more, bare])
-
-
-def _runs(t, model: str, steps: int | None) -> pd.DataFrame:
-    m = rows(t, model)
-    m = m[(m.steps == (m.steps.max() if steps is None else steps)) & (m.step == m.steps)]
+def _runs(t, model: str) -> pd.DataFrame:
+    m = t["language_model_metrics"].query("model == @model")
+    m = m[(m.steps == m.steps.max()) & (m.step == m.steps)]
     chosen = [m.iloc[:0]]
     for _, v in m.groupby("variant"):
         rates, seeds = sorted(set(v.base_learning_rate)), sorted(set(v.seed))
@@ -58,16 +41,16 @@ def _runs(t, model: str, steps: int | None) -> pd.DataFrame:
     return pd.concat(chosen)
 
 
-def final(tables, model: str, column: str = "valid_loss", steps: int | None = None) -> pd.DataFrame:
+def final(tables, model: str, column: str = "valid_loss") -> pd.DataFrame:
     """One row a seed, one column a variant, at the last step."""
-    return runs(tables, model, steps).set_index(["seed", "variant"])[column].unstack()
+    return runs(tables, model).set_index(["seed", "variant"])[column].unstack()
 
 
-BASES = {"gpt_rates": "gpt", "gpt_lengths": "gpt", "bytes_rates": "gpt_bytes", "bytes_lengths": "gpt_bytes"}
+BASES = {"gpt_rates": "gpt", "bytes_rates": "gpt_bytes"}
 
 
-def difference(t, model: str, high: str, low: str, column: str = "valid_loss", steps=None) -> pd.Series:
-    losses = final(t, model, column, steps)
+def difference(t, model: str, high: str, low: str, column: str = "valid_loss") -> pd.Series:
+    losses = final(t, model, column)
     if not {high, low} <= set(losses):
         return pd.Series(dtype=float)
     return (losses[high] - losses[low]).dropna()
@@ -92,16 +75,31 @@ def gap(model):
     return lambda t: difference(t, model, *SCALING).mean()
 
 
-def closing(t, model) -> pd.Series:
-    """From the first length after which attention is worth half of what it is in the longest training."""
-    m, gaps, worth = rows(t, model), [], []
-    for steps in sorted(set(m.steps[m.variant == "layernorm"])):
-        losses = final(t, model, steps=steps)
-        without = losses.no_attention.mean() if "no_attention" in losses else bare(t, model)
-        worth.append(without - losses.layernorm.mean())
-        gaps.append(difference(t, model, *SCALING, steps=steps))
-    learnt = [gap for gap, w in zip(gaps, worth, strict=True) if w >= worth[-1] / 2]
-    return (learnt[0] - learnt[-1]).dropna()
+PAPER_RATE = "gpt_paper_rate"
+
+
+def small_size(t) -> float:
+    """What a small input adds to the loss, mean of with and without scaling, of the seeds that ran with all four."""
+    f = final(t, PAPER_RATE)[["layernorm", "layernorm_shrunk", "projection", "projection_grown"]].dropna()
+    return ((f.layernorm_shrunk - f.layernorm).mean() + (f.projection - f.projection_grown).mean()) / 2
+
+
+def short_of_attention(t) -> float:
+    """The loss without attention minus projection's, less a quarter of what attention is worth."""
+    f = final(t, PAPER_RATE)
+    return (0.75 * f.no_attention - f.projection + 0.25 * f.layernorm).mean()
+
+
+def scores(t) -> pd.DataFrame:
+    """What scores of 0 add to the loss at the end: a row a seed, a column a variant."""
+    own = t["language_model_attention"].query("model == @PAPER_RATE and layer.isna()")
+    return own[own.step == own.step.max()].pivot(index="seed", columns="variant", values="zero_scores_worth")
+
+
+def beyond_half_in_scores(t) -> float:
+    """What scores are worth less with small queries and keys, less half of that with a small LayerNorm."""
+    f = scores(t)
+    return (f.layernorm / 2 - f.shrunk_qk + f.layernorm_shrunk / 2).mean()
 
 
 def half(t, model) -> float:
@@ -109,31 +107,35 @@ def half(t, model) -> float:
     return (bare(t, model) + final(t, model).layernorm.mean()) / 2
 
 
-def stable_rates(t, model) -> pd.Series:
+def midway(t, model) -> float:
+    """The loss half way between that of the tokens' frequencies and that without attention."""
+    unigram = t["language_model_metrics"].query("model == @model").unigram_loss.iloc[0]
+    return (unigram + bare(t, model)) / 2
+
+
+def stable_rates(t, model, loss) -> pd.Series:
     """Logarithm of the largest rate at which each seed trains with LayerNorm over that without scaling; 0 for none."""
     m = t["language_model_metrics"].query("model == @model and step == steps")
-    rates = m.base_learning_rate * (m.valid_loss <= half(t, model))
-    largest = rates.groupby([m.seed, m.variant]).max().unstack()
-    return np.log(largest.layernorm / largest.projection).dropna()
+    rates = m.base_learning_rate * (m.valid_loss <= loss(t, model))
+    largest = rates.groupby([m.seed, m.variant]).max().unstack().dropna(subset=["layernorm", "projection"])
+    return np.log(largest.layernorm / largest.projection).fillna(0)
 
 
-def learnt(t, model: str = "bytes_rates") -> float:
-    """The ratio of the steps to half of attention without scaling and with it, each seed at its soonest rate."""
-    m, found = t["language_model_metrics"].query("model == @model"), []
-    for variant in SCALING:
-        runs = m[m.variant == variant].groupby(["seed", "base_learning_rate"])
-        steps = pd.Series({key: arrival(run, "valid_loss", half(t, model)) for key, run in runs}).unstack()
-        rates = [best(steps.iloc[(i + 1) % 2 :: 2]) for i in range(len(steps))]
-        found.append(np.log([steps.iloc[i][rate] for i, rate in enumerate(rates)]))
-    return float(np.exp(np.median(np.subtract.outer(*found))))
+def learnt(t, model: str = "gpt_bytes") -> float:
+    """The ratio of the steps to half of attention without scaling and with it; of runs that never do, the last."""
+    m = t["language_model_metrics"].query("model == @model")
+    runs = m.groupby(["seed", "variant"])
+    steps = {key: min(arrival(run, "valid_loss", half(t, model)), run.step.max()) for key, run in runs}
+    steps = np.log(pd.Series(steps).unstack())
+    return float(np.exp((steps.projection - steps.layernorm).mean()))
 
 
 # Keys
 
 
-def trained_keys(t, model: str, variant: str, site: str, texts: str = "long") -> pd.DataFrame:
-    """The rows on the keys of trained models among all keys of their contexts."""
-    k = t["key_selectability"].query("not causal and checkpoint == 'final'")
+def trained_keys(t, model, variant, site, texts="long", causal=False) -> pd.DataFrame:
+    """The rows on the keys of trained models among all keys of their contexts, or among those before them."""
+    k = t["key_selectability"].query("causal == @causal and checkpoint == 'final'")
     return k[(k.model == model) & (k.variant == variant) & (k.site == site) & (k.texts == texts)]
 
 
@@ -142,10 +144,13 @@ def percent(k: pd.DataFrame, *by: str) -> pd.Series:
     return (100 * k.n_unselectable / k.n_keys).groupby([k[name] for name in by]).mean()
 
 
-def by_layer(model, variant, site):
+def by_layer(model, variant, site, **options):
     """Mean over seeds of the mean over layers of the mean over contexts and heads."""
     return lambda t: (
-        percent(trained_keys(t, model, variant, site), "seed", "layer").unstack().mean(axis=1).mean()
+        percent(trained_keys(t, model, variant, site, **options), "seed", "layer")
+        .unstack()
+        .mean(axis=1)
+        .mean()
     )
 
 
@@ -181,31 +186,32 @@ def small_corner(t) -> str:
     return f"norm == 'none' and n == {bare.n.max()} and d == {bare.d.min()}"
 
 
-MODELS = {"": ("gpt", "gpt_rates", "gpt_lengths"), "_bytes": ("gpt_bytes", "bytes_rates", "bytes_lengths")}
-
-
 RECOMPUTED = {
     "attention_learnt": learnt,
     "random_keys": lambda t: matrices(t, small_corner(t)),
     "random_keys_layernorm": lambda t: matrices(t, "norm == 'layernorm'"),
+    "attention_worth": lambda t: value(t, "gpt").mean(),
+    "attention_worth_bytes": lambda t: value(t, "gpt_bytes").mean(),
     "table_1": by_layer("gpt", "projection", "after_norm"),
     "table_1_bytes": by_layer("gpt_bytes", "projection", "after_norm"),
+    "table_1_paper_rate": by_layer(PAPER_RATE, "projection", "after_norm"),
     "table_2": by_layer("gpt", "layernorm", "before_norm"),
+    "table_2_paper_rate": by_layer(PAPER_RATE, "layernorm", "before_norm"),
+    "loss_gap": gap(PAPER_RATE),
+    "loss_gap_short": gap("gpt"),
+    "loss_gap_best_rate": gap("gpt_rates"),
+    "loss_gap_best_rate_bytes": gap("bytes_rates"),
+    "loss_gap_keys": lambda t: difference(t, PAPER_RATE, "projection", "layernorm_shrunk").mean(),
+    "attention_needs_size": lambda t: (scores(t).projection_grown - scores(t).projection).mean(),
+    "size_or_scaling": small_size,
+    "gap_is_attention": short_of_attention,
+    "size_in_scores": beyond_half_in_scores,
+    "stability": lambda t: float(np.exp(stable_rates(t, "gpt_rates", midway).mean())),
+    "stability_bytes": lambda t: float(np.exp(stable_rates(t, "bytes_rates", half).mean())),
     "project_keys_bytes": lambda t: difference(t, "gpt_bytes", "layernorm", "scale").mean(),
     "table_3": lambda t: hit(t, "gpt", "projection").mean(),
-    "table_4": lambda t: hit(t, "bert", "none").mean(),
-    "heads": by_layer("gpt", "layernorm", "head"),
+    "heads": by_layer("gpt", "layernorm", "head", causal=True),
     "heads_qk_norm": by_layer("gpt", "layernorm_qk", "head"),
     "head_widths": head_widths,
 }
-for end, (one, several, longer) in MODELS.items():
-    RECOMPUTED |= {
-        f"attention_worth{end}": lambda t, model=one: value(t, model).mean(),
-        f"attention_worth{end}_lengths": lambda t, model=longer: value(t, model).mean(),
-        f"loss_gap{end}": gap(one),
-        f"loss_gap_best_rate{end}": gap(several),
-        f"loss_gap_keys{end}": gap(several),
-        f"loss_gap_lengths{end}": lambda t, model=longer: closing(t, model).mean(),
-        f"stability{end}": lambda t, model=several: float(np.exp(stable_rates(t, model).mean())),
-    }
 """For each claim the function that computes `measured` from the tables of a reproduction."""

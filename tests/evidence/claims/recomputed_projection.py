@@ -150,7 +150,7 @@ RECOMPUTED = {
     "plane": plane("d3", "layernorm", centre=False),
     "plane_affine": plane("d3", "layernorm_affine", centre=True),
     "size_or_projection": size,
-    "final_accuracy": accuracy("d8", "layernorm", "scale"),
+    "final_accuracy": accuracy("rates", "layernorm", "scale", base_learning_rate=0.03),
     "project_values": accuracy("d3", "scale", "projected_v"),
     "widths": lambda t: accuracy("widths", "scale", "layernorm", d_model=at(t, "widths").d_model.min())(t),
     "equal_attention": equal_attention("d8"),

@@ -66,7 +66,7 @@ def test_saturation_is_judged_at_the_largest_d_k():
 def test_differences_are_of_equal_seeds():
     """The seeds' own accuracies differ by far more than the difference between the norms."""
     accuracies = {"layernorm": 0.9, "scale": 0.89, "scale_released": 0.88}
-    table = worlds.metrics(accuracies=accuracies, spread=0.001)
+    table = worlds.metrics(accuracies=accuracies, spread=0.001, experiment="rates", rate=0.03)
     table["test_accuracy"] += (table.seed - 4.5) / 60
     verdict, row = verdict_on("final_accuracy", majority_metrics=table)
     assert verdict == HOLDS and abs(row.measured - 1) < 0.1

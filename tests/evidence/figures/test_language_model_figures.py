@@ -115,24 +115,6 @@ def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it
     assert reference.get_ydata()[0] == pytest.approx(bare)
 
 
-def test_loss_by_length_is_the_difference_at_the_best_rates_of_each_length():
-    table = worlds.language_model_metrics().assign(training_tokens=1000)
-    (axes,) = worlds.draw("loss_by_length", language_model_metrics=table).axes
-    words = {"projection": "scaling: projection only − LayerNorm", "no_attention": "attention: "}
-    for variant, label in words.items():
-        line = curve(axes, label)
-        worth = [(best(steps=n).loc[variant] - best(steps=n).loc["layernorm"]).dropna() for n in (200, 400)]
-        np.testing.assert_allclose(line.get_ydata(), [gain.mean() for gain in worth])
-        np.testing.assert_allclose(line.get_xdata(), [2000, 4000], rtol=0.05)
-        assert any(
-            text.startswith(label) and f", {len(worth[0])} seeds" in text for text in labels(axes.figure)
-        )
-    (epochs,) = [child for child in axes.child_axes if child.get_xlabel() == "epochs"]
-    assert [tick.get_text() for tick in epochs.get_xticklabels()] == ["2", "4"]
-    (axes,) = worlds.draw("loss_by_length").axes
-    assert not axes.child_axes
-
-
 # Heads
 
 

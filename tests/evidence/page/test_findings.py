@@ -99,7 +99,7 @@ def test_every_verdict_that_decides_has_a_headline():
     paper = {*Verdict} - {Verdict.NOT_TESTED, *OUR_WORDS.values()} | {Verdict.PARTIAL}
     ours = {Verdict.HOLDS, Verdict.PARTIAL, Verdict.DOES_NOT_HOLD}
     for section in SECTIONS:
-        assert {*section["headlines"]} in (paper, ours), section["claim"]
+        assert {*section["headlines"]} in (paper, ours, ours | {Verdict.CONFOUNDED}), section["claim"]
         for verdict, headline in section["headlines"].items():
             found = findings.sections(by_name(frame.assign(verdict=verdict)))[0]
             assert headline in [part.headline.replace("’", "'") for part in found]

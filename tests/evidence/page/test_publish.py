@@ -38,6 +38,16 @@ def test_what_is_kept_is_the_files_a_report_and_nothing_older(world, names, tmp_
     assert "Reproduction “published”" in page and "--configfile" not in page
 
 
+def test_what_an_older_kept_run_found_is_not_kept(world, names, tmp_path):
+    run, kept = tmp_path / "run", tmp_path / "published"
+    shutil.copytree(world.folder, run)
+    files.write_text(run / "tables/claims.md", "not run here; kept run: partial")
+    plan = world.plan | {"files": [*names, "tables/claims.md"], "kept": {"faster": {"verdict": "partial"}}}
+    publish.publish(plan, run, kept)
+    assert b"partial" in contents(kept)["tables/claims.md"]
+    assert not [name for name, content in contents(kept).items() if b"kept run:" in content]
+
+
 def test_an_unfinished_or_damaged_reproduction_is_refused_and_the_kept_one_stays(world, names, tmp_path):
     kept = tmp_path / "published"
     publish.publish(world.plan | {"files": names}, world.folder, kept)

@@ -1,15 +1,15 @@
 """A tiny reproduction with names that try to become markup."""
 
 import itertools
-import struct
-import zlib
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import html5lib
 import numpy as np
 import pandas as pd
 import worlds
+from PIL import Image
 
 from layernorm_roles import files, shown, store
 from layernorm_roles.evidence.claims import CLAIMS
@@ -47,13 +47,9 @@ def rows(element) -> list[list[str]]:
 
 
 def png(width: int, height: int) -> bytes:
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    pixels = zlib.compress((b"\0" + b"\xff" * width) * height)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    file = BytesIO()
+    Image.new("L", (width, height), "white").save(file, "PNG")
+    return file.getvalue()
 
 
 def vectors() -> pd.DataFrame:

@@ -100,7 +100,6 @@ CELLS: dict[str, str | Callable] = {
     "Gaussian keys": "gaussian",
     ("table_2", "keys"): named("site", before_norm="before LayerNorm", after_norm="after LayerNorm"),
     ("ceilings", "keys"): named("normalised", **{"without norm": "without the norm"}),
-    ("head_ceilings", "model"): lambda row: f"{row.model}, d_head = {row.d_head}, n = {row.n_keys:,}",
 }
 """By heading, or by table and heading; another heading is the name of a column, with a space for "_"."""
 
@@ -128,15 +127,6 @@ def table_3(csv, t):
     tokens = t["sentence_tokens"].query("model == 'gpt' and variant == 'projection'")
     often = csv[csv.occurrences >= 10 * tokens.layer.nunique() * tokens.seed.nunique()].head(20)
     return [often, of_layers(sentence_shares(t).reset_index(), "model")]
-
-
-def head_ceilings(csv, _):
-    place = ["model", "variant", "checkpoint", "queries"]
-    least = wide(csv, place, lambda row: f"at least {FRACTIONS[row.threshold]} (%)", share)
-    names = "at least {}, of those under ½ (%)"
-    csv = csv[csv.threshold < 0.5]
-    rest = wide(csv, place, lambda row: names.format(FRACTIONS[row.threshold]), lambda row: row.rest_percent)
-    return least.assign(**{name: rest[name] for name in rest if "under" in name})
 
 
 def ceilings(csv, t):
@@ -187,7 +177,6 @@ SHOWN = {
     "table_3": table_3,
     "table_4": lambda csv, _: of_layers(csv, "variant"),
     "heads": lambda csv, _: of_layers(csv, "model", "variant", "site", "causal"),
-    "head_ceilings": head_ceilings,
     "gaussian_law": gaussian_law,
     "ceilings": ceilings,
     "ceilings_by_token": tokens,

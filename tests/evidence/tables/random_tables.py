@@ -99,15 +99,6 @@ def tables() -> dict[str, pd.DataFrame]:
     }
     minilm = pairs(model="minilm", context=range(4), dimensions=32, queries=("any", "norm"), **downloaded)
     gpt2 = pairs(model="gpt2", context=0, dimensions=64, queries="any", **downloaded)
-    own = {"model": "gpt", "variant": ("layernorm", "projection"), "seed": (1, 2, 4), "normalised": "as used"}
-    own |= {
-        "checkpoint": ("initial", "final"),
-        "queries": ("any", "norm"),
-        "context": (0, 2, 3),
-        "dimensions": 2,
-    }
-    heads = pairs(**own)
-    heads = heads[(heads.variant != "projection") | (heads.queries != "norm")]
     pretrained = pd.concat([minilm, gpt2], ignore_index=True)
     cut = [("head", 8), ("head_cut", 2), ("head_cut", 4)]
     law = worlds.crossed(
@@ -119,8 +110,6 @@ def tables() -> dict[str, pd.DataFrame]:
         "key_selectability": selectability(),
         "sentence_tokens": tokens(),
         "language_model_metrics": losses(),
-        "language_model_pairs": heads,
-        "language_model_ceilings": worlds.ceilings(heads),
         "attention_pairs": pretrained,
         "attention_ceilings": worlds.ceilings(pretrained),
         "token_ceilings": worlds.token_ceilings(minilm),

@@ -227,19 +227,6 @@ def at_thresholds(frame: pd.DataFrame, keys: list[str], row: Callable[[pd.DataFr
     return pd.concat(found, names=["threshold"])
 
 
-def head_ceilings(t):
-    def row(part, level):
-        reached, lesser = part.upper >= level, part.upper[part.upper < 0.5]
-        found = {"seeds": part.seed.nunique(), "n_keys": round(part.n_keys.mean())}
-        found["median"] = part.upper.groupby([part.seed, part.context]).median().mean()
-        found["undecided_percent"] = 100 * (reached & (part.lower < level)).mean()
-        found["rest_percent"] = 100 * (lesser >= level).mean()
-        return found | named("percent", 100 * reached.groupby(part.seed).mean(), "low", "high")
-
-    frame = with_own(t["language_model_pairs"]).rename(columns={"dimensions": "d_head"})
-    return at_thresholds(frame, ["model", "d_head", "variant", "checkpoint", "queries"], row)
-
-
 def baselines(t):
     def row(part):
         m = t["language_model_metrics"]
@@ -359,7 +346,6 @@ def cut_heads(t):
 
 RECOMPUTED = {
     "convergence": convergence,
-    "convergence_runs": convergence_runs,
     "rates": rates,
     "widths": widths,
     "size_and_projection": size_and_projection,
@@ -370,7 +356,6 @@ RECOMPUTED = {
     "table_3": table_3,
     "table_4": lambda t: shares(keys_at(t, "after_norm", model="bert", causal=False)),
     "heads": lambda t: shares(keys_at(t, "head", "head_exact", texts="long"), "causal"),
-    "head_ceilings": head_ceilings,
     "baselines": baselines,
     "losses_by_rate": losses_by_rate,
     "pilot": pilot,

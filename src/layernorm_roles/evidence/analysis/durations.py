@@ -1,4 +1,4 @@
-"""Where the time of a reproduction went, from the benchmark file that Snakemake writes for every job."""
+"""The time and memory of each rule of a reproduction, from the benchmark files that Snakemake writes."""
 
 import math
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
     """Columns rule, jobs, wall_minutes (of all jobs together) and largest_memory_mb (of one job), longest rule first.
 
     `files` are benchmark files under a folder named `benchmarks`; ValueError if none is given, or one lies elsewhere.
-    No result depends on them, so that one that is gone or damaged stops nothing: its rule has no time. The processor
-    time in them is not used: Snakemake looks every 30 s and misses what came after.
+    A file that is gone or damaged is no error: the rule then has no time. Their processor time is not used, because
+    Snakemake looks at it every 30 s and misses what came after.
     """
     rows = []
     for file in sorted(map(Path, files)):

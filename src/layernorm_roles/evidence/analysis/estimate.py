@@ -57,7 +57,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of_any(cls, values: Values) -> "Estimate":
-        """The mean with Student's interval; of a single value it alone, with NaN for both ends; of none NOTHING."""
+        """The mean with Student's interval; a single value has no interval (NaN), and no values give NOTHING."""
         values = np.asarray(values, dtype=float)
         if len(values) > 1:
             return cls.of(values)
@@ -77,7 +77,7 @@ class Estimate(NamedTuple):
 
 
 NOTHING = Estimate(np.nan, np.nan, np.nan)
-"""Stands for a number that was not measured."""
+"""The estimate of a number that was not measured: NaN with NaN as its interval."""
 
 
 def binomial(hits: int, n: int) -> Estimate:
@@ -113,9 +113,9 @@ def p_value(estimate: Estimate, n: int) -> float:
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """The p-values of a family of hypotheses, each adjusted by Holm's (1979) method, by their names.
+    """The p-values of a family of hypotheses by name, adjusted by Holm's (1979) method.
 
-    One that is NaN could not be tested: it stays NaN, and still counts as one of the family.
+    A hypothesis that could not be tested has NaN, stays NaN, and still counts in the size of the family.
     """
     adjusted, least, left = dict(p), 0.0, len(p)
     for name in sorted((name for name in p if np.isfinite(p[name])), key=p.__getitem__):
@@ -214,3 +214,27 @@ def log_ratio(
         -np.inf if bottom_open or (neither.any() and low <= 0) else low,
         np.inf if top_open or (neither.any() and high >= 0) else high,
     )
+
+
+class Effects(NamedTuple):
+    """Main effects of the size of attention's input and of another factor, and their interaction, one value a seed."""
+
+    size: pd.Series
+    """Effect of the size of attention's input: large minus small, mean over both levels of the other factor."""
+    other: pd.Series
+    """Effect of the other factor, a part of LayerNorm: with it minus without, mean over both sizes."""
+    interaction: pd.Series
+    """The effect of the other factor at the large size minus its effect at the small one."""
+
+
+def two_by_two(values: pd.DataFrame, large: tuple[str, str], small: tuple[str, str]) -> Effects:
+    """Main effects and interaction of size and another factor, of the seeds that have all four values.
+
+    `values` has a row a seed and a column a variant. `large` and `small` name two variants each: with the other factor
+    and without.
+    """
+    values = values[[*large, *small]].dropna()
+    with_large, without_large, with_small, without_small = (values[name] for name in values)
+    at_large, at_small = with_large - without_large, with_small - without_small
+    size = (with_large + without_large - with_small - without_small) / 2
+    return Effects(size, (at_large + at_small) / 2, at_large - at_small)

@@ -6,7 +6,7 @@ import pandas as pd
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS, number_below
 from layernorm_roles.gaussian_keys import expected_unselectable
-from layernorm_roles.schemas import CEILING_QUANTILES, OWN
+from layernorm_roles.schemas import OWN
 
 
 def in_heads(keys: pd.DataFrame) -> pd.DataFrame:
@@ -69,25 +69,16 @@ def shares_reached(ceilings: pd.DataFrame) -> pd.DataFrame:
     of the context, each sees the keys up to its position alone, while ceilings are among all keys. Columns model,
     d_head, variant, checkpoint, queries, n_keys (mean, rounded), threshold, percent (of the keys that some query of the
     set gives the threshold; mean over seeds, of all layers, heads and contexts), low, high (95 % interval over seeds),
-    seeds (their number), undecided_percent (keys whose bounds enclose the threshold; they count as reaching it),
-    rest_percent (of the keys that cannot get a half, those that get the threshold; NaN if all can), median (of
-    the upper bounds in a context; mean over contexts and seeds).
+    seeds (their number). Keys whose bounds enclose the threshold count as reaching it.
     """
     place = ["model", "dimensions", "variant", "checkpoint", "queries"]
     rows, together = [], ceilings[ceilings.layer.isna()]
     together = together.sort_values("queries", key=lambda queries: queries == OWN, kind="stable")
     for group, part in together.groupby(place, sort=False):
-        median = np.stack(part.quantiles)[:, CEILING_QUANTILES.index(0.5)]
-        median = pd.Series(median, part.index).groupby(part.seed).mean().mean()
-        n, pairs = round(np.average(part.n_keys, weights=part.pairs)), part.pairs.sum()
-        rest = number_below(part, THRESHOLDS[0]).sum()
+        n = round(np.average(part.n_keys, weights=part.pairs))
         for threshold in THRESHOLDS:
-            below = number_below(part, threshold)
-            reached = (part.pairs - below).groupby(part.seed).sum()
+            reached = (part.pairs - number_below(part, threshold)).groupby(part.seed).sum()
             seeds = 100 * reached / part.pairs.groupby(part.seed).sum()
-            undecided = 100 * (number_below(part, threshold, "lower") - below).sum() / pairs
-            lesser = 100 * (rest - below.sum()) / rest if rest else np.nan
-            rows.append((*group, n, threshold, *Estimate.of(seeds), len(seeds), undecided, lesser, median))
-    numbers = ["percent", "low", "high", "seeds", "undecided_percent", "rest_percent", "median"]
-    columns = ["model", "d_head", "variant", "checkpoint", "queries", "n_keys", "threshold", *numbers]
-    return pd.DataFrame(rows, columns=columns)
+            rows.append((*group, n, threshold, *Estimate.of(seeds), len(seeds)))
+    columns = ["model", "d_head", "variant", "checkpoint", "queries", "n_keys", "threshold"]
+    return pd.DataFrame(rows, columns=[*columns, "percent", "low", "high", "seeds"])

@@ -20,7 +20,7 @@ RUN = ["variant", "seed", *POINT]
 """The columns that tell the runs of a language model apart."""
 
 CHECKPOINTS = ("initial", "final")
-"""The weights whose keys are tested: before training and after."""
+"""Names of the checkpoints whose keys are tested: before training and after."""
 
 
 BASELINES = {
@@ -36,10 +36,14 @@ FURTHER = {"gpt_lengths": "gpt_rates", "bytes_lengths": "bytes_rates"}
 """Models of several lengths, each with a model of several rates that is trained for one more length."""
 
 
-def of_all_lengths(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The rows of a model of table language_model_metrics, under its name those of FURTHER of a length that it lacks.
+SIZE_AND_SCALING = (("layernorm", "projection_grown"), ("layernorm_shrunk", "projection"))
+"""Variants with and without scaling, at LayerNorm's size and at the size of the unscaled stream before training."""
 
-    With them come the runs without attention that stand for that length, see BASELINES.
+
+def of_all_lengths(metrics: pd.DataFrame, model: str) -> pd.DataFrame:
+    """The rows of a model in table language_model_metrics, with those of its further length in FURTHER under its name.
+
+    With them come the runs without attention that are its baseline, see BASELINES.
     """
     own = metrics[metrics.model == model]
     other = metrics[metrics.model == FURTHER.get(model)]
@@ -105,15 +109,15 @@ def final_losses(
 
 
 class Attention(NamedTuple):
-    """What attention is worth to LayerNorm at its best learning rate, as a scale for single runs; see `attention`."""
+    """The worth of attention in a model with LayerNorm at its best learning rate, with which runs are compared."""
 
     bare: float
     """Mean validation loss without attention."""
     worth: float
-    """By how many nats per token the mean validation loss of LayerNorm is lower."""
+    """How far, in nats per token, the mean validation loss with LayerNorm and attention is below that without."""
 
     def learnt(self, share: float) -> float:
-        """The validation loss of a run that has got this share of what attention is worth."""
+        """The validation loss of a run that has gained the share `share` of the worth of attention."""
         return self.bare - share * self.worth
 
 
@@ -126,9 +130,10 @@ def attention(metrics: pd.DataFrame, model: str) -> Attention:
 
 
 def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFrame:
-    """Steps until the validation loss of each of a model's longest runs first falls to `loss`; infinite if never.
+    """Steps until the validation loss of each of a model's longest runs first falls to `loss`.
 
-    Columns variant, seed, base_learning_rate and arrival. Between two rows `majority.crossing` interpolates.
+    Columns variant, seed, base_learning_rate, steps (NaN if it never does) and last_step. Between two rows
+    `majority.crossing` interpolates.
     """
     runs = metrics[metrics.model == model]
     rows = []
@@ -136,10 +141,9 @@ def steps_to_attend(metrics: pd.DataFrame, model: str, loss: float) -> pd.DataFr
         part = part.sort_values("step")
         step, value = part.step.to_numpy(float), part.valid_loss.to_numpy()
         there = np.flatnonzero(value <= loss)
-        rows.append(
-            (variant, seed, rate, crossing(step, value, loss, int(there[0])) if len(there) else np.inf)
-        )
-    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "arrival"])
+        steps = crossing(step, value, loss, int(there[0])) if len(there) else np.nan
+        rows.append((variant, seed, rate, steps, step[-1]))
+    return pd.DataFrame(rows, columns=["variant", "seed", "base_learning_rate", "steps", "last_step"])
 
 
 def of_single_points(metrics: pd.DataFrame) -> pd.DataFrame:

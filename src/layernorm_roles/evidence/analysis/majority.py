@@ -5,12 +5,12 @@ that tell its settings apart, and RUN those that tell its runs apart.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, log_ratio
+from layernorm_roles.evidence.analysis.estimate import Estimate, cross_fitted, log_ratio, two_by_two
 from layernorm_roles.evidence.analysis.order import legend_order
 
 SETTING = ["experiment", "d_model", "base_learning_rate"]
@@ -234,31 +234,12 @@ def costs(metrics: pd.DataFrame) -> pd.DataFrame:
 # Size and projection
 
 
-class Effects(NamedTuple):
-    """Effects of size and projection on a quantity, one value a seed; see `two_by_two`."""
-
-    size: pd.Series
-    """Of the size of the attention input: LayerNorm's size minus a d-th of it, mean of with and without projection."""
-    projection: pd.Series
-    """Of the projection: with minus without, mean over both sizes."""
-    interaction: pd.Series
-    """The effect of the projection at LayerNorm's size minus its effect at a d-th of it."""
-
-
-def two_by_two(values: pd.DataFrame) -> Effects:
-    """Main effects and interaction of size and projection, of the seeds that ran with all four variants.
-
-    `values` has a row a seed and the columns layernorm, scale, layernorm_small and scale_released: with and without
-    projection, at LayerNorm's size, and the same at a d-th of it.
-    """
-    values = values[["layernorm", "scale", "layernorm_small", "scale_released"]].dropna()
-    large, small = values.layernorm - values.scale, values.layernorm_small - values.scale_released
-    size = (values.layernorm + values.scale - values.layernorm_small - values.scale_released) / 2
-    return Effects(size, (large + small) / 2, large - small)
+SIZE_AND_PROJECTION = (("layernorm", "scale"), ("layernorm_small", "scale_released"))
+"""Variants with and without projection, at LayerNorm's size and at a d-th of it."""
 
 
 def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.DataFrame:
-    """The effects of `two_by_two` at every setting that has its four variants.
+    """The effects of `two_by_two` at every setting that has the four variants of SIZE_AND_PROJECTION.
 
     Columns SETTING, quantity, step, effect (size, projection or interaction), pairs, mean, low, high. `quantity` is
     steps, to the test loss `loss`, with the ratio of steps that the effect saves as a mean (geometric; its `step` is
@@ -267,7 +248,7 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
     """
     rows = []
     for setting, runs in metrics.groupby(SETTING):
-        if not {"layernorm", "scale", "layernorm_small", "scale_released"} <= set(runs.variant):
+        if not {*SIZE_AND_PROJECTION[0], *SIZE_AND_PROJECTION[1]} <= set(runs.variant):
             continue
         arrived = steps_to_reach(runs, [loss]).pivot(index="seed", columns="variant", values="steps")
         quantities = [("steps", None, -np.log(arrived))]
@@ -275,7 +256,8 @@ def effects_of_size_and_projection(metrics: pd.DataFrame, loss: float) -> pd.Dat
             accuracy = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
             quantities.append(("accuracy", step, 100 * accuracy))
         for quantity, step, values in quantities:
-            for effect, seeds in two_by_two(values)._asdict().items():
+            effects = two_by_two(values, *SIZE_AND_PROJECTION)
+            for effect, seeds in zip(("size", "projection", "interaction"), effects, strict=True):
                 estimate = Estimate.of_any(seeds)
                 estimate = estimate.map(np.exp) if quantity == "steps" else estimate
                 rows.append((*setting, quantity, step, effect, len(seeds), *estimate))

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from layernorm_roles import store
-from layernorm_roles.evidence.analysis.estimate import Estimate, holm, p_value
+from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import entries, preregistration
-from layernorm_roles.evidence.claims.claim import RATIO, Claim, Outcome, Tables
+from layernorm_roles.evidence.claims.claim import Claim, Outcome, Tables
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
@@ -24,17 +23,18 @@ from layernorm_roles.schemas import SCHEMAS
 CLAIMS: tuple[Claim, ...] = tuple(entries.claims())
 """All claims, in the order of the page."""
 
-TABLES = tuple(dict.fromkeys([name for claim in CLAIMS for name in claim.tables] + ["random_keys_precision"]))
+_BESIDE = ("random_keys_precision", "language_model_attention")
+TABLES = tuple(dict.fromkeys([*(name for claim in CLAIMS for name in claim.tables), *_BESIDE]))
 """Names of the tables that the tests may read."""
 
 
 class Judged(NamedTuple):
-    """The tables that judging makes."""
+    """The tables claims and comparisons, which the function `judge` makes."""
 
     claims: pd.DataFrame
-    """A row for every claim."""
+    """Table claims: a row for every claim."""
     comparisons: pd.DataFrame
-    """A row for each comparison of a claim, in the order of the claims."""
+    """Table comparisons: a row for each comparison of a claim, in the order of the claims."""
 
 
 def judge(
@@ -49,23 +49,17 @@ def judge(
     today, start = preregistration.rule_hashes(CLAIMS, settings or {}), at_the_start or {}
     outcomes = {claim.name: claim.judge(tables) for claim in CLAIMS}
     rows = {claim.name: claim.row(outcomes[claim.name], tables) for claim in CLAIMS}
-    adjusted = holm({claim.name: _p(claim, rows[claim.name]) for claim in CLAIMS if claim.primary})
-    for name, row in rows.items():
-        row["p_holm"] = adjusted.get(name, math.nan)
+    adjusted = holm({claim.name: outcomes[claim.name].p for claim in CLAIMS if claim.primary})
+    for claim in CLAIMS:
+        name, row = claim.name, {**rows[claim.name], "p_holm": math.nan}
+        if claim.primary:
+            row = claim.corrected(row, outcomes[name], adjusted[name], len(adjusted))
         row["rule_fixed"] = preregistration.fixed_before_or_after(today[name], start.get(name))
+        rows[name] = row
     compared = [row for claim in CLAIMS for row in claim.comparisons(outcomes[claim.name])]
     comparisons = pd.DataFrame(compared, columns=SCHEMAS["comparisons"].names)
     comparisons = comparisons.astype({"n_runs": "Int64", "met": "boolean"})
     return Judged(pd.DataFrame([*rows.values()]), comparisons)
-
-
-def _p(claim: Claim, row: Mapping[str, Any]) -> float:
-    """The p-value of a claim's own effect being none, on the scale of its interval; NaN without Student's interval."""
-    measured = Estimate(*(row[column] for column in ("measured", "ci_low", "ci_high")))
-    if claim.unit == RATIO:
-        with np.errstate(divide="ignore"):
-            measured = measured.map(np.log)
-    return p_value(measured, row["n_seeds"])
 
 
 def judge_files(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from layernorm_roles.evidence.analysis.estimate import NOTHING, Estimate
+from layernorm_roles.evidence.analysis.estimate import LEVEL, NOTHING, Estimate, p_value
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.rules import OUR_WORDS, Finding, Verdict, all_of
 
@@ -31,9 +31,19 @@ trained at all; or nothing is asked of it, and a reader wants to know it."""
 UNTRAINED = "untrained models"
 """What the column `also_passed_by` calls the models before training."""
 
+GEOMETRY = "Untrained models pass this test, too: it shows what geometry gives, and nothing that is learnt."
+"""What the reason says of a claim that untrained models pass."""
+
 
 class Untestable(Exception):
-    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason."""
+    """Raised by a test that lacks a table, a variant, a step or seeds; the message becomes the reason.
+
+    `runs` is the number of runs that are there and cannot tell; 0 where the reproduction did not run what is tested.
+    """
+
+    def __init__(self, message: str, runs: int = 0) -> None:
+        super().__init__(message)
+        self.runs = runs
 
 
 # What is asked of an estimate
@@ -48,6 +58,8 @@ class Asked:
     """From the estimate, and from the same with all that proofs leave open counted."""
     number: float | None = None
     """The number that takes the place of {} in the words; of a ratio its logarithm."""
+    of_effect: bool = False
+    """Whether it is met by nothing but a difference from 0, so that a p-value of no difference belongs to it."""
 
     def text(self, unit: str) -> str:
         """The words, with the number as it is written in the unit."""
@@ -58,8 +70,8 @@ class Asked:
 _NOTHING = (0.0, 0.0, 0.0)
 ASKED: dict[str, Callable[[Any], Asked]] = {
     # at least half of what the source reports, with an interval on its side of no effect
-    "half_of": lambda all_: Asked("at least {}", lambda found, _: rules.effect(found, all_), all_ / 2),
-    "more_than": lambda least: Asked("more than {}", lambda found, _: rules.above(found, least), least),
+    "half_of": lambda all_: Asked("at least {}", lambda found, _: rules.effect(found, all_), all_ / 2, True),
+    "more_than": lambda least: Asked("more than {}", lambda found, _: rules.above(found, least), least, True),
     "no_more_than": lambda most: Asked(
         "at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, most)], most
     ),
@@ -70,7 +82,10 @@ ASKED: dict[str, Callable[[Any], Asked]] = {
     "counted": lambda most: Asked(
         "at most {}, undecided keys counted", lambda found, worst: rules.at_most(found, worst, most), most
     ),
-    "positive": lambda _: Asked("more than {}", lambda found, _: rules.direction(found), 0.0),
+    "positive": lambda _: Asked("more than {}", lambda found, _: rules.direction(found), 0.0, True),
+    "negative": lambda _: Asked(
+        "less than {}", lambda found, _: rules.direction(found.below(0.0)), 0.0, True
+    ),
     # a loss above another one; absent if both diverged in every run, where the difference is 0
     "worse": lambda _: Asked(
         "more than 0", lambda found, _: Finding.ABSENT if found == _NOTHING else rules.direction(found)
@@ -120,6 +135,15 @@ class Comparison:
     """What the estimate is; empty where it is the statistic of the claim."""
     part: int | Literal["cause"] | None
     """The part of the verdict in which the finding counts: 0 is the claim's own, CAUSE the cause, None is no part."""
+    of_effect: bool = False
+    """Whether what is asked is met by nothing but a difference from 0, see `Asked.of_effect`."""
+
+    @property
+    def p(self) -> float:
+        """The p-value of no difference, on the scale of the interval; NaN without Student's interval."""
+        with np.errstate(divide="ignore"):
+            found = self.estimate.map(np.log) if self.unit == RATIO else self.estimate
+        return p_value(found, self.n_runs or 0)
 
     @property
     def met(self) -> bool | None:
@@ -154,7 +178,8 @@ def compare(
     finding = asked.find(estimate, worst) if asked else None
     shown = estimate.map(np.exp) if unit == RATIO else estimate
     words = asked.text(unit) if asked else ""
-    return Comparison(comparison, shown, n_runs, words, finding, role, unit, statistic, part)
+    of_effect = asked is not None and asked.of_effect
+    return Comparison(comparison, shown, n_runs, words, finding, role, unit, statistic, part, of_effect)
 
 
 @dataclass(frozen=True)
@@ -173,6 +198,8 @@ class Outcome:
     """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
     shut: bool = False
     """Whether a gate is shut: then there is no verdict."""
+    runs: int = 0
+    """Without comparisons, the number of runs that are there and cannot tell."""
 
     @property
     def control(self) -> Estimate:
@@ -180,6 +207,21 @@ class Outcome:
         unit = self.comparisons[0].unit if self.comparisons else ""
         controls = (row.estimate for row in self.comparisons if row.role == "control" and row.unit == unit)
         return next(controls, NOTHING)
+
+    @property
+    def effects(self) -> list[Comparison]:
+        """The comparisons whose differences from none are there, as far as they count in the verdict."""
+        return [row for row in self.comparisons if row.part is not None and row.of_effect and row.there]
+
+    @property
+    def p(self) -> float:
+        """The largest p-value of `effects`, all of which the verdict needs; without any, that of the first comparison.
+
+        NaN if one of them has none.
+        """
+        if not self.comparisons:
+            return np.nan
+        return float(np.max([row.p for row in self.effects or self.comparisons[:1]]))
 
     def finding(self, part: int | str) -> Finding:
         """What is found of all comparisons of one part of the verdict; seen if there are none."""
@@ -257,7 +299,7 @@ class Claim:
                 raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
             return self.test(tables)
         except Untestable as lack:
-            return Outcome((), str(lack))
+            return Outcome((), str(lack), runs=lack.runs)
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """The verdict that the comparisons make: for claims of the paper by the first table of `rules`."""
@@ -272,8 +314,9 @@ class Claim:
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
         """The row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
-        first = outcome.comparisons[0] if outcome.comparisons else compare("", NOTHING, 0)
+        first = outcome.comparisons[0] if outcome.comparisons else compare("", NOTHING, outcome.runs)
         measured, control = first.estimate, outcome.control
+        untrained = GEOMETRY if outcome.also_passed_by == UNTRAINED else ""
         return {
             "claim": self.name,
             "role": self.role,
@@ -293,8 +336,23 @@ class Claim:
             "also_passed_by": outcome.also_passed_by,
             "n_seeds": first.n_runs,
             "verdict": str(self.verdict(outcome)),
-            "reason": outcome.reason,
+            "reason": " ".join(filter(None, (outcome.reason, untrained))),
         }
+
+    def corrected(
+        self, row: Mapping[str, Any], outcome: Outcome, p_holm: float, family: int
+    ) -> dict[str, Any]:
+        """The row of a primary claim with `p_holm`, its p-value with Holm's correction for `family` primary claims.
+
+        A verdict that rests on effects which the correction leaves open is not tested.
+        """
+        rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)
+        if not rests or p_holm < 1 - LEVEL:
+            return {**row, "p_holm": p_holm}
+        found = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
+        why = f"No verdict, because with Holm's correction for {family} primary claims {found}."
+        reason = " ".join(filter(None, (row["reason"], why)))
+        return {**row, "p_holm": p_holm, "verdict": str(Verdict.NOT_TESTED), "reason": reason}
 
     def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         """The rows of table `comparisons`."""
@@ -345,5 +403,6 @@ def refuse_rate_at_grid_end(at_end: pd.Series, chosen: pd.Series, what: str, doe
     if at_end.any():
         raise Untestable(
             f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
-            "better one may lie beyond."
+            "better one may lie beyond.",
+            runs=len(chosen),
         )

@@ -118,11 +118,12 @@ def claim(entry: Mapping[str, Any], module: ModuleType) -> Claim:
         key: entry[key] for key in ("compare", "quantity", "test", "gate", "reported") if entry.get(key)
     }
     texts = _texts_in(numbers)
-    named |= {name for text in texts if (name := text.split(" ")[-1]).isupper() and hasattr(rules, name)}
+    words = sorted({word for text in texts for word in text.split(" ")})
+    named |= {word for word in words if word.isupper() and hasattr(rules, word)}
     named |= {name for text in texts if text in QUANTITIES for name in QUANTITIES[text].thresholds}
     numbers |= {name: getattr(rules, name) for name in sorted(named)}
     paper = pairs.reported_numbers()
-    numbers |= {name: paper[name] for text in sorted(texts) if (name := text.split(" ")[-1]) in paper}
+    numbers |= {word: paper[word] for word in words if word in paper}
     return Claim(
         name=entry["name"],
         **{key: text and text.format_map(vars(rules)) for key, text in raw.items()},

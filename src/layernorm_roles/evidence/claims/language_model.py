@@ -23,16 +23,16 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import (
     Estimate,
-    difference_of_medians,
     percent_over_seeds,
     span,
+    two_by_two,
 )
 from layernorm_roles.evidence.analysis.heads import gaussian_percent, in_heads, narrower
 from layernorm_roles.evidence.analysis.language_model import (
     POINT,
+    SIZE_AND_SCALING,
     Attention,
     attention,
-    best_rates,
     ends,
     gain_over_unigram,
     losses_without_attention,
@@ -42,6 +42,7 @@ from layernorm_roles.evidence.analysis.language_model import (
     worth_of_attention,
 )
 from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
     ASKED,
     RATIO,
@@ -54,10 +55,9 @@ from layernorm_roles.evidence.claims.claim import (
     compare,
     enough,
     over_seeds,
-    paired,
     refuse_rate_at_grid_end,
 )
-from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, UNIGRAM, Measured, Quantity
+from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, UNIGRAM, Measured, Quantity, steps_of
 from layernorm_roles.evidence.claims.rules import Finding, all_of
 from layernorm_roles.evidence.legends import LEGENDS, label
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
@@ -68,12 +68,12 @@ PER_CENT, POINTS, NATS = " %", " points", " nats"
 # Losses
 
 
-def at_inner_rates(tables: Tables, model: str, *variants: str, steps: int | None = None) -> pd.DataFrame:
+def at_inner_rates(tables: Tables, model: str, *variants: str) -> pd.DataFrame:
     """The runs of `variants` that are judged; Untestable if a variant is missing or its best rate ends the grid.
 
     The model without attention is a baseline, which may have its best rate anywhere.
     """
-    runs = runs_at_best_rate(tables[LOSSES], model, steps)
+    runs = runs_at_best_rate(tables[LOSSES], model)
     for variant in variants:
         chosen = runs[runs.variant == variant]
         if chosen.empty:
@@ -91,10 +91,8 @@ class Losses(Measured):
     tables: Tables = field(default_factory=dict)
     model: str = ""
     column: str = "valid_loss"
-    steps: int | None = None
-    """Length of the runs; the longest if None."""
 
-    def differences(self, high: str, low: str) -> pd.Series:
+    def values(self, high: str, low: str) -> pd.Series:
         """One loss minus another, by seed: of two variants, before training or after, or of a baseline and a variant.
 
         The baselines are the model without attention and the frequencies of tokens (`UNIGRAM`).
@@ -106,22 +104,48 @@ class Losses(Measured):
         if high == UNIGRAM:
             return gain_over_unigram(losses, self.model, low)
         names = [name.removeprefix(BEFORE_TRAINING) for name in (high, low)]
-        runs = at_inner_rates(self.tables, self.model, *names, steps=self.steps)
+        runs = at_inner_rates(self.tables, self.model, *names)
         if high.startswith(BEFORE_TRAINING):
             first = of_all_lengths(losses, self.model)
             runs = first[first.step == 0].merge(runs[["variant", "seed", *POINT]])
         both = runs.pivot(index="seed", columns="variant", values=self.column).reindex(columns=names)
         return (both[names[0]] - both[names[1]]).dropna()
 
-    def estimate(self, high: str, low: str) -> tuple[Estimate, int]:
-        """The mean of `differences` with its interval, and their number; Untestable with fewer than two."""
-        found = self.differences(high, low)
-        return over_seeds(found, f"{self.model} with {high} beside {low}"), len(found)
+    def seeds_of(self, *names: str) -> str:
+        """What there are too few seeds of, where there are too few."""
+        return f"{self.model} with {names[0]} beside {names[1]}"
 
 
 def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()) -> Losses:
     """Losses of a language model at the end of its longest runs."""
     return Losses(pd.DataFrame(), tables=tables, model=model, column=column)
+
+
+def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
+    """Validation losses at the step at which the mean of projection minus layernorm is largest, by variant."""
+    own = tables[LOSSES][tables[LOSSES].model == model]
+    wide = own.pivot_table(index=["step", "seed"], columns="variant", values="valid_loss")
+    if lacking := [variant for variant in PAPER_SCALING if variant not in wide]:
+        raise Untestable(f"The run has no {model} with {lacking[0]}.")
+    step = int((wide.projection - wide.layernorm).groupby("step").mean().idxmax())
+    return Measured(wide.loc[step], note=f"The mean gap is largest at step {step:,}.")
+
+
+def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
+    """What a small size, and leaving scaling out, add to the validation loss at the end: effects of `two_by_two`."""
+    cells = [*SIZE_AND_SCALING[0], *SIZE_AND_SCALING[1]]
+    runs = at_inner_rates(tables, model, *cells)
+    effects = two_by_two(-runs.pivot(index="seed", columns="variant", values="valid_loss"), *SIZE_AND_SCALING)
+    return Measured(pd.DataFrame(dict(zip(("size", "scaling", "interaction"), effects, strict=True))))
+
+
+def of_attention(column: str, tables: Tables, model: str, variants: Sequence[str]) -> Measured:
+    """A column of table language_model_attention on the whole model at the end, by variant; nats per token."""
+    table = tables.get("language_model_attention")
+    if table is None or column not in table or not (table.model == model).any():
+        raise Untestable(f"The run did not look at attention in {model}.")
+    ends = table[(table.model == model) & table.layer.isna() & (table.step == table.steps)]
+    return Measured(ends.pivot(index="seed", columns="variant", values=column))
 
 
 # The gate
@@ -160,64 +184,7 @@ def gated(
     return replace(outcome, shut=True, reason=f"{outcome.reason} {shut}".strip())
 
 
-# Losses by length and by rate
-
-
-def loss_gap_lengths(tables: Tables, model: str, half_of_nats: float, trains: float) -> Outcome:
-    """Whether the gap at best rates closes as training goes on: at the shortest length minus at the longest.
-
-    It must close by half of `half_of_nats`. Shorter trainings after which LayerNorm has not learnt to attend, to the
-    share `trains` of the longest, are shown and not judged: a gap cannot close before it has opened.
-    """
-    runs = of_all_lengths(tables[LOSSES], model)
-    lengths = sorted(map(int, runs.steps[runs.variant == "layernorm"].unique()))
-    if len(lengths) < 2:
-        raise Untestable(f"The run has {'a single length' if lengths else 'no runs'} of {model}.")
-    worth = {steps: _worth(tables, model, steps) for steps in lengths}
-    if not worth[lengths[-1]] > 0:
-        raise Untestable(f"In the longest training of {model} attention is not known to be worth anything.")
-    learnt = [steps for steps in lengths if worth[steps] >= trains * worth[lengths[-1]]]
-    early = " ".join(
-        f"After {steps:,} steps attention is worth {worth[steps]:.3f} nats."
-        for steps in lengths
-        if steps not in learnt
-    )
-    if len(learnt) < 2:
-        few = f"The run has fewer than two lengths after which {model} has learnt to attend."
-        raise Untestable(f"{few} {early}".strip())
-    gaps = {
-        steps: Losses(pd.DataFrame(), tables=tables, model=model, steps=steps).differences(
-            *PAPER_SCALING[::-1]
-        )
-        for steps in learnt
-    }
-    shown = {steps: over_seeds(gap, f"{model} after {steps} steps") for steps, gap in gaps.items()}
-    closes, n = paired(gaps[learnt[0]], gaps[learnt[-1]], f"{model} at both lengths")
-    words = "projection minus layernorm"
-    return Outcome(
-        (
-            compare(
-                f"{words}, first length minus last", closes, n, ASKED["half_of"](half_of_nats), unit=NATS
-            ),
-            *(
-                compare(f"{words}, {steps:,} steps", shown[steps], len(gaps[steps]), None, role, NATS)
-                for steps, role in zip(
-                    [learnt[-1], *learnt[:-1]], ["control", *["context"] * len(learnt)], strict=False
-                )
-            ),
-        ),
-        early,
-    )
-
-
-def _worth(tables: Tables, model: str, steps: int) -> float:
-    """What attention is worth to LayerNorm after `steps`, mean over seeds in nats; NaN if it is not known.
-
-    Where no model without attention was trained for as long, the longest training of one stands for it.
-    """
-    means = runs_at_best_rate(tables[LOSSES], model, steps).groupby("variant").valid_loss.mean()
-    bare = means.get(NO_ATTENTION_VARIANT, losses_without_attention(tables[LOSSES], model).mean())
-    return bare - means.get("layernorm", np.nan)
+# Learning to attend, and learning rates
 
 
 def scale_of_attention(tables: Tables, model: str) -> Attention:
@@ -229,12 +196,26 @@ def scale_of_attention(tables: Tables, model: str) -> Attention:
     return scale
 
 
-def stability(tables: Tables, model: str, trains: float) -> Outcome:
-    """Whether models with scaling train at larger learning rates: the ratio of the largest rates, by seed."""
-    runs, scale = ends(tables[LOSSES], model), scale_of_attention(tables, model)
-    runs = runs[runs.steps == runs.steps.max()]
-    rates = sorted(runs.base_learning_rate.unique())
-    runs = runs.assign(trains=runs.valid_loss <= scale.learnt(trains))
+def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcome:
+    """Whether models with scaling train at larger learning rates: the ratio of the largest rates, by seed.
+
+    A run trains if it ends the share `trains` of the way from one loss down to another. With `down_to` "no_attention"
+    these are the loss of the tokens' frequencies and the one without attention; with "layernorm" the one without
+    attention and LayerNorm's at its best rate. The largest rate of a seed is known up to the next one of the grid, so
+    that the ratio is too: the interval goes from the lower end of Student's of the smallest ratios that the grid leaves
+    open to the upper end of that of the largest ones.
+    """
+    runs = ends(tables[LOSSES], model)
+    if down_to == NO_ATTENTION_VARIANT:
+        bare = losses_without_attention(tables[LOSSES], model).mean()
+        loss = (1 - trains) * runs.unigram_loss.mean() + trains * bare
+    else:
+        loss = scale_of_attention(tables, model).learnt(trains)
+    if np.isnan(loss):
+        raise Untestable(f"The run has no {model} without attention.")
+    rates = np.array(sorted(runs.base_learning_rate.unique()))
+    beyond = pd.Series([*rates, np.inf], index=[0.0, *rates])
+    runs = runs.assign(trains=runs.valid_loss <= loss)
     largest, context = {}, []
     for variant in legend_order(set(runs.variant) - {NO_ATTENTION_VARIANT}):
         own = runs[runs.variant == variant]
@@ -246,49 +227,34 @@ def stability(tables: Tables, model: str, trains: float) -> Outcome:
         context.append(compare(variant, most, own.seed.nunique(), role="context", statistic=words))
     if missing := [variant for variant in PAPER_SCALING if variant not in largest]:
         raise Untestable(f"The run has no {model} with {' and no '.join(missing)}.")
-    for variant in PAPER_SCALING:
-        what = f"{model} with {label(variant)}"
-        refuse_rate_at_grid_end(largest[variant] == rates[-1], largest[variant], what, "trains up to")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logarithms = [np.log(largest[variant]) for variant in PAPER_SCALING]
-        ratio, _ = paired(*logarithms, f"{model} with both variants")
-    number = len(pd.concat(logarithms, axis=1, join="inner"))
-    return Outcome(
-        (compare("layernorm over projection", ratio, number, ASKED["positive"](0), unit=RATIO), *context)
+    both = pd.concat(
+        [largest[variant] for variant in PAPER_SCALING], axis=1, join="inner", keys=PAPER_SCALING
     )
-
-
-def attention_learnt(tables: Tables, model: str, trains: float) -> Outcome:
-    """Whether attention is learnt later without scaling: the ratio of the steps, each variant at its fastest rate.
-
-    Runs learn to attend at some step or not at all, so that no mean is taken over them: the estimate is Hodges and
-    Lehmann's, for which a run that never does counts as later than all others.
-    """
-    scale = scale_of_attention(tables, model)
-    runs = steps_to_attend(tables[LOSSES], model, scale.learnt(trains))
-    chosen = runs.merge(best_rates(runs, "arrival"))
-    groups = {}
-    for variant in PAPER_SCALING:
-        own, what = chosen[chosen.variant == variant], f"{model} with {label(variant)}"
-        groups[variant] = np.log(enough(own.arrival, f"{model} with {variant}").clip(lower=1))
-        refuse_rate_at_grid_end(own.at_end, own.base_learning_rate, what, "learns to attend soonest")
-    later = difference_of_medians(groups["projection"], groups["layernorm"])
-    number = min(map(len, groups.values()))
-    first = compare("projection over layernorm", later, number, ASKED["positive"](0), unit=RATIO)
-    context = [
-        compare(
-            f"{variant}, {where}",
-            Estimate(100 * np.isfinite(own.arrival).mean(), np.nan, np.nan),
-            len(own),
-            role="context",
-            unit=PER_CENT,
-            statistic="runs that learn to attend",
+    enough(both.layernorm, f"{model} with both variants")
+    next_ = both.apply(lambda rates: rates.map(beyond))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio, least, most = (
+            np.log(high) - np.log(low)
+            for high, low in (
+                (both.layernorm, both.projection),
+                (both.layernorm, next_.projection),
+                (next_.layernorm, both.projection),
+            )
         )
-        for where, part in (("the rate where it is soonest", chosen), ("all rates", runs))
-        for variant in legend_order(set(part.variant) - {NO_ATTENTION_VARIANT})
-        for own in [part[part.variant == variant]]
-    ]
+    found = Estimate(ratio.fillna(0.0).mean(), Estimate.of(least).low, Estimate.of(most).high)
+    first = compare("layernorm over projection", found, len(both), ASKED["positive"](0), unit=RATIO)
     return Outcome((first, *context))
+
+
+def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
+    """Steps until a run is the share TRAINS of the way from the loss without attention down to LayerNorm's."""
+    runs = steps_to_attend(tables[LOSSES], model, scale_of_attention(tables, model).learnt(rules.TRAINS))
+    if runs.base_learning_rate.nunique() > 1:
+        raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
+    for variant in variants:
+        if variant not in set(runs.variant):
+            raise Untestable(f"The run has no {model} with {variant}.")
+    return steps_of(runs, variants, rules.PAIRS)
 
 
 # Which keys are unselectable
@@ -372,7 +338,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
             site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects
         )  # they have a dimension less
         frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
-        if site == "head" and not specifics:
+        if site.removesuffix(CAUSAL) == "head" and not specifics:
             heads = choose(tables[KEYS], variant, site, **where)
             specifics = f"Here d_head = {heads.dimensions.iloc[0]} and n = {span(heads.n_keys)} keys."
     frame, worst = (pd.concat(each, axis=1) for each in (frames, worst))
@@ -514,6 +480,27 @@ _COLUMNS += (*(BEFORE_TRAINING + name for name in _COLUMNS), *(GAUSSIAN + place 
 QUANTITIES = {
     "train_loss": Quantity(partial(losses, "train_loss"), NATS, "training loss at the end"),
     "valid_loss": Quantity(partial(losses, "valid_loss"), NATS, "validation loss at the end"),
+    "valid_loss_at_the_largest_gap": Quantity(
+        at_the_largest_gap, NATS, "validation loss at the step of the largest gap"
+    ),
+    "size_and_scaling": Quantity(
+        size_and_scaling,
+        NATS,
+        "validation loss at the end, small minus large, without minus with scaling",
+        ("size", "scaling", "interaction"),
+    ),
+    "mean_kept_worth": Quantity(
+        partial(of_attention, "mean_kept_worth"),
+        NATS,
+        "loss added by what attention gives on average",
+        ("*",),
+    ),
+    "zero_scores_worth": Quantity(
+        partial(of_attention, "zero_scores_worth"), NATS, "loss added by scores that are 0", ("*",)
+    ),
+    "steps_to_attention": Quantity(
+        steps_to_attention, RATIO, "steps to half of what attention is worth", thresholds=("TRAINS", "PAIRS")
+    ),
     "unselectable_keys": Quantity(partial(unselectable, "long"), PER_CENT, "unselectable keys", _COLUMNS),
     "unselectable_tokens": Quantity(
         partial(unselectable, "sentences"), PER_CENT, "unselectable keys of the sentences", _COLUMNS
@@ -523,6 +510,6 @@ QUANTITIES = {
 """The quantities of language models that entries name."""
 
 TESTS: dict[str, Callable[..., Outcome]] = {
-    function.__name__: function for function in (loss_gap_lengths, stability, attention_learnt, head_widths)
+    function.__name__: function for function in (stability, head_widths)
 }
 """The functions that entries of language_model.yaml name under `test`."""

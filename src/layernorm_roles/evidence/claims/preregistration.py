@@ -21,11 +21,11 @@ RESULTS = ("data", "runs", "parquet")
 """Folders of a reproduction of which one is there once its first job has begun."""
 
 NOT_OF_THE_RUNS = {"seeds_per_job", "in_one_job", "runs_per_job", "checkpoint_every"}
-"""Keys of the settings that say how runs are shared out to jobs and saved, and nothing about what is run."""
+"""Keys of the settings that are no part of a rule: they say how runs are shared out to jobs and saved."""
 
 
 class Record(NamedTuple):
-    """What `record` wrote when a run began."""
+    """The hashes of the claims' rules when a reproduction began, and the commit of its code."""
 
     commit: str
     """The commit of the code, or "unknown"."""

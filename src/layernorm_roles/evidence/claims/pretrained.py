@@ -23,7 +23,7 @@ from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Qua
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 BARE = "without norm "
-"""Begins the columns of keys that are made without the norm."""
+"""How the names of columns begin that are about keys made without the norm."""
 
 
 def of_model(table: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def cases(number: int, layers: int) -> pd.Series:
 
 
 def unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
-    """Per cent of keys that are unselectable in the heads, in the same cut to few components, and without the norm."""
+    """Per cent of keys that are unselectable in heads, in heads cut to few components, and without the norm."""
     keys = of_model(tables["pretrained_keys"], model)
     frame = with_mean(unselectable_in_heads(keys, "head"))
     layers, worst = frame.shape[1] - 1, with_mean(unselectable_in_heads(keys, "head", undecided=True))
@@ -109,7 +109,8 @@ def below_half(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
         able = can.assign(able=can.pairs - number_below(can, half, "lower"))
         counts = able.groupby("context")[["idle", "able"]].sum().astype(float)
         if not counts.able.sum():
-            raise Untestable(f"No key of {model} is certified to reach half of a query's attention.")
+            words = f"No key of {model} is certified to reach half of a query's attention."
+            raise Untestable(words, runs=len(counts))
         frame[IDLE], own = 100 * counts.idle / counts.able, pairs[pairs.queries == OWN]
         tenth = number_below(own, rules.SHARES_OF_ATTENTION[1]).groupby(own.context).sum()
         frame["never get a tenth"] = 100 * tenth / own.groupby("context").pairs.sum()

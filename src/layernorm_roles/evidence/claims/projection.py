@@ -10,15 +10,13 @@ differences and ratios are over pairs of runs of one seed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from layernorm_roles.evidence.analysis import majority
-from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.order import legend_order
+from layernorm_roles.evidence.analysis.estimate import two_by_two
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
@@ -30,12 +28,11 @@ from layernorm_roles.evidence.claims.claim import (
     Tables,
     Untestable,
     compare,
-    enough,
     over_seeds,
     paired,
     refuse_rate_at_grid_end,
 )
-from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity, range_over
+from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity, range_over, steps_of
 from layernorm_roles.evidence.legends import LEGENDS
 from layernorm_roles.variants import PAPER_PROJECTION
 
@@ -103,46 +100,6 @@ def final_accuracy(metrics: pd.DataFrame) -> pd.DataFrame:
     return 100 * ends.pivot(index="seed", columns="variant", values="test_accuracy")
 
 
-@dataclass
-class Steps(Measured):
-    """Steps until something is reached, which some runs may not reach: their ratios are bounds."""
-
-    runs: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """Columns variant, seed, steps and last_step, a row a run."""
-
-    def estimate(self, high: str, low: str) -> tuple[Estimate, int]:
-        """Logarithm of the steps of one variant over those of another with equal seeds, and the number of pairs.
-
-        Untestable with fewer than two pairs, and if runs of one variant do not get there in some pairs and runs of the
-        other in others, or none does in any pair, so that the ratio has no bound on either side.
-        """
-        slow, fast = (self.runs[self.runs.variant == name] for name in (high, low))
-        seeds = sorted(set(slow.seed) & set(fast.seed))
-        enough(pd.Series(seeds, dtype=float), high)
-        ratio = majority.log_ratio_of_steps(slow, fast)
-        if np.isnan(ratio.mean):
-            raise Untestable(
-                f"{slow.steps.isna().sum()} of {len(slow)} runs of {high} and {fast.steps.isna().sum()} of {len(fast)} "
-                f"of {low} do not get there in {int(self.runs.last_step.max()):,} steps."
-            )
-        return ratio, len(seeds)
-
-
-def unreached(steps: pd.DataFrame) -> str:
-    """A sentence about the runs that do not get there; empty if all do."""
-    lost = [
-        f"{missing} of {len(own)} runs of {LEGENDS[variant]}"
-        for variant in legend_order(steps.variant)
-        if (missing := int((own := steps[steps.variant == variant]).steps.isna().sum()))
-    ]
-    if not lost:
-        return ""
-    return (
-        f"{' and '.join(lost)} do not get there in {int(steps.last_step.max()):,} steps: their ratio is a bound, and a "
-        "pair of runs neither of which gets there counts as equally fast."
-    )
-
-
 def steps(
     select: Select,
     count: Callable[[pd.DataFrame], pd.DataFrame],
@@ -151,8 +108,7 @@ def steps(
     variants: Sequence[str],
 ) -> Measured:
     """Steps of the runs to what `count` counts them to, see `analysis.majority`."""
-    runs = count(select(tables[METRICS], of, *variants))
-    return Steps(pd.DataFrame(), runs=runs, note=unreached(runs[runs.variant.isin(variants)]))
+    return steps_of(count(select(tables[METRICS], of, *variants)), variants)
 
 
 def to_test_loss(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -175,9 +131,18 @@ def accuracy(select: Select, tables: Tables, experiment: str, variants: Sequence
     return Measured(values)
 
 
-def accuracy_at_the_end(tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
+def of_rate(table: pd.DataFrame, experiment: str, *variants: str) -> pd.DataFrame:
+    """The runs of an experiment at the learning rate ACCURATE_RATE; Untestable if it has none, or several widths."""
+    part = of_experiment(table, experiment, *variants)
+    part = part[part.base_learning_rate == rules.ACCURATE_RATE]
+    if part.empty:
+        raise Untestable(f"The experiment {experiment} has no learning rate {rules.ACCURATE_RATE:g}.")
+    return of_setting(part, experiment, *variants)
+
+
+def accuracy_at_the_end(select: Select, tables: Tables, experiment: str, variants: Sequence[str]) -> Measured:
     """Test accuracy in per cent at the last step; 0 for a run that was lost."""
-    return Measured(final_accuracy(of_setting(tables[METRICS], experiment, *variants)))
+    return Measured(final_accuracy(select(tables[METRICS], experiment, *variants)))
 
 
 def first_and_last(
@@ -274,7 +239,7 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
             runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
         )
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
-            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.")
+            raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
         own = angle[variant].dropna()
         n, m = len(own), len(values.scale.dropna())
         planar, off = ASKED["all_at_most"](flat), ASKED["all_more_than"](flat)
@@ -321,14 +286,18 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
     """Logarithms of how many times the steps are that a d times smaller input needs, and one without projection."""
-    cells = ("layernorm", "scale", "layernorm_small", "scale_released")
+    cells = (*majority.SIZE_AND_PROJECTION[0], *majority.SIZE_AND_PROJECTION[1])
     metrics = of_setting(tables[METRICS], experiment, *cells)
     steps = to_test_loss(metrics[metrics.variant.isin(cells)])
     wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
     ran = steps.assign(one=1.0).pivot(index="seed", columns="variant", values="one").dropna()
     if wide.loc[ran.index].isna().any(axis=None):
-        raise Untestable(f"{unreached(steps)} The effects of size and projection on the steps need all runs.")
-    return Measured(pd.DataFrame(majority.two_by_two(-wide)._asdict()))
+        raise Untestable(
+            f"{steps_of(steps, cells).note} The effects of size and projection on the steps need all runs.",
+            runs=len(ran),
+        )
+    effects = two_by_two(-wide, *majority.SIZE_AND_PROJECTION)
+    return Measured(pd.DataFrame(dict(zip(("size", "projection", "interaction"), effects, strict=True))))
 
 
 TESTS: dict[str, Callable[..., Outcome]] = {
@@ -362,7 +331,13 @@ QUANTITIES = {
         POINTS,
         f"{_ACCURACY}, each run at its best rate",
     ),
-    "accuracy_at_the_end": Quantity(accuracy_at_the_end, POINTS, _ACCURACY),
+    "accuracy_at_the_end": Quantity(partial(accuracy_at_the_end, of_setting), POINTS, _ACCURACY),
+    "accuracy_at_one_rate": Quantity(
+        partial(accuracy_at_the_end, of_rate),
+        POINTS,
+        f"{_ACCURACY}, at a learning rate of {rules.ACCURATE_RATE:g}",
+        thresholds=("ACCURATE_RATE",),
+    ),
     "score_deviation": Quantity(
         partial(first_and_last, of_setting, "score_std", np.log),
         RATIO,

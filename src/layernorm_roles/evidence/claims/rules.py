@@ -27,7 +27,11 @@ Two comparisons make the verdict on a claim of the paper: the paper's own, and t
 
 A claim of the paper that says more than its number is partial where the number would make it reproduced and a part of
 the rest is not there. A claim of the paper that is taken to another setting is our question and gets our words: holds
-for reproduced, does not hold for not reproduced and reversed, partial for confounded.
+for reproduced, does not hold for not reproduced and reversed; partial and confounded stay.
+
+A primary claim whose own effect is there, or reversed, has a verdict only if its p-value with Holm's correction for the
+number of primary claims is below 5 %; else it is not tested. The p-value is the largest of those of the comparisons
+that say what the claim says (the effects of its first part), each of which has to be there.
 
 A statement of another document, or a question of this repository, has parts, and may name a cause. A part counts as
 there if it is seen or smaller, and as not there if it is absent or reversed.
@@ -114,8 +118,29 @@ RADIUS = 0.01
 """A vector is scaled to the radius √n if its radius is within this share of it."""
 
 TRAINS = 0.5
-"""A run trains if it ends below the loss without attention by at least this share of what attention is worth to
-LayerNorm at its best learning rate, and has learnt to attend from the step on at which it is there."""
+"""Share of the way. A run has learnt to attend once it is this share of the way from the loss without attention down to
+LayerNorm's at its best learning rate; it trains if it ends this share of the way from the loss of the tokens'
+frequencies down to the loss without attention. Half, since runs end near one of the two losses."""
+
+PAIRS = 10
+"""Pairs of runs, at least, behind a ratio of the steps to learning to attend: runs learn it at some step or much later,
+so that Student's interval of few pairs says little."""
+
+ACCURATE_RATE = 0.03
+"""Learning rate at which the accuracies at the end are compared. At the paper's .001 the ten runs of a norm end in two
+groups, of which no mean tells; at .03 the differences of pairs have a deviation of a few tenths of a point. (Chosen
+after a look at runs with other seeds.)"""
+
+QUARTER = 0.25
+"""Two things count as equal if they differ by no more than this share of the effect that their difference would have to
+explain: half of the share from which on an effect counts as as large as another one."""
+
+ONSET = 0.02
+"""Nats per token. A model attends if making all scores 0, so that queries attend equally to all keys, adds more than
+this to its loss: less than half of the gap that Figure 4 shows."""
+
+BYTES_A_TOKEN = 4.1
+"""Bytes of a token of the text's byte-level BPE, on average, by which a loss per token is that of as many bytes."""
 
 MOVED = 0.01
 """Total variation. A projection is idle if leaving it out, or adding it, moves at most this share of a query's
@@ -172,13 +197,18 @@ OUR_WORDS = {
     Verdict.REPRODUCED: Verdict.HOLDS,
     Verdict.NOT_REPRODUCED: Verdict.DOES_NOT_HOLD,
     Verdict.REVERSED: Verdict.DOES_NOT_HOLD,
-    Verdict.CONFOUNDED: Verdict.PARTIAL,
 }
 """What a verdict on a claim of the paper is called where the claim is taken to another setting than the paper's."""
 
 
+OF_EFFECTS = frozenset(
+    {Verdict.REPRODUCED, Verdict.HOLDS, Verdict.PARTIAL, Verdict.CONFOUNDED, Verdict.REVERSED}
+)
+"""Verdicts that say that an effect is there, or its opposite."""
+
+
 class Finding(StrEnum):
-    """What one comparison found; the rule at the top of this file says when."""
+    """What one comparison shows: the effect is seen, smaller, absent, reversed or undecided."""
 
     SEEN = "seen"
     SMALLER = "smaller"
@@ -257,7 +287,7 @@ def true(condition: bool | np.bool_) -> Finding:
 
 
 def all_of(*findings: Finding) -> Finding:
-    """What is found of a statement that says several things at once.
+    """The finding on a statement that says several things at once.
 
     Seen if all are, smaller if all are there and one is smaller, reversed if all are; absent if one is not there.
     """

@@ -25,7 +25,7 @@ class Matrices(Measured):
     """Rows of random_keys by the name of what is compared."""
 
     def names(self, name: str) -> list[str]:
-        """The name, if there are cells of it; else Untestable."""
+        """A list of `name` alone, if there are cells of that name; otherwise raises Untestable."""
         if self.cells[name].empty:
             raise Untestable(f"The run has no random keys with the norm {name}.")
         return [name]
@@ -36,7 +36,7 @@ class Matrices(Measured):
         return share_of_matrices(cells), int(cells.matrices.sum())
 
     def with_all_open(self, name: str) -> Estimate:
-        """The share with every undecided key counted."""
+        """The share of matrices with an unselectable key, with every undecided key counted as unselectable."""
         return share_of_matrices(self.cells[name], undecided=True)
 
 
@@ -62,7 +62,7 @@ def matrices(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
             raise Untestable(f"{end}; the paper finds none from {rules.HIGH_DIMENSION} on.")
         if len(z) and abs(z.mean()) * np.sqrt(len(z)) > rules.CONTRADICTION:
             cells_of = f"mean z {z.mean():.2f}, {len(z)} cells"
-            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).")
+            raise Untestable(f"The simulation contradicts the exact expectation ({cells_of}).", runs=len(z))
     cells[MOST] = bare[(bare.n == bare.n.max()) & (bare.d == bare.d.min())]
     cells[HIGH] = bare[bare.d >= rules.HIGH_DIMENSION]
     practice = tables.get("random_keys_precision", table.iloc[:0].assign(eps=0.0, dtype="")).query("eps > 0")

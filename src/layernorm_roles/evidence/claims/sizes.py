@@ -114,4 +114,4 @@ SIZES: dict[str, Callable[..., str]] = {
     "sentences": partial(keys, texts="sentences"),
     "pretrained": pretrained,
 }
-"""By the name that an entry of the YAML files gives under `sizes`; `majority` takes the name of an experiment first."""
+"""The functions that describe sizes in words, by the name that an entry of the YAML files gives under `sizes`."""

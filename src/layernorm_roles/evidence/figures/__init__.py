@@ -1,1 +1,1 @@
-"""The figures: `registry` says which ones a reproduction has, the other modules draw them; nothing here judges."""
+"""The figures: each module draws those of one experiment with the theme of `style`; nothing here judges."""

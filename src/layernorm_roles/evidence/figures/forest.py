@@ -29,7 +29,7 @@ PAPER = "Brody, Alon and Yahav 2023, "
 """How the sources of the paper's claims begin."""
 
 UNTRAINED = "the same models untrained"
-"""How the controls begin whose number is that of untrained models: no comparison that isolates a cause."""
+"""How the texts of controls on untrained models begin; those controls isolate no cause."""
 
 ENDS = (-1.0, 2.0)
 """Ends of the axis, in reported effects; what lies beyond is an arrow at the edge."""
@@ -105,5 +105,5 @@ def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], color: s
 
 
 def words(row: Any) -> str:
-    """Return the source of a claim within the paper; a dagger follows if models without the cause pass its test too."""
+    """Return where in the paper a claim is; a dagger follows if models without the claimed cause pass its test, too."""
     return row.source.removeprefix(PAPER) + (f" {DAGGER}" if isinstance(row.also_passed_by, str) else "")

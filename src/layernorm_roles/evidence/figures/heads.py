@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS, unselectable_shares
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.figures.random_keys import law_panel
 from layernorm_roles.evidence.legends import FEWEST, FRACTIONS, LEGENDS
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import ANY, NORM
@@ -176,20 +175,3 @@ def _points() -> list:
     """Return the legend's entries of the shares before training and after it."""
     looks = zip(("untrained", "trained"), POINTS.values(), strict=True)
     return [style.mark(name, color=style.GREY, **look) for name, look in looks]
-
-
-def findings(law: pd.DataFrame, keys: pd.DataFrame) -> Figure:
-    """Draw the law of widths beside the keys that no later query selects in heads of several widths.
-
-    law: table gaussian_law, keys: table key_selectability. The figure is drawn for the page of findings.
-    """
-    shares = numbers.by_width(keys)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 2.7))
-    handles = law_panel(left, law)
-    left.set_title("Gaussian keys")
-    handles += unselectable(right, shares, causal=True)
-    right.set(
-        xlabel="width of a head, d_head", ylabel="unselectable keys (%)", title="heads, among the keys before"
-    )
-    style.legend_below(figure, handles, columns=4, **style.seeds_title(shares.seeds))
-    return figure

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from layernorm_roles.evidence.analysis.language_model import ends as last_rows
-from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_all_lengths
+from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import LOOKS, MODELS, PAPER_MODEL
@@ -126,7 +125,7 @@ def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks
 
 
 BARE = {"color": LOOKS[NO_ATTENTION_VARIANT].colour, "ls": "-.", "lw": 1.0}
-"""Look of the loss without attention, at its best rate."""
+"""Look of the line for the loss without attention, at the best learning rate."""
 
 DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
 """Look of the diverged runs of a rate, at the top of the axes."""
@@ -136,11 +135,11 @@ LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
 
 
 APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
-"""Settings in which language models may differ whose losses by learning rate share a panel."""
+"""Settings in which models may differ and still share a panel of losses by learning rate."""
 
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
-    """The models in panels, by the name of the first one whose settings differ in APART alone."""
+    """The models grouped by panel, under the name of the first: those whose settings differ in APART alone."""
     panels: dict[str, list[str]] = {}
     for name in models:
         of_run = {key: value for key, value in settings[name].items() if key not in APART}
@@ -206,68 +205,3 @@ def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> boo
     for rate in sorted(lost):
         axes.plot(rate * shift, top, color=colour, clip_on=False, zorder=5, **DIVERGED)
     return bool(lost)
-
-
-GAINS = {
-    WITHOUT: {"label": "scaling: projection only − LayerNorm", "ls": "--"},
-    NO_ATTENTION_VARIANT: {"label": "attention: no attention − LayerNorm"},
-}
-"""The variants from whose losses `by_length` subtracts LayerNorm's, and what the differences are worth."""
-
-
-def by_length(metrics: pd.DataFrame) -> Figure:
-    """Draw what scaling and attention are worth at the end of training, by the tokens seen: a panel a model.
-
-    metrics: table language_model_metrics, of which models with several lengths are drawn. Every number of steps is a
-    training of its own, each variant at its best rate of that length. Where the table has the number of
-    training_tokens, a second axis has the epochs.
-    """
-    lengths = metrics.groupby("model", sort=False).steps.nunique()
-    variants = metrics.groupby("model").variant.agg(set)
-    models = [
-        name
-        for name in lengths.index[lengths > 1]
-        if BASE in variants[name] and GAINS.keys() & variants[name]
-    ]
-    runs = pd.concat([of_all_lengths(metrics, model) for model in models])
-    size = (style.PAGE if len(models) > 1 else 0.62 * style.PAGE, 3.5)
-    figure, (panels,) = plt.subplots(1, len(models), figsize=size, squeeze=False)
-    point = {"marker": "o", "ms": 3.5}
-    looks = {name: {**look, "color": LOOKS[name].colour, **point} for name, look in GAINS.items()}
-    present = []
-    for axes, model in zip(panels, models, strict=True):
-        ends = last_rows(runs, model)
-        here = pd.concat([_gains(part) for _, part in ends.groupby("steps") if BASE in set(part.variant)])
-        drawn = style.apart(looks, 1.03)
-        style.lines(axes, here, "variant", drawn, "tokens", "difference", spread="bars")
-        for name, part in here.groupby("variant"):
-            axes.plot(part.tokens, part.difference, ".", ms=4, alpha=0.4, color=looks[name]["color"])
-        axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
-        axes.set(xscale="log", title=MODELS.get(model, model), xlabel="tokens seen")
-        seen = here.tokens.unique()
-        style.ticks_at(axes, seen)
-        axes.xaxis.set_major_formatter(lambda count, _: f"{count / 1e6:.3g} M")
-        if "training_tokens" in ends:
-            tokens = float(ends.training_tokens.max())
-            both = (lambda seen, n=tokens: seen / n, lambda epochs, n=tokens: epochs * n)
-            epochs = axes.secondary_xaxis(-0.26, functions=both)
-            epochs.set_xlabel("epochs")
-            epochs.set_xticks(seen / tokens, [f"{number / tokens:.2g}" for number in seen])
-            epochs.xaxis.set_minor_locator(NullLocator())
-        present.append(here)
-    panels[0].set_ylabel("final validation loss − LayerNorm's\n(nats per token)")
-    handles = style.marks(style.with_seeds(looks, pd.concat(present)))
-    style.legend_below(figure, handles, columns=1)
-    return figure
-
-
-def _gains(ends: pd.DataFrame) -> pd.DataFrame:
-    """The differences from BASE, of equal seeds, of the variants of GAINS, in runs of one length.
-
-    Columns seed, variant, difference, tokens. Each variant is taken at the rate of its lowest mean loss; a diverged run
-    has an infinite one.
-    """
-    means = ends.groupby(["variant", "base_learning_rate"]).valid_loss.mean()
-    best = ends.set_index(means.index.names).loc[list(means.groupby("variant").idxmin())]
-    gaps = style.differences(best.reset_index(), BASE, "valid_loss", "seed").assign(tokens=ends.tokens.max())
-    return gaps[gaps.variant.isin(GAINS) & np.isfinite(gaps.difference)]

@@ -8,16 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import offset_copy
 
 from layernorm_roles.evidence.analysis.majority import random_angle
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import LOOKS
 from layernorm_roles.variants import PAPER_PROJECTION
-
-BEYOND = 0.42
-"""How far right of the axes the paper's values stand that come after the last step of the runs, in inches."""
 
 AXES = {
     "train_loss": "training loss (nats per token)",
@@ -122,24 +118,13 @@ def _panel(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks) -> N
 
 
 def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> list:
-    """Mark what the paper reports of the runs' column, up to twice their last step; return the legend entry.
-
-    Values after the last step stand right of the axes, above their step.
-    """
-    last, present = runs.step.max(), set(runs.variant)
+    """Mark what the paper reports of the runs' column, up to their last step; return the legend entry."""
     values = [
         (variant, step, float(value))
         for variant in PAPER_PROJECTION
         for step, value in reported()["majority"][variant].get(column, {}).items()
-        if variant in present and step <= 2 * last
+        if variant in {*runs.variant} and step <= runs.step.max()
     ]
-    right = offset_copy(axes.get_yaxis_transform(), axes.figure, x=BEYOND)
     for variant, step, value in values:
-        point = (step, value) if step <= last else (1, value)
-        look = style.PAPER_MARK | {"transform": axes.transData if step <= last else right}
-        axes.plot(*point, mec=LOOKS[variant].colour, zorder=5, clip_on=False, **look)
-    text = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "fontsize": 7}
-    for step in {step for _, step, _ in values if step > last}:
-        axes.annotate(f"{step:,}", (1, 0), xytext=(72 * BEYOND, -8.2), va="top", **text)
-        axes.annotate("//", (1, 0), xytext=(72 * BEYOND / 3, 0), va="center", **text)
+        axes.plot(step, value, mec=LOOKS[variant].colour, zorder=5, clip_on=False, **style.PAPER_MARK)
     return [style.mark("paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)] if values else []

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from layernorm_roles.evidence.analysis.pretrained import cut_heads, ones_ratios, shares_below
+from layernorm_roles.evidence.analysis.pretrained import ones_ratios, shares_below
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
@@ -22,7 +22,7 @@ LOOKS[WITHOUT_NORM] |= {"ls": "--", "mfc": "white"}
 """What a key can get with the norm and without it."""
 
 GETS = {"label": "gets, from the queries of its text", "color": "#9A9A9A", "alpha": 0.6}
-"""What a key gets, as a bar."""
+"""Look of the bars for the largest attention that keys get from the queries of their text."""
 
 MANY = 12
 """Most layers of which each has a tick, an entry in the legend and a large mark; a page has no room for more."""
@@ -88,47 +88,6 @@ def _tones(values: Sequence, last: float) -> dict[Any, str]:
 def _some(layers: list) -> list:
     """The layers that have a tick or an entry in a legend: all if they are few, else at most eight, evenly spaced."""
     return layers if len(layers) <= MANY else layers[:: -(-len(layers) // 8)]
-
-
-def cut(keys: pd.DataFrame) -> Figure:
-    """Draw the share of unselectable keys in the heads of each layer, by how many principal components are left.
-
-    keys: table pretrained_keys; a row for each model. The dashed line is the exact expectation for as many Gaussian
-    keys. Layers go from dark to light, the first and the last of each model.
-    """
-    shares = _of_enough(cut_heads(keys))
-    law = {"color": "black", "ls": "--", "lw": 1.1}
-    none = {"marker": "v", "ms": 3.2, "mfc": "white", "ls": ""}
-    models = [*dict.fromkeys(shares.model)]
-    figure, grid = _rows(models, 2)
-    for panels, model in zip(grid, models, strict=True):
-        here = shares[shares.model == model]
-        colours = _tones(sorted(here.layer.unique()), last=0.9)
-        gaussian = here.groupby("dimensions").gaussian_percent.mean()
-        least = 0.5 * here.percent[here.percent > 0].min() if (here.percent > 0).any() else 0.005
-        for axes, bottom in zip(panels, (0.0, least), strict=True):
-            axes.plot(gaussian.index, gaussian, zorder=3, **law)
-            for layer, colour in colours.items():
-                part = here[here.layer == layer].set_index("dimensions")
-                some = part.percent > 0
-                axes.plot(part.index, part.percent.where(some | (bottom == 0)), color=colour, lw=1.1)
-                axes.plot(part.index[some], part.percent[some], ls="", marker="o", ms=3.2, color=colour)
-                axes.plot(part.index[~some], [bottom] * (~some).sum(), mec=colour, clip_on=False, **none)
-                axes.vlines(
-                    part.index, part.low.clip(bottom), part.high.clip(upper=100), color=colour, lw=0.7
-                )
-            axes.set(xlabel="principal components left of a head's keys", xscale="log")
-            style.ticks_at(axes, gaussian.index)
-        keys_here = style.number_of(here.n_keys, "key")
-        panels[0].set(
-            ylabel="unselectable keys (%)", ylim=(-2, 102), title=f"{model}, contexts of {keys_here}"
-        )
-        panels[1].set(yscale="log", ylim=(least, 130), title="logarithmic")
-        handles = [style.mark(f"layer {layer}", color=colours[layer], lw=1.1) for layer in _some([*colours])]
-        panels[0].legend(handles=handles, ncols=2, fontsize=6, loc="upper right")
-    handles = [style.mark("as many Gaussian keys", **law), style.mark("none", mec=style.GREY, **none)]
-    style.legend_below(figure, handles, columns=2)
-    return figure
 
 
 TRAINED = {

@@ -6,11 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.analysis.random_keys import EXPECTED_KEYS, z_scores
+from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.legends import label
 
@@ -22,9 +20,6 @@ SHARE_COLOURS = ("#56B4E9", "#0072B2", "#002F5F")
 
 CONTEXTS = (1e3, 1e6)
 """Numbers of keys in the contexts of today's models, about; drawn as a band."""
-
-RARE = {"facecolor": "0.95", "edgecolor": "0.8", "hatch": "//", "linewidth": 0}
-"""Look of the cells that lead to expect too few keys for a z-score."""
 
 HEADS = (2, 8, 16, 24, 32, 48, 64)
 """Dimensions of a key that have a tick: of heads that readers know, and some between."""
@@ -62,8 +57,8 @@ def _notes(part: pd.DataFrame) -> list[str]:
 def exact(cells: pd.DataFrame) -> Figure:
     """Draw, over n and d, the simulated share of unselectable keys with contours of the exact expectation.
 
-    cells: table random_keys. A column of panels for each norm with an exact expectation: the shares above, and below
-    them the z-score of each pair of n and d, simulated minus exact in standard errors.
+    cells: table random_keys. A panel for each norm with an exact expectation. Its title has mean and standard deviation
+    of the z-scores of the pairs of n and d, simulated minus exact in standard errors, where enough keys are expected.
     """
     scored = z_scores(cells)
     shown = legend_order(scored.norm[scored.expected_unselectable > 0])
@@ -72,37 +67,21 @@ def exact(cells: pd.DataFrame) -> Figure:
             "The exact expectation is 0 for every norm, n and d: no key lies in the hull of so few others."
         )
     width = style.PAGE if len(shown) > 1 else style.COLUMN
-    figure, grid = plt.subplots(2, len(shown), figsize=(width, 4.4), squeeze=False)
-    for (above, below), norm in zip(grid.T, shown, strict=True):
+    figure, (panels,) = plt.subplots(1, len(shown), figsize=(width, 2.5), squeeze=False)
+    for axes, norm in zip(panels, shown, strict=True):
         part = scored[scored.norm == norm]
         part = part.assign(
             simulated=part.mean_unselectable / part.n, exact=part.expected_unselectable / part.n
         )
-        mesh = _heat(above, part, "simulated", cmap="rocket_r", vmin=0, vmax=1)
-        _contours(above, part)
-        above.set_title(f"{label(norm)}: simulated, lines exact", loc="left")
-        scores = _z_panel(below, part)
-    figure.colorbar(mesh, ax=grid[0], label="share of keys\nunselectable")
-    figure.colorbar(scores, ax=grid[1], extend="both", label="z, simulated − exact\n(standard errors)")
+        mesh = _heat(axes, part, "simulated", cmap="rocket_r", vmin=0, vmax=1)
+        _contours(axes, part)
+        z = part.z[part.comparable].dropna()
+        facts = f"z of {len(z)} cells: mean {z.mean():.2f}, s.d. {z.std():.2f}".replace("-", "−")
+        axes.set_title(
+            "\n".join([f"{label(norm)}: simulated, lines exact", *[facts] * (len(z) > 1)]), loc="left"
+        )
+    figure.colorbar(mesh, ax=panels, label="share of keys\nunselectable")
     return figure
-
-
-def _z_panel(axes: Axes, part: pd.DataFrame) -> ScalarMappable:
-    """Draw z-scores of the comparable cells of one norm; the others are grey and summed up in the legend."""
-    rare = part[~part.comparable]
-    observed, expected = (
-        (rare[c] * rare.matrices).sum() for c in ("mean_unselectable", "expected_unselectable")
-    )
-    axes.patch.set(**RARE)
-    scores = _heat(axes, part.assign(z=part.z.where(part.comparable)), "z", cmap="vlag", vmin=-4, vmax=4)
-    z = part.z[part.comparable].dropna()
-    facts = f"mean {z.mean():.2f}, s.d. {z.std():.2f}, max |z| {z.abs().max():.1f}" if len(z) > 1 else "–"
-    axes.set_title(f"z of {len(z)} cells: {facts.replace('-', '−')}", loc="left", fontsize=7.5)
-    words = f"under {EXPECTED_KEYS:.0f} keys expected in a cell;\n"
-    words += f"together {expected:.0f} expected, {observed:.0f} seen"
-    look = {"frameon": True, "framealpha": 1, "edgecolor": "white", "borderaxespad": 0.2}
-    axes.legend(handles=[Patch(label=words, **RARE)], loc="upper left", **look)
-    return scores
 
 
 def _grid(part: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -134,67 +113,6 @@ def _contours(axes: Axes, part: pd.DataFrame) -> None:
     axes.clabel(lines, fmt=lambda value: f"{10**value:g}", fontsize=6)
 
 
-# Finite precision
-
-GROUPS = 10
-"""Number of groups into which the numbers of keys are pooled: 100 matrices for each n alone scatter by 5 %."""
-
-PRECISIONS = {"float64": {"marker": "o", "ms": 4}, "float32": {"marker": "s", "ms": 3.2, "mfc": "white"}}
-"""Look of each precision; others have no marks."""
-
-EPS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-"""Colours of the values of eps, the smallest first."""
-
-
-def finite_precision(cells: pd.DataFrame) -> Figure:
-    """Draw what eps and float32 do to "no key is unselectable after LayerNorm", by n in the smallest d and by d.
-
-    cells: table random_keys_precision. Neighbouring n are pooled into at most GROUPS groups. The settings stand side
-    by side around their n or d, so that equal values hide none of them.
-    """
-    unselectable, keys = cells.any_unselectable * cells.matrices, cells.n * cells.matrices
-    counts = cells.assign(unselectable=unselectable, keys=keys, group=_groups(cells.n))
-    smallest, few, most = cells.d.min(), cells.n.min(), cells.n.max()
-    small = counts[counts.d == smallest]
-    of_matrices = ("unselectable", "matrices", "matrices with an\nunselectable key (%)")
-    of_keys = ("n_borderline", "keys", "undecided keys (%)")
-    panels = [
-        (small, "group", *of_matrices, f"unselectable by n, d = {smallest}"),
-        (counts, "d", *of_matrices, f"unselectable by d, n = {few} to {most}"),
-        (small, "group", *of_keys, f"undecided by n, d = {smallest}"),
-    ]
-    settings = sorted(set(zip(cells.eps, cells.dtype, strict=True)))
-    tones = dict(zip(sorted(set(cells.eps)), EPS, strict=False))
-    looks = {
-        (eps, dtype): {"label": f"{dtype}, ε = {style.power(eps)}", "color": tones[eps], "lw": 0.7}
-        | PRECISIONS.get(dtype, {})
-        for eps, dtype in settings
-    }
-    figure, grid = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    for axes, (table, x, part_of, whole, height, title) in zip(grid, panels, strict=True):
-        places = np.sort(table[x].unique())
-        gap = np.diff(places).min() if len(places) > 1 else 1.0
-        for number, ((eps, dtype), look) in enumerate(looks.items()):
-            part = table[(table.eps == eps) & (table.dtype == dtype)].groupby(x)[[part_of, whole]].sum()
-            shift = 0.21 * gap * (number - (len(looks) - 1) / 2)
-            axes.plot(part.index + shift, 100 * part[part_of] / part[whole], clip_on=False, **look)
-        axes.set_title(title, fontsize=7.5)
-        axes.set(xlabel="dimension d" if x == "d" else "keys n", ylabel=height)
-        top = max(axes.get_ylim()[1], 1.0 if whole == "matrices" else 0.1)
-        axes.set_ylim(-0.03 * top, top)
-        if x == "d":
-            axes.set_xticks(places)
-    style.legend_below(figure, style.marks(looks), columns=4)
-    return figure
-
-
-def _groups(n: pd.Series) -> pd.Series:
-    """The mean of the group of neighbouring values of n that each value belongs to; there are at most GROUPS."""
-    values = np.sort(n.unique())
-    parts = np.array_split(values, min(GROUPS, len(values)))
-    return n.map({int(value): float(part.mean()) for part in parts for value in part})
-
-
 # The law of widths
 
 
@@ -203,25 +121,7 @@ def law(table: pd.DataFrame) -> Figure:
 
     table: gaussian_law.
     """
-    figure, axes = plt.subplots(figsize=(style.PAGE * 0.62, 3.1))
-    handles = law_panel(axes, table)
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.02))
-    beyond = table.groupby("d").n.count()
-    if (beyond == 0).any():
-        largest = table.n.max()
-        power = int(np.log10(largest))
-        first = beyond[beyond == 0].index.min()
-        words = f"d ≥ {first}: under {100 * table.share.min():g} %\n"
-        words += f"of ${int(largest / 10**power)} \\cdot 10^{power}$ keys"
-        axes.text(axes.get_xlim()[1] - 0.5, largest / 4, words, va="top", **LAW_NOTE)
-    return figure
-
-
-LAW_NOTE = {"ha": "right", "fontsize": 6.5, "color": "0.4"}
-
-
-def law_panel(axes: Axes, table: pd.DataFrame) -> list[Line2D]:
-    """Draw the law of widths on axes; return the legend's entries."""
+    figure, axes = plt.subplots(figsize=(style.PAGE, 2.7))
     known = table.dropna(subset="n").sort_values("d")
     axes.axhspan(*CONTEXTS, color="0.94", lw=0, zorder=0)
     shares = sorted(table.share.unique())
@@ -231,7 +131,18 @@ def law_panel(axes: Axes, table: pd.DataFrame) -> list[Line2D]:
         axes.plot(part.d, part.n, color=tones[share], **strokes[causal])
     last = int(max(known.d.max(), max(HEADS)))
     axes.set(yscale="log", xlabel="dimension of a key, d", ylabel="keys n", xlim=(1, last + 1), xticks=HEADS)
-    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **LAW_NOTE)
-    words = {f"{100 * share:g} % unselectable": tones[share] for share in shares[::-1]}
-    handles = [style.mark(name, color=tone, **strokes[False]) for name, tone in words.items()]
-    return [*handles, style.mark("among the keys before, likewise", color=style.GREY, **strokes[True])]
+    note = {"ha": "right", "fontsize": 7, "color": "0.4"}
+    axes.text(last + 0.5, CONTEXTS[0] * 1.25, "contexts of today's models", **note)
+    beyond = table.groupby("d").n.count()
+    if (beyond == 0).any():
+        power = int(np.log10(table.n.max()))
+        words = f"d ≥ {beyond[beyond == 0].index.min()}: under {100 * table.share.min():g} %\n"
+        words += f"of ${int(table.n.max() / 10**power)} \\cdot 10^{power}$ keys"
+        axes.text(last + 0.5, table.n.max() / 4, words, va="top", **note)
+    handles = [
+        style.mark(f"{100 * share:g} % unselectable", color=tones[share], **strokes[False])
+        for share in shares[::-1]
+    ]
+    handles.append(style.mark("among the keys before, likewise", color=style.GREY, **strokes[True]))
+    style.legend_below(figure, handles, columns=4)
+    return figure

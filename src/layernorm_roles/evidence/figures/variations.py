@@ -10,8 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 
-from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.majority import early_and_last, last_rows, steps_to_reach, two_by_two
+from layernorm_roles.evidence.analysis.estimate import Estimate, two_by_two
+from layernorm_roles.evidence.analysis.majority import (
+    SIZE_AND_PROJECTION,
+    early_and_last,
+    last_rows,
+    steps_to_reach,
+)
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.majority import title
@@ -28,10 +33,10 @@ CELLS = {
 _VARIANTS = {variant for pair in CELLS.values() for variant in pair}
 
 POINT = {"marker": "o", "ms": 4}
-"""Look of the accuracy in a cell."""
+"""Look of the mean accuracy of one of the four variants."""
 
 EFFECTS = ("projection", "size", "interaction")
-"""The effects of the last panel, from the top."""
+"""The effects that the panel of effects shows, from the top."""
 
 MOMENTS = ({"marker": "o", "mfc": "white", "ms": 4.5}, {"marker": "o", "ms": 4.5})
 """Looks of the effects early and at the end of the training."""
@@ -72,7 +77,8 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
         axes.set_xticks([0, 1], ["1/√d (small)", "√d (large)"])
         look = MOMENTS[number - len(steps)] | {"color": "black", "ls": ""}
         handles.append(style.mark(f"effect at step {step:,}", **look))
-        effects = two_by_two(100 * cells)._asdict()
+        effects = two_by_two(100 * cells, *SIZE_AND_PROJECTION)._asdict()
+        effects["projection"] = effects.pop("other")
         for y, name in enumerate(EFFECTS):
             _effect(right, y + 0.28 * (number - (len(steps) - 1) / 2), effects[name], look)
     style.accuracies(*moments)
@@ -159,27 +165,23 @@ MARKS = {
     BOUND: {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""},
     DIVERGED: {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""},
 }
-"""Looks of the rings around best rates; of bounds, whose runs ended before they reached the loss; and of accuracies to
-which diverged runs contribute."""
+"""Looks of three marks: the ring around a best rate, the bound of runs that ended before they reached the loss, and the
+accuracy to which diverged runs contribute."""
 
 
 def by_rate(metrics: pd.DataFrame) -> Figure:
     """Draw final accuracy, and steps to a test loss of TEST_LOSS, by the learning rate: a curve a variant.
 
     metrics: table majority_metrics. There is a row of panels for every width of each experiment with several rates.
-    Variants and rates with fewer than FEWEST runs are thin: their means are of too few runs to be compared.
     """
     metrics = _with_several(metrics, "base_learning_rate")
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))
     figure, grid = plt.subplots(len(rows), 2, figsize=(style.PAGE, 0.6 + 2.5 * len(rows)), squeeze=False)
     drawn = style.looks(metrics.variant, marker="o", ms=3, lw=1.1)
-    thin = {"lw": 0.6, "ms": 2, "alpha": 0.6}
     marked: set[str] = set()
     for (left, right), ((experiment, width), runs) in zip(grid, rows, strict=True):
-        seeds = runs.groupby("variant").seed.nunique()
         for variant, look in style.apart(drawn, 10**0.03).items():
-            if variant in seeds.index:
-                look |= thin if seeds[variant] < FEWEST else {}
+            if variant in {*runs.variant}:
                 marked |= _rates(left, right, runs[runs.variant == variant], look)
         left.set(ylabel=style.ACCURACY, title=f"{experiment}, d_model = {width}")
         right.set_ylabel(f"optimiser steps to test loss {TEST_LOSS:g}")
@@ -189,8 +191,6 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
         right.yaxis.set_major_formatter("{x:,.0f}")
         for axes in (left, right):
             style.rates(axes, runs.base_learning_rate)
-    few = metrics.groupby("variant").seed.nunique() < FEWEST
-    drawn = {name: look | (thin if few[name] else {}) for name, look in drawn.items()}
     handles = style.marks(style.with_seeds(drawn, metrics))
     handles += [style.mark(name, mec=style.GREY, **look) for name, look in MARKS.items() if name in marked]
     style.legend_below(figure, handles, columns=3)

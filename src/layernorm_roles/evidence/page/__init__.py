@@ -1,1 +1,1 @@
-"""The report of a reproduction as one page, the kept reproduction in results/published/, and the README's table."""
+"""The report and the findings of a reproduction as pages, the kept reproduction, and the README's findings."""

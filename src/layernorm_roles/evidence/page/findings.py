@@ -26,21 +26,24 @@ _NUMBER = re.compile(r"\{(\w+)(\.control|\.value|\.p)?\}")
 
 
 class Section(NamedTuple):
-    """One finding."""
+    """A section of findings.html: a headline with its claim and figure."""
 
     headline: str
-    """What the verdict on `claim` says, as a sentence."""
+    """A sentence that says what the verdict on `claim` is."""
     claim: str
     """The name of the claim that the headline is about."""
     verdict: str
     sentences: list[str]
     figure: str | None
-    """Name of the figure that shows it."""
+    """Name of the figure below the headline."""
 
 
 def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
-    """The findings of a reproduction, from its judged claims by name, and the titles of what they do not decide."""
-    decided, undecided = [], []
+    """The findings of a reproduction, from its judged claims by name, and the titles of what they do not decide.
+
+    What it did not run and the kept run decides is in `not_run` alone.
+    """
+    decided, undecided, elsewhere = [], [], {claim for _, claim, _ in not_run(claims)}
     for entry in TEXT["sections"]:
         verdict = claims[entry["claim"]].row.verdict if entry["claim"] in claims else ""
         sentences = [*_sentences(entry["sentences"], claims)]
@@ -48,24 +51,43 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
             decided.append(
                 Section(typeset(headline), entry["claim"], verdict, sentences, entry.get("figure"))
             )
-        else:
+        elif entry["claim"] not in elsewhere:
             undecided.append(entry["title"])
     return decided, undecided
 
 
-def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
-    """The effects of findings.yaml as a table of texts: both comparisons, that at best rates, and the verdict."""
+def not_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
+    """What the kept run found of claims that a reproduction did not run: headline, claim and kept verdict."""
+    kept = [(entry, claims[entry["claim"]].kept) for entry in TEXT["sections"] if entry["claim"] in claims]
+    return [
+        (typeset(entry["headlines"][found.row.verdict]), entry["claim"], found)
+        for entry, found in kept
+        if found and found.row.verdict in entry["headlines"]
+    ]
 
-    def best(entry: Mapping[str, str]) -> str:
-        return claims[entry["best"]].measured if entry.get("best") in claims else ""
+
+def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
+    """The effects of findings.yaml as a table of texts: both comparisons, that at best rates, and the verdict.
+
+    Of what was not run, the numbers are those of the kept run, which they name.
+    """
+
+    def measured(claim: str | None) -> str:
+        if claim not in claims:
+            return MISSING
+        kept = claims[claim].kept
+        return claims[claim].measured or (f"kept run: {kept.measured}" if kept else MISSING)
+
+    def verdict(judged: Judged) -> str:
+        return f"{judged.word}; kept run: {judged.kept.row.verdict}" if judged.kept else judged.word
 
     entries = [entry for entry in TEXT["effects"] if entry["claim"] in claims]
     cells = {
         "effect": "{0[effect]}",
-        "paper's comparison": lambda entry: claims[entry["claim"]].measured or MISSING,
+        "paper's comparison": lambda entry: measured(entry["claim"]),
         "isolating comparison": lambda entry: claims[entry["claim"]].control or MISSING,
-        "at best rates": lambda entry: best(entry) or MISSING,
-        "verdict": lambda entry: str(claims[entry["claim"]].row.verdict),
+        "at best rates": lambda entry: measured(entry.get("best")),
+        "verdict": lambda entry: verdict(claims[entry["claim"]]),
     }
     return grid(entries, cells, texts=5).map(
         lambda text: text.replace(", ", ",\u00a0")
@@ -73,7 +95,7 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
 
 
 def prose() -> dict[str, str]:
-    """The parts of the page that are the same for every reproduction, by name."""
+    """The texts of findings.html that do not depend on the reproduction, by name."""
     return {name: typeset(TEXT[name]) for name in ("question", "methods", "limits", "related")}
 
 

@@ -4,6 +4,7 @@ import io
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,8 +23,6 @@ from layernorm_roles.evidence.page.text import (
     TEXTS,
     command,
     mathematics,
-    script_json,
-    slug,
     source_of,
 )
 from layernorm_roles.evidence.tables import readable
@@ -46,19 +45,13 @@ def write(
 ) -> None:
     """Write the report and the findings of a reproduction; equal inputs give equal bytes.
 
-    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; and
-    `options`, what a snakemake command needs after its targets to mean this reproduction. `inputs` has the path of each
+    `plan` has the reproduction's `settings`; `tables` and `figures`, the names of what the pages may show; `options`,
+    what a snakemake command needs after its targets to mean this reproduction; and `kept`, if there is a kept run, its
+    verdicts, which stand beside claims that this reproduction did not run. `inputs` has the path of each
     of the tables by its name, claims among them; under "figures" the PNG files, which the pages find in the folder
     figures/ beside them; and under "durations" the CSV file of durations, if there is one.
     """
-    pictures = {path.stem: path for path in map(Path, inputs["figures"])}
-    evidence = _Evidence(
-        name=Path(out_report).parent.name,
-        settings=plan["settings"],
-        options=plan["options"],
-        tables={name: Path(inputs[name]) for name in plan["tables"]},
-        pictures={name: pictures[name] for name in plan["figures"]},
-    )
+    evidence = _Evidence(Path(out_report).parent.name, plan, inputs)
     templates = environment()
     report = evidence.context() | {"durations": _durations(inputs.get("durations"))}
     for path, name, variables in (
@@ -75,7 +68,8 @@ def environment() -> Environment:
     """
     loader = FileSystemLoader(HERE, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    made.filters |= {"math": mathematics, "slug": slug, "address": quote, "readable": readable_html}
+    made.filters |= {"math": mathematics, "address": quote, "readable": readable_html}
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.globals["structure"] = made.get_template("parts.html.j2").module
     return made
 
@@ -111,21 +105,20 @@ class _Evidence:
     """What the templates show of one reproduction."""
 
     def __init__(
-        self,
-        name: str,
-        settings: Mapping[str, Any],
-        options: str,
-        tables: Mapping[str, Path],
-        pictures: Mapping[str, Path],
+        self, name: str, plan: Mapping[str, Any], inputs: Mapping[str, str | Path | Sequence[str | Path]]
     ) -> None:
-        self.name, self.options, self.tables, self.pictures = name, options, tables, pictures
-        self._frames: dict[str, pd.DataFrame] = {}
+        self.name, self.options = name, plan["options"]
+        self.tables = {table: Path(inputs[table]) for table in plan["tables"]}
+        pictures = {path.stem: path for path in map(Path, inputs["figures"])}
+        self.pictures = {figure: pictures[figure] for figure in plan["figures"]}
+        self.too_small = sections.too_small(plan["settings"])
+        self._frame = cache(lambda table: store.read(self.tables[table], table))
+        self._frame("claims").attrs["kept"] = {} if self.too_small else plan.get("kept", {})
         self.claims = {each.claim.name: each for each in judged(self._frame("claims"))}
-        self.comparisons = self._frame("comparisons") if "comparisons" in tables else None
-        self.provenance = {name: store.read_provenance(path) for name, path in sorted(tables.items())}
+        self.comparisons = self._frame("comparisons") if "comparisons" in self.tables else None
+        self.provenance = {name: store.read_provenance(path) for name, path in sorted(self.tables.items())}
         self.placed: set[str] = set()
         """Places of the page that hold a figure or a table: a figure and a table may have one name."""
-        self.too_small = sections.too_small(settings)
 
     def context(self) -> dict[str, Any]:
         """The variables of report.html.j2, but for the durations."""
@@ -137,17 +130,17 @@ class _Evidence:
             "command": command("", self.options),
             "device": ", ".join(sections.devices(self.provenance)),
             "commits": sections.values(self.provenance, "git_commit"),
-            "repository": sections.repository(),
             "paper": PAPER,
             "released_code": RELEASED_CODE,
             "css": _beside("report.css"),
             "controls_js": _beside("controls.js"),
             "view_js": _beside("view.js"),
             "views": views,
-            "vectors": script_json({**vectors.BOX, "views": views}),
+            "vectors": {**vectors.BOX, "views": views},
             "too_small": self.too_small,
             "overview": list(self._figures(VERDICT_FIGURES)),
             "tally": self._tally(),
+            "any_kept": any(each.kept for each in self.claims.values()),
             "sources": [source for source in SOURCES if source in cited],
             "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
             "terms": TEXTS["terms"],
@@ -169,14 +162,10 @@ class _Evidence:
             "text": findings.prose(),
             "sections": decided,
             "undecided": open_,
+            "not_run": findings.not_run(self.claims),
             "effects": [findings.effects(self.claims)],
             "pictures": {name: self._picture(name) for name in names},
         }
-
-    def _frame(self, name: str) -> pd.DataFrame:
-        if name not in self._frames:
-            self._frames[name] = store.read(self.tables[name], name)
-        return self._frames[name]
 
     def _tally(self) -> list[tuple[str, int]]:
         counts = Counter(each.row.verdict for each in self.claims.values())
@@ -209,6 +198,8 @@ class _Evidence:
             "words": claim.name.replace("_", " "),
             "again": typeset(claim.source.rpartition("; ")[2]),
             "verdict": "" if self.too_small else row.verdict,
+            "word": own.word,
+            "kept": own.kept and {"verdict": own.kept.row.verdict, "measured": own.kept.measured},
             "from": source_of(claim.source),
             "paper_value": _text(row.paper_value),
             "measured": number(row.measured),

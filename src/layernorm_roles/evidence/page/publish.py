@@ -1,4 +1,4 @@
-"""The kept reproduction in results/published/."""
+"""Puts a finished reproduction in the place of the kept one, results/published/."""
 
 import shutil
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from layernorm_roles import files
+from layernorm_roles.evidence.draw import draw_rooms
 from layernorm_roles.evidence.page import page
 
 LARGEST = 2_000_000
@@ -41,7 +42,10 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
         "figures": [partial / f"figures/{name}.png" for name in plan["figures"]],
         "durations": partial / "tables/durations.csv",
     }
-    shown = {**plan, "options": ""}  # no options are needed to mean the kept reproduction
+    # No options are needed to mean the kept reproduction, and beside its verdicts stand no older ones.
+    shown = {**plan, "options": "", "kept": {}, "rooms": ["verdicts"]}
+    tables = [partial / name for name in names if name.startswith("tables/claims.")]
+    draw_rooms(shown, [inputs["claims"]], tables)
     page.write(shown, inputs, partial / "report.html", partial / "findings.html")
     if kept.exists():
         shutil.rmtree(kept)

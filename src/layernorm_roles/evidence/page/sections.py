@@ -1,6 +1,5 @@
-"""The parts of the page, and where its numbers come from."""
+"""The sections of report.html, and its tables of where numbers come from."""
 
-import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +11,7 @@ from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
 from layernorm_roles.evidence.tables.readable import Cell, grid
 
 LEAST_RUNS = 3
-"""With fewer runs of each variant an interval says nothing: that of two runs has 12.7 standard errors on each side."""
+"""Least number of runs of a variant for an interval: that of two has 12.7 standard errors on each side."""
 
 
 Sources = Mapping[str, Mapping[str, str]]
@@ -43,13 +42,6 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
             f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_RUNS}."
         )
     return found
-
-
-def repository() -> str:
-    """The address of this repository as the package's metadata give it; empty if they give none."""
-    addresses = importlib.metadata.metadata("layernorm-roles").get_all("Project-URL") or []
-    named = dict(entry.split(", ", 1) for entry in addresses)
-    return named.get("Repository", "").rstrip("/")
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
@@ -99,7 +91,7 @@ def configurations(sources: Sources) -> list[dict[str, str]]:
 
 
 def provenance(sources: Sources) -> pd.DataFrame:
-    """A row for each Parquet file: what made it."""
+    """A row for each Parquet file, with the job, versions and device that made it."""
     columns = {
         "version": "version",
         "commit": "git_commit",

@@ -1,9 +1,8 @@
 """Texts of the page: what report.yaml has, mathematics, data for its script, and the commands it prints."""
 
-import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 from markupsafe import Markup, escape
@@ -20,11 +19,11 @@ class Source(NamedTuple):
     begins: tuple[str, ...]
     """How the sources of its claims begin, as the claims name them."""
     short: str
-    """What readers choose it by."""
+    """Short title of the document, by which readers choose it."""
     text: str
     """Author, title, date and kind; for a text without a title its first words."""
     address: str = ""
-    """Where it is read; empty where the address is not known."""
+    """Address of the document; empty where it is not known."""
 
 
 PAPER = "https://arxiv.org/abs/2305.02582"
@@ -60,18 +59,3 @@ def command(target: str, options: str) -> str:
 def mathematics(text: str) -> Markup:
     """The text escaped for HTML, with the subscripts of W_O and d_k and the like set as such."""
     return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))
-
-
-def script_json(value: Any) -> Markup:
-    """The value as JSON that may stand inside a script element, whatever names it holds."""
-    text = json.dumps(value, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def slug(words: str) -> str:
-    """The words as a name for classes and places of the page.
-
-    >>> slug("does not hold")
-    'does-not-hold'
-    """
-    return words.replace(" ", "-")

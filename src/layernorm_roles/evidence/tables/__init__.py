@@ -1,1 +1,1 @@
-"""Readable tables: `registry` says which there are, `structure` what one consists of, the others make them."""
+"""Readable tables: each module makes those of one experiment; `readable` writes them as CSV, Markdown and HTML."""

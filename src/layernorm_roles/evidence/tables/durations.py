@@ -1,4 +1,4 @@
-"""Where the time of a reproduction went."""
+"""The readable table of the time and memory of a reproduction."""
 
 import numpy as np
 import pandas as pd

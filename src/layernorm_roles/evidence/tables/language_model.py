@@ -6,12 +6,9 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.evidence.analysis.estimate import span
-from layernorm_roles.evidence.analysis.heads import shares_reached
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 from layernorm_roles.evidence.claims.rules import TRAINS
-from layernorm_roles.evidence.legends import FRACTIONS, LEGENDS, PAPER_MODEL, label
-from layernorm_roles.evidence.tables.pretrained import SETS
+from layernorm_roles.evidence.legends import LEGENDS, PAPER_MODEL
 from layernorm_roles.evidence.tables.readable import (
     NORM,
     SPLIT_CHARACTER,
@@ -25,7 +22,6 @@ from layernorm_roles.evidence.tables.readable import (
     token_text,
 )
 from layernorm_roles.evidence.tables.typography import MISSING, estimate, percent
-from layernorm_roles.schemas import AS_USED
 
 NO_MODEL = "This reproduction has no such model."
 SITES = {"before_norm": "before LayerNorm", "after_norm": "after LayerNorm"}
@@ -130,31 +126,6 @@ def heads(keys: pd.DataFrame) -> Readable:
                     parts += [title, shares_by_layer(shown, "variant", LEGENDS)]
     frame = pd.concat(frames) if frames else language_model.unselectable_shares(in_heads).assign(causal=False)
     return Readable(frame, parts or [NO_MODEL])
-
-
-def head_ceilings(ceilings: pd.DataFrame) -> Readable:
-    """How much attention the keys in the heads of the GPTs can get, from language_model_ceilings."""
-    frame = shares_reached(ceilings)
-    rows = [
-        (next(part.itertuples()), {row.threshold: row for row in part.itertuples()})
-        for _, part in frame.groupby(["model", "variant", "checkpoint", "queries"], sort=False)
-    ]
-    half, *lower = THRESHOLDS
-    cells: dict[str, Cell] = {
-        "model": "{0[0].model}, d_head = {0[0].d_head}, n = {0[0].n_keys:,}",
-        "norm": lambda row: label(row[0].variant),
-        "weights": lambda row: WEIGHTS[row[0].checkpoint],
-        "queries": lambda row: SETS[row[0].queries, AS_USED][0],
-        "seeds": "{0[0].seeds}",
-    }
-    for threshold in THRESHOLDS:
-        name = f"at least {FRACTIONS[threshold]} (%)"
-        cells[name] = lambda row, at=threshold: _share(row[1][at])
-    for threshold in lower:
-        name = f"at least {FRACTIONS[threshold]}, of those under {FRACTIONS[half]} (%)"
-        cells[name] = lambda row, at=threshold: percent(row[1][at].rest_percent)
-    cells["median ceiling"] = "{0[0].median:.2g}"
-    return Readable(frame, [grid(rows, cells, texts=4) if rows else NO_MODEL])
 
 
 def baselines(metrics: pd.DataFrame) -> Readable:

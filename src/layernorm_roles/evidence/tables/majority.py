@@ -47,11 +47,6 @@ def convergence(metrics: pd.DataFrame) -> Readable:
     return Readable(frame, [single])
 
 
-def convergence_runs(metrics: pd.DataFrame) -> Readable:
-    """Steps until the test loss of every run reaches each threshold, for programs."""
-    return Readable(majority.steps_to_reach(metrics), [])
-
-
 def rates(metrics: pd.DataFrame) -> Readable:
     """What every variant reaches at each learning rate, for experiments that have several."""
 

@@ -16,7 +16,7 @@ from layernorm_roles.evidence.tables.typography import MISSING
 from layernorm_roles.shown import Table
 
 SPLIT_CHARACTER = "□"
-"""Stands for a character whose bytes belong to several tokens, none of which has a text of its own."""
+"""The sign that stands for a character whose bytes belong to several tokens."""
 
 Part = str | list[str] | pd.DataFrame
 """A paragraph; a list of sentences; or a grid of texts, see `grid`."""
@@ -26,13 +26,13 @@ class Readable(NamedTuple):
     """A table for people and for programs."""
 
     frame: pd.DataFrame
-    """The numbers, in full precision."""
+    """The rows for programs, in full precision, which are written as CSV."""
     parts: list[Part]
-    """What people read, above the note of shown.yaml; empty where there is nothing to show."""
+    """Paragraphs, lists and grids for readers, above the note of shown.yaml; empty where there is nothing to show."""
 
 
 Cell = str | Callable[[Any], str]
-"""What a row has in a column: a function of the row, or its format, as "{.steps:,}" or "{0.low} to {0.high}"."""
+"""How a cell is made from a row: by a function, or by a format such as "{.steps:,}" or "{0.low} to {0.high}"."""
 
 NORM = {"norm": lambda row: label(row.variant)}
 """The column of the variants of the norm, as the legends of figures name them."""

@@ -1,6 +1,7 @@
-"""Every claim with what was measured, both comparisons and the verdict: views of the table claims."""
+"""The claims with their measured numbers, comparisons and verdicts, as readable tables."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
 
 import pandas as pd
 
@@ -13,7 +14,11 @@ from layernorm_roles.evidence.tables.readable import Readable, grid
 from layernorm_roles.evidence.tables.typography import MISSING, interval, typeset, with_unit
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
-"""Verdicts for which the runs have to tell a difference from none."""
+"""The verdicts that say that an effect is there, and so need a difference from none."""
+
+
+NOT_RUN = "not run here"
+"""What readers see in place of "not tested" where a reproduction has no runs that the claim is about."""
 
 
 class Judged(NamedTuple):
@@ -21,6 +26,13 @@ class Judged(NamedTuple):
 
     claim: Claim
     row: pd.Series
+    kept: Optional["Judged"] = None
+    """What the kept run found of a claim that this reproduction did not run; else None, or where it has no verdict."""
+
+    @property
+    def word(self) -> str:
+        """The verdict as a word, in which a claim without runs differs from one that its runs do not decide."""
+        return NOT_RUN if _not_run(self.row) else self.row.verdict
 
     @property
     def measured(self) -> str:
@@ -53,17 +65,36 @@ class Judged(NamedTuple):
     @property
     def verdict(self) -> str:
         """The verdict, what else would pass the same test, and whether the correction leaves a difference open."""
-        others, verdict = self.row.also_passed_by, self.row.verdict
-        said = [verdict] if pd.isna(others) else [verdict, f"{others} pass too"]
-        if verdict in SEEN and self.row.p_holm > 1 - LEVEL:
+        others, said = self.row.also_passed_by, [self.word]
+        if pd.notna(others):
+            said.append(f"{others} pass too")
+        if self.row.verdict in SEEN and self.row.p_holm > 1 - LEVEL:
             said.append(self.corrected)
+        if self.kept:
+            said.append(f"kept run: {', '.join(filter(None, (self.kept.row.verdict, self.kept.measured)))}")
         return "; ".join(said)
 
 
 def judged(claims: pd.DataFrame) -> list[Judged]:
-    """The claims of the table claims with their rows, in the order of the page."""
-    rows = on_common_scale(claims).set_index("claim")
-    return [Judged(claim, rows.loc[claim.name]) for claim in CLAIMS if claim.name in rows.index]
+    """The claims of the table claims with their rows, in the order of the page.
+
+    The table may have under "kept" in its attrs the rows of the kept run's claims.csv, by claim.
+    """
+    rows, kept = on_common_scale(claims).set_index("claim"), claims.attrs.get("kept", {})
+    there = [claim for claim in CLAIMS if claim.name in rows.index]
+    return [Judged(claim, rows.loc[claim.name], _kept(claim, rows.loc[claim.name], kept)) for claim in there]
+
+
+def _not_run(row: pd.Series) -> bool:
+    return bool(row.verdict == Verdict.NOT_TESTED and row.n_seeds == 0)
+
+
+def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, Mapping[str, str]]) -> Judged | None:
+    found = kept.get(claim.name)
+    if not found or not _not_run(row) or found["verdict"] == Verdict.NOT_TESTED:
+        return None
+    numbers = {name: float(found[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
+    return Judged(claim, pd.Series({"verdict": found["verdict"], **numbers}))
 
 
 def whole(value: float) -> str:
@@ -96,12 +127,6 @@ def claims(table: pd.DataFrame) -> Readable:
         "Effect over the reported one": lambda judged: judged.size or MISSING,
     }
     return Readable(table.drop(columns="setting"), [grid(judged(table), cells, texts=7)])
-
-
-def comparisons(table: pd.DataFrame) -> Readable:
-    """Every comparison behind every claim, from the table comparisons."""
-    cells = {"claim": "{.claim}", **_COMPARED}
-    return Readable(table, [grid(table, cells, texts=len(cells))] if len(table) else [])
 
 
 def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:

@@ -38,17 +38,17 @@ from layernorm_roles.language_model.kernels.vectors import (
 )
 
 WORDS = 2
-"""Vectors of 32-bit words that Threefry gives at a time, each of them two random numbers of 16 bits a lane."""
+"""Vectors of 32-bit words that Threefry gives at a time; a word holds two random numbers of 16 bits."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def empty_kept(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
-    """Memory for what `draw_kept` draws, for n queries and keys, a multiple of LANES."""
+def empty_dropout_mask(heads: int, n: int) -> UInt16[Tensor, "heads n masks"]:
+    """Memory for the dropout masks of several heads, with n queries and keys each; n is a multiple of LANES."""
     return torch.empty(heads, n, -(-n // LANES // (2 * WORDS)) * 2 * WORDS, dtype=torch.uint16)
 
 
 @instruction(types.none)
-def _draw(write, kept, row, column, key, counter, threshold):
+def _draw(write, mask, row, column, key, counter, threshold):
     """Draw 2 WORDS numbers of LANES bits into kept[row, column:], each bit set with the chance threshold / 2^16.
 
     The randomness is Threefry-2x32 with 20 rounds (Salmon et al. 2011): a function of the two words of `key` and of a
@@ -75,31 +75,31 @@ def _draw(write, kept, row, column, key, counter, threshold):
     below = builder.shl(write.integers(threshold), half)
     for n, word in enumerate((x, y, builder.shl(x, half), builder.shl(y, half))):
         bits = builder.bitcast(builder.icmp_unsigned("<", word, below), ir.IntType(LANES))
-        builder.store(bits, kept.pointer(row, write.plus(column, n)))
+        builder.store(bits, mask.pointer(row, write.plus(column, n)))
 
 
 @jit
-def draw_kept(kept, first, key, threshold):
-    """Draw which attention weights dropout keeps: bit l of kept[h, i, m] is that of query i and key m LANES + l.
+def draw_dropout_mask(mask, first, key, threshold):
+    """Draw which attention weights pass dropout: bit l of mask[h, i, m] is that of query i and key m LANES + l.
 
     A bit is set with the chance threshold / 2^16. It depends on the two integers of `key`, on h + `first`, the number
-    of the head, and on the places of query and key alone. `kept` has the shape (heads, n, n / LANES, filled up to a
+    of the head, and on the places of query and key alone. `mask` has the shape (heads, n, n / LANES, filled up to a
     multiple of 2 WORDS), and is left as it is for keys that come after the query.
     """
-    heads, n, _ = kept.shape
+    heads, n, _ = mask.shape
     for h in range(heads):
-        kept_h = kept[h]
+        mask_h = mask[h]
         for i in range(n):
             for m in range(0, i // LANES + 1, 2 * WORDS):
                 counter = (m // (2 * WORDS) * LANES, (first + h) * n + i)
-                _draw(kept_h, i, m, key, counter, threshold)
+                _draw(mask_h, i, m, key, counter, threshold)
 
 
 @inlined
-def _drop(e, kept, i, first, stop):
+def _drop(e, mask, i, first, stop):
     """Set e[g, j - first] to 0 where kept[i + g] lacks the bit of column j, for `first` <= j < `stop`."""
     for j in range(first, stop, LANES):
-        store_tile(where(load_tile(e, 0, j - first, GROUP), kept, i, j // LANES), e, 0, j - first)
+        store_tile(where(load_tile(e, 0, j - first, GROUP), mask, i, j // LANES), e, 0, j - first)
 
 
 @inlined
@@ -139,13 +139,13 @@ def _set_shifts(q, k, shift, block):
 
 
 @jit
-def attention_forward(qkv, kept, scale, heads, out, log_total, block):
+def attention_forward(qkv, mask, scale, heads, out, log_total, block):
     """Causal attention: writes each query's weighted mean of the values to `out`, and its log-sum-exp to `log_total`.
 
     qkv (batch, n, 3 d_model) has queries, keys and values, all of them head by head, as out (batch, n, d_model) has
-    its heads. log_total (batch heads, used(n)) has a row a head; only those from heads[0] to heads[1] are computed.
-    Weights whose bits are not set in `kept`, which `draw_kept` has drawn, count as 0, the others `scale` times; with
-    None all count. `block` is `unrolled(d_head)`.
+    its heads. log_total (batch heads, padded(n)) has a row a head; only those from heads[0] to heads[1] are computed.
+    Weights whose bits are not set in `mask`, by `draw_dropout_mask`, count as 0, others `scale` times; with None all
+    count. `block` is `unrolled(d_head)`.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)
@@ -166,8 +166,8 @@ def attention_forward(qkv, kept, scale, heads, out, log_total, block):
             for first in range(0, end, tile):
                 stop = min(first + tile, end)
                 exponentials(q, i, k, first, stop, i + 1, 1, start, e, first, totals, block)
-                if kept is not None:
-                    _drop(e, kept[h], i, first, stop)
+                if mask is not None:
+                    _drop(e, mask[h], i, first, stop)
                 add_means(e, v, first, stop, first, sums)
             for g in range(TOGETHER):
                 total = lane_sum(load(totals, g, 0))
@@ -178,12 +178,12 @@ def attention_forward(qkv, kept, scale, heads, out, log_total, block):
 
 
 @jit
-def attention_backward(qkv, kept, scale, heads, out, log_total, out_grad, qkv_grad, block):
+def attention_backward(qkv, mask, scale, heads, out, log_total, out_grad, qkv_grad, block):
     """Causal attention's gradient: writes qkv_grad, of the shape of qkv, for the heads from heads[0] to heads[1].
 
     The other arguments are those of `attention_forward` and the gradient of its output. With the weights p of one
     query, the gradient of its scores is p (v.out_grad - out.out_grad), where v.out_grad counts as 0 for weights that
-    are not kept.
+    dropout sets to 0.
     """
     n, d_model = log_total.shape[1], out.shape[2]
     d = d_model * len(qkv) // len(log_total)
@@ -212,12 +212,12 @@ def attention_backward(qkv, kept, scale, heads, out, log_total, out_grad, qkv_gr
                 exponentials(q, i, k, first, stop, i + 1, 1, start, p, first, totals, block)
                 for j in range(first, stop, LANES):
                     products = scores(nothing, grad, i, v, j, block)
-                    if kept is not None:
-                        products = where(products, kept[h], i, j // LANES)
+                    if mask is not None:
+                        products = where(products, mask[h], i, j // LANES)
                     of_p = load_tile(p, 0, j - first, GROUP)
                     store_tile(times(minus(products, centre), of_p), ds, 0, j - first)
-                if kept is not None:
-                    _drop(p, kept[h], i, first, stop)
+                if mask is not None:
+                    _drop(p, mask[h], i, first, stop)
                 add_means(ds, k, first, stop, first, sums)
                 add_outer(ds, q, i, first, stop, first, k_grad, block)
                 add_outer(p, grad, i, first, stop, first, v_grad, block)

@@ -27,7 +27,7 @@ def cross_entropy_sweep(h, w, targets, h_grad, w_grad, bound, entries, block, gr
     Without `gradients` it returns the loss alone, in half the time.
 
     h and h_grad have the shape (d, tokens), w and w_grad (d, entries), as `columns` makes them; targets (tokens,) are
-    integers; bound (used(tokens),) is at least the magnitude of every logit of the token. `block` is `unrolled(d)`.
+    integers; bound (padded(tokens),) is at least the magnitude of every logit of the token. `block` is `unrolled(d)`.
 
     The exponentials of a group of tokens over all entries stay, for the weight's gradient needs their sum first.
     """

@@ -39,30 +39,30 @@ BLOCKS = (2, 4, 8)
 
 
 def columns(t: Float[Tensor, "*more n d"]) -> Float[Tensor, "*more rows columns"]:
-    """The array that the kernels take: a position a column, filled up with zeros.
+    """The array that the kernels take of a matrix: a position a column, filled up with zeros.
 
-    Rows fill whole blocks of features, and `used(n)` columns whole vectors. A row takes an odd number of cache lines:
+    Rows fill whole blocks of features, and `padded(n)` columns whole vectors. A row takes an odd number of cache lines:
     in rows of 4,096 bytes equal columns of all rows would compete for one place in the first-level cache.
     """
     *more, n, d = t.shape
     block = features(d)
-    out = t.new_zeros(*more, -(-d // block) * block, (used(n) // LANES | 1) * LANES)
+    out = t.new_zeros(*more, -(-d // block) * block, (padded(n) // LANES | 1) * LANES)
     out[..., :d, :n] = t.mT
     return out
 
 
-def used(n: int) -> int:
-    """The columns that the kernels compute for n positions: n rounded up to LANES."""
+def padded(n: int) -> int:
+    """The number of columns that the kernels compute for n positions: n rounded up to a multiple of LANES."""
     return -(-n // LANES) * LANES
 
 
 def features(d: int) -> int:
-    """The smallest of BLOCKS that holds d features, or the largest."""
+    """The number of features in a block, for d features: the smallest of BLOCKS that holds them, or the largest."""
     return next((block for block in BLOCKS if block >= d), BLOCKS[-1])
 
 
 def unrolled(d: int) -> tuple[int, ...]:
-    """The kernels' last argument for d features: a tuple of as many numbers as a block has features.
+    """The argument `block` of the kernels for d features: a tuple of as many numbers as a block has features.
 
     The length of a tuple belongs to its type, by which numba compiles the loops over a block without a loop.
     """

@@ -1,8 +1,7 @@
 """Vectors of LANES numbers of float32, as a type of numba, and the operations that the kernels are written in.
 
-LLVM does not have to find out what can be vectorised, splits vectors where a processor's are shorter, and prefers no
-shorter ones on the processors on which it would by itself; sums have an order that no processor changes. Tuples of
-vectors stay in registers: a tile is a tuple of vectors of several rows.
+LLVM need not find out what can be vectorised, and splits vectors where a processor's are shorter; sums have an order
+that no processor changes. Tuples of vectors stay in registers: a tile is a tuple of vectors of several rows.
 """
 
 from collections.abc import Callable
@@ -24,10 +23,10 @@ TOGETHER = 8
 """Queries, or tokens, that share one pass over a tile of keys; a divisor of LANES."""
 
 jit = cached_njit(error_model="numpy", nogil=True)
-"""The compiler's options for a kernel; other Python threads go on while it runs."""
+"""Compiles a kernel with numba; other Python threads go on while it runs."""
 
 inlined = njit(**IN_ONE)
-"""The compiler's options for a function that a kernel calls."""
+"""Compiles a function that kernels call into each of them."""
 
 
 ZERO, ONE, LEAST = np.float32(0), np.float32(1), np.float32(-np.inf)
@@ -134,10 +133,10 @@ def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
                     is_array = isinstance(type_, types.Array)
                     return Array(context, builder, type_, value) if is_array else value
 
-                found = function(Code(builder), *map(argument, signature.args, values))
-                if isinstance(found, list):
-                    return context.make_tuple(builder, returned, found)
-                return context.get_dummy_value() if found is None else found
+                out = function(Code(builder), *map(argument, signature.args, values))
+                if isinstance(out, list):
+                    return context.make_tuple(builder, returned, out)
+                return context.get_dummy_value() if out is None else out
 
             return returned(*given), code
 
@@ -266,21 +265,21 @@ def load_tile(write, a, i, j, like):
 
 @instruction(types.none)
 def store_tile(write, vectors, a, i, j):
-    """Write the tuple `vectors` to where `load_tile` would read it."""
+    """Write the tuple `vectors` to as many rows of `a`, from i on, at the columns that begin at j."""
     for n, x in enumerate(vectors):
         a.store(x, write.plus(i, n), j)
 
 
 @instruction(_first)
-def where(write, vectors, kept, row, column):
-    """The tuple `vectors` with 0 in all lanes that are dropped.
+def where(write, vectors, mask, row, column):
+    """The tuple `vectors` with 0 in every lane that the dropout mask drops.
 
-    Lane l of member g stays as it is if bit l of the integer kept[row + g, column] is set.
+    Lane l of member g stays as it is if bit l of the integer mask[row + g, column] is set.
     """
     chosen = []
     for g, x in enumerate(vectors):
-        mask = write.builder.bitcast(
-            kept.element(write.plus(row, g), column), ir.VectorType(ir.IntType(1), LANES)
+        bits = write.builder.bitcast(
+            mask.element(write.plus(row, g), column), ir.VectorType(ir.IntType(1), LANES)
         )
-        chosen.append(write.builder.select(mask, x, write.constant(0.0)))
+        chosen.append(write.builder.select(bits, x, write.constant(0.0)))
     return chosen

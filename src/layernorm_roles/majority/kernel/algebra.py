@@ -32,7 +32,7 @@ class ClassAttention(NamedTuple):
 def parameters_in(flat, classes, d, f):
     """Views of the parameters, or of gradients with respect to them, that lie one after the other in `flat`.
 
-    As `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
+    The fields are those of `LossParameters`, but `in_weight` has the shape (3, d, d), with W_Q, W_K and W_V apart.
     """
     cd, dd, df = classes * d, d * d, d * f
     at = 3 * cd + 4 * dd
@@ -63,7 +63,7 @@ def _add_product(a, b, out):
 
 @inlined
 def attend(t):
-    """The `ClassAttention` of the parameters `t`."""
+    """The queries, keys, values and attention of the classes, by the parameters `t`."""
     classes, d = t.normed.shape
     qkvu, a = np.zeros((4, classes, d)), np.zeros((classes, classes))
     for part in range(2):

@@ -92,7 +92,7 @@ def _add(x, out):
 
 @inlined
 def forward(c, w, b):
-    """Compute the logits l of the block `b`, whose pairs are of class `c`, with the `PairWeights` w."""
+    """Compute the logits of the pairs in block `b`, which are of class `c`, with the `PairWeights` w."""
     d = w.start.shape[1]
     affine(w.attention[c], b.zeros, b.counts, b.attended)
     _residual(w.start[c], b.attended, b.stream, b.mean)

@@ -1,4 +1,4 @@
-"""What others call of the kernel: loss and gradients of a batch, after a check of all shapes and dtypes."""
+"""Loss and gradients of a batch by the compiled kernel, after a check of all shapes and dtypes."""
 
 from collections.abc import Sequence
 

@@ -1,0 +1,113 @@
+"""A claim that a reproduction did not run: the kept run's verdict and number stand beside it, and are called so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from tiny_world import claims, parsed, rows, settings, words
+
+from layernorm_roles import exhibits, files, plan, store
+from layernorm_roles.evidence import draw
+from layernorm_roles.evidence.claims import CLAIMS, claim
+from layernorm_roles.evidence.page import page
+
+NUMBERS = ["measured", "ci_low", "ci_high", "control_measured", "control_low", "control_high"]
+LACKING, OPEN, UNKNOWN = "faster", "project_values", "loss_gap"
+"""Claims without runs, without a verdict in spite of runs, and without a verdict of the kept run either."""
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """The folder of a kept run in which no two claims have equal numbers."""
+    numbers = {"measured": np.arange(len(CLAIMS)) + 100.25, "ci_low": 50.5, "ci_high": np.nan}
+    table = pd.DataFrame({"claim": [each.name for each in CLAIMS], "verdict": "partial", **numbers})
+    table.loc[table.claim == LACKING, ["measured", "ci_low", "ci_high"]] = [2.25, 1.75, 2.875]
+    table.loc[table.claim == UNKNOWN, "verdict"] = "not tested"
+    files.write_text(tmp_path / "kept/settings.json", "{}")
+    files.write_text(tmp_path / "kept/tables/claims.csv", table.to_csv(index=False))
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """The path of the table claims of a reproduction that lacks the runs of two claims."""
+    frame = claims().set_index("claim", drop=False)
+    frame.loc[[LACKING, OPEN, UNKNOWN], NUMBERS] = np.nan
+    frame.loc[[LACKING, OPEN, UNKNOWN], ["verdict", "also_passed_by"]] = ["not tested", None]
+    frame.loc[[LACKING, UNKNOWN], "n_seeds"] = 0
+    path = tmp_path / "here/parquet/claims.parquet"
+    store.write(frame, "claims", path, {"config": "{}", "git_commit": "0"})
+    return path
+
+
+def planned(kept) -> dict[str, dict]:
+    here = exhibits.Exhibits("results/here", settings(), ("majority_metrics",))
+    sources = {"majority_metrics": ("majority", "hash")}
+    return exhibits.plans(here, sources, "", exhibits.Exhibits.kept(kept).verdicts)
+
+
+def pages(of: dict, table):
+    """The two pages as trees."""
+    paths = [table.parents[1] / f"{name}.html" for name in ("report", "findings")]
+    shown = of | {"tables": ["claims"], "figures": []}
+    page.write(shown, {"claims": table, "figures": []}, *paths)
+    return [parsed(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def judgements(report) -> dict[str, str]:
+    """The last cell of each row of the table of verdicts, by the name of its claim."""
+    found = report.find(".//table[@class='verdicts']").iter("tr")
+    return {row.find(".//a").get("href")[1:]: words(row.findall("td")[-1]) for row in found if row.find("td")}
+
+
+FOUND = "partial 2.25× [1.75, 2.88]"
+
+
+def test_the_verdict_and_the_number_of_the_kept_run_stand_beside_it(kept, table):
+    report, findings = pages(planned(kept)["page"], table)
+    shown = judgements(report)
+    assert shown[LACKING] == f"not run here kept run: {FOUND}"
+    assert (shown[OPEN], shown[UNKNOWN]) == ("not tested", "not run here")
+    (article,) = [each for each in report.iter("article") if each.get("id") == LACKING]
+    assert words(article.find("header/p")) == f"not run here kept run: {FOUND}"
+    assert "kept run" not in "".join(text for name, text in shown.items() if name != LACKING)
+    (effect,) = [row for row in rows(findings) if row[:1] == ["steps without the projection"]]
+    assert effect[1].replace("\u00a0", " ") == "kept run: 2.25× [1.75, 2.88]"
+    assert effect[-1] == "not run here; kept run: partial"
+    (said,) = [words(each) for each in findings.iter("p") if words(each).startswith("Not run here.")]
+    assert said.endswith("by less than half of what the paper reports. partial, 2.25× [1.75, 2.88]")
+    (open_,) = [words(each) for each in findings.iter("p") if words(each).startswith("Not decided.")]
+    assert "where the projection costs accuracy" in open_ and "training faster" not in open_
+
+
+def test_the_table_of_every_claim_says_so(kept, table, tmp_path):
+    draw.draw_rooms(
+        planned(kept)["draw/verdicts"], [table], [tmp_path / "claims.md", tmp_path / "claims.csv"]
+    )
+    lines = (tmp_path / "claims.md").read_text(encoding="utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| {LACKING} ")]
+    assert "| not run here; kept run: partial, 2.25× [1.75, 2.88] |" in " ".join(row.split())
+    verdicts = pd.read_csv(tmp_path / "claims.csv").set_index("claim").verdict
+    assert verdicts[LACKING] == verdicts[OPEN] == "not tested"
+
+
+def test_without_a_kept_run_the_pages_are_whole_too(kept, table, tmp_path):
+    plans = planned(tmp_path / "nowhere")
+    report, findings = pages(plans["page"], table)
+    assert judgements(report)[LACKING] == "not run here"
+    assert "kept run" not in words(report) + words(findings) and "Not decided." in words(findings)
+    assert plan.hash_of(planned(kept)["page"]) != plan.hash_of(plans["page"])
+    assert {job for job, each in planned(kept).items() if each != plans[job]} == {"draw/verdicts", "page"}
+
+
+def test_runs_that_cannot_tell_are_no_lack_of_runs():
+    chosen = pd.Series([0.1, 0.3, 0.3])
+
+    def at_the_end(_):
+        claim.refuse_rate_at_grid_end(chosen == 0.3, chosen, "LayerNorm")
+
+    for test, runs in ((at_the_end, 3), (CLAIMS[0].test, 0)):
+        of = replace(CLAIMS[0], test=test, tables=() if runs else CLAIMS[0].tables)
+        row = of.row(of.judge({}), {})
+        assert (row["verdict"], row["n_seeds"]) == ("not tested", runs)
