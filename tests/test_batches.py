@@ -120,7 +120,7 @@ def test_what_is_measured_is_asked_of_the_settings():
             {"widths": {"learning_rate": [0.1, 0.01]}},
             [("widths", 16, 0.1, 0), ("widths", 16, 0.1, 1)],
         ),
-        (["d3"], {"d3": {"seeds": NONE}}, []),
+        (["d3"], {"d3": {"seeds": NONE | {"scale": 1}}}, []),
     ],
 )
 def test_scores_are_those_of_layernorm_in_the_widest_experiment_of_a_single_width(only, changes, runs):
