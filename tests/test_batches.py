@@ -106,5 +106,3 @@ def test_what_is_measured_is_asked_of_the_settings():
         "gpt/layernorm/0": "k",
         "gpt/scale/0": "k",
     }
-
-

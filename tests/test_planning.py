@@ -124,6 +124,22 @@ def test_the_files_of_a_corpus_are_found(tmp_path, monkeypatch):
         found.corpus_files("words")
 
 
+def test_results_are_no_text(tmp_path, monkeypatch):
+    """Snakemake would judge the kept reproduction anew, and then prepare the text."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "results/published/parquet"
+    place.mkdir(parents=True)
+    (place / "claims.parquet").touch()
+    for path in (
+        "results/published/parquet/claims.parquet",
+        f"{place}/*.parquet",
+        "./results/../results/*/*/*.parquet",
+    ):
+        found = of({"text": {"words": {"corpus": {"kind": "parquet", "paths": [path]}}}})
+        with pytest.raises(ValueError, match=r"^text.words: .*claims.parquet is a result; expected a copy"):
+            found.corpus_files("words")
+
+
 def test_a_pretrained_model_that_is_not_there_is_named_unless_it_has_been_measured(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = {"package": None, "folder": None, "path": "nowhere", "sha256": None}

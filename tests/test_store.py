@@ -171,6 +171,17 @@ def test_collecting_takes_no_file_of_another_job_or_of_a_job_that_is_planned_oth
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
+def test_a_table_of_another_run_is_refused_though_its_checksum_is_right(metrics, tmp_path):
+    a, kept, verdicts = (tmp_path / f"{name}.parquet" for name in ("a", "kept", "verdicts"))
+    store.write(metrics, "majority_metrics", a, provenance(planned(tmp_path, "a", steps=3), "cpu"))
+    store.write(metrics, "majority_metrics", kept, provenance({"job": "b"}, "cpu"))
+    store.write(metrics, "majority_metrics", verdicts, provenance({}, "cpu"))
+    store.refuse_unplanned(planned(tmp_path, "draw", ["a"]), [a, kept, verdicts])
+    planned(tmp_path, "a", steps=4)
+    with pytest.raises(ValueError, match=r"a\.parquet: a file of another run \(steps = 3, expected 4\)"):
+        store.refuse_unplanned(planned(tmp_path, "draw", ["a"]), [a, kept, verdicts])
+
+
 def test_collecting_and_reading_start_no_thread_that_could_abort_the_exit_of_a_short_job(
     metrics, path, tmp_path
 ):

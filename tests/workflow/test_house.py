@@ -30,6 +30,22 @@ def test_every_target_says_what_it_is_and_help_lists_them():
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
 
 
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (
+            "statemnts",
+            "error: statemnts: no target; expected statements: `snakemake --cores 1 help` lists all",
+        ),
+        ("results/default/nothing.csv", "MissingRuleException"),
+    ],
+)
+def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(target, says):
+    done = snakemake(target, "--cores", "1")
+    assert done.returncode == 1 and says in done.stderr, done.stderr
+    assert ("no target" in done.stderr) == ("Missing" not in done.stderr)
+
+
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
 PYTHON = [*(ROOT / "src").rglob("*.py"), *(ROOT / "workflow").rglob("*.py")]
 
