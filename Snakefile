@@ -28,3 +28,16 @@ rule all:
         FINISHED,
         f"{RUN}/report.html",
         f"{RUN}/findings.html",
+
+
+# Any other word is a mistyped target: all files have a folder or an ending. Where this workflow is a module of another,
+# that one's files may have neither.
+if REPOSITORY == PLACES[0]:
+
+    rule unknown:
+        input:
+            or_end(no_target),
+        output:
+            "{word}",
+        wildcard_constraints:
+            word="[^/.]+",

@@ -72,7 +72,7 @@ def paper_preset(datasets: dict[str, str]) -> dict:
     models = preset["language_model"]
     for settings in filter(None, models.values()):
         settings |= sizes | {"seeds": dict.fromkeys(settings["seeds"], 2)}
-    models["gpt"]["validation_windows"] = 2
+    models["gpt"]["validation_windows"], models["gpt_paper_rate"]["runs_per_job"] = 2, "all"
     models |= {name: settings for name, settings in smoke["language_model"].items() if name not in models}
     return {**preset, "device": "cpu", "pretrained": smoke["pretrained"]}
 

@@ -1,7 +1,6 @@
 """Which runs there are, what each is called, and how they are put together, for configurations counted by hand."""
 
 import pytest
-import yaml
 from default_settings import ROOT
 
 from layernorm_roles import batches, planning
@@ -107,31 +106,3 @@ def test_what_is_measured_is_asked_of_the_settings():
         "gpt/layernorm/0": "k",
         "gpt/scale/0": "k",
     }
-
-
-@pytest.mark.parametrize(
-    ("only", "chosen"),
-    [(["d3", "d8"], "d8"), (["d8", "d3"], "d8"), (["d3", "widths"], "d3"), (["widths"], "widths")],
-)
-def test_scores_are_those_of_the_widest_experiment_of_a_single_width(only, chosen):
-    """`widths` trains in up to 16 dimensions, and is read only where there is no other experiment."""
-    majority = {"only": only, "widths": {"seeds": {"scale": 1}}}
-    assert batches.widest_experiment(settings_of({"majority": majority})) == chosen
-
-
-def test_minutes_are_about_twice_what_a_step_took_where_it_was_measured():
-    """On one core of an AMD EPYC: 0.69 to 0.72 s a step of the paper's GPT, 0.54 of its BERT, 12 ms of gpt_bytes."""
-    overlay = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-    settings = settings_of(overlay | {"device": "cpu"})
-    assert 0.55 < batches.step_seconds(settings, "gpt") < 0.75
-    assert 0.45 < batches.step_seconds(settings, "bert") < 0.65
-    two = settings_of(overlay | {"device": "cpu", "threads_per_training": 2})
-    assert batches.step_seconds(settings, "gpt") / batches.step_seconds(two, "gpt") == pytest.approx(
-        1.5, rel=0.02
-    )
-    default = settings_of({"language_model": {"gpt_bytes": {"runs_per_job": 3}}})
-    step = batches.step_seconds(default, "gpt_bytes")
-    assert 0.01 < step < 0.014
-    batch = next(iter(batches.batches(default, "language_model").values()))
-    three = next(each for each in batches.batches(default, "language_model").values() if len(each.runs) == 3)
-    assert batch.group == "gpt" and three.minutes == 5 + -(-2 * 3 * 3000 * step // 60)

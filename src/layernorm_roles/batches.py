@@ -30,12 +30,11 @@ MAJORITY_STEP, GPU_STEP = 0.01, 0.03
 """Seconds that a cluster is asked for: for a majority step of 6,000 sequences, and for a language model's step on a
 GPU, which nobody has measured."""
 
-LAYER, HIDDEN, ENTRY, THREADS = 3e-6, 10e-9, 60e-12, 0.6
+LAYER, HIDDEN, ENTRY = 3e-6, 10e-9, 60e-12
 """Seconds that a token of a language model's step costs on one core: in a layer, for each hidden unit of its
-feed-forward part, and for each number in the table of embeddings, with which logits are computed; and the power of the
-number of threads by which a step gets faster. The formula gives 0.61 s for a step of the paper's GPT (0.69 to 0.72
-measured on an AMD EPYC), 12 ms for gpt_bytes in config.yaml (12) and 35 ms for gpt (20); two threads were 1.5 times as
-fast as one."""
+feed-forward part, and for each number in the table of embeddings, with which logits are computed. The formula gives
+0.61 s for a step of the paper's GPT (0.69 to 0.72 measured on an AMD EPYC), 12 ms for gpt_bytes in config.yaml (12) and
+35 ms for gpt (20). What more threads gain depends on the machine, and is not counted on."""
 
 
 class Batch(NamedTuple):
@@ -97,7 +96,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 
     `keys`, for all with attention of models that have one learning rate and length: which keys can win. `ceilings`, for
     the first seeds of GPTs with and without scaling: how much attention keys can get. `samples`, for layernorm in the
-    first GPT: the activations that the statements on fusion and on the scale of scores read.
+    first GPT: the activations that the statements on fusion read.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model):
@@ -128,12 +127,6 @@ def is_single(entry: Any) -> bool:
     """
     listed = (getattr(entry, key) for key in ("d_model", "learning_rate", "steps"))
     return all(len(values) == 1 for values in listed if isinstance(values, list | tuple))
-
-
-def widest_experiment(settings: Settings) -> str:
-    """The majority experiment with the largest d_model, of those with one width and learning rate; else of all."""
-    single = [name for name, entry in settings.majority.items() if is_single(entry)]
-    return max(single or settings.majority, key=lambda name: max(settings.majority[name].d_model))
 
 
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:
@@ -170,10 +163,10 @@ def _minutes(settings: Settings, stage: str, group: str, runs: tuple[Run, ...]) 
 
 
 def step_seconds(settings: Settings, model: str) -> float:
-    """The seconds that a step of a language model takes on a processor, see LAYER."""
+    """The seconds that a step of a language model takes on one core, see LAYER."""
     entry = settings.language_model[model]
     is_gpt = isinstance(entry, GPTModel)
     hidden = 4 * entry.d_model if is_gpt else entry.d_ff
     logits = 0 if not is_gpt and entry.task == "labelled" else settings.text[entry.text].entries
     token = entry.layers * (LAYER + hidden * HIDDEN) + logits * entry.d_model * ENTRY
-    return entry.batch_size * entry.context_length * token / settings.threads_per_training**THREADS
+    return entry.batch_size * entry.context_length * token

@@ -12,8 +12,8 @@ from layernorm_roles.settings.text import Source
 def files_of(text: str, sources: Iterable[Source]) -> list[str]:
     """The files that the paths of `sources` match, sorted; `text` is the name of the text in config.yaml.
 
-    Raises ValueError for a path that no file matches, for what is no file, for a name that Snakemake cannot take, and
-    for a file that a source would read twice.
+    Raises ValueError for a path that no file matches, for what is no file, for a name that Snakemake cannot take, for a
+    file of the results, which Snakemake would make, and for a file that a source would read twice.
     """
     corpus = []
     for source in sources:
@@ -28,6 +28,8 @@ def files_of(text: str, sources: Iterable[Source]) -> list[str]:
                 raise ValueError(
                     f"text.{text}: {file!r}: expected a file whose name has no {{, no }} and no control characters"
                 )
+            if Path(os.path.abspath(file)).is_relative_to(Path.cwd() / "results"):  # noqa: PTH100, by its name
+                raise ValueError(f"text.{text}: {file} is a result; expected a copy outside results/")
         if again := [file for file, n in Counter(map(os.path.realpath, each)).items() if n > 1]:
             raise ValueError(
                 f"text.{text}: {again[0]} is found twice by the paths of a source; expected once"

@@ -134,7 +134,9 @@ def _checked(path: str | Path, read: Callable[[Path], tuple[Any, str]]) -> Any:
         raise Unusable.because(path, f"not readable ({error})") from None
     record = recorded(path)
     if record is None:
-        raise Unusable.because(path, f"no checksum in {CHECKSUMS}/")
+        raise Unusable(
+            f"{path}: no checksum in {CHECKSUMS}/ beside it; copy it too, or delete the file and run again"
+        )
     if digest != record:
         raise Unusable.because(path, "damaged, its SHA-256 is not the one recorded")
     return content

@@ -83,13 +83,15 @@ def hash_of(plan: Mapping[str, Any]) -> str:
 def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the plan files of the reproduction in `folder`, and set the times of those whose jobs are done.
 
-    Plan files of other jobs are taken away. Raises ValueError if another command makes the reproduction from another
-    plan at this moment: its waiting jobs would read these files.
+    Plan files of other jobs are taken away, and no other file. Raises ValueError if another command makes the
+    reproduction from another plan at this moment: its waiting jobs would read these files.
     """
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
     different = [path for path, text in texts.items() if _text(path) != text]
-    others = [path for path in (folder / FOLDER).rglob("*.json") if path not in texts]
+    others = [
+        path for path in (folder / FOLDER).rglob("*.json") if path not in texts and _is_plan(path, folder)
+    ]
     if not _hold(folder) and (different or others):
         raise ValueError(
             f"{folder}: another command makes it at this moment, with other settings or code; wait until it has "
@@ -128,11 +130,17 @@ def check(folder: str | Path, differ: list[str]) -> None:
     ]
     if not found and not any(Path(folder, ORIGIN).rglob("*.json")):
         raise ValueError(
-            f"{folder}: nothing is there that a job has made; is the configuration the one that was run?"
+            f"{folder}: no job has left a copy of its plan in {ORIGIN}/; is the configuration that of the run, and was "
+            f"{ORIGIN}/ copied with the results?"
         )
     if found:
         files_are = "1 file is" if len(found) == 1 else f"{len(found)} files are"
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *found]))
+
+
+def _is_plan(path: Path, folder: Path) -> bool:
+    job = path.relative_to(folder / FOLDER).as_posix().removesuffix(".json")
+    return (_text(path) or "").startswith(_as_text({"job": job}).removesuffix("\n}\n"))
 
 
 def _as_text(plan: Mapping[str, Any]) -> str:

@@ -126,7 +126,7 @@ def is_single(entry: Mapping[str, Any]) -> bool:
 
 _ASKED = {
     "name": lambda entry, name, asked: name == asked,
-    "not": lambda entry, name, asked: name != asked,
+    "not": lambda entry, name, asked: name not in asked,
     "d_model": lambda entry, name, asked: list(entry["d_model"]) == asked,
     "no_architecture": lambda entry, name, asked: entry["architecture"] != asked,
     "single": lambda entry, name, asked: is_single(entry) == asked,
@@ -137,9 +137,9 @@ _ASKED = {
 }
 """What each key of `needs` asks of an experiment or model that has runs: its settings, its name, the key's value.
 
-name, not: the name it has, or has not. d_model: the setting. no_architecture: the one it has not. single: one width,
-learning rate and length. several: a list of more than one value. any_of, all_of: variants with seeds. more_than:
-variants beside this one.
+name: the name it has. not: names that it has not. d_model: the setting. no_architecture: the one it has not. single:
+one width, learning rate and length. several: a list of more than one value. any_of, all_of: variants with seeds.
+more_than: variants beside this one.
 """
 
 

@@ -104,6 +104,17 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in raw.items()}
 
 
+def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
+    """Raise ValueError if one of `paths`, tables that a job reads, is of another run than the job's `plan` names.
+
+    Tables of the kept reproduction are known by their checksums, and verdicts name no plan: none of them is refused.
+    """
+    for path in paths:
+        config = json.loads(read_provenance(path).get("config", "{}"))
+        if config.get("job") in plan["made_by"]:
+            provenance.refuse_other(path, config, plan.of(config["job"]))
+
+
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:
     """Write the rows of all `paths`, each a `table`, one file after the other, to `out` as one table.
 

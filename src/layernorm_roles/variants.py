@@ -93,7 +93,7 @@ BUILT_IN: dict[str, Named] = {
         computes="`layernorm` for queries and keys, `layernorm_shrunk` for values"),
     "projection": Variant("projection only", "#CC79A7", stroke="--", projects=True, scales=False,
         computes="Px", in_paper="without scaling"),
-    "projection_grown": Variant("projection × 35", "#994455", stroke=(0, (6, 1, 1, 1)),
+    "projection_grown": Variant("projection × 35", "#EE3377", stroke=(0, (2, 1)),
         projects=True, scales=False, factor=1 / SHRUNK,
         computes="35.36·Px: `projection` of the size that LayerNorm has, before training"),
     "projection_scalar": Variant("projection × learnt scalar", "#8F3D6F", stroke=(0, (1, 1)),

@@ -4,37 +4,46 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from checkouts import ROOT, snakemake
 
 import layernorm_roles
-
-ROOT = Path(__file__).parents[2]
-
-
-def snakemake(*arguments):
-    command = [sys.executable, "-m", "snakemake", *arguments]
-    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
 
 
 def test_lint_has_only_its_wish_for_an_environment_per_rule():
     """The pinned pip packages are the environment of all rules, so no rule names one."""
-    done = snakemake("--lint")
-    titles = re.findall(r"^    \* (.+):$", done.stderr, flags=re.MULTILINE)
-    assert set(titles) <= {"Specify a conda environment or container for each rule."}, done.stderr
+    done = snakemake(ROOT, "--lint", package=ROOT)
+    titles = re.findall(r"^    \* (.+):$", done.stdout, flags=re.MULTILINE)
+    assert {*titles} == {"Specify a conda environment or container for each rule."}, done.stdout
 
 
 def test_every_target_says_what_it_is_and_help_lists_them():
     text = (ROOT / "workflow/rules/targets.smk").read_text(encoding="utf-8")
     targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
     assert {"majority", "pretrained", "publish", "help"} <= {*targets}
-    lines = snakemake("help", "--cores", "1", "--quiet", "all").stdout.splitlines()
+    lines = snakemake(ROOT, "help", "--quiet", "all", package=ROOT).stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("    "))
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (
+            "statemnts",
+            "error: statemnts: no target; expected statements: `snakemake --cores 1 help` lists all",
+        ),
+        ("results/default/nothing.csv", "MissingRuleException"),
+    ],
+)
+def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(target, says):
+    done = snakemake(target, "--cores", "1")
+    assert done.returncode == 1 and says in done.stderr, done.stderr
+    assert ("no target" in done.stderr) == ("Missing" not in done.stderr)
 
 
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
@@ -62,38 +71,6 @@ def test_no_private_part_of_another_package_is_used():
             names for package, names in imported if re.search(r"(^|[\s,.])_[a-z]", f"{package} {names}")
         ]
         assert not private, (file, private)
-
-
-def planned(*arguments):
-    """The rules that a dry run from nothing plans, in the default."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "results").mkdir()
-        command = [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--snakefile",
-            str(ROOT / "Snakefile"),
-            "--cores",
-            "1",
-            "-n",
-        ]
-        done = subprocess.run([*command, *arguments], cwd=folder, text=True, capture_output=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return {*re.findall(r"^(\w+) +\d+$", done.stdout + done.stderr, re.MULTILINE)} - {"total"}
-
-
-@pytest.mark.parametrize(
-    ("part", "rules"),
-    [
-        ("majority", {"majority_data", "majority_train"}),
-        ("random_keys", {"random_keys_measure"}),
-        ("pretrained", {"text", "pretrained_measure"}),
-        ("language_model", {"text", "language_model_train", "language_model_measure"}),
-    ],
-)
-def test_a_part_needs_nothing_of_the_others_and_writes_the_settings(part, rules):
-    assert planned(part) - {"tables"} == {part, "settings", *rules}
 
 
 @pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)

@@ -1,6 +1,9 @@
 # The checked settings, and the plan files of all jobs, see src/layernorm_roles/plan.py. A job's plan says all that its
 # result depends on. So its time alone counts, and those of the plans that the jobs before left as done: data are `ancient`.
+import os
+import re
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 import layernorm_roles
@@ -42,12 +45,12 @@ try:
     planning.refuse_read_only(RUN, REPOSITORY / "Snakefile")
     KEPT = exhibits.Exhibits.kept("results/published")
     PLANS = {THIS.settings.name: THIS.plans}
-    if KEPT.tables:
+    if KEPT.tables and os.access(KEPT.folder, os.W_OK):  # it may be another user's
         PLANS[KEPT.name] = exhibits.plans_of_kept(KEPT)
     for NAME in PLANS:
         plan.write(f"results/{NAME}", PLANS[NAME])
     AGAINST = exhibits.to_compare(config["against"], THIS.settings.name) if "against" in config else None
-except ValueError as fault:
+except (ValueError, OSError) as fault:
     sys.exit(f"\nerror: {fault}\n")
 
 EXHIBITS = {THIS.settings.name: THIS.exhibits, KEPT.name: KEPT}
@@ -81,6 +84,14 @@ def or_end(find):
             sys.exit(f"\nerror: {fault}\n")
 
     return found
+
+
+def no_target(wildcards):
+    """Raise ValueError, which names the targets that are nearest to a word that is none."""
+    text = (REPOSITORY / "workflow/rules/targets.smk").read_text(encoding="utf-8")
+    targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
+    near = " or ".join(get_close_matches(wildcards.word, targets)) or "another"
+    raise ValueError(f"{wildcards.word}: no target; expected {near}: `snakemake --cores 1 help` lists all")
 
 
 def shown(exhibits, *rooms):

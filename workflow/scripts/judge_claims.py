@@ -3,8 +3,10 @@ from pathlib import Path
 from layernorm_roles.job import job
 
 with job(snakemake) as plan:
+    from layernorm_roles import store
     from layernorm_roles.evidence import claims
 
+    store.refuse_unplanned(plan, snakemake.input.tables)
     output, tables = snakemake.output, {Path(path).stem: Path(path) for path in snakemake.input.tables}
     rules = Path(output.claims).parents[1] / "rules.json"
     claims.judge_files(tables, output.claims, output.comparisons, rules, plan["settings"])

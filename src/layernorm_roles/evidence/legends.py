@@ -42,6 +42,9 @@ def label(variant: str) -> str:
     return LEGENDS.get(variant) or _SCALED.get(variant, variant)
 
 
+PAPER_RATE_MODEL = "gpt_paper_rate"
+"""The language model of workflow/presets/published.yaml with the paper's sizes, learning rate and number of steps."""
+
 PAPER_MODEL = "gpt"
 """The language model of config.yaml that has the paper's sizes, whose numbers figures and tables show beside it."""
 

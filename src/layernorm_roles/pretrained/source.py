@@ -103,7 +103,7 @@ def _has_no_layers(config: Path) -> bool:
     names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
     try:
         return any(json.loads(config.read_bytes()).get(name) == 0 for name in names)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False
 
 

@@ -117,6 +117,12 @@ class Text(Section):
     sentences: Contexts
     """Sentences as contexts, for the paper's Tables 3 and 4."""
 
+    @model_validator(mode="after")
+    def _contexts_come_from_somewhere(self):
+        if not self.split.held_out and not (self.long.source and self.sentences.source):
+            raise refuse("split.held_out", 0, "a share above 0, or a source for long and for sentences")
+        return self
+
     @property
     def entries(self) -> int:
         """Entries of the tokenizer."""

@@ -14,10 +14,10 @@ from layernorm_roles import files, store
 from layernorm_roles.job import naming
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings.text import Split, Text
+from layernorm_roles.settings.text import Contexts, Split, Text
 from layernorm_roles.text import documents
 from layernorm_roles.text import tokenizer as tokenizers
-from layernorm_roles.text.contexts import KINDS, choose
+from layernorm_roles.text.contexts import KINDS, Candidates, candidates, choose
 from layernorm_roles.text.prepared import PreparedText
 from layernorm_roles.text.token_streams import TokenStreamWriter
 
@@ -30,8 +30,8 @@ def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = N
 
     `downloads` is the folder to which sources of kind hub were downloaded. `seed` is that of the choice of contexts
     and of BERT's validation windows: first_seed, so that a reproduction with other seeds looks at other texts, too.
-    Raises ValueError, and leaves files that are already there as they are, if a source cannot be read or the corpus is
-    too small for the settings.
+    Raises ValueError, and leaves files that are already there as they are, if a source cannot be read, or if there is
+    too little for the settings: it then says of all of them how much there is.
     """
     out = PreparedText(Path(folder))
     out.folder.mkdir(parents=True, exist_ok=True)
@@ -42,13 +42,13 @@ def prepare(settings: Text, folder: str | Path, downloads: str | Path | None = N
 def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: int) -> None:
     texts, tokenizer = _texts_and_tokenizer(settings, downloads)
     wanted = {kind: getattr(settings, kind) for kind in KINDS}
-    # Too few contexts of a source of their own show before a large corpus is tokenised. Texts that came before are left
-    # out: a dataset of questions repeats the paragraph of each question.
-    contexts = {
-        kind: choose(kind, of, list(dict.fromkeys(documents.read(of.source, downloads))), tokenizer, seed)
+    # Texts that came before are left out: a dataset of questions repeats the paragraph of each question.
+    found = {
+        kind: candidates(kind, of, list(dict.fromkeys(documents.read(of.source, downloads))), tokenizer)
         for kind, of in wanted.items()
         if of.source
     }
+    _refuse_few(wanted, found)  # before a large corpus is tokenised
     with (
         TokenStreamWriter(tokenizer, out.folder) as training,
         TokenStreamWriter(tokenizer, out.folder) as validation,
@@ -56,24 +56,15 @@ def _prepare(settings: Text, out: PreparedText, downloads: Path | None, seed: in
         streams = {"training": training, "validation": validation}
         numbers, held_out = _distribute(texts, settings, streams)
         tokens = {part: stream.size() for part, stream in streams.items()}
-        for part, size in tokens.items():
-            if size <= settings.long.longest:
-                share = getattr(settings.split, part)
-                # So that a document is there in 99 cases of 100.
-                needed = 1 if share == 1 else math.ceil(math.log(0.01) / math.log(1 - share))
-                sure = f"; it takes {needed:,} documents to be nearly sure of one there"
-                raise ValueError(
-                    f"the corpus is too small for split: {numbers[part]} of its {sum(numbers.values())} documents are "
-                    f"for {part}, with {size:,} tokens; expected more than long.longest = {settings.long.longest:,}"
-                    f"{'' if numbers[part] else sure}"
-                )
-        for kind, of in wanted.items():
-            if not of.source:
-                contexts[kind] = choose(kind, of, held_out, tokenizer, seed)
+        own = {
+            kind: candidates(kind, of, held_out, tokenizer) for kind, of in wanted.items() if not of.source
+        }
+        _refuse_small(settings, numbers, tokens, tokenizer.get_vocab_size(), own)
+        found |= own
         for part, stream in streams.items():
             stream.save(out.tokens(part))
     metadata = provenance({**settings.model_dump(mode="json"), "seed": seed}, "cpu", Stream.TEXT_SELECTION)
-    chosen = pd.concat([contexts[kind] for kind in KINDS])
+    chosen = pd.concat([choose(kind, found[kind], wanted[kind].contexts, seed) for kind in KINDS])
     store.write(chosen, "contexts", out.contexts, metadata)
     with files.atomic_write(out.tokenizer) as partial:
         tokenizer.save(str(partial))
@@ -107,6 +98,58 @@ def part_of(text: str, split: Split) -> str:
     position = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
     bounds = np.cumsum([getattr(split, part) for part in PARTS[:-1]])
     return PARTS[int(np.searchsorted(bounds, position, side="right"))]
+
+
+def _refuse_few(wanted: Mapping[str, Contexts], found: Mapping[str, Candidates]) -> None:
+    """Raise ValueError if sources of contexts have fewer texts of the right length than are wanted."""
+    few = "; ".join(
+        f"{kind}.contexts = {of.contexts}: the source {of.source.dataset or of.source.paths} gives {len(found[kind])} "
+        f"of {of.shortest} to {of.longest} tokens"
+        for kind, of in wanted.items()
+        if of.source and len(found[kind]) < of.contexts
+    )
+    if few:
+        raise ValueError(f"{few}; expected at most that many, other lengths, or joined_by")
+
+
+def _refuse_small(
+    settings: Text,
+    numbers: dict[str, int],
+    tokens: dict[str, int],
+    entries: int,
+    found: dict[str, Candidates],
+) -> None:
+    """Raise ValueError if the corpus is too small for the settings, with all that it lacks.
+
+    `numbers` are those of the documents of each part, `tokens` those of the documents for training and validation,
+    `entries` those of the tokenizer; `found` are the held-out texts that may be contexts, by their kind.
+    """
+    whole, longest, shares = sum(numbers.values()), settings.long.longest, settings.split.model_dump()
+    more = f"tokens; expected more than long.longest = {longest:,}"
+    needs = [(part, size, longest + 1, more) for part, size in tokens.items()]
+    if settings.tokenizer == "trained":
+        more = f"entries of a tokenizer; expected vocabulary = {settings.vocabulary:,}"
+        needs.append(("training", entries, settings.vocabulary, more))
+    for kind, texts in found.items():
+        of, what = getattr(settings, kind), "windows" if kind == "long" else kind
+        more = (
+            f"{what} of {of.shortest:,} to {of.longest:,} tokens; expected {kind}.contexts = {of.contexts:,}"
+        )
+        needs.append(("held_out", len(texts), of.contexts, more))
+    if lacks := [need for need in needs if need[1] < need[2]]:
+        # If other documents are like these; where there is nothing, as many as give one in 99 cases of 100.
+        enough = max(
+            whole * wanted / there if there else math.log(0.01) / math.log(1 - shares[part])
+            for part, there, wanted, _ in lacks
+        )
+        lines = [
+            f"split.{part} = {shares[part]}: {numbers[part]:,} documents with {there:,} {more}"
+            for part, there, _, more in lacks
+        ]
+        raise ValueError(
+            "\n  ".join([f"its {whole:,} documents are too few, or too short:", *lines])
+            + f"\nexpected {math.ceil(enough):,} such documents or more, other shares, or fewer or shorter contexts"
+        )
 
 
 def _texts_and_tokenizer(settings: Text, downloads: Path | None) -> tuple[Iterable[str], Tokenizer]:

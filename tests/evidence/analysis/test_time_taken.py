@@ -1,10 +1,12 @@
 """Durations from benchmark files."""
 
 import math
+import re
 
 import pytest
+from default_settings import ROOT
 
-from layernorm_roles import shown
+from layernorm_roles import catalogue, shown
 from layernorm_roles.evidence.analysis.durations import durations
 from layernorm_roles.evidence.tables import readable
 
@@ -28,6 +30,17 @@ def test_jobs_of_a_rule_add_up_however_deep_their_files_lie(tmp_path):
     assert list(table.index) == ["train", "figures"]
     assert table.loc["train"].to_list() == [2, 3.0, 700]
     assert table.loc["figures", "wall_minutes"] == 0.5
+
+
+def test_times_are_of_the_rules_whose_jobs_leave_the_files(tmp_path):
+    """The time left of a run is estimated from them, by the names of the rules."""
+    text = "".join(file.read_text() for file in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    blocks = [block.partition(":") for block in text.split("\nrule ")[1:]]
+    found = [(re.search(r"/benchmarks/(\w+)", block), rule) for rule, _, block in blocks]
+    stages = {leaves[1]: rule for leaves, rule in found if leaves and leaves[1] not in catalogue.EVIDENCE}
+    assert {*stages} == {*catalogue.STAGES} - {*catalogue.EVIDENCE}
+    for stage, rule in stages.items():
+        assert durations([write(tmp_path / f"benchmarks/{stage}/x.tsv", 1, 1)]).rule.to_list() == [rule]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0\xff\0", b"s\tmax_rss\n", b"other\n1\n"])

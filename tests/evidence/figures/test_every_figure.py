@@ -79,12 +79,15 @@ def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_
     assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
 
 
-def test_the_default_has_the_paper_s_figures_the_kept_run_all_and_a_user_those_that_show_an_experiment():
-    assert PAPER <= default() <= {*shown.FIGURES}
-    root = default_settings.ROOT
-    preset = yaml_files.read(root / "workflow/presets/published.yaml")
-    published = planning.configured(root / "config.yaml", preset)
-    assert worlds.figures(published.model_dump(mode="json")) == {*shown.FIGURES}
+def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_it():
+    presets, found = default_settings.ROOT / "workflow/presets", {"default": default()}
+    for name in ("published", "smoke"):
+        settings = planning.configured(
+            default_settings.ROOT / "config.yaml", yaml_files.read(presets / f"{name}.yaml")
+        )
+        found[name] = worlds.figures(settings.model_dump(mode="json"))
+    assert all(figures >= PAPER for figures in found.values())
+    assert set().union(*found.values()) == {*shown.FIGURES}
     mine = {"mine": worlds.MAJORITY["widths"]}
     only = {"majority": mine, "language_model": {}}
     rooms = shown.evidence_files(only, ["majority_metrics", "majority_vectors"])

@@ -7,7 +7,16 @@ from pathlib import Path
 import pandas as pd
 
 FOLDER = "benchmarks"
-"""Folder of the benchmark files: <rule>.tsv, or <rule>/.../<job>.tsv where a rule has several jobs."""
+"""Folder of the benchmark files: <stage>.tsv, or <stage>/.../<job>.tsv where a stage has several jobs."""
+
+RULES = {
+    "majority": "majority_train",
+    "random_keys": "random_keys_measure",
+    "language_model": "language_model_train",
+    "measure": "language_model_measure",
+    "pretrained": "pretrained_measure",
+}
+"""The names of the rules, by which the time left of a run is estimated, that are not called like their stage."""
 
 
 def durations(files: Iterable[str | Path]) -> pd.DataFrame:
@@ -21,8 +30,8 @@ def durations(files: Iterable[str | Path]) -> pd.DataFrame:
     for file in sorted(map(Path, files)):
         if FOLDER not in file.parts[:-1]:
             raise ValueError(f"{file}: expected a benchmark file, in a folder named {FOLDER}")
-        rule = file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv")
-        rows.append((rule, *_measured(file)))
+        stage = file.parts[file.parts.index(FOLDER) + 1].removesuffix(".tsv")
+        rows.append((RULES.get(stage, stage), *_measured(file)))
     if not rows:
         raise ValueError(
             "no benchmark files; expected those that Snakemake wrote for the jobs of a reproduction"

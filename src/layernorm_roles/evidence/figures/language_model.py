@@ -13,7 +13,7 @@ from layernorm_roles.evidence.analysis.language_model import ends as last_rows
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS, MODELS, PAPER_MODEL
+from layernorm_roles.evidence.legends import LOOKS, MODELS, PAPER_MODEL, PAPER_RATE_MODEL
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
@@ -56,11 +56,11 @@ def losses(metrics: pd.DataFrame) -> Figure:
     """Draw the validation loss of several models against the steps, and its difference from LayerNorm: a row a model.
 
     metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
-    beside LayerNorm; the paper's has figures of its own.
+    beside LayerNorm; those of the paper have figures of their own.
     """
     points = metrics.groupby("model", sort=False)[["base_learning_rate", "steps"]].nunique().eq(1).all(axis=1)
     others = metrics[metrics.model.isin(points.index[points]) & (metrics.variant != BASE)]
-    models = [model for model in dict.fromkeys(others.model) if model != PAPER_MODEL]
+    models = [model for model in dict.fromkeys(others.model) if model not in (PAPER_MODEL, PAPER_RATE_MODEL)]
     figure, handles = _rows(metrics, models, "valid_loss")
     style.legend_below(figure, handles, columns=3)
     return figure

@@ -1,0 +1,68 @@
+"""When language models begin to attend, and how large the input of attention is by then, from their tables by step."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from layernorm_roles.variants import maps, scaled
+
+ONSET = 0.02
+"""Nats per token: a model has begun to attend once its attention's scores are worth as much."""
+
+EARLY = 0.1
+"""Share of a training after which the size of attention's input is read: 5,000 of the paper's 50,000 steps."""
+
+RUN = ["model", "variant", "seed", "base_learning_rate", "steps"]
+"""The columns that tell the runs of table language_model_attention apart."""
+
+
+def onsets(attention: pd.DataFrame) -> pd.DataFrame:
+    """When each run begins to attend; a row for each run that has attention.
+
+    attention: table language_model_attention. Columns RUN; onset, the first step looked at where the model's
+    zero_scores_worth is at least ONSET, NaN if there is none; last_step, the last step looked at; input_rms, the root
+    mean square of attention's input, mean over layers, at the step looked at that is nearest to EARLY of the run's
+    steps.
+    """
+    rows = []
+    for run, part in attention.groupby(RUN):
+        whole, of_layers = part[part.layer.isna()], part[part.layer.notna()]
+        if of_layers.empty:
+            continue
+        reached = whole.step[whole.zero_scores_worth >= ONSET]
+        early = of_layers.step.iloc[(of_layers.step - EARLY * run[-1]).abs().argmin()]
+        size = of_layers.input_rms[of_layers.step == early].mean()
+        rows.append((*run, reached.min() if len(reached) else np.nan, whole.step.max(), size))
+    return pd.DataFrame(rows, columns=[*RUN, "onset", "last_step", "input_rms"])
+
+
+class Dose(NamedTuple):
+    """A variant as one that is larger or smaller than the variant of its family."""
+
+    family: str
+    """layernorm, projection or scale: the built-in norm that its results are a multiple of."""
+    size: float
+    """That multiple."""
+
+
+FAMILIES = {(True, True): "layernorm", (True, False): "projection", (False, True): "scale"}
+"""The family of a norm by whether it projects and whether it scales."""
+
+
+def dose(variant: str, norms: Mapping[str, Any], d_model: int = 1) -> Dose | None:
+    """The family and size of a variant, built in or one of the settings' `norms`, for vectors of size `d_model`.
+
+    Without `d_model` a division by d is left out.
+
+    None for what is no multiple of layernorm, projection or scale: for norms that learn, split variants and classes of
+    a user's own.
+    """
+    entry = norms.get(variant, variant)
+    both = maps(scaled(**entry) if isinstance(entry, Mapping) else entry)
+    if both is None or both[0] != both[1] or both[0].learns != "nothing":
+        return None
+    family = FAMILIES.get((both[0].projects, both[0].scales))
+    size = both[0].factor / (d_model if both[0].divides_by_d else 1)
+    return family and Dose(family, size)

@@ -1,0 +1,54 @@
+"""What a part plans that is asked for alone: nothing of the others but what it reads, by the table in docs/guide.md."""
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+PARTS = {
+    part: ({*rules.split(", "), part, "settings"}, int(jobs))
+    for part, rules, jobs in re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| (\d+) \|$", GUIDE, re.MULTILINE)
+}
+"""For each part its rules, those that the guide names for all parts included, and its number of jobs in the default."""
+
+SHOWN = re.findall(r"^    # (\w+\.yaml)[^\n]*\n((?:    .*\n)+)", GUIDE, re.MULTILINE)
+"""The configurations that the guide shows, by the name of their file."""
+
+
+def planned(folder, *arguments):
+    """The number of jobs of each rule that a dry run plans in a folder without results."""
+    command = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "1", "-n"]
+    (folder / "results").mkdir(exist_ok=True)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    done = subprocess.run([*command, *arguments], cwd=folder, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {
+        rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("part", ["random_keys", "majority", "language_model", "pretrained", "statements"])
+def test_a_part_plans_what_the_guide_says(tmp_path, part):
+    found = planned(tmp_path, part)
+    assert ({*found} - {"tables"}, sum(found.values())) == PARTS[part], found
+
+
+@pytest.mark.parametrize(("name", "text"), SHOWN)
+def test_an_example_of_the_guide_plans_no_more_than_its_part(tmp_path, name, text):
+    (tmp_path / name).write_text(textwrap.dedent(text), encoding="utf-8")
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters/a.txt").write_text("words")
+    target = re.search(rf"snakemake --cores all (\S+) --configfile {name}", GUIDE)[1]
+    part = target if target in PARTS else "language_model"
+    # A pretrained model that was measured need not be there to be planned.
+    measured = tmp_path / "results/smol/runs/pretrained/smollm2/pretrained_keys.parquet"
+    if part == "pretrained":
+        measured.parent.mkdir(parents=True)
+        measured.touch()
+    found = planned(tmp_path, target, "--configfile", name)
+    assert {*found} <= PARTS[part][0] | {"tables"} and (part in found) == (part == target), found
