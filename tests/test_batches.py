@@ -1,7 +1,6 @@
 """Which runs there are, what each is called, and how they are put together, for configurations counted by hand."""
 
 import pytest
-import yaml
 from default_settings import ROOT
 
 from layernorm_roles import batches, planning
@@ -107,52 +106,3 @@ def test_what_is_measured_is_asked_of_the_settings():
         "gpt/layernorm/0": "k",
         "gpt/scale/0": "k",
     }
-
-
-@pytest.mark.parametrize(
-    ("only", "changes", "runs"),
-    [
-        (["d3", "d8"], {}, [("d8", 8, 0.001, 0), ("d8", 8, 0.001, 1)]),
-        (["d8", "d3"], {"d8": {"seeds": NONE | {"scale": 1}}}, [("d3", 3, 0.001, 0), ("d3", 3, 0.001, 1)]),
-        (["d3", "widths"], {}, [("d3", 3, 0.001, 0), ("d3", 3, 0.001, 1)]),
-        (
-            ["widths"],
-            {"widths": {"learning_rate": [0.1, 0.01]}},
-            [("widths", 16, 0.1, 0), ("widths", 16, 0.1, 1)],
-        ),
-        (["d3"], {"d3": {"seeds": NONE | {"scale": 1}}}, []),
-    ],
-)
-def test_scores_are_those_of_layernorm_in_the_widest_experiment_of_a_single_width(only, changes, runs):
-    """`widths` trains in up to 16 dimensions, and is read only where there is no other experiment."""
-    seeds = {name: {"seeds": NONE | {"layernorm": 2, "scale": 1}, "runs_per_job": "all"} for name in only}
-    majority = {
-        "only": only,
-        **planning.merged({**seeds, "widths": {**seeds.get("widths", {}), "d_model": [3, 16]}}, changes),
-    }
-    found = planning.Reproduction(settings_of({"majority": majority}), ROOT)
-    named = [
-        (
-            run["experiment"],
-            run["d_model"],
-            run["base_learning_rate"],
-            run["seed"] - found.settings.first_seed,
-        )
-        for run in batches.scored(found.settings)
-    ]
-    assert named == runs and all(run["variant"] == "layernorm" for run in batches.scored(found.settings))
-    assert found.scored == [f"{experiment}/all" for experiment, *_ in runs[:1]], "one job trains them all"
-
-
-def test_minutes_are_about_twice_what_a_step_took_where_it_was_measured():
-    """On one core of an AMD EPYC: 0.69 to 0.72 s a step of the paper's GPT, 0.54 of its BERT, 12 ms of gpt_bytes."""
-    overlay = yaml.safe_load((ROOT / "workflow/presets/paper.yaml").read_text(encoding="utf-8"))
-    settings = settings_of(overlay | {"device": "cpu"})
-    assert 0.55 < batches.step_seconds(settings, "gpt") < 0.75
-    assert 0.45 < batches.step_seconds(settings, "bert") < 0.65
-    default = settings_of({"language_model": {"gpt_bytes": {"runs_per_job": 3}}})
-    step = batches.step_seconds(default, "gpt_bytes")
-    assert 0.01 < step < 0.014
-    batch = next(iter(batches.batches(default, "language_model").values()))
-    three = next(each for each in batches.batches(default, "language_model").values() if len(each.runs) == 3)
-    assert batch.group == "gpt" and three.minutes == 5 + -(-2 * 3 * 3000 * step // 60)

@@ -5,8 +5,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 PATIENCE = 60  # seconds
 
 
@@ -32,29 +30,20 @@ def test_a_job_that_is_done_says_so_in_its_log_alone(tmp_path):
     assert (tmp_path / "log.txt").read_text().endswith(" done\n")
 
 
-@pytest.mark.parametrize("error", ["ValueError", "OSError"])
-def test_bad_input_fails_in_one_line_whose_details_are_in_the_log(tmp_path, error):
-    done = ended(f"raise {error}('text.words is 0: expected more')", tmp_path)
+def test_bad_input_fails_in_one_line_whose_details_are_in_the_log(tmp_path):
+    done = ended("raise OSError('text.words is 0: expected more')", tmp_path)
     assert done.returncode == 1
     assert done.stderr == "\nerror: text.words is 0: expected more\n(details: log.txt)\n\n"
     log = (tmp_path / "log.txt").read_text()
     assert "Traceback" in log and not log.endswith(" done\n")
 
 
-@pytest.mark.parametrize(
-    "block, reason",
-    [
-        ("import numpy as np\nnp.empty(1 << 50)", "Unable to allocate"),
-        ("import torch\ntorch.empty(1 << 58)", "can't allocate memory"),
-        ("raise MemoryError", "MemoryError"),
-    ],
-)
-def test_memory_that_is_used_up_is_said_in_one_line(tmp_path, block, reason):
-    done = ended(block, tmp_path)
+def test_memory_that_is_used_up_is_said_in_one_line(tmp_path):
+    done = ended("import torch\ntorch.empty(1 << 58)", tmp_path)
     assert done.returncode == 1
     _, line, details, *rest = done.stderr.split("\n")
     assert line.startswith("error: the memory of this machine is used up; run fewer jobs at a time (")
-    assert reason in line and details == "(details: log.txt)" and rest == ["", ""]
+    assert "can't allocate memory" in line and details == "(details: log.txt)" and rest == ["", ""]
     assert "Traceback" in (tmp_path / "log.txt").read_text()
 
 
@@ -99,23 +88,3 @@ os._exit(0)
     )
     assert not list(tmp_path.glob("held_*"))
     assert "the process that started this job is gone" in (tmp_path / "log.txt").read_text()
-
-
-def test_a_job_still_looks_for_garbage(tmp_path):
-    """A cycle that nothing refers to is freed once there are as many new objects as the job waits for."""
-    done = ended(
-        """
-        import gc, weakref
-        class Node: pass
-        def cycle():
-            node = Node()
-            node.itself = node
-            return weakref.ref(node)
-        one = cycle()
-        assert one() is not None
-        many = [[] for _ in range(gc.get_threshold()[0] + 10_000)]
-        assert one() is None
-        """,
-        tmp_path,
-    )
-    assert (done.returncode, done.stderr) == (0, "")

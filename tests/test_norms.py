@@ -82,12 +82,6 @@ def test_a_split_variant_has_one_norm_for_queries_and_keys_and_one_for_values(na
         norms.build(name, DIM)
 
 
-@pytest.mark.parametrize("name", norms.VARIANTS)
-def test_both_norms_of_a_variant_that_is_one_map_are_one_module(name):
-    norm_qk, norm_v = norms.build_pair(name, DIM)
-    assert norm_qk is norm_v
-
-
 @pytest.mark.parametrize("name", [name for name in norms.VARIANTS if name not in LEARNT])
 @pytest.mark.parametrize("factor", [35.0, 2**0.5 / 50])
 def test_a_factor_multiplies_the_result_and_its_gradient(name, factor, x):
@@ -100,13 +94,6 @@ def test_a_factor_multiplies_the_result_and_its_gradient(name, factor, x):
     (expected,) = torch.autograd.grad((factor * plain(x) * weights).sum(), x)
     torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-15)
     assert torch.autograd.gradcheck(scaled, x[:3].detach().requires_grad_())
-
-
-def test_layernorm_times_the_factor_of_another_variant_is_that_variant(x):
-    scaled = norms.build(variants.scaled("layernorm", variants.SHRUNK), DIM)
-    assert torch.equal(scaled(x), norms.build("layernorm_shrunk", DIM)(x))
-    learnt = norms.build(variants.scaled("layernorm_gain", 0.3), DIM)
-    torch.testing.assert_close(learnt.weight, torch.full((DIM,), 0.3))
 
 
 def test_a_matched_projection_follows_the_size_of_its_batches_and_stays_in_evaluation(x):
@@ -155,14 +142,9 @@ def test_a_built_in_norm_has_a_label_a_colour_and_a_formula_and_the_guide_shows_
                 kind(**given)
     assert all(each.label and each.computes for each in variants.BUILT_IN.values())
     assert variants.guide() in (ROOT / "docs/guide.md").read_text(encoding="utf-8")
-    assert variants.label_of("projection", 35.0) == "35 × projection only"
-    assert variants.label_of("layernorm", 0.1, "queries_keys") == "0.1 × LayerNorm (queries, keys)"
     legends.name_scaled({"big": {"like": "projection", "factor": 35.0, "part": "both"}, "own": "a:B"})
-    assert [legends.label(name) for name in ("big", "own", "scale")] == [
-        "35 × projection only",
-        "own",
-        "scaling only",
-    ]
+    found = [legends.label(name) for name in ("big", "own", "scale")]
+    assert found == ["35 × projection only", "own", "scaling only"]
 
 
 OWN = """
@@ -201,44 +183,32 @@ class InPlace(Good):
     def forward(self, x): return x.mul_(2)
 class Batch(nn.BatchNorm1d):
     pass
-class OverRows(Good):
-    def forward(self, x): return x - x.mean(0)
 class NoGradient(Good):
     def forward(self, x): return (x - x).sqrt() + x
-class OverManyRows(Good):
-    def forward(self, x): return x - x.mean(0) if len(x) > 16 else x
 class OverPositions(Good):
     def forward(self, x): return x - x.mean(-2, keepdim=True) if x.shape[-2] > 16 else x
 class Late(Good2):
     def forward(self, x):
         self.mean = self.mean + 1
         return x - x.mean(0) if self.mean[0] > 30 else x
-class Float64(Good):
+class Early(Good2):
     def forward(self, x):
-        torch.set_default_dtype(torch.float64)
-        return x
+        self.mean = self.mean + 1
+        return x - x.mean(0) if self.mean[0] < 2 else x
 class Float64AtOnce(Good):
     def __init__(self, dim):
         torch.set_default_dtype(torch.float64)
         super().__init__(dim)
-class Seeds(Good):
-    def __init__(self, dim):
-        super().__init__(dim)
-        torch.manual_seed(0)
 class SeedsWhenCalled(Good):
     def forward(self, x):
         torch.manual_seed(1)
         return x
-class Draws(Good):
-    def forward(self, x): return x + 0 * torch.randn(())
 class OneThread(Good):
     def forward(self, x):
         torch.set_num_threads(7)
         return x
 class Interrupts(Good):
     def forward(self, x): raise KeyboardInterrupt
-class Exits(Good):
-    def forward(self, x): raise SystemExit(0)
 class ExitsAtOnce(nn.Module):
     def __init__(self, dim): raise SystemExit
 class Argless(nn.Module):
@@ -250,7 +220,6 @@ not_a_class = 3
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     (tmp_path / "own_norms_for_test.py").write_text(OWN)
-    (tmp_path / "exits_for_test.py").write_text("import sys\nsys.exit()\n")
     (tmp_path / "syntax_for_test.py").write_text("class Norm(\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -277,7 +246,6 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("own_norms_for_test:Missing", "cannot be imported"),
         ("no_such_module:Norm", "cannot be imported"),
         ("own_norms_for_test:not_a_class", "no torch.nn.Module"),
         ("own_norms_for_test:Argless", "cannot be built with dim=8"),
@@ -288,21 +256,15 @@ def test_a_norm_may_draw_its_parameters_and_keep_state_in_buffers_and_its_probe_
         ("own_norms_for_test:Chance", "no chance"),
         ("own_norms_for_test:InPlace", "changes its input"),
         ("own_norms_for_test:Batch", "fails on an input of shape|alone and among others"),
-        ("own_norms_for_test:OverRows", "alone and among others"),
-        ("own_norms_for_test:OverManyRows", "alone and among others"),
         ("own_norms_for_test:OverPositions", "alone and among others"),
         ("own_norms_for_test:Late", "alone and among others"),
-        ("own_norms_for_test:Float64", "changes torch's default dtype"),
+        ("own_norms_for_test:Early", "alone and among others"),
         ("own_norms_for_test:Float64AtOnce", "changes torch's default dtype"),
-        ("own_norms_for_test:Seeds", "seeds torch"),
         ("own_norms_for_test:SeedsWhenCalled", "draws or seeds"),
-        ("own_norms_for_test:Draws", "draws or seeds"),
         ("own_norms_for_test:OneThread", "changes torch's number of threads"),
         ("own_norms_for_test:Interrupts", "fails on an input of shape .*: KeyboardInterrupt"),
         ("own_norms_for_test:NoGradient", "no finite gradient"),
-        ("own_norms_for_test:Exits", r"calls sys.exit\(0\)"),
         ("own_norms_for_test:ExitsAtOnce", r"cannot be built with dim=8: it calls sys.exit\(None\)"),
-        ("exits_for_test:Norm", "cannot be imported: it calls sys.exit"),
         ("syntax_for_test:Norm", "cannot be imported: .*never closed"),
     ],
 )

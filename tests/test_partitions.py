@@ -29,10 +29,3 @@ def test_partitions_are_counted_and_numbered_without_omission_or_repeat(task):
     numbered = [partitions.admissible_partition(rank, *task) for rank in range(len(expected))]
     assert sorted(numbered) == sorted(expected)
     assert [p[0] for p in numbered] == sorted(p[0] for p in numbered)
-
-
-def test_partitions_of_six_into_at_most_three_parts():
-    # 4+2, 4+1+1, 3+3, 3+2+1, 2+2+2
-    assert partitions.count_partitions(6, parts=3, largest=4) == 5
-    assert partitions.count_partitions(0, parts=0, largest=0) == 1
-    assert partitions.count_partitions(1, parts=0, largest=9) == 0

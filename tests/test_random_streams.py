@@ -27,11 +27,6 @@ def test_no_two_streams_share_their_first_draws():
     assert len(seen) > 500
 
 
-def test_a_stream_gives_the_same_draws_again_and_others_for_each_integer():
-    assert draws(Stream.RANDOM_KEYS, 0, 3, 5) == draws(Stream.RANDOM_KEYS, 0, 3, 5)
-    assert draws(Stream.RANDOM_KEYS, 0, 3, 5) != draws(Stream.RANDOM_KEYS, 0, 5, 3)
-
-
 def test_a_stream_that_gets_other_integers_than_it_names_is_refused():
     with pytest.raises(TypeError, match="RANDOM_KEYS"):
         generator(Stream.RANDOM_KEYS, 0, 3)

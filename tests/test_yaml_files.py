@@ -1,7 +1,6 @@
 """YAML files that mean another thing than they seem to are refused in one line."""
 
 import pytest
-from default_settings import ROOT
 
 from layernorm_roles.settings import yaml_files
 
@@ -33,8 +32,3 @@ def test_equal_keys_in_different_places_and_merged_ones_are_read(tmp_path):
         "a: &some {x: 1, y: 2}\nb: {<<: *some, x: 3}\nd: {a: {x: 1}, b: {x: 1}}\n", encoding="utf-8"
     )
     assert yaml_files.read(file)["b"] == {"x": 3, "y": 2}
-
-
-@pytest.mark.parametrize("file", [*sorted((ROOT / "workflow/presets").glob("*.yaml")), ROOT / "config.yaml"])
-def test_the_own_files_are_read(file):
-    yaml_files.read(file)

@@ -96,7 +96,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 
     `keys`, for all with attention of models that have one learning rate and length: which keys can win. `ceilings`, for
     the first seeds of GPTs with and without scaling: how much attention keys can get. `samples`, for layernorm in the
-    first GPT: the activations that the statements on fusion and on the scale of scores read.
+    first GPT: the activations that the statements on fusion read.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
     if not is_single(model):
@@ -127,19 +127,6 @@ def is_single(entry: Any) -> bool:
     """
     listed = (getattr(entry, key) for key in ("d_model", "learning_rate", "steps"))
     return all(len(values) == 1 for values in listed if isinstance(values, list | tuple))
-
-
-def scored(settings: Settings) -> list[Run]:
-    """The runs of the majority task whose scores a statement is about: layernorm in the largest d_model.
-
-    They are of one experiment, if possible one with a single width and learning rate, else of its first rate.
-    """
-    every = [run for group in settings.majority for run in runs_of(settings, "majority", group)]
-    runs = [run for run in every if run["variant"] == "layernorm"]
-    single = [run for run in runs if is_single(settings.majority[run["experiment"]])]
-    first = max(single or runs, key=lambda run: run["d_model"], default=None)
-    point = ("experiment", "d_model", "base_learning_rate")
-    return [run for run in runs if all(run[key] == first[key] for key in point)]
 
 
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:

@@ -163,8 +163,6 @@ TABLES = {
     "geometry_cloud": Table("geometry", ("statements", "geometry")),
     "fusion": Table("fusion", ("statements", "fusion")),
     "placement": _PLACEMENT,
-    "placement_gradients": _PLACEMENT,
-    "placement_scales": _PLACEMENT,
     "untrained_gradients": _PLACEMENT,
     "position_probe": _PLACEMENT,
     "batch_dependence": Table("batch_dependence", ("statements", "batch_dependence")),

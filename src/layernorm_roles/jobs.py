@@ -91,7 +91,6 @@ def _language_models(of: Reproduction, add: Any) -> None:
                 norm_code=_norm_code(batch),
                 ceiling_contexts=getattr(model, "ceiling_contexts", 0),
                 block_contexts=of.settings.statements.fusion.contexts,
-                head_contexts=of.settings.statements.score_scale.contexts,
             )
 
 
@@ -137,13 +136,9 @@ def _placement(of: Reproduction, add: Any) -> None:
 
 
 def _small_statements(of: Reproduction, add: Any) -> None:
-    samples = [f"measure/{name}" for name in of.sampled]
     add("geometry", "geometry", settings=of.plain["statements"]["geometry"], seed=of.settings.first_seed)
     for name in ("fusion", "batch_dependence", "score_scale"):
         number = getattr(of.settings.statements, name).seeds
         parameters = {"settings": of.plain["statements"][name], "seeds": batches.seeds(of.settings, number)}
-        reads = [] if name == "batch_dependence" else samples
-        if name == "score_scale":
-            reads = [*(f"majority/{name}" for name in of.scored), *samples]
-            parameters["majority"] = batches.scored(of.settings)
+        reads = [f"measure/{batch}" for batch in of.sampled] if name == "fusion" else []
         add(name, name, reads, **parameters)

@@ -91,14 +91,6 @@ class Reproduction:
         return {stage: batches.batches(self.settings, stage) for stage in batches.GROUPS}
 
     @cached_property
-    def scored(self) -> list[str]:
-        """The names of the batches of the majority task whose vectors the statements read."""
-        runs = batches.scored(self.settings)
-        return [
-            name for name, each in self.training["majority"].items() if any(run in runs for run in each.runs)
-        ]
-
-    @cached_property
     def sampled(self) -> list[str]:
         """The names of the batches of language models whose activations the statements read."""
         return [name for name, runs in self.measured.items() if any(run["samples"] for run in runs)]

@@ -37,7 +37,7 @@ class Stream(Enum):
     )
     GEOMETRY = (8, ("seed", "n"), "gain, bias and inputs of the geometry of LayerNorm")
     GEOMETRY_CLOUD = (9, ("seed",), "the drawn cloud in three dimensions")
-    FUSION = (10, ("seed", "d", "d_heads"), "weights and activations of random attention blocks")
+    FUSION = (10, ("seed", "d"), "weights and activations of random attention blocks")
     PLACEMENT_BATCHES = (11, ("seed",), "training windows of pre-norm and post-norm models")
     BATCH_DEPENDENCE = (12, ("seed", "batch_size"), "sequences for LayerNorm and BatchNorm")
     SCORE_SCALE = (13, ("seed", "d_k"), "queries and keys of random attention heads")

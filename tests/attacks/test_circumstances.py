@@ -1,44 +1,17 @@
 """Odd circumstances: rights, what stands in a result's place, two commands at once: an error names the path."""
 
 import os
-import shutil
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
-from checkouts import ROOT, command, environment
+from checkouts import ROOT
 
 from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
 
 NAME = "results/tiny"
-TARGETS = (f"{NAME}/parquet/geometry.parquet", f"{NAME}/settings.json")
-TINY = {"name": "tiny", "device": "cpu", "pretrained": {"minilm": None}}
-TINY |= {"statements": {"geometry": {"dimensions": [2, 3]}}}
-
-
-@pytest.fixture(scope="module")
-def finished(checkout):
-    """A checkout in which the target is made, and the bytes of its results."""
-    made = checkout(TINY)
-    made.run(*TARGETS)
-    return made, {name: (made.folder / name).read_bytes() for name in TARGETS}
-
-
-@pytest.mark.long
-def test_two_commands_for_one_reproduction(finished):
-    made, before = finished
-    shutil.rmtree(made.folder / NAME)
-    make, pipes = command("--cores", "2", *TARGETS), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    own = {"cwd": made.folder, "env": environment(made.folder), "encoding": "utf-8"}
-    both = [subprocess.Popen(make, **own, **pipes) for _ in range(2)]
-    outputs = [process.communicate()[0] for process in both]
-    assert any(process.returncode == 0 for process in both)
-    for process, output in zip(both, outputs, strict=True):
-        assert "Traceback" not in output
-        assert process.returncode == 0 or "Directory cannot be locked" in output
-    assert all((made.folder / name).read_bytes() == content for name, content in before.items())
 
 
 def as_nobody(work):

@@ -18,7 +18,7 @@ from layernorm_roles import planning
 
 ROOT = Path(__file__).parents[2]
 LARGEST = {"sequences": 2_000, "vocabulary": 1_100, "longest": 40, "d_ff": 20, "keys": 12, "dimensions": 12}
-LARGEST |= {"samples": 8, "heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
+LARGEST |= {"heads": 8, "steps": 6, "matrices": 4, "layers": 4, "untrained_depths": 4}
 LARGEST |= {"depths": 3, "contexts": 3}
 """The largest value that is drawn for a key of this name; 24 for other integers, since a fuzzed run must be tiny."""
 LEFT_ALONE = set("name device majority_device device_check norms pretrained corpus tokenizer".split())
@@ -41,7 +41,7 @@ def smallest() -> dict[str, Any]:
     overlay["text"]["words"]["long"] |= {"shortest": 48, "longest": 64}
     overlay["text"]["words"]["sentences"] |= {"longest": 64}
     overlay["random_keys"] |= {"keys": [3, 5], "dimensions": [3, 4], "matrices": 2}
-    overlay["statements"]["placement"] |= {"steps": 4, "gradients_every": 2, "seeds": 1, "untrained_seeds": 1}
+    overlay["statements"]["placement"] |= {"steps": 4, "seeds": 1, "untrained_seeds": 1}
     overlay["statements"]["placement"] |= {"depths": [1, 2], "untrained_depths": [1, 2]}
     overlay["text"]["words"] |= {"vocabulary": 300}
     return overlay
@@ -67,36 +67,34 @@ def drawn(rng: random.Random, name: str, schema: Mapping[str, Any], now: Any) ->
         return rng.choice(schema["enum"])
     if "const" in schema:
         return schema["const"]
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum", 0)), schema.get("maximum", 2**31)
     match schema.get("type"):
         case "integer":
-            low, high = schema.get("minimum", 0), schema.get("maximum", 2**31)
             largest = min(high, max(LARGEST.get(name, 24), low + 2))
             near = now if isinstance(now, int) else low
             value = rng.choice(
                 [low, low + 1, low + 2, rng.randint(low, largest), near + 1, near - 1, near * 2]
             )
-            return min(value, largest) if value >= low else low
+            return min(max(value, low), largest)
         case "number":
-            low = schema.get("minimum", schema.get("exclusiveMinimum", -10.0))
             high = schema.get("maximum", schema.get("exclusiveMaximum", 10.0))
             near = now if isinstance(now, int | float) else 1.0
-            tiny, most = 1e-320 if low == 0 else low, high * 0.99999
+            tiny = 1e-320 if low == 0 else low
             return rng.choice(
-                [low, high, tiny, most, rng.uniform(low, min(high, 10.0)), near * 2, near / 2, 5.0]
+                [low, high, tiny, high * 0.99999, rng.uniform(low, min(high, 10.0)), near * 2, near / 2]
             )
         case "boolean":
             return not now
         case "array":
-            items = schema.get("prefixItems")
             current = now if isinstance(now, list) and now else [None]
-            if items is None:
-                size = rng.choice([1, 1, 2, 3, schema.get("minItems", 0)])
-                items = [schema.get("items", {})] * min(size, schema.get("maxItems", 3))
-            values = [
+            some = [schema.get("items", {})] * min(
+                rng.randint(schema.get("minItems", 0), 3), schema.get("maxItems", 3)
+            )
+            items = enumerate(schema.get("prefixItems", some))
+            return [
                 drawn(rng, name, _resolved(item, None), current[min(i, len(current) - 1)])
-                for i, item in enumerate(items)
+                for i, item in items
             ]
-            return values
     return now
 
 

@@ -183,24 +183,18 @@ def losses_by_rate(
 def geometry(
     difference=1e-14, rank_lost=1, rms_rank_lost=0, deviation=1e-15, rms_deviation=1e-15, near=None, away=None
 ) -> pd.DataFrame:
-    """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii in float16 and with a smaller eps.
+    """LayerNorm and RMSNorm in 4 and 16 dimensions; other radii with a smaller eps, other differences with eps outside.
 
     `near` and `away`: the radius over its root for inputs of a root mean square of 1e-5 and 1, for each place of eps.
     """
     rows = []
     for n in (4, 16):
-        for dtype, factor in (("float64", 1.0), ("float32", 1e8)):
-            inside = ("layernorm", n, dtype, "inside", 1e-5, 1.0, 0.0)
-            rows.append((*inside, "difference_from_torch", difference * factor))
+        for place, factor in (("inside", 1.0), ("outside", 1e8)):
+            rows.append(("layernorm", n, place, 1e-5, 1.0, "difference_from_torch", difference * factor))
         for size, radii in ((1e-5, near or {}), (1.0, away or {})):
             for place, radius in ({"inside": 1.0, "outside": 1.0} | radii).items():
-                for dtype, eps, mean in (
-                    ("float64", 1e-5, radius),
-                    ("float64", 1e-12, 3.0),
-                    ("float16", 1e-5, 0.0),
-                ):
-                    key = ("layernorm", n, dtype, place, eps, size * np.sqrt(n), 0.0)
-                    rows.append((*key, "radius_mean", mean))
+                for eps, mean in ((1e-5, radius), (1e-12, 3.0)):
+                    rows.append(("layernorm", n, place, eps, size * np.sqrt(n), "radius_mean", mean))
         for norm, lost in (("layernorm", rank_lost), ("rmsnorm", rms_rank_lost)):
             stretched = deviation if norm == "layernorm" else rms_deviation
             shape = {
@@ -209,97 +203,44 @@ def geometry(
                 "axes_cosine": 0.0,
                 "centre_deviation": 0.0,
             }
-            whole = (norm, n, "float64", None, 0.0, np.nan, 0.0)
-            rows += [(*whole, name, float(v)) for name, v in shape.items()]
+            rows += [(norm, n, None, 0.0, np.nan, name, float(v)) for name, v in shape.items()]
     return pd.DataFrame(rows, columns=SCHEMAS["geometry"].names)
 
 
 def fusion(errors, seeds=5, narrow=0.5) -> pd.DataFrame:
     """Share of the variance that a single map of the heads misses, for each arrangement, where d is 32.
 
-    Where d is 8 it is `narrow` times as much. Other errors, of which none counts, have narrower heads, maps of stream
-    and heads, and trained models.
+    Where d is 8 it is `narrow` times as much, and in trained models, which do not count, another.
     """
     rows = []
     for name, seed in product(errors, range(seeds)):
         error = errors[name] * (1 + 0.01 * seed)
-        for source, inputs, d, d_heads, missed in (
-            ("random", "heads", 32, 32, error),
-            ("random", "heads", 8, 8, narrow * error),
-            ("random", "heads", 32, 16, 0.9),
-            ("random", "stream_and_heads", 32, 32, 0.8),
-            ("language_model", "heads", 64, 64, 0.7),
+        for source, d, missed in (
+            ("random", 32, error),
+            ("random", 8, narrow * error),
+            ("language_model", 64, 0.7),
         ):
-            sizes = (d, d_heads, 4 * d, 1000, 1000)
-            rows.append((source, None, seed, 1, name, inputs, *sizes, missed, d, d, 9, 5))
+            rows.append((source, seed, 1, name, d, missed))
     return pd.DataFrame(rows, columns=SCHEMAS["fusion"].names)
 
 
-def placement(gap, seeds=3, gains=None, stuck=(), best=0.0) -> pd.DataFrame:
-    """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones.
-
-    Of three rates pre-norm's loss is lowest at the middle one, where deep post-norm's is higher by `best` as well.
-
-    `gains`: by how much a warm-up lowers post-norm's loss at each depth; without, there is no warm-up. `stuck`:
-    depths at which no post-norm run trains.
-    """
+def placement(gap, seeds=3) -> pd.DataFrame:
+    """Post-norm's training loss minus pre-norm's at each learning rate, in deep networks; none in shallow ones."""
     rows = []
     for name, depth, rate, seed in product(("pre", "post"), (2, 24), gap, range(seeds)):
         more = gap[rate] * (1 + 0.05 * seed) if name == "post" and depth == 24 else 0.001 * seed
-        if len(gap) > 2 and rate == sorted(gap)[1]:
-            more += best * (name == "post" and depth == 24) - 0.1
-        status = "stuck" if name == "post" and depth in stuck else "trained"
-        for warmup in (0, 50) if gains else (0,):
-            less = gains[depth] * (1 + 0.01 * seed) if warmup and name == "post" else 0.0
-            key = (name, depth, rate, warmup, seed)
-            rows += [(*key, step, 4.0 + more - less, 5.0, status) for step in range(20)]
+        rows += [(name, depth, rate, seed, step, 4.0 + more) for step in range(20)]
     return pd.DataFrame(rows, columns=SCHEMAS["placement"].names)
 
 
-def gradients(slopes, seeds=3, spread=0.001) -> pd.DataFrame:
-    """By how many decades the gradient norm grows from layer to layer, at initialisation and later on, in 24 layers.
-
-    The later slope is that at step 50, and half as much more at step 100, half as much less at step 150.
-    """
-    rows = []
-    for name, (first, later) in slopes.items():
-        for step, slope in ((0, first), (50, later), (100, 1.5 * later), (150, 0.5 * later)):
-            for seed, layer in product(range(seeds), range(1, 25)):
-                norm = 10 ** (layer * (slope + spread * seed))
-                rows.append((name, 24, 0.001, 0, seed, step, layer, norm))
-    return pd.DataFrame(rows, columns=SCHEMAS["placement_gradients"].names)
-
-
-def part_scales(pre, post, stream=5.0, seeds=3) -> pd.DataFrame:
-    """The largest over the smallest size of the parts' inputs, at initialisation and after training.
-
-    `stream`: that of the residual stream. Rates of 0.001 have half the ratio, but at least 1.
-    """
-    rows = []
-    for (name, ratios), rate, seed in product((("pre", pre), ("post", post)), (0.001, 0.003), range(seeds)):
-        for step, ratio in zip((0, 100), ratios, strict=True):
-            reached = max(1.0, ratio * (1 + 0.01 * seed) * (1 if rate == 0.003 or not step else 0.5))
-            for layer, part in product((1, 2, 24), ("attention", "feed_forward")):
-                last = layer == 24
-                sizes = (0.3 * reached if last else 0.3, stream if last else 1.0)
-                rows.append((name, 24, rate, 0, seed, step, layer, part, *sizes))
-    return pd.DataFrame(rows, columns=SCHEMAS["placement_scales"].names)
-
-
-def untrained_gradients(decades, seeds=3, slopes=None, spread=0.001) -> pd.DataFrame:
-    """By how many decades the first layer's gradient changes from 2 to 16 layers, with residuals and without.
-
-    `slopes`: by how many decades the gradient norm grows from layer to layer with residual connections.
-    """
+def untrained_gradients(decades, seeds=3) -> pd.DataFrame:
+    """By how many decades the first layer's gradient changes from 2 to 16 layers, with residuals and without."""
     rows = []
     for name, ends in decades.items():
         for residual, change in zip((True, False), ends, strict=True):
-            slope = (slopes or {}).get(name, 0.0) if residual else 0.5
             for seed, (depth, share) in product(range(seeds), ((2, 0.0), (8, 0.3), (16, 1.0))):
-                first = share * change + 0.01 * seed * share
-                for layer in range(1, depth + 1):
-                    norm = 10 ** (first + (layer - 1) * (slope + spread * seed))
-                    rows.append((name, residual, depth, seed, layer, norm))
+                norm = 10 ** (share * change + 0.01 * seed * share)
+                rows.append((name, residual, depth, seed, norm))
     return pd.DataFrame(rows, columns=SCHEMAS["untrained_gradients"].names)
 
 
@@ -337,17 +278,8 @@ def score_scale(
         half = 0.5 * divided
         std, level, wide = (d_k ** (power - half + random) for power in (exponent, *grows))
         ends = [pair[divided] + 10 * random for pair in (kept, gradient)]
-        rows.append(("normal", None, seed, 1, 0, d_k, 128.0, divided, 0.0, std, 1.0, *ends))
-        rows.append(("normal_mean_1", None, seed, 1, 0, d_k, 128.0, divided, level, wide, 1.0, *ends))
-    return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
-
-
-def trained_scores(source: str, *sizes: float, seeds: int = 3) -> pd.DataFrame:
-    """Divided scores of trained models: the standard deviation of each head, in every run."""
-    rows = [
-        (source, "layernorm", seed, 1, head, 8, 20.0, True, 0.0, size * (1 + 0.001 * seed), 1.0, 0.5, 0.5)
-        for seed, (head, size) in product(range(seeds), enumerate(sizes))
-    ]
+        rows.append(("normal", seed, d_k, divided, 0.0, std, *ends))
+        rows.append(("normal_mean_1", seed, d_k, divided, level, wide, *ends))
     return pd.DataFrame(rows, columns=SCHEMAS["score_scale"].names)
 
 
@@ -469,8 +401,8 @@ def position_probe(trained, untrained, spread=0.01, seeds=4, context_length=20) 
             there = (kind, depth, layer) == ("pre", 3, 3)
             share = share if there else 1 - share / 2
             lost = (rate, seed, step) == (0.01, 1, 9)
-            place = (kind, depth, rate, 0, seed, residual, context_length, step, layer)
-            rows.append((*place, np.nan if lost else share, np.inf if lost else 4.0))
+            place = (kind, depth, rate, seed, residual, context_length, step, layer)
+            rows.append((*place, np.nan if lost else share))
     return pd.DataFrame(rows, columns=SCHEMAS["position_probe"].names)
 
 

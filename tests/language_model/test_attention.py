@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from layernorm_roles.gpu.agreement import operator_difference
-from layernorm_roles.language_model import attention
 from layernorm_roles.language_model.attention import causal_attention, widened_attention
 from layernorm_roles.language_model.kernels import attention as kernels
 from layernorm_roles.language_model.kernels import softmax
@@ -43,9 +41,9 @@ def ours(dropout=0.0):
     return attend
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 13, 16])
-@pytest.mark.parametrize("n", [1, 2, 65, 700])
-@pytest.mark.parametrize("size", [0.1, 1.0, 12.0])
+@pytest.mark.parametrize("d", [1, 2, 8, 13])
+@pytest.mark.parametrize("n", [1, 65, 700])
+@pytest.mark.parametrize("size", [1.0, 12.0])
 def test_values_and_gradients(d, n, size):
     q, k, v, grad = drawn_inputs(n, (2, 3, n, d), size)
     exact = [t.double() for t in (q, k, v, grad)]
@@ -129,29 +127,6 @@ def test_widened_heads_have_the_same_values_and_gradients(d, kind):
     assert out.shape == expected.shape
     for a, b in [(out, expected), *((a.grad, b.grad) for a, b in zip(ours, theirs, strict=True))]:
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
-
-
-def test_a_gpu_gets_the_widened_heads(monkeypatch):
-    calls = []
-
-    def widened(*tensors, **options):
-        calls.append((tensors, options))
-        return tensors[2]
-
-    monkeypatch.setattr(attention, "widened_attention", widened)
-    with FakeTensorMode():  # a CUDA tensor without a GPU
-        q, k, v = (torch.empty(2, 3, 9, 2, device="cuda") for _ in range(3))
-        causal_attention(packed(q, k, v), 3, 0.1)
-    attention.attention(q, k, v, attn_mask=None)
-    assert [tuple(t.shape) for t in calls[0][0]] == 3 * [(2, 3, 9, 2)]
-    assert [options for _, options in calls] == [{"dropout_p": 0.1, "is_causal": True}, {"attn_mask": None}]
-
-
-@pytest.mark.parametrize("changes", [{"dtype": torch.float64}, {"d": attention.WIDEST_HEAD + 1}])
-def test_what_the_compiled_kernel_does_not_take_goes_to_torch(changes, monkeypatch):
-    monkeypatch.setattr(attention._CausalAttention, "apply", lambda *arguments: pytest.fail("the kernel ran"))
-    qkv = torch.ones(1, 5, 3 * changes.get("d", 2), dtype=changes.get("dtype", torch.float32))
-    assert torch.equal(causal_attention(qkv, 1), qkv[..., : changes.get("d", 2)])
 
 
 FAULTS = {"scores of 0": 0.0, "another scale": 0.5}

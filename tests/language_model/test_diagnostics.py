@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hand_made import SMALL_BERT, SMALL_GPT, changed, randomise, run_of, trained
+from hand_made import SMALL_GPT, changed, randomise, run_of, trained
 from torch.nn import functional as F
 
 from layernorm_roles import store
@@ -127,8 +127,3 @@ def test_a_run_says_what_its_attention_does_and_learns_as_one_that_does_not(text
         assert whole[["mean_kept_worth", "zero_scores_worth"]].notna().all(axis=None)
         assert (whole.mean_kept_worth == 0).all() == (variant == "no_attention")
         assert of_layers.input_rms.tolist() == pytest.approx([1.0] * len(of_layers), abs=0.05)
-
-
-def test_bert_has_an_empty_table(text, tmp_path):
-    out = trained([run_of(text, SMALL_BERT, "none")], tmp_path)
-    assert not len(store.read(out["attention"], "language_model_attention"))

@@ -18,10 +18,8 @@ from hand_made import (
     save_weights,
     tokenizer,
 )
-from torch import nn
 
 from layernorm_roles import checkpoint, store
-from layernorm_roles.heads.layer import Layer
 from layernorm_roles.language_model import measure, model, tasks
 from layernorm_roles.random_streams import Stream, describe
 
@@ -48,100 +46,6 @@ def test_scaled_keys_are_all_selectable_and_eps_matters():
     shrunk, _ = verdicts(model.build(settings, qk, qk, VOCABULARY, 0), frame, ("head", "head_exact"))
     assert shrunk[shrunk.site == "head"].n_unselectable.sum() > 0
     assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
-
-
-SCALED = dict.fromkeys(("layernorm", "scale", "projected_qk", "projected_v"), ("after_norm_exact",))
-SCALED |= {"layernorm_qk": ("after_norm_exact", "head_exact")}
-SCALED |= dict.fromkeys(("projection", "none", "layernorm_affine", "own.module:Norm"), ())
-
-
-@pytest.mark.parametrize(("variant", "sites"), SCALED.items())
-def test_where_keys_come_out_of_a_scaling(variant, sites):
-    first = ("before_norm", "after_norm", "head")
-    assert measure.sites_of(variant, variant, "gpt") == (*first, *sites)
-    assert measure.sites_of(variant, variant, "bert") == first
-
-
-INTERIOR = {
-    ("before_norm", 1): [4],
-    ("after_norm", 1): [1, 5],
-    ("head", 1, 0): [1, 2, 3],
-    ("head", 1, 1): [1, 3, 5, 6],
-    ("before_norm", 2): [1, 2, 4, 5, 6],
-    ("after_norm", 2): [3, 5, 6],
-    ("head", 2, 0): [],
-    ("head", 2, 1): [2, 6],
-}
-"""The keys of a hand-made model that lie within the hull of the others: site, layer and head, and the keys."""
-
-
-class HandMade(nn.Module):
-    """A model of two layers with two heads whose nine keys are known; the number of a token is that of its key.
-
-    The keys lie on a circle, but for those of INTERIOR, which lie near its centre. Key 8 lies outside the chord
-    between its neighbours by so little that only float64 can tell. Dropout comes after the keys.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.dropout, self.one = nn.Dropout(0.5), nn.Parameter(torch.ones(()))
-
-    def place(self, ids, *place):
-        """The keys (n, 2) of the tokens at one place of the model."""
-        angles = torch.arange(9).double() * 2 * torch.pi / 9
-        found = torch.stack([angles.cos(), angles.sin()], dim=1)
-        found[8] = (0.5 + 1e-7) * (found[7] + found[0])
-        found[INTERIOR[place]] *= 0.1
-        return self.dropout(found.to(self.one.dtype)[ids] * self.one)
-
-    @torch.no_grad()
-    def record(self, tokens):
-        ids = torch.tensor([tokens])
-        heads = {n: [self.place(ids[0], "head", n, head).numpy() for head in (0, 1)] for n in (1, 2)}
-        return [
-            Layer(
-                layer=layer,
-                queries=np.stack(heads[layer]),
-                keys=np.stack(heads[layer]),
-                scaling=1.0,
-                visible=np.ones((len(tokens), len(tokens)), bool),
-                before_norm=self.place(ids[0], "before_norm", layer).numpy(),
-                attention_input=self.place(ids[0], "after_norm", layer).numpy(),
-                norm=None,
-                query_projection=None,
-                key_projection=None,
-            )
-            for layer in (1, 2)
-        ]
-
-
-SITES = ("before_norm", "after_norm", "head")
-
-
-def test_hand_made_keys_have_the_verdicts_of_their_places():
-    order = [3, 8, 0, 5, 1, 7, 2, 6, 4]
-    frame = contexts(("long", range(9)), ("sentences", order))
-    table, tokens = verdicts(HandMade().train(), frame, SITES)
-    assert len(table) == 2 * len(INTERIOR)
-    for row in table.itertuples():
-        place = (row.site, row.layer) if row.site != "head" else (row.site, row.layer, row.head)
-        assert row.n_unselectable == len(INTERIOR[place]), place
-        assert row.n_borderline == 0
-    assert set(tokens.context) == {0}
-    for layer, part in tokens.groupby("layer"):
-        inner = INTERIOR["after_norm", layer]
-        assert part.position.tolist() == list(range(9))
-        assert part.token.tolist() == [f"w{i}" for i in order]
-        assert part.verdict.tolist() == ["unselectable" if i in inner else "selectable" for i in order]
-
-
-def test_what_the_model_reads_first_is_part_of_its_keys():
-    """BERT's class token has the number that follows the tokenizer's entries."""
-    frame = contexts(("sentences", range(8)))
-    table, tokens = verdicts(HandMade(), frame, SITES, tokenizer=tokenizer(8), prefix=(8,))
-    assert set(table.n_keys) == {9}
-    for _, part in tokens.groupby("layer"):
-        assert part.token.tolist() == ["[CLS]", *(f"w{i}" for i in range(8))]
 
 
 STREAM = range(100)

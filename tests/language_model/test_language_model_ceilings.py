@@ -37,30 +37,12 @@ def table_of(variant):
     return pd.concat([pairs(layer, [AS_USED]).assign(context=0) for layer in layers])
 
 
-def of_head(table, layer, head, queries):
-    rows = table[(table.layer == layer) & (table["head"] == head) & (table.queries == queries)]
-    return rows.sort_values("position")
-
-
-@torch.no_grad()
-def queries_and_keys(network, number, head):
-    """Queries as used in scores, and keys, by hand: the weights times the norm of the stream."""
-    x = network.embed(torch.tensor(TOKENS)[None])
-    for layer in network.layers[: number - 1]:
-        x = layer(x)
-    layer = network.layers[number - 1]
-    w_q, w_k, _ = layer.attention.qkv.weight.split(8)
-    at = slice(4 * head, 4 * head + 4)
-    y = layer.norm(x)[0]
-    return (y @ w_q[at].T / 2).numpy(), (y @ w_k[at].T).numpy()
-
-
 def test_ceilings_behind_the_norm_are_the_best_of_all_inputs():
     """The search runs over what the norm is given, and knows of no ellipsoid."""
     network, table = network_of("layernorm"), table_of("layernorm")
     w_q = network.layers[1].attention.qkv.weight[4:8].detach()
-    _, keys = (torch.from_numpy(part) for part in queries_and_keys(network, 2, 1))
-    rows = of_head(table, 2, 1, "norm").set_index("position")
+    keys = torch.from_numpy(network.record(TOKENS.tolist())[1].keys[1])
+    rows = table[(table.layer == 2) & (table["head"] == 1) & (table.queries == "norm")].set_index("position")
 
     def loss(x, i):
         x = torch.tensor(x, requires_grad=True)
@@ -73,17 +55,6 @@ def test_ceilings_behind_the_norm_are_the_best_of_all_inputs():
         starts = rng.standard_normal((8, 8))
         best = np.exp(-min(minimize(loss, x, args=(i,), jac=True, method="BFGS").fun for x in starts))
         assert rows.lower[i] * (1 - 1e-4) <= best <= rows.upper[i] * (1 + 1e-9)
-
-
-def test_received_is_the_attention_of_the_model():
-    network, table = network_of("layernorm"), table_of("layernorm")
-    queries, keys = queries_and_keys(network, 2, 0)
-    scores = torch.from_numpy(queries @ keys.T).masked_fill(torch.ones(N, N).triu(1).bool(), -torch.inf)
-    weights = scores.softmax(dim=1).numpy()
-    rows = of_head(table, 2, 0, "norm")
-    np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
-    # The last query sees all keys, so it cannot exceed their ceilings.
-    assert (weights[-1] <= rows.upper * (1 + 1e-9)).all()
 
 
 def test_without_scaling_no_query_is_out_of_reach():
@@ -127,15 +98,3 @@ def test_a_run_that_diverged_has_its_untrained_rows_and_no_samples(saved, tmp_pa
         ValueError, match=r"seed_3 diverged, .* lower learning_rate of language_model.hand_made"
     ):
         measured([run], file, tmp_path, "samples")
-
-
-def test_without_attention_the_width_of_heads_makes_no_difference():
-    """Claims take the model without attention of one width as the baseline of all."""
-    wide, narrow = (
-        model.build(changed(SIZES, heads=heads), "no_attention", "none", VOCABULARY, 4) for heads in (2, 8)
-    )
-    assert wide.state_dict().keys() == narrow.state_dict().keys()
-    for one, other in zip(wide.state_dict().values(), narrow.state_dict().values(), strict=True):
-        assert torch.equal(one, other)
-    tokens = torch.tensor(TOKENS)[None]
-    assert torch.equal(wide.eval()(tokens), narrow.eval()(tokens))

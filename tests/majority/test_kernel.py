@@ -112,32 +112,6 @@ def test_nan_stays_nan(name, dtype):
     assert np.isnan(gradients.embedding).any()
 
 
-@pytest.mark.parametrize("sizes", [Sizes(5, 4, 0), Sizes(5, 0, 3), Sizes(0, 4, 3)])
-def test_a_model_without_features_is_refused(sizes):
-    """Its matrices have no first column, which the compiled loop would read."""
-    with pytest.raises(ValueError, match="expected sizes of at least 1"):
-        kernel.flat_gradient(*batch_of(30, 5, 50), np.zeros(sizes.total), sizes)
-
-
-@pytest.mark.parametrize("more", [-1, 1])
-def test_a_vector_of_parameters_of_another_length_is_refused(more):
-    sizes = Sizes(5, 4, 3)
-    total = sum(sizes.entries)
-    with pytest.raises(ValueError, match=f"{total + more} entries together: expected {total}"):
-        kernel.flat_gradient(*batch_of(30, 5, 50), np.zeros(total + more), sizes)
-
-
-def test_an_overflow_leaves_nothing_for_the_next_call():
-    counts, label = batch_of(257, 7, 13)
-    parameters = parameters_of(7, 5, 11)
-    before = kernel.loss_and_gradients(counts, label, parameters)
-    with np.errstate(over="ignore"):
-        kernel.loss_and_gradients(counts, label, [1e300 * array for array in parameters])
-    after = kernel.loss_and_gradients(counts, label, parameters)
-    assert after[:2] == before[:2]
-    assert all(map(np.array_equal, after[2], before[2]))
-
-
 def test_the_first_of_tied_classes_is_the_prediction():
     counts, label = batch_of(300, 5, 50)
     parameters = parameters_of(5, 4, 4)

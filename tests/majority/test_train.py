@@ -16,7 +16,7 @@ from scipy.stats import entropy
 
 from layernorm_roles import checkpoint, store
 from layernorm_roles.majority import data, kernel, train
-from layernorm_roles.majority.evaluation import evaluation_steps, query_angle
+from layernorm_roles.majority.evaluation import evaluation_steps
 from layernorm_roles.majority.gradients import gradient_on
 from layernorm_roles.majority.model import MajorityTransformer
 from layernorm_roles.majority.train import MajorityRun
@@ -58,12 +58,12 @@ def test_a_seed_gives_equal_bytes_and_learns(sets):
     assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 19, 39, 59)])
 
 
-@pytest.mark.parametrize("checkpoints", [1, 5, 8])
+@pytest.mark.parametrize("checkpoints", [1, 8])
 @pytest.mark.parametrize(
     ("norm", "evaluate_every"), [("layernorm", 20), ("oracle:Stateful", 20), ("scale", "logarithmic")]
 )
 def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, evaluate_every, checkpoints):
-    """Killed at its first, a middle and its last checkpoint, the last one after more than ten epochs."""
+    """Killed at its first and its last checkpoint, the last one after more than ten epochs."""
     settings, run = task(evaluate_every=evaluate_every), run_of(norm, 3)
     whole = train.train(settings, run, sets)
     kept = checkpoint.Checkpoint(tmp_path / "checkpoint", {"seed": 3})
@@ -129,25 +129,6 @@ def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, float64):
         schedule.step()
     for name, value in model.state_dict().items():
         torch.testing.assert_close(ours[name], value, rtol=1e-9, atol=1e-10)
-
-
-def test_variants_of_a_seed_start_alike_and_see_the_same_batches(sets, monkeypatch):
-    seen = []
-    monkeypatch.setattr(train, "gradient_on", counted(seen))
-    for norm in ("layernorm", "none", "scale_released"):
-        train.train(task(steps=3), run_of(norm, 4), sets)
-    runs = [seen[i : i + len(seen) // 3] for i in range(0, len(seen), len(seen) // 3)]
-    for run in runs[1:]:
-        assert torch.equal(run[0][0], runs[0][0][0])
-        assert all(torch.equal(ours[1], first[1]) for ours, first in zip(run, runs[0], strict=True))
-
-
-def test_query_angle_weights_classes_by_their_tokens():
-    queries = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 0.0]])
-    mean, std = query_angle(queries, torch.tensor([1.0, 1.0, 2.0]))
-    assert mean == pytest.approx((0 + 90 + 2 * 45) / 4)
-    assert std == pytest.approx(np.std([0, 90, 45, 45]))
-    assert query_angle(-queries, torch.tensor([1.0, 0, 0]))[0] == pytest.approx(0, abs=1e-5)
 
 
 def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(sets, capsys):
@@ -226,24 +207,13 @@ def attention_of_all_classes(model):
 @pytest.mark.parametrize(
     ("every", "steps", "expected"),
     [
-        (20, 60, [0, 20, 40, 60]),
         (20, 50, [0, 20, 40, 50]),
-        (100, 3, [0, 3]),
-        ("logarithmic", 1, [0, 1]),
         ("logarithmic", 7, [0, 1, 2, 3, 4, 5, 6, 7]),
         ("logarithmic", 130, [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 63, 80, 100, 125, 130]),
     ],
 )
 def test_steps_at_which_a_run_is_evaluated(every, steps, expected):
     assert sorted(evaluation_steps(every, steps)) == expected
-
-
-def test_a_run_has_the_width_and_the_rate_that_it_names(sets):
-    settings = task(d_ff=None, steps=1)
-    wide, fast = run_of("layernorm", 0, d_model=7), run_of("layernorm", 0, learning_rate=0.5)
-    assert train.train(settings, wide, sets).model.layer.linear1.weight.shape == (7, 7)
-    assert train.train(task(), wide, sets).model.layer.linear1.weight.shape == (5, 7)
-    assert list(train.train(settings, fast, sets).metrics.learning_rate) == [0.5, 0.5]
 
 
 def planned_batch(folder, code="a"):

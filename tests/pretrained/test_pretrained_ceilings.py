@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_recording import TOKENS
 from transformers import AutoModel
 
 from layernorm_roles.heads import ceilings
@@ -15,10 +14,6 @@ from layernorm_roles.selectability.ceilings import ceilings as of_keys
 
 def table_of(network, tokens):
     return pd.concat([ceilings.pairs(layer, [AS_USED, WITHOUT_NORM]) for layer in network.record(tokens)])
-
-
-def test_a_rotary_embedding_gives_each_position_queries_of_its_own(model):
-    assert ceilings.queries_behind_norm(model("llama").record(TOKENS)[0], 0) is None
 
 
 @pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama", "qwen3"])

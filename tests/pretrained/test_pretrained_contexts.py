@@ -44,10 +44,6 @@ def test_short_texts_are_left_out(tokens, capsys):
         contexts(texts, tokens, 50, 4, "m")
 
 
-def test_tokens_are_spelt_with_their_special_ones(tokens):
-    assert [tokens.spell(token) for token in (0, 4, 11)] == ["[CLS]", "a", "h"]
-
-
 def test_of_each_document_the_first_long_context_is_read():
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     rows = [
@@ -58,11 +54,6 @@ def test_of_each_document_the_first_long_context_is_read():
     ]
     table = pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])
     assert first_of_each_document(table, words) == ["b c", "d e a"]
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected tokenizer_config.json or tokenizer.json"):
-        tokens_of(ModelFiles(tmp_path, (tmp_path / "model.safetensors",)))
 
 
 def test_tokens_that_the_tokenizer_calls_special_are_spelt_too(tmp_path):

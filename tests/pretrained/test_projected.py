@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from random_models import random_network
 
 from layernorm_roles.heads.layer import LearnedNorm
@@ -60,42 +59,6 @@ def test_attention_moves_as_far_as_the_stream_lies_along_the_ones_vector(archite
     assert (still[["total_variation", "random_direction"]] < 1e-12).all(axis=None)
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
-def test_attention_without_the_projection_is_that_of_the_other_kind_of_norm(architecture, altered):
-    """The same weights with torch's other norm in place of each, and transformers' own attention."""
-    model, tokens = altered(architecture, offset=0.3), CONTEXTS[4]
-    network, head = random_network(architecture), 3
-    network.config._attn_implementation = "eager"
-    for module in [*network.modules()]:
-        for name, norm in [*module.named_children()]:
-            if "LayerNorm" in type(norm).__name__:
-                setattr(module, name, Scaled(norm))
-            elif "Norm" in type(norm).__name__:
-                other = torch.nn.LayerNorm(24, eps=norm.variance_epsilon, bias=False)
-                other.weight = norm.weight
-                setattr(module, name, other)
-        if name := next((n for n in EMBEDDINGS[architecture] if hasattr(module, n)), None):
-            for name in EMBEDDINGS[architecture]:
-                getattr(module, name).weight.data += 0.3
-    with torch.no_grad():
-        expected = network.double().eval()(torch.tensor([tokens]), output_attentions=True).attentions
-    found = model.record(tokens, projected.projection_changed(np.ones(24)))
-    for layer, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(layer.attention(head), theirs[0, head].numpy(), atol=1e-6)
-
-
-class Scaled(torch.nn.Module):
-    """A LayerNorm without its projection."""
-
-    def __init__(self, norm):
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, x):
-        norm = self.norm
-        return x / (x.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
-
-
 def test_queries_and_keys_keep_their_norms(model):
     kinds = []
     model("qwen3").record(CONTEXTS[4], lambda norm, x: kinds.append(x.shape) or norm(x))
@@ -107,11 +70,12 @@ def test_random_directions_are_as_long_as_the_ones_vector_and_orthogonal_to_it()
     for u in (one, other):
         assert u @ u == pytest.approx(24) and u.sum() == pytest.approx(0, abs=1e-12)
     assert not np.allclose(one, other)
-    norm = LearnedNorm("layernorm", np.full(24, 2.0), np.ones(24), 0.0)
     x = np.arange(48.0).reshape(2, 24) ** 2
-    moved = x - x.mean(axis=1, keepdims=True) + x.mean(axis=1, keepdims=True) * one
-    found = projected.projection_changed(one)(norm, x)
-    np.testing.assert_allclose(found, 1 + 2 * moved / np.sqrt((moved**2).mean(axis=1, keepdims=True)))
+    mean = x.mean(axis=1, keepdims=True)
+    for kind, moved in (("layernorm", x - mean + mean * one), ("rmsnorm", x - mean * one)):
+        found = projected.projection_changed(one)(LearnedNorm(kind, np.full(24, 2.0), np.ones(24), 0.5), x)
+        sizes = np.sqrt((moved**2).mean(axis=1, keepdims=True) + 0.5)
+        np.testing.assert_allclose(found, 1 + 2 * moved / sizes)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])

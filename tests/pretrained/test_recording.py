@@ -24,11 +24,6 @@ def recorded(model):
     return cache(lambda architecture: model(architecture).record(TOKENS))
 
 
-def test_grouped_key_heads_are_not_repeated(recorded):
-    assert recorded("llama")[0].queries.shape == (4, 10, 6)
-    assert recorded("llama")[0].keys.shape == (2, 10, 6)
-
-
 @pytest.mark.parametrize("architecture", [*KIN, *HEADS_ONLY])
 def test_attention_and_streams_are_those_of_transformers(architecture, saved, recorded):
     network = AutoModel.from_pretrained(saved(architecture), dtype=torch.float64, attn_implementation="eager")
@@ -75,7 +70,7 @@ def test_a_known_name_with_an_unknown_meaning_gives_heads_only(model):
     model = model("bert")
     attention = model.network.encoder.layer[1].attention.self
     plain = attention.key.forward
-    attention.key.forward = lambda x: 2 * plain(x)
+    attention.key.forward = lambda x: (1 + 1e-6) * plain(x)
     first, second = model.record(TOKENS)
     assert first.attention_input is not None
     assert second.attention_input is None

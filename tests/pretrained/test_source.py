@@ -7,7 +7,6 @@ import shutil
 import sys
 
 import pytest
-from pydantic import ValidationError
 
 from layernorm_roles.pretrained import contexts, recording
 from layernorm_roles.pretrained.source import files_at, locate
@@ -36,19 +35,43 @@ def test_a_folder_holds_one_file_or_the_shards_of_its_index(model, tmp_path):
     files = locate("m", at(model))
     assert [path.name for path in files.weights] == ["a.safetensors", "b.safetensors"]
     assert files.sha256() == hashlib.sha256(b"a.safetensorsb.safetensors").hexdigest()
-    (model / "a.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected the shard a.safetensors"):
-        locate("m", at(model))
+
+
+def with_index(model, text):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(text)
+
+
+def with_sizes(model, **sizes):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | sizes))
+
+
+NO_INDEX = "expected an index with a weight_map"
 
 
 @pytest.mark.parametrize(
-    "index", ["", "[]", "{}", '{"weight_map": {}}', '{"weight_map": {"x": "../a"}}', '{"weight_map": 3}']
+    ("spoil", "said"),
+    [
+        (lambda model: (model / "config.json").unlink(), "expected a model with .*config.json, which"),
+        (lambda model: (model / "model.safetensors").unlink(), "expected a model with .*has neither"),
+        (shutil.rmtree, "expected the folder of a model"),
+        (lambda model: with_index(model, ""), NO_INDEX),
+        (lambda model: with_index(model, '{"weight_map": 3}'), NO_INDEX),
+        (lambda model: with_index(model, '{"weight_map": {"x": "../a"}}'), NO_INDEX),
+        (lambda model: with_index(model, '{"weight_map": {"x": "a"}}'), "expected the shard a"),
+        (lambda model: with_sizes(model, num_hidden_layers=0), "expected a model with layers"),
+        (lambda model: (model / "config.json").write_text("[" * 10**5), "no model that transformers can load"),
+        (
+            lambda model: with_sizes(model, max_position_embeddings=32),
+            "the sizes in config.json, .* those of the weights$",
+        ),
+    ],
 )
-def test_an_index_that_is_none_is_refused(index, model):
-    (model / "model.safetensors").unlink()
-    (model / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected an index with a weight_map"):
-        locate("m", at(model))
+def test_a_folder_that_holds_no_whole_model_is_refused(spoil, said, model):
+    spoil(model)
+    with pytest.raises(ValueError, match=rf"^(pretrained.m.path = .*|{model}): {said}"):
+        recording.load(locate("m", at(model)))
 
 
 def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatch):
@@ -68,11 +91,8 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        *(
-            (name, "an installed package; its files alone are used: pip")
-            for name in ("no_such_package", "no_such.package", "..", "a b")
-        ),
-        *((name, "not a module of Python itself$") for name in ("os", "json", "json.tool")),
+        ("no_such.package", "an installed package; its files alone are used: pip"),
+        ("json.tool", "not a module of Py"),
     ],
 )
 def test_a_package_that_cannot_be_there_is_named(package, said):
@@ -90,31 +110,6 @@ def test_weights_of_another_sha256_are_refused(model):
         locate("m", at(model, sha256=right))
 
 
-@pytest.mark.parametrize(
-    ("missing", "expected"), [("config.json", "config.json, which"), ("model.safetensors", "has neither")]
-)
-def test_a_folder_without_a_file_of_the_model_is_refused(missing, expected, model):
-    (model / missing).unlink()
-    with pytest.raises(ValueError, match=rf"^pretrained.m.path = .*: expected a model with .*{expected}"):
-        locate("m", at(model))
-    shutil.rmtree(model)
-    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected the folder of a model"):
-        locate("m", at(model))
-
-
-def test_a_model_without_layers_or_with_other_sizes_than_its_weights_is_refused(model):
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 32}))
-    with pytest.raises(ValueError, match=r"^.*model: the sizes in config.json, .* not those of the weights$"):
-        recording.load(locate("m", at(model)))
-    (model / "config.json").write_text("[" * 10**5)
-    with pytest.raises(ValueError, match=r"^.*model: no model that transformers can load"):
-        recording.load(locate("m", at(model)))
-    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
-    with pytest.raises(ValueError, match=r"^pretrained.m.path = .*: expected a model with layers"):
-        locate("m", at(model))
-
-
 def test_a_hub_that_is_not_reached_is_named(monkeypatch):
     import huggingface_hub
 
@@ -124,21 +119,6 @@ def test_a_hub_that_is_not_reached_is_named(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
     with pytest.raises(ValueError, match=r"^pretrained.m.hub = 'a/b': expected .*\(no network\)$"):
         locate("m", PretrainedModel(hub="a/b", **SIZES))
-
-
-@pytest.mark.parametrize(
-    "faulty",
-    [
-        {},
-        {"path": "a", "hub": "b"},
-        {"path": "a", "folder": "b"},
-        {"path": "a", "sha256": "12"},
-        {"path": ""},
-    ],
-)
-def test_settings_name_one_place(faulty):
-    with pytest.raises(ValidationError):
-        PretrainedModel(**faulty, **SIZES)
 
 
 def test_code_of_a_folder_is_not_run(model, tmp_path, monkeypatch):

@@ -91,30 +91,6 @@ def test_exact_hulls_of_small_integers(points):
     assert (found.lower[~inside] > 1 - GAP).all()
 
 
-@pytest.mark.parametrize("share", [0.5, 0.2, 1e-3, 1e-6])
-@pytest.mark.parametrize("others", [[], [[0.3, 5.0]], [[0.1, -3.0], [0.0, 4.0]]])
-def test_key_between_two(share, others):
-    """On a segment the weights are given, also where it is an edge of the hull: the others lie on one side."""
-    keys = np.array([[0.0, 0.0], [1.0, 0.0], [share, 0.0], *others])
-    weights = np.array([1 - share, share])
-    on_segment = 1 / (1 + np.exp(-(weights * np.log(weights)).sum()))
-    found = checked(keys)
-    if len(others) < 2:
-        assert found.lower[2] <= on_segment * (1 + 1e-12)
-        assert found.upper[2] >= on_segment * (1 - 1e-12)
-    else:  # more ways to make the key, so less attention
-        assert found.upper[2] < on_segment
-
-
-def test_few_keys_and_copies():
-    assert checked(np.array([[3.0, -1.0]])).lower[0] == pytest.approx(1)
-    np.testing.assert_allclose(checked(gaussian(2, 4)).lower, 1, rtol=GAP)
-    np.testing.assert_allclose(checked(np.full((7, 3), 0.3)).upper, 1 / 7)
-    corners = np.repeat(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [1, 2, 5], axis=0)
-    np.testing.assert_allclose(checked(corners).upper, np.repeat([1, 1 / 2, 1 / 5], [1, 2, 5]))
-    assert checked(np.array([[0.0, 0.0], [-0.0, 0.0], [0.0, -1.0]])).upper.tolist() == [0.5, 0.5, 1]
-
-
 def test_copies_take_attention_from_the_key_between_them():
     """The other keys' entropy counts copies: a copies at -1 and b at 1 let the key at 0 get 1 / (1 + 2 sqrt(ab))."""
     for a, b in ((1, 1), (3, 1), (4, 9)):
@@ -141,12 +117,6 @@ def test_just_within_and_just_beyond_a_face(distance):
     keys[-1] -= 2 * distance * normal
     found = checked(keys)
     assert 1 / 5 < found.upper[-1] <= 1 / 4 + 1e-8  # 1/4 on the triangle, 1/5 in the middle of four keys
-
-
-def test_linear_maps_and_shifts_change_nothing():
-    keys = gaussian(60, 3)
-    mapped = keys @ gaussian(3, 3, seed=1) * np.array([1e6, 1, 1e-6]) + np.array([1e6, 50, -1e-3])
-    np.testing.assert_allclose(checked(mapped).lower, checked(keys).lower, rtol=GAP)
 
 
 def test_float32_keys_and_a_direction_of_rounding():
@@ -303,17 +273,11 @@ def test_verification_refuses_a_query_outside_the_ellipsoid():
         replace(larger, queries=found.queries).verify(keys)
     with pytest.raises(ValueError, match="do not hold"):
         replace(found, query=larger.query).verify(keys)
-    beyond = replace(
-        found, proof=1.1 * larger.proof, query=larger.query, lower=larger.lower, upper=larger.upper
-    )
-    with pytest.raises(ValueError, match="do not hold"):
-        beyond.verify(keys)
-
-
-def test_half_precision_is_taken_as_float32():
-    keys = gaussian(10, 3).astype(np.float16)
-    null = [ceilings(keys.astype(dtype)).null for dtype in (np.float16, np.float32, np.float64)]
-    assert null[0] == null[1] > null[2]
+    for more in (1.1, 1.0001):
+        larger = ceilings(keys, replace(queries, axes=more * queries.axes))
+        stored = {name: getattr(larger, name) for name in ("query", "lower", "upper")}
+        with pytest.raises(ValueError, match="do not hold"):
+            replace(found, proof=more * larger.proof, **stored).verify(keys)
 
 
 # The search's own devices

@@ -46,16 +46,13 @@ def test_a_residual_is_the_largest_of_the_columns_each_in_its_own_unit():
 
 
 @pytest.mark.parametrize("make", [gaussian, stream_like])
-@pytest.mark.parametrize(
-    "n,d", [(30, 2), (1000, 2), (500, 3), (1000, 3), (300, 4), (1000, 4), (200, 5), (200, 6)]
-)
+@pytest.mark.parametrize("n,d", [(30, 2), (1000, 3), (300, 4), (200, 6)])
 def test_qhull(make, n, d):
     keys = make(n, d)
     second.assert_agree(checked(keys).verdict, second.qhull(keys))
 
 
-@pytest.mark.parametrize("n", [300, 1000])
-@pytest.mark.parametrize("d", [3, 4])
+@pytest.mark.parametrize("n,d", [(1000, 3), (300, 4)])
 def test_qhull_just_inside_a_sphere(n, d):
     """LayerNorm with torch's eps of 1e-5: hulls with many thin corners, and keys barely below them."""
     keys = gaussian(n, d)
@@ -65,21 +62,6 @@ def test_qhull_just_inside_a_sphere(n, d):
     verdict = checked(keys, flat=True).verdict
     assert (verdict == "borderline").sum() < 10
     second.assert_agree(verdict, second.qhull(flat))
-
-
-@pytest.mark.parametrize("thin", [1e-7, 1e-9, 1e-11])
-def test_a_thin_prefix_against_rational_arithmetic(thin):
-    """The first keys and means of them fill a hull that is thin along no column; the others are all around it."""
-    decided = 0
-    for seed in range(20):
-        corners = gaussian(6, 2, seed) * np.r_[1, thin] @ np.linalg.qr(gaussian(2, 2, seed))[0]
-        keys = np.r_[corners, (corners[:-1] + corners[1:]) / 2, corners.mean(axis=0, keepdims=True)]
-        verdict = certify(np.r_[keys, gaussian(20, 2, seed)], causal=True).verdict
-        for i in range(len(corners), len(keys)):
-            inside = second.rational(keys[: i + 1])[i]
-            assert verdict[i] != ("selectable" if inside else "unselectable"), (seed, i)
-            decided += verdict[i] != "borderline"
-    assert decided
 
 
 BLOCKS = [
@@ -94,7 +76,7 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("keys,options", BLOCKS)
-@pytest.mark.parametrize("block", [1, 100, 1000])
+@pytest.mark.parametrize("block", [1, 100])
 def test_the_size_of_blocks_leaves_the_verdicts(keys, options, block, monkeypatch):
     """Blocks of single rows, of a few and of many, against all rows at once."""
     expected = certify(keys, **options)
@@ -147,37 +129,6 @@ def test_causal_verdicts_are_those_of_each_prefix(keys):
     assert set(causal.verdict[whole == "selectable"]) <= {"selectable"}
 
 
-def test_causal_keys_inside_have_room_among_the_keys_before_them():
-    """Two keys above the lower edge of a triangle: the tolerance moves only the first of them out of it.
-
-    The later keys are far away, so that the mean of all keys is, too.
-    """
-    triangle = np.array([[-0.9, -0.9], [-0.5, -0.9], [-0.7, -0.5]])
-    later = 0.99 - 0.05 * abs(gaussian(30, 2))
-    for height, expected in ((0.5e-9, "borderline"), (3e-9, "unselectable")):
-        keys = np.r_[triangle, [[-0.7, -0.9 + height]], later]
-        assert certify(keys, causal=True).verdict[3] == expected
-        assert certify(keys[:4]).verdict[3] == expected
-
-
-def test_of_causal_duplicates_the_first_can_win():
-    keys = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])
-    causal = certify(keys, causal=True)
-    assert list(causal.verdict) == ["selectable", "selectable", "selectable", "unselectable"]
-    assert list(certify(keys).verdict[[1, 3]]) == ["unselectable", "unselectable"]
-
-
-def test_causal_certificates_may_not_lean_on_later_keys():
-    """A key in the hull of later keys only: its proof among all keys proves nothing among those before it."""
-    keys = np.array([[0.0, 0.0], [0.1, 0.0], [-4.0, -4.0], [4.0, -4.0], [0.0, 5.0]])
-    whole, causal = certify(keys), certify(keys, causal=True)
-    assert whole.verdict[1] == "unselectable" and causal.verdict[1] == "selectable"
-    with pytest.raises(ValueError, match="certificate of row 0 does not hold"):
-        replace(whole, causal=True).verify(keys)
-    with pytest.raises(ValueError, match="certificate of row 0 does not hold"):
-        replace(causal, causal=False).verify(keys)
-
-
 def test_causal_certificates_refuse_a_bias():
     with pytest.raises(ValueError, match="causal = True with a bias"):
         certify(gaussian(5, 2), bias=np.zeros(5), causal=True)
@@ -206,21 +157,6 @@ def test_close_neighbours_on_a_sphere_get_queries_with_room_to_spare(gap, in_the
         assert certificates.margin[in_the_middle:].min() > 1000 * certificates.tolerance
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("d", [4, 8, 64])
-def test_layer_norm_output_is_selectable(d, dtype):
-    """All points of a sphere are vertices; one dimension is missing, to within rounding (section 3.2)."""
-    keys = layer_norm(gaussian(150, d)).astype(dtype)
-    assert (checked(keys).verdict == "selectable").all()
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_missing_dimension_leaves_the_verdicts(dtype):
-    flat = gaussian(200, 4)
-    turned = flat @ np.linalg.qr(gaussian(7, 7))[0][:4]
-    np.testing.assert_array_equal(checked(turned.astype(dtype), flat=True).verdict, checked(flat).verdict)
-
-
 def test_a_key_that_stands_out_of_a_plane_is_not_judged_in_it():
     """It is inside the others' hull as seen from above, and further from their plane than float32 is wrong."""
     frame = np.linalg.qr(gaussian(3, 3))[0]
@@ -245,13 +181,6 @@ def test_scale_and_shift_leave_the_verdicts(factor, copies):
     np.testing.assert_array_equal(checked(np.c_[keys, np.full(len(keys), factor)]).verdict, expected)
 
 
-@pytest.mark.parametrize("n,d", [(1, 1), (1, 5), (2, 5), (6, 5), (5, 50)])
-def test_few_keys_are_all_selectable(n, d):
-    certificates = checked(gaussian(n, d))
-    assert (certificates.verdict == "selectable").all()
-    assert (certificates.margin > 1e-3).all()
-
-
 def test_duplicates_are_unselectable_and_counted():
     keys = gaussian(20, 3)
     both = checked(np.r_[keys, keys[:4]])
@@ -266,17 +195,6 @@ def test_duplicates_are_unselectable_and_counted():
 def test_near_duplicates_are_borderline(dtype, gap):
     corners = np.array([[0, 0], [1, 0], [0, 1], [1 + gap, -2 * gap]], dtype=dtype)
     assert checked(corners).verdict.tolist() == ["selectable", "borderline", "selectable", "borderline"]
-
-
-def test_a_constant_bias_changes_nothing_and_a_large_one_decides():
-    keys = gaussian(200, 4)
-    plain = checked(keys).verdict
-    for bias in (np.zeros(200), np.full(200, -3.0), keys @ gaussian(4, 1)[:, 0] + 1):
-        # The last is a sum of the other coordinates, but for rounding.
-        np.testing.assert_array_equal(checked(keys, bias, flat=True).verdict, plain)
-    inner = int(np.flatnonzero(plain == "unselectable")[0])
-    assert checked(keys, 100.0 * np.eye(200)[inner]).verdict[inner] == "selectable"
-    assert checked(keys, 100.0 * np.eye(200)[inner]).query(inner) is not None
 
 
 @pytest.mark.parametrize("short,expected", [(5e-10, "borderline"), (1e-7, "unselectable")])
@@ -303,91 +221,6 @@ def test_a_key_that_its_bias_alone_puts_first(keys, bias):
     certificates = checked(np.array(keys), np.array(bias))
     assert certificates.verdict[-1] == "selectable"
     assert certificates.query(len(keys) - 1).any()
-
-
-def test_a_stack_is_its_matrices():
-    stack = np.stack([gaussian(20, 4), layer_norm(gaussian(20, 4)), np.repeat(gaussian(10, 4), 2, axis=0)])
-    for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):  # the first may need more or less room than the others
-        many = certify_many(stack[order])
-        margin, residual = many.verify(stack[order])
-        for a, keys in enumerate(stack[order]):
-            np.testing.assert_array_equal(many.verdict[a], certify(keys).verdict)
-        assert margin.shape == residual.shape == (3, 20)
-        assert many.count("unselectable")[order.index(1)] == 0
-        assert many.count("unselectable")[order.index(2)] == 20
-
-
-def test_a_causal_stack_is_its_matrices():
-    """In more dimensions than rational arithmetic is asked about, so that simplices alone prove what is inside."""
-    stack = np.stack([np.r_[gaussian(90, 17, seed), gaussian(10, 17, seed) / 99] for seed in range(3)])
-    many = certify_many(stack, causal=True)
-    many.verify(stack)
-    for keys, verdict in zip(stack, many.verdict, strict=True):
-        assert (verdict[90:] == "unselectable").all()
-        np.testing.assert_array_equal(verdict, certify(keys, causal=True).verdict)
-
-
-def test_verify_refuses_what_does_not_prove():
-    keys = gaussian(60, 3)
-    certificates = certify(keys)
-    with pytest.raises(ValueError, match="does not hold"):
-        certificates.verify(keys[::-1])
-    with pytest.raises(ValueError, match="10 rows of size 3: these certificates are for 60 rows"):
-        certificates.verify(keys[:10])
-    inner = int(np.flatnonzero(certificates.verdict == "unselectable")[0])
-    for damage in ({"weights": 2.0}, {"support": inner}):
-        ((name, value),) = damage.items()
-        array = np.copy(getattr(certificates, name))
-        array[inner] = value * array[inner] if name == "weights" else value
-        with pytest.raises(ValueError, match=f"row {inner} does not hold"):
-            replace(certificates, **{name: array}).verify(keys)
-    indices, weights = certificates.combination(inner)
-    np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
-    assert certificates.query(inner) is None
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    "weights", [{1: 2}, {1: 2, 0: -1}, {2: 1}, {0: 0.5, 3: 0.5}], ids=["sum", "negative", "itself", "later"]
-)
-def test_verify_refuses_a_mean_that_is_none_of_other_keys(weights, causal):
-    """Key 2 is the sum of keys with each of these weights, but only the last is a mean of other keys.
-
-    Among the keys before it even that proves nothing, since key 3 comes after it.
-    """
-    keys = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
-    code, support, used = np.zeros(4, np.int8), np.zeros((4, 2), int), np.zeros((4, 2))
-    code[2], support[2, : len(weights)], used[2, : len(weights)] = 2, [*weights], [*weights.values()]
-    claimed = replace(certify(keys, causal=causal), code=code, support=support, weights=used)
-    if 3 in weights and not causal:
-        claimed.verify(keys)
-    else:
-        with pytest.raises(ValueError, match=r"row 2 does not hold: unselectable, .* residual 0,"):
-            claimed.verify(keys)
-
-
-@pytest.mark.parametrize("causal,bias", [(False, None), (True, None), (False, [3.0])])
-def test_a_key_without_rivals_wins_and_is_no_mean(causal, bias):
-    certificates = certify([[1.0, 2.0, 3.0]], bias, causal)
-    assert certificates.margin == np.inf
-    assert np.isnan(certificates.residual)
-    assert not certificates.weights.any()
-    assert not certificates.support.any()
-    assert certificates.query(0) is not None
-    assert certificates.combination(0) is None
-    certificates.verify([[1.0, 2.0, 3.0]], bias)
-
-
-@pytest.mark.parametrize("nowhere", [-2, 4, 10**6])
-def test_verify_refuses_a_mean_of_keys_that_are_not_there(nowhere):
-    """-2, too, which counted from the end would be key 2 itself: the mean of key 2 alone is key 2."""
-    keys = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [2.0, 2.0]])
-    certificates = certify(keys)
-    certificates.verify(keys)
-    support = certificates.support.copy()
-    support[3] = nowhere
-    with pytest.raises(ValueError, match="row 3 does not hold: unselectable"):
-        replace(certificates, support=support).verify(keys)
 
 
 @pytest.mark.parametrize("n", [4, 2500])
@@ -451,19 +284,75 @@ def test_a_summary_adds_up_the_verdicts_of_each_matrix():
     assert second == (5, 0, 5, None, None)
 
 
-def test_a_summary_is_of_certificates_that_hold():
-    """One query for another key turned round, one mean of other keys: neither is summed up."""
-    stack = np.random.default_rng(0).standard_normal((2, 9, 2))
-    found = certify_many(stack)
-    for verdict, name in (("selectable", "queries"), ("unselectable", "support")):
-        matrix, key = np.argwhere(found.verdict == verdict)[-1].tolist()
-        array = getattr(found, name).copy()
-        array[matrix, key] = -array[matrix, key] if name == "queries" else (array[matrix, key] + 1) % 9
-        with pytest.raises(ValueError, match=f"row {key} of matrix {matrix} does not hold: {verdict}"):
-            list(summaries(replace(found, **{name: array}), stack))
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_stack_is_its_matrices(causal):
+    """The last in more dimensions than rational arithmetic is asked about, so that simplices alone prove."""
+    small = [gaussian(20, 4), layer_norm(gaussian(20, 4)), np.repeat(gaussian(10, 4), 2, axis=0)]
+    large = [np.r_[gaussian(90, 17, seed), gaussian(10, 17, seed) / 99] for seed in range(2)]
+    for matrices in (
+        small,
+        small[1:] + small[:1],
+        large,
+    ):  # the first may need more or less room than the others
+        stack = np.stack(matrices)
+        many = certify_many(stack, causal=causal)
+        margin, residual = many.verify(stack)
+        assert margin.shape == residual.shape == stack.shape[:2]
+        for a, keys in enumerate(matrices):
+            np.testing.assert_array_equal(many.verdict[a], certify(keys, causal=causal).verdict)
+    assert (many.verdict[:, 90:] == "unselectable").all()
 
 
-def test_integers_are_certified_as_they_are():
-    keys = np.array([[0, 2**53], [0, 2**53 - 1], [-(2**53), 0], [3, 3]])
-    assert checked(keys).duplicates == 0
-    np.testing.assert_array_equal(checked(keys).verdict, checked(keys.astype(float)).verdict)
+def test_verify_refuses_other_keys_and_queries():
+    keys = gaussian(60, 3)
+    certificates = certify(keys)
+    for others in (keys[::-1], keys - 2 * keys.mean(axis=0) + gaussian(60, 3, 1) / 10):
+        with pytest.raises(ValueError, match="does not hold"):
+            certificates.verify(others)
+    with pytest.raises(ValueError, match="10 rows of size 3: these certificates are for 60 rows"):
+        certificates.verify(keys[:10])
+    first, inner = (int(np.argmax(certificates.verdict == kind)) for kind in ("selectable", "unselectable"))
+    with pytest.raises(ValueError, match=f"row {first} does not hold: selectable"):
+        replace(certificates, queries=-certificates.queries).verify(keys)
+    indices, weights = certificates.combination(inner)
+    np.testing.assert_allclose(weights @ keys[indices], keys[inner], atol=1e-14)
+    assert certificates.query(inner) is None
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        *({0: 0.5 + more, 3: 0.5} for more in (-1e-9, -2e-12, 2e-12, 1e-9)),
+        {1: 2},
+        {1: 2, 0: -1},
+        {2: 1},
+        {-2: 1},
+        {4: 1},
+        {10**6: 1},
+        {0: 0.5, 3: 0.5},
+    ],
+)
+def test_verify_refuses_a_mean_that_is_none_of_other_keys(weights, causal):
+    """Key 2 is the sum of keys with these weights, or of keys that are not there, but only the last is a mean.
+
+    Key 0 is 0, so that its weight leaves the sum where it is, however little the weights exceed 1 together. Among the
+    keys before it even the last proves nothing, since key 3 comes after it. -2 would be key 2 itself.
+    """
+    keys = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
+    code, support, used = np.zeros(4, np.int8), np.zeros((4, 2), int), np.zeros((4, 2))
+    code[2], support[2, : len(weights)], used[2, : len(weights)] = 2, [*weights], [*weights.values()]
+    claimed = replace(certify(keys, causal=causal), code=code, support=support, weights=used)
+    if weights == {0: 0.5, 3: 0.5} and not causal:
+        claimed.verify(keys)
+    else:
+        with pytest.raises(ValueError, match=r"row 2 does not hold: unselectable"):
+            claimed.verify(keys)
+
+
+@pytest.mark.parametrize("causal,bias", [(False, None), (True, None), (False, [3.0])])
+def test_a_key_without_rivals_wins(causal, bias):
+    certificates = certify([[1.0, 2.0, 3.0]], bias, causal)
+    assert certificates.margin == np.inf and certificates.query(0) is not None
+    assert certificates.combination(0) is None and not certificates.weights.any()
+    certificates.verify([[1.0, 2.0, 3.0]], bias)

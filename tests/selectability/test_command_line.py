@@ -27,17 +27,13 @@ BIAS = np.round(4 * KEYS[:, 0] * KEYS[:, 1]) / 4  # the same number in every for
 @pytest.fixture
 def files(tmp_path):
     np.save(tmp_path / "keys.npy", KEYS)
-    pd.DataFrame(KEYS, columns=["x", "y", "z"]).to_parquet(tmp_path / "columns.parquet")
     pd.DataFrame({"token": range(50), "vector": list(KEYS)}).to_parquet(tmp_path / "lists.parquet")
     pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet(tmp_path / "words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv(tmp_path / "plain.csv", index=False, header=False)
-    exact.to_csv(tmp_path / "names.csv", index=False, header=["x", "y", "z, quoted"])
-    named = (tmp_path / "names.csv").read_bytes()
+    named = exact.to_csv(index=False, header=["2019", "y", "z, quoted"]).encode()
     (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf" + named.replace(b"\n", b"\r\n"))
-    exact.to_csv(tmp_path / "years.csv", index=False, header=["2019", "2020", "2021"])
     (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "nowhere").symlink_to("is not there")
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
     chosen[chosen.index % 2 == 0].to_parquet(tmp_path / "chosen.parquet")
     x = pa.array(KEYS[:, 0])
@@ -46,7 +42,6 @@ def files(tmp_path):
     np.save(tmp_path / "nan_bias.npy", np.where(np.arange(50) == 3, np.nan, BIAS))
     keys = torch.tensor(KEYS)
     save_file({"keys": keys, "other": keys[:5].clone()}, tmp_path / "two.safetensors")
-    save_file({"keys": keys}, tmp_path / "one.safetensors")
     np.save(tmp_path / "bias.npy", BIAS)
     save_file({"keys": keys.clone()}, tmp_path / "model-00002-of-00002.safetensors")
     shards = {f"layer.{k}": "model-00001-of-00002.safetensors" for k in range(60)}
@@ -78,17 +73,13 @@ def last_error(capsys):
     "name,options,taken",
     [
         ("keys.npy", [], ""),
-        ("columns.parquet", [], ""),
         ("chosen.parquet", [], ""),
         ("words.parquet", [], " (column vector)"),
         ("lists.parquet", ["--tensor", "vector"], " (column vector)"),
-        ("one.safetensors", [], " (tensor keys, float32)"),
         ("two.safetensors", ["--tensor", "keys"], " (tensor keys, float32)"),
         ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
         ("plain.csv", [], " (numbers from line 1 on)"),
-        ("names.csv", ["--header"], " (line 1 names the columns)"),
         ("windows.csv", ["--header"], " (line 1 names the columns)"),
-        ("years.csv", ["--header"], " (line 1 names the columns)"),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
@@ -140,7 +131,6 @@ def test_half_precision_is_read_exactly(tmp_path, dtype, capsys):
 LARGE = np.array([2**53, 2**53 + 1, 0, 5])
 """Rounded to float64, the first two are equal, and as keys duplicates, which no query selects."""
 NO_NUMPY = "no NumPy array"
-NO_INDEX = "no index of safetensors files"
 NO_CSV = "no table of numbers separated by commas"
 PICKLE = "is a pickle, which runs code when it is read: save the matrix by safetensors.torch.save_file"
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }\n"
@@ -149,78 +139,58 @@ REFUSED = [
     # file, its content (None: one of `files`), further options, a part of the message
     ("absent.npy", None, [], "no such file"),
     ("/dev/null", None, [], "a folder, pipe or device"),
-    ("keys.txt", b"1 2", [], "unknown kind '.txt'"),
-    *((f"model{ending}", b"PK", [], PICKLE) for ending in (".pt", ".pth", ".bin", ".pkl")),
-    ("text.npy", b"not an array", [], NO_NUMPY),
+    *((f"keys{ending}", b"1 2", [], f"unknown kind '{ending}'") for ending in (".txt", ".npz")),
+    *((f"model{ending}", b"PK", [], PICKLE) for ending in (".pt", ".bin")),
     ("empty.npy", b"", [], NO_NUMPY),
     ("claims.npy", CLAIMS, [], NO_NUMPY),
     ("objects.npy", np.array([{}, {}]), [], "Python objects"),
     ("nan.npy", np.array([[1.0, np.nan]]), [], "keys has nan at (0, 1)"),
     ("integers.npy", LARGE[:, None], [], "9007199254740993 at (1, 0): expected integers up to 2^53"),
     ("keys.npy", None, ["--tensor", "values"], "holds one array"),
-    *((f"keys{ending}", b"1", [], f"unknown kind '{ending}'") for ending in (".npz", ".tsv")),
     ("text.parquet", b"not a table", [], "no Parquet table"),
     ("lists.parquet", None, [], "lists (vector) beside columns of numbers (token): choose one with --tensor"),
     ("lists.parquet", None, ["--tensor", "values"], "no column 'values': it has token, vector"),
     ("a.parquet", {"v": [[1.0], [1.0, 2.0]]}, [], "lengths [1, 2]"),
-    ("a.parquet", {"v": [["a"], ["b"]]}, [], "column 'v' has no numbers"),
     ("a.parquet", {"v": [[1.0], [None]]}, [], "column 'v' has no numbers, or nulls among them"),
     ("a.parquet", {"x": [1.0, None]}, [], "there are nulls"),
-    *(
-        ("a.parquet", {"k": values, "x": [1.0, 2.0]}, [], f"column 'k' has dtype {kind}")
-        for values, kind in [
-            (["a", "b"], "object"),
-            ([True, False], "bool"),
-            (pd.to_datetime(["2020", "2021"]), "datetime64"),
-        ]
-    ),
+    ("a.parquet", {"k": [True, False], "x": [1.0, 2.0]}, [], "column 'k' has dtype bool"),
     ("repeated.parquet", None, ["--tensor", "x"], "two columns have one name"),
     ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),
     ("a.parquet", {"v": [[k, 1] for k in LARGE.tolist()]}, [], "9007199254740993 at (1, 0)"),
     ("text.safetensors", b"not tensors at all", [], "not readable as safetensors"),
     ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
     ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
-    ("k.safetensors", torch.zeros(4, 2, dtype=torch.complex64), [], "C64: expected real numbers"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, other"),
-    ("two.safetensors", None, ["--tensor", "values"], "no tensor 'values': it has"),
     ("model.safetensors.index.json", None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
     ("model.safetensors.index.json", None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
     ("model.safetensors.index.json", None, ["--tensor", "layer.3"], "which is not beside the index"),
+    ("k.safetensors.index.json", b'{"weight_map": 3}', ["--tensor", "k"], "no index of safetensors files"),
     *(
-        ("bad.safetensors.index.json", content, ["--tensor", "k"], message)
-        for content, message in [
-            (b"{", NO_INDEX),
-            (b"[]", NO_INDEX),
-            (b'{"weight_map": 3}', NO_INDEX),
-            (b'{"weight_map": {"k": "../two.safetensors"}}', "expected the name of a file beside the index"),
-            (b'{"weight_map": {"k": ["two.safetensors"]}}', "expected the name of a file beside the index"),
-            (b'{"weight_map": {"k": "two.safetensors"}}', "two.safetensors: no tensor 'k'"),
-            (b'{"weight_map": {}}', "no tensor 'k'"),
+        ("k.safetensors.index.json", b'{"weight_map": {"k": %b}}' % file, ["--tensor", "k"], message)
+        for file, message in [
+            (b'"../two.safetensors"', "expected the name of a file beside the index"),
+            (b'["two.safetensors"]', "expected the name of a file beside the index"),
+            (b'"two.safetensors"', "two.safetensors: no tensor 'k'"),
         ]
     ),
     *(
-        ("keys.csv", content.encode() if isinstance(content, str) else content, [], message)
+        ("keys.csv", content.encode("latin-1"), [], message)
         for content, message in [
             ("\nx,y\n2,3\n", "line 2 has 'x': expected numbers such as 1.5 and -2e-3, or --header"),
             *(
                 (f'1,"{number}"\n1,2\n', f"line 1 has {number!r}: expected numbers")
-                for number in ("−1.5", "0x1", "1,000", "1D5", "1+2j", "NA", "$3", "1.5e", "")
+                for number in ("0x1", "1,000", "1+2j", "")
             ),
             ("1_000,2\n3,4\n", NO_CSV),
             ("1.5,2\n3\n", NO_CSV),
-            ("1.5;2\n3;4\n", "line 1 has '1.5;2': expected numbers"),
             ("1,2\n1,two\n", "could not convert string 'two'"),
             ("1,2\n9007199254740993,1\n", "column 0 has integers of 2^53 and more"),
-            ("1.5,nan\n2,3\n", "keys has nan at (0, 1)"),
-            ("1,inf\n2,3\n", "keys has inf at (0, 1): expected finite numbers"),
             ("1,2\n2,-1e400\n", "keys has -inf at (1, 1): expected finite numbers"),
-            ('x,"y\n1,2\n3,4\n', "unexpected end of data"),
             ('x,y\n1,2\n3,"4\n', "unexpected end of data"),
             ("", "empty: expected numbers separated by commas"),
-            (b"\xff\xfe1\x00", "no table of text in UTF-8"),
+            ("\xff\xfe1\x00", "no table of text in UTF-8"),
         ]
     ),
-    ("keys.csv", b"x;y\n3;4\n", ["--header"], NO_CSV),
     ("keys.csv", b"x,y\n", ["--header"], "keys is empty"),
     ("keys.npy", None, ["--bias", "short.npy"], "short.npy: bias has shape (3,): expected (50,)"),
     ("keys.npy", None, ["--bias", "nan_bias.npy"], "nan_bias.npy: bias has nan at (3,): expected finite"),
@@ -228,14 +198,11 @@ REFUSED = [
     ("keys.npy", None, ["--bias-tensor", "b"], "--bias-tensor without --bias"),
     ("keys.npy", None, ["--rows", "5"], "'5': expected FIRST:STOP, such as 0:5000"),
     ("keys.npy", None, ["--rows", "0:51"], "--rows 0:51: expected at least one of the rows 0:50"),
-    ("keys.npy", None, ["--rows", "7:7"], "--rows 7:7"),
     ("keys.npy", None, ["--header"], "--header: expected only with a .csv file"),
-    ("keys.npy", None, ["--wrong"], "--wrong"),
     ("absent.npy", None, ["--out", "v.txt"], "ending '.txt': expected one of .parquet, .csv"),
     ("absent.npy", None, ["--out", "folder.csv"], "is a folder"),
     ("absent.npy", None, ["--out", "bias.npy/deep/v.csv"], "expected a place in a folder"),
     ("absent.npy", None, ["--out", "x" * 245 + ".parquet"], "that can be written to (File name too long)"),
-    ("absent.npy", None, ["--out", "nowhere/v.csv"], "that can be written to (File exists)"),
 ]
 
 
@@ -273,12 +240,12 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
 def test_the_input_is_never_overwritten(files, capsys, monkeypatch):
     monkeypatch.chdir(files)
     pd.DataFrame({"b": BIAS}).to_parquet("bias.parquet")
-    (files / "link.parquet").symlink_to("columns.parquet")
-    (files / "hard.parquet").hardlink_to("columns.parquet")
+    (files / "link.parquet").symlink_to("chosen.parquet")
+    (files / "hard.parquet").hardlink_to("chosen.parquet")
     before = {path: path.read_bytes() for path in files.glob("*.parquet")}
-    names = [f"{name}.parquet" for name in ("columns", "bias", "link", "hard")]
-    for out in (*names, f"../{files.name}/columns.parquet"):
-        assert main(["columns.parquet", "--bias", "bias.parquet", "--out", out]) == 2
+    names = [f"{name}.parquet" for name in ("chosen", "bias", "link", "hard")]
+    for out in (*names, f"../{files.name}/chosen.parquet"):
+        assert main(["chosen.parquet", "--bias", "bias.parquet", "--out", out]) == 2
         assert "would overwrite what is read" in last_error(capsys)
     assert before == {path: path.read_bytes() for path in files.glob("*.parquet")}
 
@@ -298,17 +265,6 @@ def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(file
     assert out.read_text() == before and [path.name for path in out.parent.iterdir()] == ["v.csv"]
 
 
-def test_verdicts_are_written_where_nobody_reads_the_summary(files, monkeypatch):
-    """As with `certify-keys keys.npy --out v.csv | head -1`."""
-
-    def broken_pipe(*_):
-        raise BrokenPipeError("Broken pipe")
-
-    monkeypatch.setattr(command_line, "summary", broken_pipe)
-    assert main([str(files / "keys.npy"), "--out", str(files / "v.csv")]) == 2
-    assert len((files / "v.csv").read_text().splitlines()) == 51
-
-
 def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
     """By one without a checksum: that of the old file would call the new one damaged."""
     out = files / "verdicts.parquet"
@@ -325,9 +281,8 @@ def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
 def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
     out = files / "verdicts.parquet"
     pd.DataFrame({"bias": BIAS}).to_csv(files / "bias.csv", index=False)
-    for bias in (None, "bias.npy", "bias.csv"):
-        options = ["--rows", "10:40", "--out", str(out), *(["--bias", str(files / bias)] if bias else [])]
-        options += ["--header"] if bias == "bias.csv" else []
+    for bias in ([], ["--bias", str(files / "bias.csv"), "--header"]):
+        options = ["--rows", "10:40", "--out", str(out), *bias]
         assert main([str(files / "keys.npy"), *options]) == 0
         expected = certify(KEYS[10:40], BIAS[10:40] if bias else None)
         table = verdicts_in(out)
@@ -343,38 +298,27 @@ def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
     assert "40 keys" in (printed := capsys.readouterr().out) and "10 keys" in printed
 
 
-def test_causal_certificates_are_those_of_the_library(files, capsys):
-    out = files / "verdicts.parquet"
-    assert main([str(files / "keys.npy"), "--causal", "--out", str(out)]) == 0
-    assert "50 keys, d = 3, float32, each among those before it" in capsys.readouterr().out
-    table = verdicts_in(out)
-    assert table.verdict.tolist() == certify(KEYS, causal=True).verdict.tolist()
-    assert (table.verdict != certify(KEYS).verdict).any()
-    assert all(row.support.max() < row.key for row in table[table.verdict == "unselectable"].itertuples())
-    assert asked(out)["causal"] is True
-
-
-def test_flat_keys_are_judged_in_their_plane(tmp_path, capsys):
-    """Off the plane the keys differ by rounding alone, in which no search is possible."""
-    plane = np.random.default_rng(1).standard_normal((60, 2))
-    keys = plane @ np.linalg.qr(np.random.default_rng(2).standard_normal((4, 4)))[0][:2]
+@pytest.mark.parametrize("option", ["causal", "flat"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_options_are_those_of_the_library(tmp_path, option, ending, capsys):
+    """Keys in a plane of four dimensions, off which they differ by rounding alone; a .csv file has all but proofs."""
+    rng = np.random.default_rng(1)
+    keys = rng.standard_normal((60, 2)) @ np.linalg.qr(rng.standard_normal((4, 4)))[0][:2]
     np.save(tmp_path / "keys.npy", keys)
-    expected = certify(plane).verdict
-    inside = expected == "unselectable"
-    out = tmp_path / "verdicts.parquet"
-    assert main([str(tmp_path / "keys.npy"), "--flat", "--out", str(out)]) == 0
-    assert verdicts_in(out).verdict.tolist() == expected.tolist()
-    assert asked(out)["flat"] is True
-    assert main([str(tmp_path / "keys.npy"), "--out", str(out)]) == 0
-    assert (verdicts_in(out).verdict[inside] == "borderline").all() and inside.any()
-
-
-@pytest.mark.parametrize("options", [[], ["--causal"]])
-def test_a_csv_output_has_all_but_the_proofs(files, options, capsys):
-    assert main([str(files / "keys.npy"), *options, "--out", str(files / "v.csv")]) == 0
-    assert "v.csv; its proofs need a .parquet file" in capsys.readouterr().out
-    expected = certify(KEYS, causal=bool(options)).to_frame().drop(columns=["query", "support", "weights"])
-    assert (files / "v.csv").read_text() == expected.to_csv(index=False)
+    file, out, expected = (
+        tmp_path / "keys.npy",
+        tmp_path / f"verdicts.{ending}",
+        certify(keys, **{option: True}),
+    )
+    assert main([str(file), f"--{option}", "--out", str(out)]) == 0
+    assert expected.counts() != certify(keys).counts()
+    if ending == "parquet":
+        assert verdicts_in(out).verdict.tolist() == expected.verdict.tolist()
+        assert asked(out)[option] is True
+    else:
+        assert "v.csv; its proofs need a .parquet file".replace("v.", "verdicts.") in capsys.readouterr().out
+        plain = expected.to_frame().drop(columns=["query", "support", "weights"])
+        assert out.read_text() == plain.to_csv(index=False)
 
 
 WORKING = """
@@ -399,46 +343,3 @@ def test_lines_of_progress_come_while_it_works_and_ctrl_c_ends_it_at_once():
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT
     assert all(re.fullmatch(r"certify-keys: 3,000 x 2: \d s\n", line) for line in lines)
-
-
-LOADING = """
-import sys, time
-from layernorm_roles.selectability import command_line
-
-def load(*_):
-    print(flush=True)
-    time.sleep(60)
-
-command_line.load = load
-sys.exit(command_line.main(["keys.npy"]))
-"""
-
-
-def test_ctrl_c_while_a_file_is_read_leaves_no_traceback():
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", LOADING], **pipes) as process:
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130 and process.stderr.read() == ""
-
-
-ALL = """
-import sys
-from layernorm_roles.selectability.command_line import main
-sys.exit(any([main([file]) for file in sys.argv[1:]]))
-"""
-
-
-def test_columns_of_lists_are_read_where_nothing_else_was_imported(tmp_path):
-    """By a process of its own: whatever a test imports besides would hide a module that the command forgot."""
-    number = pa.float32()
-    kinds = {"list": pa.list_(number), "large": pa.large_list(number), "fixed": pa.list_(number, 3)}
-    names = []
-    for name, kind in kinds.items():
-        table = pa.table({"vector": pa.array(KEYS.tolist(), kind), "word": ["a"] * 50})
-        names.append(str(tmp_path / f"{name}.parquet"))
-        pq.write_table(table, names[-1], row_group_size=20)
-    done = subprocess.run([sys.executable, "-c", ALL, *names], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    counts = certify(KEYS).counts()
-    assert done.stdout.count(f"unselectable {counts['unselectable']:>9,}") == 3

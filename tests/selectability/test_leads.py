@@ -52,21 +52,22 @@ def test_leads_are_those_in_float64(n, c, causal):
     np.testing.assert_array_equal(rival[asked], best[asked])
 
 
-def test_rivals_that_float32_cannot_tell_apart():
+@pytest.mark.parametrize("gap", [1e-7, 1e-10])
+def test_rivals_that_float32_cannot_tell_apart(gap):
     """Every key has a neighbour that differs by less than float32 resolves; the better one is still found.
 
     Also where the last keys are so short that of them float32 knows more.
     """
     rng = np.random.default_rng(0)
     some = rng.standard_normal((LARGE, 16))
-    keys = np.concatenate([some, some * (1 + 1e-10 * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
+    keys = np.concatenate([some, some * (1 + gap * rng.standard_normal((LARGE, 1))), 1e-9 * some[:10]])
     queries = rng.standard_normal(keys.shape)
     _, best = in_float64(keys, queries, False, 0.0)
     _, rival = leads(keys[None], queries[None], queries[None].any(axis=2), False)
     np.testing.assert_array_equal(rival[0], best)
     scores = (queries.astype(np.float32) @ keys.T.astype(np.float32)).astype(np.float64)
     np.fill_diagonal(scores, -np.inf)
-    assert (scores.argmax(axis=1) != best).mean() > 0.2, "float32 alone is right, too"
+    assert (scores.argmax(axis=1) != best).mean() > 0.1, "float32 alone is right, too"
 
 
 def hardly_inside_a_sphere(n, d, rng):
@@ -96,19 +97,6 @@ def test_close_neighbours_beside_thousands_of_vertices(d):
     assert certificates.counts()["selectable"] == len(keys)
     own = 1 - np.einsum("ij,ij->i", keys[3000::2], keys[3001::2])
     assert (own < 1000 * certificates.tolerance).all(), "a key's own direction is enough"
-
-
-def test_a_large_causal_matrix_is_its_prefixes():
-    keys = hardly_inside_a_sphere(3000, 6, np.random.default_rng(1))
-    causal = certify(keys, causal=True)
-    causal.verify(keys)
-    undecided_by_theorem = np.flatnonzero(
-        (causal.verdict == "selectable") & (certify(keys).verdict != "selectable")
-    )
-    for i in undecided_by_theorem[-5:]:
-        assert certify(keys[: i + 1]).verdict[i] == "selectable"
-    for i in np.flatnonzero(causal.verdict == "unselectable")[-5:]:
-        assert certify(keys[: i + 1]).verdict[i] == "unselectable"
 
 
 def test_the_number_of_cores_changes_no_byte():

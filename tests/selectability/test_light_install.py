@@ -8,6 +8,8 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -28,14 +30,23 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+KEYS = np.random.default_rng(0).standard_normal((40, 3))
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])
 def test_certificates_are_made_and_written_without_what_experiments_need(tmp_path, ending):
-    np.save(tmp_path / "keys.npy", np.random.default_rng(0).standard_normal((40, 3)))
-    out = tmp_path / f"verdicts{ending}"
-    command = [sys.executable, "-c", BARE, str(tmp_path / "keys.npy"), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0 and "every certificate verified" in done.stdout, done.stderr
-    assert out.is_file()
+    """Of columns of lists, too, whose kinds are read by modules that any other test may have imported."""
+    np.save(tmp_path / "keys.npy", KEYS)
+    vector = pa.array(
+        KEYS.tolist(), {".parquet": pa.list_(pa.float64(), 3), ".csv": pa.large_list(pa.float64())}[ending]
+    )
+    pq.write_table(pa.table({"vector": vector}), tmp_path / "keys.parquet", row_group_size=20)
+    for name in ("keys.npy", "keys.parquet"):
+        out = tmp_path / f"{name}_verdicts{ending}"
+        command = [sys.executable, "-c", BARE, str(tmp_path / name), "--out", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0 and "every certificate verified" in done.stdout, done.stderr
+        assert out.is_file()
 
 
 @pytest.mark.parametrize("threads", [" 0 ", "-1", "2"])

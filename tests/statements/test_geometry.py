@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from layernorm_roles.norms import affine, project, scale, scale_outside
+from layernorm_roles.norms import affine, scale, scale_outside
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
 
-SETTINGS = example(Geometry, dimensions=[2, 3, 16], input_norms=[1e-6, 1.0, 1e4], samples=8, cloud=20)
+SETTINGS = example(Geometry, dimensions=[2, 3, 16], input_norms=[1e-6, 1.0, 1e4])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_radius_under_eps(size, eps):
 
 def test_table_shape_quantities(table):
     shape = table[table.input_norm.isna()]
-    for quantity in ("axes_deviation", "axes_cosine", "centre_deviation", "ellipsoid_deviation"):
+    for quantity in ("axes_deviation", "axes_cosine", "centre_deviation"):
         assert shape[shape.quantity == quantity].value.max() < 1e-12, quantity
     rank = shape[shape.quantity == "rank"].set_index(["norm", "n"]).value
     for n in SETTINGS.dimensions:
@@ -56,89 +56,48 @@ def test_table_shape_quantities(table):
         assert rank["rmsnorm", n] == n
 
 
-def test_table_against_torch(table):
-    """Every precision agrees with torch to a few units of rounding, for inputs whose mean is near the origin.
-
-    With two or three components f(x) can nearly vanish, and half precision then rounds all of it: 16 are enough.
-    """
-    usual = table[(table.eps_placement == "inside") & (table.offset == 0) & (table.input_norm == 1.0)]
-    usual = usual[usual.n == 16]
-    difference = usual[usual.quantity == "difference_from_torch"].groupby("dtype").value.max()
-    for dtype, worst in difference.items():
-        assert worst < 64 * torch.finfo(getattr(torch, dtype)).eps, dtype
-
-
-@np.errstate(invalid="ignore")
 def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
-    """From the draws of each size: torch's norms in the dtype and in float64, and the error of each step by itself.
-
-    Among the inputs are some that overflow in half precision, in some of the rows.
-    """
+    """From the draws of each size: torch's LayerNorm, and h(g(f(x))) in numpy with eps inside the root and outside."""
     expected = {}
-    for n, kind in product(SETTINGS.dimensions, ("layernorm", "rmsnorm")):
-        rng, whole = generator(Stream.GEOMETRY, 0, n), kind == "rmsnorm"
-        gain, bias = np.exp(0.5 * rng.standard_normal(n)), rng.standard_normal(n) * (not whole)
+    for n in SETTINGS.dimensions:
+        rng = generator(Stream.GEOMETRY, 0, n)
+        gain, bias = np.exp(0.5 * rng.standard_normal(n)), rng.standard_normal(n)
         rng.standard_normal((n + 8, n))  # the outputs that the shape is found from
-        g, b = torch.from_numpy(gain), torch.from_numpy(bias)
-        for length, offset in product(SETTINGS.input_norms, geometry.OFFSETS):
-            x = rng.standard_normal((8, n))
-            x = length * (x / np.linalg.norm(x, axis=1, keepdims=True) + offset / n**0.5)
-            for dtype, eps, place in product(geometry.DTYPES, geometry.EPS, ("inside", "outside")):
-                x_t, g_t, b_t = (part.to(getattr(torch, dtype)) for part in (torch.from_numpy(x), g, b))
-                norm = torch.nn.functional.rms_norm if whole else torch.nn.functional.layer_norm
-                theirs = norm(x_t, (n,), g_t, *(() if whole else (b_t,)), eps=eps).double().numpy()
-                sphere = x_t if whole else x_t - x_t.mean(dim=-1, keepdim=True)
-                sphere = (scale if place == "inside" else scale_outside)(sphere, eps)
-                ours, sphere = (sphere * g_t + b_t).double().numpy(), sphere.double().numpy()
-                wide = x_t.double().numpy()
-                wide = wide if whole else wide - wide.mean(axis=1, keepdims=True)
-                square = np.mean(wide**2, axis=1, keepdims=True)
-                divisor = np.sqrt(square + eps) if place == "inside" else np.sqrt(square) + eps
-                exact = wide / divisor * g_t.double().numpy() + b_t.double().numpy()
-                radius = np.sqrt(np.mean(sphere**2, axis=1))
-                at = (kind, n, dtype, place, eps, length, offset)
-                values = {"difference_from_torch": ours - theirs, "radius_deviation": radius - 1}
-                if dtype != "float64":
-                    values["error"] = ours - exact
-                    if place == "inside":
-                        values["error_of_torch"] = theirs - exact
-                if not whole:
-                    values["distance_from_hyperplane"] = sphere @ np.full(n, n**-0.5)
-                values = {name: np.abs(value).max() for name, value in values.items()}
-                values |= {
-                    "not_finite": (~np.isfinite(ours)).any(axis=1).mean(),
-                    "radius_mean": radius.mean(),
-                }
-                expected |= {(*at, name): value for name, value in values.items()}
-    columns = ["norm", "n", "dtype", "eps_placement", "eps", "input_norm", "offset", "quantity"]
+        for length, eps in product(SETTINGS.input_norms, (1e-5, 1e-12)):
+            x = rng.standard_normal((64, n))
+            x = length * (x / np.linalg.norm(x, axis=1, keepdims=True))
+            given = [torch.from_numpy(part) for part in (x, gain, bias)]
+            theirs = torch.nn.functional.layer_norm(given[0], (n,), *given[1:], eps=eps).numpy()
+            x = x - x.mean(axis=1, keepdims=True)
+            square = np.mean(x**2, axis=1, keepdims=True)
+            for place, divisor in (("inside", np.sqrt(square + eps)), ("outside", np.sqrt(square) + eps)):
+                at = ("layernorm", n, place, eps, length)
+                difference = np.abs(x / divisor * gain + bias - theirs).max()
+                expected[*at, "difference_from_torch"] = difference
+                expected[*at, "radius_mean"] = (np.sqrt(square) / divisor).mean()
+                assert place == "outside" or difference < 1e-12
+    columns = ["norm", "n", "eps_placement", "eps", "input_norm", "quantity"]
     found = table[table.input_norm.notna()].set_index(columns).value.to_dict()
     assert found.keys() == expected.keys()
     for key, value in expected.items():
-        value = value if np.isfinite(value) else np.inf
         assert found[key] == pytest.approx(value, rel=1e-6, abs=1e-12), key
-    assert any(key[-1] == "not_finite" and 0 < share < 1 for key, share in found.items())
 
 
-def test_the_shape_deviates_where_outputs_do_and_the_axes_are_those_of_the_gain(table, monkeypatch):
-    """A bias of a quarter too much, and a sphere twice as large, are seen; a gain has its largest over its smallest."""
-    for n in SETTINGS.dimensions:
-        rng = generator(Stream.GEOMETRY, 0, n)
-        gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(n)))
-        axes = np.linalg.eigvalsh(project(project(torch.diag(gain**2)).T).numpy())[1:] ** 0.5
-        ratios = table[(table.quantity == "axis_ratio") & (table.n == n)].set_index("norm").value
-        assert ratios["rmsnorm"] == pytest.approx((gain.max() / gain.min()).item())
-        assert ratios["layernorm"] == pytest.approx(axes[-1] / axes[0])
+def test_the_shape_deviates_where_outputs_do(monkeypatch):
+    """A bias of a quarter too much, and a sphere twice as large, are seen."""
+    rng = generator(Stream.GEOMETRY, 0, 16)
+    gain = torch.from_numpy(np.exp(0.5 * rng.standard_normal(16)))
     shift = {"affine": lambda x, gain, bias: affine(x, gain, bias + 0.25)}
     for patches, name, known in ((shift, "centre", 0.25), ({"scale": lambda x: 2 * scale(x)}, "axes", 1)):
         with monkeypatch.context() as patch:
             for function, changed in patches.items():
                 patch.setattr(geometry, function, changed)
             found = dict(geometry._shape("layernorm", gain, torch.zeros(16, dtype=gain.dtype), rng))
-        assert found[f"{name}_deviation"] == pytest.approx(known) and found["ellipsoid_deviation"] > 0.01
+        assert found[f"{name}_deviation"] == pytest.approx(known)
 
 
 def test_cloud_stages():
-    drawn = generator(Stream.GEOMETRY_CLOUD, 3).standard_normal((20, 3))
+    drawn = generator(Stream.GEOMETRY_CLOUD, 3).standard_normal((400, 3))
     x = drawn * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4]
     known = {
         ("layernorm", "x"): x,
@@ -150,9 +109,9 @@ def test_cloud_stages():
         known[norm, "g"] = y / np.sqrt((y**2).mean(axis=1, keepdims=True))
         known[norm, "h"] = known[norm, "g"] * (1.4, 0.9, 0.5)
     known["layernorm", "h"] = known["layernorm", "h"] + (0.6, -0.3, 0.8)
-    cloud = geometry.cloud(20, seed=3)
+    cloud = geometry.cloud(seed=3)
     assert cloud.groupby(["norm", "stage"]).ngroups == len(known)
     for key, points in known.items():
         found = cloud.set_index(["norm", "stage"]).loc[[key]]
-        assert found.point.tolist() == list(range(20))
+        assert found.point.tolist() == list(range(400))
         np.testing.assert_allclose(found[["x1", "x2", "x3"]], points)

@@ -1,7 +1,6 @@
 """Files of the statements: their rows are those of `measure`, and they say which plan and draws made them."""
 
 import json
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -12,18 +11,15 @@ from hand_made import contexts, prepared_text
 from planned import planned
 
 from layernorm_roles import checkpoint, files, random_streams, store
-from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.settings.statements import BatchDependence, Fusion, Geometry, Placement, ScoreScale
 from layernorm_roles.statements import batch_dependence, fusion, geometry, placement, score_scale
 
-LAYERS, HEADS, CONTEXTS = 2, 3, 2
-RUNS = [("a", "none", 9), ("b", "layernorm", 3), ("ab", "scale", 4)]
+RUNS = [("a", 9), ("b", 3), ("ab", 4)]
 SHAPES = {
     "stream": (30, 4),
-    "heads": (30, 6),
-    "w_o": (6, 4),
+    "heads": (30, 4),
+    "w_o": (4, 4),
     "b_o": (4,),
     "gain": (4,),
     "bias": (4,),
@@ -35,17 +31,13 @@ SHAPES = {
 def samples(tmp_path):
     """A file of samples of three runs, in which every tensor is drawn by itself; the tensors; the plan of its job."""
     rng, plan = np.random.default_rng(0), planned(tmp_path, "measure/x")
-    kinds = SHAPES | {
-        f"context_{c}.{of}": (HEADS, 5, 2) for c in range(CONTEXTS) for of in ("queries", "keys")
-    }
     tensors = {
         f"{name}/layer_{layer}.{kind}": torch.from_numpy(rng.standard_normal(shape))
-        for name, _, _ in RUNS
-        for layer in range(1, LAYERS + 1)
-        for kind, shape in kinds.items()
+        for name, _ in RUNS
+        for layer in (1, 2)
+        for kind, shape in SHAPES.items()
     }
-    sizes = {"layers": LAYERS, "heads": HEADS, "contexts": CONTEXTS}
-    runs = [{"name": name, "variant": variant, "seed": seed, **sizes} for name, variant, seed in RUNS]
+    runs = [{"name": name, "seed": seed, "layers": 2} for name, seed in RUNS]
     checkpoint.save(tensors, tmp_path / "samples", {"identity": plan, "runs": runs})
     return tmp_path / "samples", tensors, plan
 
@@ -61,16 +53,16 @@ def check(path, table, frame, plan, *streams, with_torch=False):
 
 
 def test_geometry_and_its_cloud(tmp_path, drawn):
-    settings = example(Geometry, dimensions=[3], samples=2, cloud=4, input_norms=[1])
+    settings = example(Geometry, dimensions=[3], input_norms=[1])
     plan = planned(tmp_path, "geometry", settings=settings.model_dump(), seed=4)
     geometry.write(plan, tmp_path / "rows", tmp_path / "cloud")
     assert drawn == {Stream.GEOMETRY.number: {4}, Stream.GEOMETRY_CLOUD.number: {4}}
     check(tmp_path / "rows", "geometry", geometry.measure(settings, 4), plan, Stream.GEOMETRY)
-    check(tmp_path / "cloud", "geometry_cloud", geometry.cloud(4, 4), plan, Stream.GEOMETRY_CLOUD)
+    check(tmp_path / "cloud", "geometry_cloud", geometry.cloud(4), plan, Stream.GEOMETRY_CLOUD)
 
 
 def test_batch_dependence(tmp_path, drawn):
-    settings = example(BatchDependence, batch_sizes=[1, 2], updates=1, repeats=1)
+    settings = example(BatchDependence, batch_sizes=[1, 2], repeats=1)
     plan = planned(tmp_path, "batch_dependence", settings=settings.model_dump(), seeds=[4, 6])
     batch_dependence.write(plan, tmp_path / "rows")
     assert drawn == {Stream.BATCH_DEPENDENCE.number: {4, 6}}
@@ -88,69 +80,38 @@ def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
     trained = [
         fusion.AttentionBlock(
             *(tensors[f"{name}/layer_{layer}.{kind}"].numpy() for kind in SHAPES),
-            {"source": "language_model", "variant": variant, "seed": seed, "layer": layer},
+            {"source": "language_model", "seed": seed, "layer": layer},
         )
-        for name, variant, seed in RUNS
+        for name, seed in RUNS
         for layer in (1, 2)
     ]
     frame = fusion.measure([*fusion.random_blocks([4], [4, 6]), *trained])
     check(tmp_path / "rows", "fusion", frame, plan, Stream.FUSION)
 
 
-def test_score_scale_of_random_heads_and_of_both_kinds_of_trained_ones(tmp_path, drawn, samples):
-    path, tensors, job = samples
-    jobs = [planned(tmp_path, f"majority/{number}") for number in (0, 1)]
-    run = {"experiment": "d3", "variant": "scale", "d_model": 2, "base_learning_rate": 0.1}
-    vectors = pd.DataFrame(
-        run | {"seed": seed, "checkpoint": "final", "kind": kind, "token": i, "vector": [1.0, seed + i]}
-        for seed, kind, i in product((2, 3, 4), ("key", "query"), (0, 1))
-    )
-    for number, of in ((0, vectors.seed < 4), (1, vectors.seed == 4)):
-        origin = provenance(jobs[number], "cpu")
-        store.write(vectors[of], "majority_vectors", tmp_path / f"vectors_{number}", origin)
-    settings, reads = example(ScoreScale, d_k=[2]), [*(each["job"] for each in jobs), job["job"]]
-    parameters = {"settings": settings.model_dump(), "seeds": [4, 6]}
-    parameters["majority"] = [run | {"seed": seed} for seed in (2, 4)]
-    plan = planned(tmp_path, "score_scale", reads, **parameters)
-    written = [tmp_path / "vectors_0", tmp_path / "vectors_1"]
-    score_scale.write(plan, written, [path], tmp_path / "rows")
+def test_score_scale(tmp_path, drawn):
+    settings = example(ScoreScale, d_k=[2])
+    plan = planned(tmp_path, "score_scale", settings=settings.model_dump(), seeds=[4, 6])
+    score_scale.write(plan, tmp_path / "rows")
     assert drawn == {Stream.SCORE_SCALE.number: {4, 6}}
-    heads = [*score_scale.random_heads([2], [4, 6])]
-    heads += score_scale.majority_heads(vectors, parameters["majority"])
-    assert [head.columns["seed"] for head in heads[-2:]] == [2, 4]
-    for name, variant, seed in RUNS:
-        for context, layer, head in np.ndindex(CONTEXTS, LAYERS, HEADS):
-            at = f"{name}/layer_{layer + 1}.context_{context}"
-            columns = {"source": "language_model", "variant": variant, "seed": seed, "layer": layer + 1}
-            given = (tensors[f"{at}.{of}"][head].numpy() for of in ("queries", "keys"))
-            heads.append(score_scale.QueriesAndKeys(*given, columns | {"head": head}, causal=True))
-    check(tmp_path / "rows", "score_scale", score_scale.measure(heads), plan, Stream.SCORE_SCALE)
+    check(tmp_path / "rows", "score_scale", score_scale.measure(settings, [4, 6]), plan, Stream.SCORE_SCALE)
 
 
-def test_files_of_other_plans_are_refused(tmp_path, samples):
-    """Samples, and a file of majority_vectors, of jobs that are planned otherwise now."""
+def test_samples_of_another_plan_are_refused(tmp_path, samples):
     path, _, job = samples
-    empty = pd.DataFrame(columns=SCHEMAS["majority_vectors"].names)
-    store.write(empty, "majority_vectors", tmp_path / "vectors", {})
-    planned(tmp_path, "majority/0")
-    common = {"settings": example(ScoreScale).model_dump(), "seeds": [4], "majority": []}
-    plan = planned(tmp_path, "score_scale", ["majority/0", job["job"]], **common)
-    with pytest.raises(ValueError, match="vectors: a file of another run"):
-        score_scale.write(plan, [tmp_path / "vectors"], [path], tmp_path / "rows")
     planned(tmp_path, job["job"], runs=[1])
-    plan = planned(
-        tmp_path, "fusion", [job["job"]], settings=example(Fusion, d_model=[4]).model_dump(), seeds=[4]
-    )
+    settings = example(Fusion, d_model=[4]).model_dump()
+    plan = planned(tmp_path, "fusion", [job["job"]], settings=settings, seeds=[4])
     with pytest.raises(ValueError, match="samples: a file of another run"):
         fusion.write(plan, [path], tmp_path / "rows")
 
 
 def test_placement(tmp_path, drawn):
     sizes = {"depths": [6, 7], "untrained_depths": [2], "d_model": 4, "heads": 2, "steps": 3}
-    sizes |= {"context_length": 4, "vocabulary": 9, "learning_rates": [0.1], "warmup": [2]}
+    sizes |= {"context_length": 4, "vocabulary": 9, "learning_rates": [0.1]}
     settings, tokens = example(Placement, **sizes), np.random.default_rng(0).integers(11, size=500)
     text = prepared_text(tmp_path / "text", tokens, tokens[:20], contexts(("long", range(4))))
-    names = ("placement", "placement_gradients", "placement_scales", "untrained_gradients", "position_probe")
+    names = ("placement", "untrained_gradients", "position_probe")
     out = {name: tmp_path / name for name in (*names, "origin")}
     seeds = {"seeds": [4, 6], "untrained_seeds": [5]}
     plan = planned(tmp_path, "placement/pre", settings=settings.model_dump(), placement="pre", **seeds)

@@ -11,12 +11,6 @@ from layernorm_roles.text.prepare import part_of
 SPLIT = Split(training=0.6, validation=0.2, held_out=0.2)
 
 
-@given(st.lists(st.text(min_size=1), unique=True, max_size=30))
-def test_a_document_is_in_one_part_whatever_the_order(texts):
-    parts = {text: part_of(text, SPLIT) for text in texts}
-    assert {text: part_of(text, SPLIT) for text in reversed(texts)} == parts
-
-
 def test_the_split_has_its_shares():
     parts = [part_of(str(i), SPLIT) for i in range(20_000)]
     for part, share in SPLIT.model_dump().items():

@@ -79,36 +79,29 @@ def test_text_files_and_parquet(tmp_path):
     assert read(**table) == ["one", "two", "three"] and read(**table, limit=2) == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [(b"", "empty"), (b" \n", "empty"), (b"a\0b", "zero bytes"), (b"\xff\xfe\x41", "not a UTF-8")],
-)
-def test_unusable_text_files_are_named(tmp_path, content, expected):
-    path = tmp_path / "bad.txt"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=expected) as error:
-        read(kind="files", paths=[str(path)])
-    assert str(path) in str(error.value)
+SOURCES = [
+    # a file and its content, the kind of source, and what is said of it
+    ("a.txt", b" \n", "files", r"a\.txt: an empty"),
+    ("a.txt", b"a\0b", "files", r"a\.txt: .*zero bytes"),
+    ("a.txt", b"\xff\xfe\x41", "files", r"a\.txt: not a UTF-8"),
+    ("b.txt", b"text", "files", r"no file matches \S*a\*; expected"),
+    ("a.parquet", b"PAR1 but not really", "parquet", r"a\.parquet: no readable Parquet"),
+    ("a.parquet", {"a": ["x"]}, "parquet", "no column 'text'; it has a"),
+    ("a.parquet", {"text": [1, 2]}, "parquet", r"a\.parquet: column 'text' is of type int64; expected texts"),
+]
 
 
-def test_missing_files_damaged_parquet_and_missing_columns(tmp_path):
-    with pytest.raises(ValueError, match=r"no file matches .*nothing\*"):
-        read(kind="files", paths=[str(tmp_path / "nothing*")])
-    (tmp_path / "a.txt").write_text("text")
-    with pytest.raises(ValueError, match=r"no file matches \S*b\*\.txt; expected"):
-        read(kind="files", paths=[str(tmp_path / "a*.txt"), str(tmp_path / "b*.txt")])
-    damaged = tmp_path / "damaged.parquet"
-    damaged.write_bytes(b"PAR1 but not really")
-    with pytest.raises(ValueError, match=r"damaged\.parquet: no readable Parquet"):
-        read(kind="parquet", paths=[str(damaged)])
-    pd.DataFrame({"a": ["x"]}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(ValueError, match="no column 'text'; it has a"):
-        read(kind="parquet", paths=[str(tmp_path / "x.parquet")])
-    pd.DataFrame({"text": pd.Categorical(["x", "y", "x"])}).to_parquet(tmp_path / "categories.parquet")
-    assert read(kind="parquet", paths=[str(tmp_path / "categories.parquet")]) == ["x", "y", "x"]
-    pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(ValueError, match=r"x\.parquet: column 'a' is of type int64; expected texts"):
-        read(kind="parquet", paths=[str(tmp_path / "x.parquet")], column="a")
+@pytest.mark.parametrize(("name", "content", "kind", "said"), SOURCES)
+def test_unusable_files_are_named(tmp_path, name, content, kind, said):
+    path = tmp_path / name
+    path.write_bytes(content) if isinstance(content, bytes) else pd.DataFrame(content).to_parquet(path)
+    with pytest.raises(ValueError, match=said):
+        read(kind=kind, paths=[str(tmp_path / "a*"), str(tmp_path / "*")])
+
+
+def test_categories_are_texts(tmp_path):
+    pd.DataFrame({"text": pd.Categorical(["x", "y", "x"])}).to_parquet(tmp_path / "a.parquet")
+    assert read(kind="parquet", paths=[str(tmp_path / "a.parquet")]) == ["x", "y", "x"]
 
 
 @pytest.fixture
@@ -162,12 +155,6 @@ def test_paragraphs_of_an_article_are_joined_each_once(hub, tmp_path):
         read(**local, joined_by="author")
     with pytest.raises(ValueError, match=r"no column \['author'\]"):
         read_downloaded(tmp_path, **keys, joined_by="author")
-
-
-def test_licence_of_the_sample_is_known_and_of_others_as_configured():
-    assert "CC BY-SA" in documents.licence(Source(kind="wikipedia_sample"))
-    assert documents.licence(Source(kind="files", paths=["a"], licence="public domain")) == "public domain"
-    assert documents.licence(Source(kind="files", paths=["a"])) == "not stated"
 
 
 def test_a_hub_that_does_not_answer_says_what_to_do(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ import pytest
 
 from layernorm_roles import planning, store
 from layernorm_roles.language_model import tasks
-from layernorm_roles.pretrained.contexts import first_of_each_document
 from layernorm_roles.text import downloads, tokenizer
 from layernorm_roles.text.prepare import prepare
 from layernorm_roles.text.prepared import PreparedText
@@ -56,12 +55,6 @@ def test_contexts_are_different_texts_of_the_papers_lengths(text):
     paragraphs = [line for line in words.split("\n") if line.endswith(".")]
     assert len(paragraphs) == len(set(paragraphs)) > 2
     assert len(contexts[contexts.texts == "sentences"]) == 10
-
-
-def test_the_pretrained_model_has_enough_documents(text, plan):
-    contexts = store.read(text.contexts, "contexts")
-    found = first_of_each_document(contexts, tokenizer.load(text.tokenizer))
-    assert len(found) >= plan.settings.pretrained["minilm"].contexts
 
 
 def test_both_tasks_find_their_text(text, plan, folder):

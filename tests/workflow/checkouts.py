@@ -1,20 +1,26 @@
 """Copies of the workflow in which tests run `snakemake`, and how they start it."""
 
+import logging
+import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).parents[2]
-SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {
-    "device": "cpu",
-    "norms": {"dynamic_tanh": "examples.dynamic_tanh:DynamicTanh"},
-}
+SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {"device": "cpu"}
+SMOKE["norms"]["dynamic_tanh"] = "examples.dynamic_tanh:DynamicTanh"
 SMOKE["majority"]["d8"]["seeds"]["dynamic_tanh"] = 1
 """The smoke preset with a norm of one's own, of which one run is trained."""
+TINY_RUNS = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
+"""Settings of an experiment of the majority task that is trained in no time."""
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["snakemake.cli"])
 
 
 def command(*arguments: str) -> list[str]:
@@ -22,38 +28,80 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "snakemake", *arguments, "--configfile", "tiny.yaml"]
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """An environment in which the package in `folder` hides the installed one."""
-    return os.environ | {"PYTHONPATH": str(folder / "src")}
+def environment(package: Path) -> dict[str, str]:
+    """An environment in which the code in `package`/src hides the installed one."""
+    return os.environ | {"PYTHONPATH": str(package / "src")}
+
+
+def _main(folder: Path, environment: dict[str, str], arguments: list[str], output: str) -> None:
+    """Run Snakemake in this process as `python -m snakemake` does; what it prints goes to the file `output`."""
+    from snakemake.cli import main
+
+    with Path(output).open("wb") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:0] = [str(folder), environment["PYTHONPATH"]]
+    sys.argv = ["snakemake", *arguments]
+    try:
+        main(arguments)
+    finally:
+        logging.shutdown()
+
+
+def snakemake(folder: Path, *arguments: str, package: Path) -> subprocess.CompletedProcess:
+    """The end of a `snakemake` command on two cores in `folder`, with the code in `package`/src.
+
+    Its process is forked from one that has imported Snakemake, since that takes longer than most dry runs.
+    """
+    every = ["--cores", "2", *arguments]
+    with tempfile.NamedTemporaryFile() as output:
+        process = FORKS.Process(target=_main, args=(folder, environment(package), every, output.name))
+        process.start()
+        process.join()
+        printed = Path(output.name).read_text(encoding="utf-8")
+    return subprocess.CompletedProcess(every, process.exitcode, printed)
 
 
 class Checkout:
-    """A copy of the workflow, and of the package, in which a test may run and break things."""
+    """A copy of the workflow in which a test may run and break things.
+
+    It runs the package of this repository, whose compiled code numba finds again by its path, until `copy_package`.
+    """
 
     def __init__(self, folder: Path, settings: dict):
-        self.folder = folder
-        for name in ("workflow", "profiles", "examples", "src"):
-            # With what numba has compiled: a copy keeps its files' times, so the cache holds.
+        self.folder, self.package = folder, ROOT
+        for name in ("workflow", "profiles", "examples"):
             shutil.copytree(ROOT / name, folder / name)
         for name in ("Snakefile", "config.yaml"):
             shutil.copy(ROOT / name, folder)
         self.configure(settings)
+
+    def copy_package(self) -> None:
+        """Give the checkout a package of its own, which a test may edit."""
+        shutil.copytree(ROOT / "src", self.folder / "src")
+        self.package = self.folder
+
+    def environment(self) -> dict[str, str]:
+        return environment(self.package)
 
     def configure(self, settings: dict) -> None:
         (self.folder / "tiny.yaml").write_text(yaml.safe_dump(settings))
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run snakemake in the copy, on two cores and with the test's settings."""
-        return subprocess.run(
-            command("--cores", "2", *arguments),
-            cwd=self.folder,
-            env=environment(self.folder),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        return snakemake(self.folder, *arguments, "--configfile", "tiny.yaml", package=self.package)
 
     def run(self, *arguments: str) -> str:
         done = self.snakemake(*arguments)
         assert done.returncode == 0, done.stdout[-4000:]
         return done.stdout
+
+
+def jobs_of(plan: str) -> dict[str, int]:
+    """The number of jobs of each rule that a dry run counts."""
+    rows = (line.split() for line in plan.splitlines())
+    found = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    return {rule: number for rule, number in found.items() if rule not in ("total", "all")}

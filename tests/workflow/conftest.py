@@ -1,19 +1,8 @@
-"""One whole small reproduction, which comes first, so that other tests run beside it."""
+"""The whole small reproduction comes first, then what else runs workflows, so that all other tests run beside them."""
 
-import shutil
-
-import pytest
-from checkouts import ROOT, SMOKE
+from pathlib import Path
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: "smoke" not in getattr(item, "fixturenames", ()))
-
-
-@pytest.fixture(scope="module")
-def smoke(checkout):
-    """A checkout in which the smoke preset, with a norm of one's own, has run; `printed` is what it printed."""
-    made = checkout(SMOKE)
-    made.printed = made.run()
-    shutil.copytree(ROOT / "results/published", made.folder / "results/published", dirs_exist_ok=True)
-    return made
+    here = Path(__file__).parent
+    items.sort(key=lambda item: (item.path.stem != "test_whole", here not in item.path.parents))

@@ -5,6 +5,7 @@ the wall time in column `seconds`), equal bytes in every file of weights, tokens
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
 """
 
+import copy
 import os
 import random
 import re
@@ -12,19 +13,17 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
-from checkouts import command
+from checkouts import ROOT, SMOKE, command
 
 from layernorm_roles import files
 
-ROOT = Path(__file__).parents[2]
 DAMAGED = {
     "Parquet": ("*.parquet",),
     "weights": ("weights.safetensors",),
@@ -34,19 +33,59 @@ DAMAGED = {
 }
 MOST_STARTS = 6
 """After a fault, so many starts of the same command must be enough."""
+LONGEST = 3600
+"""Seconds after which a run is given up."""
+JOBS = ".snakemake/scripts"
+"""What the command of a running job has in it, and Snakemake's own has not."""
+
+WATCH = """
+import sys
+
+def watch(event, args):
+    to_a_host = event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple)
+    if to_a_host or event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        with open({log!r}, "a") as file:
+            print(sys.argv, event, args, file=file)
+
+sys.addaudithook(watch)
+"""
+"""Every Python process in whose path this is sitecustomize.py notes what it wants from the network."""
 
 
 class Missed(Exception):
     """The run was over before the fault could be done to it."""
 
 
-class Run:
-    """One `snakemake` command in `folder`, a checkout with the configuration tiny.yaml, of the reproduction `name`."""
+class Outcome(NamedTuple):
+    """How a run ended that was struck by a fault and started again."""
+
+    damaged: Path | None
+    """The file that the fault damaged."""
+    locked: bool
+    """Whether the fault left Snakemake's lock behind."""
+    did: list[str]
+    """What it took to finish."""
+    different: dict[Path, str]
+    """Files and how they differ from those of the undisturbed run, empty if all is well."""
+
+
+class Trials:
+    """A `snakemake` command in the checkout `folder`: an undisturbed run, and those with faults, compared with it."""
 
     def __init__(self, folder: Path, name: str, targets: tuple[str, ...] = ()):
         self.folder, self.targets = folder, targets
-        self.results = folder / "results" / name
-        self.process: subprocess.Popen | None = None
+        self.results, self.reference = folder / "results" / name, folder / "undisturbed"
+        site, network = folder / "site/sitecustomize.py", folder / "network.txt"
+        network.touch()
+        site.parent.mkdir()
+        site.write_text(WATCH.format(log=str(network)))
+        began = time.monotonic()
+        assert self.do(), self.output[-3000:]
+        self.seconds = time.monotonic() - began
+        site.unlink()
+        self.network = network.read_text().splitlines()
+        """What the undisturbed run wanted from the network, a line each."""
+        shutil.move(self.results, self.reference)
 
     @property
     def output(self) -> str:
@@ -54,7 +93,7 @@ class Run:
 
     def start(self, *arguments: str) -> None:
         """Start the command in a new session, so that no other process is ever signalled."""
-        path = os.pathsep.join(str(self.folder / name) for name in ("site", "src"))
+        path = os.pathsep.join(map(str, (self.folder / "site", ROOT / "src")))
         with (self.folder / "output.txt").open("w") as output:
             self.process = subprocess.Popen(
                 command("--cores", "2", *(arguments or self.targets)),
@@ -67,14 +106,25 @@ class Run:
 
     def end(self) -> bool:
         """Wait for the end of the command, and return whether it was successful."""
-        return self.process.wait(timeout=900) == 0
+        try:
+            return self.process.wait(timeout=LONGEST) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
 
     def do(self, *arguments: str) -> bool:
         self.start(*arguments)
         return self.end()
 
-    def processes(self, script: str = "") -> list[int]:
-        """Ids of the living processes of the run's session whose command has `script` in it."""
+    def start_and_wait(self, rng: random.Random) -> None:
+        """Start the command and wait for a random moment of its run."""
+        self.start()
+        time.sleep(rng.uniform(0, 0.8) * self.seconds)
+        if self.process.poll() is not None:
+            raise Missed
+
+    def processes(self, part: str = "") -> list[int]:
+        """Ids of the living processes of the run's session whose command has `part` in it."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -82,7 +132,7 @@ class Run:
                 line = (folder / "cmdline").read_text()
             except OSError:  # gone meanwhile
                 continue
-            if int(session) == self.process.pid and state != "Z" and script in line:
+            if int(session) == self.process.pid and state != "Z" and part in line:
                 found.append(int(folder.name))
         return found
 
@@ -124,109 +174,96 @@ class Run:
                 did.append("started once more")
         raise AssertionError(f"not done after {MOST_STARTS} starts:\n{self.output[-3000:]}")
 
+    def trial(self, strike: Callable[["Trials", random.Random], Path | None], rng: random.Random) -> Outcome:
+        while True:
+            self.clear()
+            try:
+                damaged = strike(self, rng)
+                break
+            except Missed:
+                self.end()
+                self.seconds = max(0.8 * self.seconds, 2.0)  # the first run may have compiled
+        locks = self.folder / ".snakemake/locks"
+        locked = locks.is_dir() and any(locks.iterdir())
+        did = self.finish(damaged)
+        different = differences(self.reference, self.results)
+        lost = [name for name, how in different.items() if how == "missing"]
+        assert all(name.parts[0] in ("data", "runs") for name in lost), "the same command makes all results"
+        # Intermediate files that nothing needed any more are made for the comparison, damaged ones if they show it.
+        if damaged and damaged.exists() and is_damaged(damaged):
+            damaged.unlink()
+            lost.append(damaged.relative_to(self.results))
+        if lost:
+            paths = [str((self.results / name).relative_to(self.folder)) for name in lost]
+            assert self.do(*paths), self.output[-3000:]
+            different = differences(self.reference, self.results)
+        return Outcome(damaged, locked, did, different)
 
-class Done(NamedTuple):
-    """What a fault did to a run, which has ended since, and the file it damaged."""
 
-    what: str
-    damaged: Path | None = None
-    locked: bool = False
-    """Whether the run has left Snakemake's lock behind."""
+def kill(number: signal.Signals, whole: bool) -> Callable[[Trials, random.Random], None]:
+    """A fault: Snakemake (`whole`) or one of its jobs gets the signal."""
 
-
-class Fault(NamedTuple):
-    """`do` waits for a random moment (`rng.uniform` of `seconds`, the length of a run) and strikes the run."""
-
-    kind: str
-    do: Callable[[Run, random.Random, float], Done]
-
-
-def wait(run: Run, rng: random.Random, seconds: float) -> None:
-    run.start()
-    time.sleep(rng.uniform(0, 0.8) * seconds)
-    if run.process.poll() is not None:
-        raise Missed
-
-
-def kill_snakemake(number: signal.Signals) -> Fault:
-    def do(run: Run, rng: random.Random, seconds: float) -> Done:
-        wait(run, rng, seconds)
-        jobs = len(run.processes(".snakemake/scripts"))
-        if number == signal.SIGINT:  # as from a terminal, where Ctrl-C goes to all
+    def strike(run: Trials, rng: random.Random) -> None:
+        run.start_and_wait(rng)
+        if whole and number == signal.SIGINT:  # as from a terminal, where Ctrl-C goes to all
             os.killpg(run.process.pid, number)
+        elif whole:
+            run.process.send_signal(
+                number
+            )  # after SIGKILL jobs live a moment longer, and the next start meets them
         else:
-            run.process.send_signal(number)
+            try:
+                os.kill(rng.choice(run.until(lambda: run.processes(JOBS))), number)
+            except ProcessLookupError:
+                raise Missed from None
         run.end()
-        # After SIGKILL the jobs live a moment longer, and the next start meets them.
-        locks = run.folder / ".snakemake/locks"
-        return Done(f"with {jobs} jobs running", locked=locks.is_dir() and any(locks.iterdir()))
 
-    return Fault(f"{number.name} to Snakemake", do)
+    return strike
 
 
-def kill_job(number: signal.Signals) -> Fault:
-    def do(run: Run, rng: random.Random, seconds: float) -> Done:
-        wait(run, rng, seconds)
-        job = rng.choice(run.until(lambda: run.processes(".snakemake/scripts")))
-        try:
-            name = Path(f"/proc/{job}/cmdline").read_text().strip("\0").rpartition(".snakemake/scripts/")[2]
-            os.kill(job, number)
-        except OSError:
-            raise Missed from None
-        run.end()
-        return Done(name.partition(".")[2])
+def damage(kind: str, cut: bool) -> Callable[[Trials, random.Random], Path]:
+    """A fault: a file is cut, or a bit of it flips, while the run is stopped; its time stays, as on a failing disk."""
 
-    return Fault(f"{number.name} to a job", do)
-
-
-def damage(what: str, how: str) -> Fault:
-    """A file is cut, or one bit of it flips, while the run is stopped; its time stays, as on a failing disk."""
-
-    def do(run: Run, rng: random.Random, seconds: float) -> Done:
-        wait(run, rng, seconds)
-        run.until(lambda: run.files(*DAMAGED[what]))
+    def strike(run: Trials, rng: random.Random) -> Path:
+        run.start_and_wait(rng)
+        run.until(lambda: run.files(*DAMAGED[kind]))
         run.process.kill()
         run.end()
         while run.processes():
             time.sleep(0.1)
         # The record of the rules is left alone: no job makes it again, and claims then count as younger.
-        candidates = [file for file in run.files(*DAMAGED[what]) if file.stat().st_size]
-        candidates = [file for file in candidates if file.name != "rules.json"]
-        if not candidates:  # a checkpoint, removed between the two looks
+        found = [
+            file for file in run.files(*DAMAGED[kind]) if file.stat().st_size and file.name != "rules.json"
+        ]
+        if not found:  # a checkpoint, removed between the two looks
             raise Missed
-        file = rng.choice(candidates)
+        file = rng.choice(found)
         before, content = file.stat(), bytearray(file.read_bytes())
         position = rng.randrange(len(content))
-        if how == "cut":
+        if cut:
             del content[position:]
         else:
             content[position] ^= 1 << rng.randrange(8)
         file.write_bytes(content)
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        what_happened = f"{file.relative_to(run.results)}, byte {position} of {before.st_size}"
         # A reader names the file whose checksum it cannot confirm.
-        return Done(
-            what_happened, file.parent.parent / file.name if file.parent.name == files.CHECKSUMS else file
-        )
+        return file.parent.parent / file.name if file.parent.name == files.CHECKSUMS else file
 
-    return Fault(f"{what} {how}", do)
+    return strike
 
 
-def remove_directory(run: Run, rng: random.Random, seconds: float) -> Done:
-    wait(run, rng, seconds)
+def remove_directory(run: Trials, rng: random.Random) -> None:
+    run.start_and_wait(rng)
     folders = run.until(lambda: sorted(path for path in run.results.rglob("*") if path.is_dir()))
-    folder = rng.choice(folders)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(rng.choice(folders), ignore_errors=True)
     run.end()
-    return Done(str(folder.relative_to(run.results)))
 
 
-def fill_disk(run: Run, rng: random.Random, seconds: float) -> Done:
+def fill_disk(run: Trials, rng: random.Random) -> None:
     """The results lie on a tmpfs that is too small, until the run has failed; then it grows."""
     folder = run.folder / "results"
     folder.mkdir()
-    kept = (path for path in (run.folder / "undisturbed").rglob("*") if path.is_file())
-    needed = sum(file.stat().st_blocks * 512 for file in kept)
+    needed = sum(file.stat().st_blocks * 512 for file in run.reference.rglob("*") if file.is_file())
     size = int(needed * rng.uniform(0.1, 0.9))
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True).returncode:
@@ -234,87 +271,15 @@ def fill_disk(run: Run, rng: random.Random, seconds: float) -> Done:
     assert not run.do(), "the run fails"
     assert re.search("No space left on device|os error 28", run.output), run.output[-3000:]
     subprocess.run(["mount", "-o", f"remount,size={10 * needed}", str(folder)], check=True)
-    return Done(f"{size / 1e6:.1f} of {needed / 1e6:.1f} MB")
 
 
-FAULTS = [
-    *(kill_snakemake(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)),
-    *(kill_job(number) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV)),
-    *(damage(what, how) for what in DAMAGED for how in ("cut", "flipped")),
-    Fault("directory removed", remove_directory),
-    Fault("disk full", fill_disk),
-]
-
-
-class Outcome(NamedTuple):
-    """`did`: what it took to finish; `different`: files and how they differ, empty if all is well."""
-
-    done: Done
-    did: list[str]
-    different: dict[Path, str]
-
-
-WATCH = """
-import sys
-
-def watch(event, args):
-    to_a_host = event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple)
-    if to_a_host or event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        with open({log!r}, "a") as file:
-            print(sys.argv, event, args, file=file)
-
-sys.addaudithook(watch)
-"""
-
-
-@contextmanager
-def watched(folder: Path) -> Iterator[Path]:
-    """Every Python process of a run in `folder` notes in the file yielded what it wants from the network."""
-    log, site = folder / "network.txt", folder / "site/sitecustomize.py"
-    log.touch()
-    site.parent.mkdir()
-    site.write_text(WATCH.format(log=str(log)))
-    yield log
-    site.unlink()
-
-
-class Trials:
-    """An undisturbed run in the checkout `folder`, then runs with faults, each compared with it."""
-
-    def __init__(self, folder: Path, name: str, targets: tuple[str, ...] = ()):
-        self.run, self.reference = Run(folder, name, targets), folder / "undisturbed"
-        with watched(folder) as network:
-            began = time.monotonic()
-            assert self.run.do(), self.run.output[-3000:]
-            self.seconds = time.monotonic() - began
-        self.network = network.read_text().splitlines()
-        """What the undisturbed run wanted from the network, a line each."""
-        shutil.move(self.run.results, self.reference)
-
-    def trial(self, fault: Fault, rng: random.Random) -> Outcome:
-        while True:
-            self.run.clear()
-            try:
-                done = fault.do(self.run, rng, self.seconds)
-                break
-            except Missed:
-                self.run.end()
-                self.seconds = max(0.8 * self.seconds, 2.0)  # the first run may have compiled
-        did = self.run.finish(done.damaged)
-        different = differences(self.reference, self.run.results)
-        lost = [name for name, how in different.items() if how == "missing"]
-        assert all(name.parts[0] in ("data", "runs") for name in lost), "the same command makes all results"
-        # Intermediate files that nothing needed any more are made for the comparison, damaged ones if they show it.
-        if done.damaged and done.damaged.exists() and is_damaged(done.damaged):
-            done.damaged.unlink()
-            did.append("damage found on reading")
-            lost.append(done.damaged.relative_to(self.run.results))
-        if lost:
-            paths = [str((self.run.results / name).relative_to(self.run.folder)) for name in lost]
-            assert self.run.do(*paths), self.run.output[-3000:]
-            different = differences(self.reference, self.run.results)
-        partial = [file for file in self.run.results.rglob(".*.partial*") if file.is_file()]
-        return Outcome(done, [*did, *(["temporary files left"] if partial else [])], different)
+FAULTS = {
+    **{f"{n.name} to Snakemake": kill(n, True) for n in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)},
+    **{f"{n.name} to a job": kill(n, False) for n in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)},
+    **{f"{kind} {how}": damage(kind, how == "cut") for kind in DAMAGED for how in ("cut", "flipped")},
+    "directory removed": remove_directory,
+    "disk full": fill_disk,
+}
 
 
 def differences(one: Path, other: Path) -> dict[Path, str]:
@@ -357,22 +322,22 @@ def is_damaged(file: Path) -> bool:
 
 
 def configuration() -> dict:
-    """The smoke preset, smaller in breadth and longer in training, so that checkpoints come and go."""
-    smoke = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
+    """Every stage of smoke, with few runs that train longer, so that checkpoints come and go."""
+    smoke = copy.deepcopy(SMOKE)
     majority, model = smoke["majority"], smoke["language_model"]
-    for experiment in majority.values():
-        experiment["seeds"] = dict.fromkeys(experiment["seeds"], 0) | {"layernorm": 1}
-        experiment["runs_per_job"] = 1  # unlike gpt's two runs
-    majority["d8"] |= {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50}
+    for part, kept in ((majority, ("d8", "d3")), (model, ("gpt", "bert"))):
+        for name in {*part} - {*kept}:
+            del part[name]
+        for experiment in part.values():
+            experiment["seeds"] = dict.fromkeys(experiment["seeds"], 0) | {"layernorm": 1}
+        part["only"] = [*kept]
+    majority["d8"] |= {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50, "runs_per_job": 1}
     majority["d8"]["seeds"] |= {"layernorm": 2, "scale_released": 1}
     majority["d3"]["seeds"] |= {"none": 1}
-    model["gpt"] |= {"context_length": 256, "steps": 60, "checkpoint_every": 5}
-    model["gpt"]["seeds"] = dict.fromkeys(model["gpt"]["seeds"]) | {"layernorm": 1, "projection": 1}
-    for name in [name for name in model if "bytes" in name]:
-        model[name] = None
-    model["bert"] |= {"checkpoint_every": 5, "seeds": {"none": 1, "layernorm": 0}}
-    smoke["text"]["words"]["long"] |= {"shortest": 192, "longest": 256}
-    return smoke | {"name": "faults", "device": "cpu"}
+    model["gpt"] |= {"steps": 60, "checkpoint_every": 5}
+    model["gpt"]["seeds"] |= {"projection": 1}  # two runs in a job, unlike d8
+    model["bert"] |= {"checkpoint_every": 5}
+    return smoke | {"name": "faults"}
 
 
 TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"

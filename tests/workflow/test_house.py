@@ -9,29 +9,23 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checkouts import ROOT, snakemake
 
 import layernorm_roles
-
-ROOT = Path(__file__).parents[2]
-
-
-def snakemake(*arguments):
-    command = [sys.executable, "-m", "snakemake", *arguments]
-    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
 
 
 def test_lint_has_only_its_wish_for_an_environment_per_rule():
     """The pinned pip packages are the environment of all rules, so no rule names one."""
-    done = snakemake("--lint")
-    titles = re.findall(r"^    \* (.+):$", done.stderr, flags=re.MULTILINE)
-    assert set(titles) <= {"Specify a conda environment or container for each rule."}, done.stderr
+    done = snakemake(ROOT, "--lint", package=ROOT)
+    titles = re.findall(r"^    \* (.+):$", done.stdout, flags=re.MULTILINE)
+    assert {*titles} == {"Specify a conda environment or container for each rule."}, done.stdout
 
 
 def test_every_target_says_what_it_is_and_help_lists_them():
     text = (ROOT / "workflow/rules/targets.smk").read_text(encoding="utf-8")
     targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
     assert {"majority", "pretrained", "publish", "help"} <= {*targets}
-    lines = snakemake("help", "--cores", "1", "--quiet", "all").stdout.splitlines()
+    lines = snakemake(ROOT, "help", "--quiet", "all", package=ROOT).stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("    "))
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
 

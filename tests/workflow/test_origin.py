@@ -4,16 +4,16 @@ import copy
 import os
 import random
 import shutil
+import signal
 import subprocess
 import time
 
 import pytest
-from checkouts import command, environment
+from checkouts import TINY_RUNS, command, jobs_of
 
 from layernorm_roles import files, variants
 
 NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
-D8 = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
 TEXT = {
     "like": "bytes",
     "corpus": {"kind": "files", "paths": ["mine/*.txt"]},
@@ -21,7 +21,7 @@ TEXT = {
     "sentences": {"source": None, "shortest": 4, "longest": 128, "contexts": 2},
 }
 TINY = {"name": "tiny", "device": "cpu", "norms": {"mine": "mine_norm:Mine"}, "text": {"mine": TEXT}}
-TINY |= {"majority": {"only": ["d8"], "d8": D8 | {"seeds": NONE | {"layernorm": 1, "mine": 1}}}}
+TINY |= {"majority": {"only": ["d8"], "d8": TINY_RUNS | {"seeds": NONE | {"layernorm": 1, "mine": 1}}}}
 NORM = "from torch import nn\nclass Mine(nn.Module):\n    def __init__(self, dim): super().__init__()\n"
 METRICS = "majority_metrics.parquet"
 TABLE = f"results/tiny/parquet/{METRICS}"
@@ -55,84 +55,70 @@ def copied(finished, tmp_path):
     return made
 
 
-def again(made, *targets):
-    """The number of jobs of each rule that a dry run plans."""
-    plan = made.run("--dry-run", *(targets or TARGETS))
-    rows = (line.split() for line in plan.splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and row[0] != "total"}
+def again(made):
+    return jobs_of(made.run("--dry-run", *TARGETS))
 
 
-def test_unchanged_nothing_is_done_with_and_without_the_notes_of_snakemake(finished, copied):
-    assert again(finished) == {}
-    assert again(copied) == {}
-    assert "every file is as it was written" in copied.run("check")
+def test_unchanged_nothing_is_done_and_a_check_says_so(finished):
+    said = finished.run(*TARGETS, "check")
+    assert "  1 job\n" in said and "every file is as it was written" in said
 
 
-def with_settings(**changes):
-    def change(made):
-        settings = copy.deepcopy(TINY)
-        settings["majority"]["d8"] |= changes.get("d8", {})
-        made.configure(settings | {key: value for key, value in changes.items() if key != "d8"})
-
-    return change
+def change(made, first_seed=1000, **changed):
+    """Configure other settings of d8, or another first seed."""
+    settings = copy.deepcopy(TINY) | {"first_seed": first_seed}
+    settings["majority"]["d8"] |= changed
+    made.configure(settings)
 
 
-def edit(file, old, new):
-    def change(made):
-        text = (made.folder / file).read_text()
-        assert old in text
-        times = (made.folder / file).stat()
-        (made.folder / file).write_text(text.replace(old, new))
-        os.utime(made.folder / file, (times.st_atime, times.st_mtime))  # the time of the change is hidden
-
-    return change
+def edit(made, file, old, new):
+    """Change a file and hide when it was changed."""
+    path = made.folder / file
+    text, times = path.read_text(), path.stat()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    os.utime(path, (times.st_atime, times.st_mtime))
 
 
-def without_origin(made):
-    (made.folder / f"results/tiny/origin/majority/d8/layernorm/{OWN}.json").unlink()
-
-
-SAMPLING = "src/layernorm_roles/majority/sampling.py"
+SAMPLING, IMPORT = "src/layernorm_roles/majority/sampling.py", "import numpy"
 ALL = {"majority_data": 1, "majority_train": 2, "tables": 1}
 
 
-@pytest.mark.parametrize(
-    ("change", "rules"),
-    [
-        (with_settings(d8={"steps": 5}), {"majority_train": 2, "tables": 1}),
-        (with_settings(first_seed=2000), {**ALL, "text": 1}),
-        (edit(SAMPLING, "import numpy", "EDITED = 1\nimport numpy"), ALL),
-        (edit(SAMPLING, "import numpy", "# nothing new\nimport numpy"), {}),
-        (edit("mine_norm.py", "0.5", "0.4"), {"majority_train": 1, "tables": 1}),
-        (edit("mine/7.txt", "key", "yek"), {"text": 1}),
-        (without_origin, {"majority_train": 1, "tables": 1}),
-    ],
-)
-@pytest.mark.parametrize("notes", [True, False])
-def test_what_was_made_from_something_else_is_made_again(finished, copied, change, rules, notes):
+@pytest.mark.parametrize("notes", [True, False], ids=["with Snakemake's notes", "without"])
+def test_what_was_made_from_something_else_is_made_again(finished, copied, notes):
+    """A norm or text of the user's own, edited; a run whose origin is lost; other code; a comment is nothing new."""
+    copied.copy_package()
     if notes:
         shutil.copytree(finished.folder / ".snakemake", copied.folder / ".snakemake")
-    change(copied)
-    assert again(copied) == rules
+    edit(copied, SAMPLING, IMPORT, f"# nothing new\n{IMPORT}")
+    edit(copied, "mine_norm.py", "0.5", "0.4")
+    assert again(copied) == {"majority_train": 1, "tables": 1}
+    edit(copied, "mine_norm.py", "0.4", "0.5")
+    (copied.folder / f"results/tiny/origin/majority/d8/layernorm/{OWN}.json").unlink()
+    edit(copied, "mine/7.txt", "key", "yek")
+    assert again(copied) == {"majority_train": 1, "tables": 1, "text": 1}
+    edit(copied, SAMPLING, IMPORT, f"EDITED = 1\n{IMPORT}")
+    assert again(copied) == {**ALL, "text": 1}
 
 
-def test_a_plan_with_other_settings_and_back_leaves_no_trace_and_check_tells_what_differs(copied):
-    with_settings(d8={"steps": 5})(copied)
-    assert again(copied)["majority_train"] == 2
+def test_other_settings_make_again_what_depends_on_them_and_once_they_are_back_leave_no_trace(copied):
+    change(copied, first_seed=2000)
+    assert again(copied) == {**ALL, "text": 1}
+    change(copied, steps=5)
+    assert again(copied) == {"majority_train": 2, "tables": 1}
     done = copied.snakemake("check")
     assert done.returncode != 0
     for variant in ("layernorm", "mine"):
         plan = f"plan/majority/d8/{variant}/{OWN}.json"
         assert f"results/tiny/{plan}: differs from its copy in origin/; run again" in done.stdout
     copied.configure(TINY)
-    assert again(copied) == {}
-    assert "every file is as it was written" in copied.run("check")
+    assert "  1 job\n" in copied.run(*TARGETS, "check")
 
 
 def test_more_seeds_keep_the_runs_that_are_there_and_end_with_what_was_planned(copied):
-    with_settings(d8={"seeds": NONE | {"layernorm": 2, "mine": 1}})(copied)
-    assert again(copied) == {"majority_data": 1, "majority_train": 1, "tables": 1}
-    copied.run(*TARGETS)
+    change(copied, seeds=NONE | {"layernorm": 2, "mine": 1})
+    said = copied.run(*TARGETS)
+    assert "  3 jobs\n" in said, "data, a run, and the table"
     assert again(copied) == {}
 
 
@@ -147,24 +133,21 @@ def test_a_file_of_another_run_is_refused_by_what_it_says_of_itself(copied):
 
 
 def test_while_a_run_goes_on_no_other_plan_takes_its_place(copied):
-    with_settings(d8={"steps": 200_000, "schedule_steps": 200_000, "evaluate_every": 1000})(copied)
+    change(copied, steps=200_000, schedule_steps=200_000, evaluate_every=1000)
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     logs = copied.folder / "results/tiny/logs/majority"
     shutil.rmtree(logs)
-    running = subprocess.Popen(
-        command("--cores", "1", *TARGETS), cwd=copied.folder, env=environment(copied.folder), **pipes
-    )
+    own = {"cwd": copied.folder, "env": copied.environment(), "start_new_session": True}
+    running = subprocess.Popen(command("--cores", "1", *TARGETS), **own, **pipes)
     try:
         while running.poll() is None and not [*logs.rglob("*.log")]:
             time.sleep(0.2)
         assert running.poll() is None
-        with_settings(d8={"steps": 5})(copied)
+        change(copied, steps=5)
         done = copied.snakemake("--dry-run", *TARGETS)
         assert done.returncode != 0 and "Traceback" not in done.stdout
-        assert (
-            "results/tiny: another command makes it at this moment, with other settings or code"
-            in done.stdout
-        )
+        says = "results/tiny: another command makes it at this moment, with other settings or code"
+        assert says in done.stdout
     finally:
-        running.terminate()
+        os.killpg(running.pid, signal.SIGKILL)  # with its job, which would else be waited for
         running.wait()

@@ -2,14 +2,13 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 import yaml
+from checkouts import ROOT
 
 from layernorm_roles.settings.loading import load, resolve
 
-ROOT = Path(__file__).parents[2]
 DEFAULT = resolve(yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8")))
 PYTHON = sorted(
     file

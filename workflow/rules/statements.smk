@@ -1,6 +1,5 @@
 # What other documents than the paper say about LayerNorm: small experiments, each with its tables.
 SAMPLES = [f"{RUN}/runs/measure/{batch}/samples.safetensors" for batch in THIS.sampled]
-VECTORS = [f"{RUN}/runs/majority/{batch}/majority_vectors.parquet" for batch in THIS.scored]
 
 
 rule geometry:
@@ -63,8 +62,6 @@ rule score_scale:
     input:
         plan=f"{RUN}/plan/score_scale.json",
         done=done("score_scale"),
-        vectors=ancient(VECTORS),
-        samples=ancient(SAMPLES),
     output:
         origin=f"{RUN}/origin/score_scale.json",
         table=f"{RUN}/parquet/score_scale.parquet",
@@ -87,8 +84,6 @@ rule placement:
     output:
         origin=f"{RUN}/origin/placement/{{placement}}.json",
         placement=f"{RUN}/runs/placement/{{placement}}/placement.parquet",
-        placement_gradients=f"{RUN}/runs/placement/{{placement}}/placement_gradients.parquet",
-        placement_scales=f"{RUN}/runs/placement/{{placement}}/placement_scales.parquet",
         untrained_gradients=f"{RUN}/runs/placement/{{placement}}/untrained_gradients.parquet",
         position_probe=f"{RUN}/runs/placement/{{placement}}/position_probe.parquet",
     log:

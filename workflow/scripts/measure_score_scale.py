@@ -3,4 +3,4 @@ from layernorm_roles.job import job
 with job(snakemake) as plan:
     from layernorm_roles.statements import score_scale
 
-    score_scale.write(plan, snakemake.input.vectors, snakemake.input.samples, snakemake.output.table)
+    score_scale.write(plan, snakemake.output.table)

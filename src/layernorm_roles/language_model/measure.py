@@ -41,8 +41,8 @@ def measure_batch(
     """Measure the trained models of a batch, and write each of TABLES, and the samples that `statements` reads.
 
     The plan has runs and settings as `LanguageModelRun.of_plan` reads them, and for each run whether `keys`, `ceilings`
-    and `samples` are measured; ceiling_contexts, block_contexts and head_contexts say for how many long contexts, the
-    first ones, ceilings and samples are. The job that wrote `weights` by `train_batch` is the first of those that it
+    and `samples` are measured; ceiling_contexts and block_contexts say for how many long contexts, the first ones,
+    ceilings and samples are. The job that wrote `weights` by `train_batch` is the first of those that it
     reads; it may have trained more runs. `inputs` has the text's manifest. A run that diverged has no rows of its final
     checkpoint. A table of which nothing is asked has no rows. Raises ValueError if a file is damaged, the weights are
     not of the job as it is planned, or a run of which samples are wanted has diverged.
@@ -72,7 +72,7 @@ def measure_batch(
         for table, frame in tables.items():
             frames[table].append(frame.assign(**run.columns, checkpoint=name))
         if name == "final" and planned["samples"]:
-            tensors, about = sample(network, contexts, plan["block_contexts"], plan["head_contexts"])
+            tensors, about = sample(network, contexts, plan["block_contexts"])
             samples |= {f"{run.name}/{part}": tensor for part, tensor in tensors.items()}
             sampled.append({"name": run.name, "variant": run.variant, "seed": run.seed, **about})
     streams = (*task_type(runs[0].settings).streams, Stream.TEXT_SELECTION)
@@ -142,9 +142,9 @@ def heads(
 
 @torch.no_grad()
 def sample(
-    network: GPT, contexts: pd.DataFrame, block_contexts: int, head_contexts: int
+    network: GPT, contexts: pd.DataFrame, block_contexts: int
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """What `statements` reads of a trained GPT, so that it needs no model: tensors by name, and a description.
+    """What the statement on fusion reads of a trained GPT, so that it needs no model: tensors by name, and its layers.
 
     The tensors (float64) are, for each layer l from 1:
 
@@ -153,9 +153,6 @@ def sample(
         layer_l.heads   (tokens, d_heads)     the concatenated outputs of the heads
         layer_l.w_o, .b_o                     (d_heads, d) and (d,)
         layer_l.gain, .bias, .w_1             (d,), (d,) and (d, d_ff), of ln_2 and the feed-forward part
-        layer_l.context_c.queries, .keys      (heads, n, d_head), of the first `head_contexts` long contexts, c from 0
-
-    The description has the numbers of layers, of heads, and of contexts with queries and keys.
     """
     texts = contexts[contexts.texts == "long"].tokens.tolist()
     tensors, streams = {}, [network.embed(torch.tensor(tokens)[None]) for tokens in texts[:block_contexts]]
@@ -172,10 +169,4 @@ def sample(
         }
         tensors |= {f"layer_{number}.{name}": tensor for name, tensor in block.items()}
         streams = [layer(x) for x in streams]
-    for number, tokens in enumerate(texts[:head_contexts]):
-        for layer in network.record(tokens.tolist()):
-            of_context = f"layer_{layer.layer}.context_{number}"
-            tensors[f"{of_context}.queries"] = torch.from_numpy(layer.queries)
-            tensors[f"{of_context}.keys"] = torch.from_numpy(layer.keys)
-    about = {"layers": len(network.layers), "heads": network.layers[0].attention.heads}
-    return tensors, {**about, "contexts": len(texts[:head_contexts])}
+    return tensors, {"layers": len(network.layers)}

@@ -27,14 +27,15 @@ PROBED_UP_TO = 6
 for the position of their tokens."""
 
 _REMOVED = {
-    "geometry": "dtypes offsets eps axes_up_to cloud_gain cloud_bias",
+    "geometry": "dtypes offsets eps axes_up_to samples cloud cloud_gain cloud_bias",
     "fusion": "head_factors expansion tokens_per_input",
-    "placement": "placements probe_up_to batch_size",
-    "batch_dependence": "d_model tokens padding",
-    "score_scale": "keys",
+    "placement": "placements probe_up_to batch_size warmup gradients_every",
+    "batch_dependence": "d_model tokens padding updates",
+    "score_scale": "keys contexts",
 }
 REMOVED = {f"statements.{name}.{key}" for name, keys in _REMOVED.items() for key in keys.split()}
-"""Keys that config.yaml had in earlier versions, and whose values are now constants of the experiments' modules."""
+"""Keys that config.yaml had in earlier versions; their values are now constants of the experiments' modules, or nothing
+reads them any more."""
 
 _Count = Annotated[Integer, Field(ge=1, le=100_000)]
 _Contexts = Annotated[Integer, Field(ge=2, le=100_000)]
@@ -50,10 +51,6 @@ class Geometry(Section):
     """Sizes n of the normalised vectors."""
     input_norms: Distinct[Annotated[Real, Field(gt=0, le=1e100)]]
     """Lengths of the inputs."""
-    samples: _Count
-    """Inputs for each size, length and offset from the origin."""
-    cloud: Annotated[Integer, Field(ge=1, le=10_000)]
-    """Points of the drawing in three dimensions."""
 
 
 class Fusion(Section):
@@ -87,11 +84,7 @@ class Placement(Section):
     steps: _Steps
     """Optimiser steps of a run."""
     learning_rates: Distinct[LearningRate]
-    """Adam's learning rates, constant after the warm-up."""
-    warmup: Distinct[Annotated[Integer, Field(ge=0, le=1_000_000)]]
-    """Optimiser steps of linear warm-up of the learning rate; 0 for none."""
-    gradients_every: _Steps
-    """Optimiser steps between two rows of placement_gradients."""
+    """Adam's learning rates, constant: there is no warm-up."""
     seeds: NumberOfSeeds
     """Runs of every setting, with the seeds first_seed, first_seed + 1, ..., of initialisation and training batches."""
     untrained_seeds: NumberOfSeeds
@@ -111,8 +104,6 @@ class BatchDependence(Section):
 
     batch_sizes: Distinct[Size]
     """Sequences in a batch."""
-    updates: _Count
-    """Training batches from which BatchNorm's running statistics are made."""
     repeats: _Count
     """Independent draws over which a row of batch_dependence is a mean."""
     seeds: NumberOfSeeds
@@ -128,12 +119,10 @@ class BatchDependence(Section):
 
 
 class ScoreScale(Section):
-    """Measurement of attention scores with and without their division by sqrt(d_k)."""
+    """Attention scores of random queries and keys, with and without their division by sqrt(d_k)."""
 
     d_k: Distinct[Size]
     """Dimensions of queries and keys."""
-    contexts: _Count
-    """Long contexts on which the heads of a trained language model are measured."""
     seeds: NumberOfSeeds
     """Draws of random queries and keys, with the seeds first_seed, first_seed + 1, ..."""
 

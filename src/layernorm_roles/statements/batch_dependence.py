@@ -1,9 +1,8 @@
 """LayerNorm and BatchNorm: does a token's output depend on who else is in the batch?
 
-Three effects, each the change in the output of one fixed token, root mean square over its features. An output's own
-root mean square is about 1, so a change of 0.1 is a tenth of the output.
-`others`: the other sequences of the batch are drawn anew. `mode`: training against evaluation mode, the running
-statistics being those of `updates` earlier batches. `padding`: zeros after short sequences, none against some.
+Two effects, each the change in the output of one fixed token, root mean square over its features. An output's own
+root mean square is about 1, so a change of 0.1 is a tenth of the output. `others`: the other sequences of the batch
+are drawn anew. `padding`: zeros after short sequences, none against some.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +39,9 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
     for seed, batch in product(seeds, settings.batch_sizes):
         rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
         for _ in range(settings.repeats):
-            drawn = rng.standard_normal((2 + settings.updates, batch, TOKENS, WIDTH))
-            first, second, *earlier = torch.from_numpy(drawn)
+            first, second = torch.from_numpy(rng.standard_normal((2, batch, TOKENS, WIDTH)))
             for name in NORMS:
-                for effect, share, change in effects(name, first, second, earlier):
+                for effect, share, change in effects(name, first, second):
                     rows.append((name, effect, batch, share, seed, change))
     keys = ["norm", "effect", "batch_size", "padding", "seed"]
     frame = pd.DataFrame(rows, columns=[*keys, "change"])
@@ -51,32 +49,25 @@ def measure(settings: BatchDependence, seeds: Sequence[int]) -> pd.DataFrame:
 
 
 def effects(
-    name: str,
-    first: Float[Tensor, "batch tokens d"],
-    second: Float[Tensor, "batch tokens d"],
-    earlier: Sequence[Float[Tensor, "_ _ d"]],
+    name: str, first: Float[Tensor, "batch tokens d"], second: Float[Tensor, "batch tokens d"]
 ) -> Iterator[tuple[str, float, float]]:
     """Each effect on the first token of the batch `first`, as (effect, share of padding, root mean square change).
 
-    `second` gives the other sequences, and `earlier` are the training batches before the evaluation. `name` is a key of
-    NORMS. LayerNorm normalises over features, BatchNorm over all tokens of the batch for each feature.
+    `second` gives the other sequences. `name` is a key of NORMS. LayerNorm normalises over features, BatchNorm, in
+    training mode, over all tokens of the batch for each feature.
     """
-    norm, aged = (NORMS[name](first.shape[-1], dtype=first.dtype) for _ in range(2))
 
     @torch.no_grad()
-    def output(x: Tensor, norm: nn.Module = norm) -> Tensor:
-        return norm(x.flatten(0, 1))[0]
+    def output(x: Tensor) -> Tensor:
+        return NORMS[name](x.shape[-1], dtype=x.dtype)(x.flatten(0, 1))[0]
 
     def change(x: Tensor, y: Tensor) -> float:
-        return float((x - y).square().mean().sqrt())
+        return float((output(x) - output(y)).square().mean().sqrt())
 
     if len(first) > 1:  # a sequence alone has no others
-        yield "others", 0.0, change(output(first), output(torch.cat([first[:1], second[1:]])))
+        yield "others", 0.0, change(first, torch.cat([first[:1], second[1:]]))
     for share in PADDING:
         real = round(first.shape[1] * (1 - share))  # the tokens of a sequence before its padding
         padded = first.clone()
         padded[:, real:] = 0
-        yield "padding", share, change(output(first[:, :real]), output(padded))
-    for x in earlier:
-        output(x, aged)
-    yield "mode", 0.0, change(output(first), output(first, aged.eval()))
+        yield "padding", share, change(first[:, :real], padded)

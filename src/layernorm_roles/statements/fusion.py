@@ -5,8 +5,9 @@ The value that enters the feed-forward part's nonlinearity, with c the concatena
     plain           (c W_O) W_1               norm            LN(c W_O) W_1
     residual        (x + c W_O) W_1           residual_norm   LN(x + c W_O) W_1
 
-Each is replaced by the best single linear map with intercept (least squares on training tokens), once of c alone and
-once of [x, c]; the error is measured on other tokens. The blocks are random ones, and those of trained models.
+Each is replaced by the best single linear map of c with intercept (least squares on training tokens); the error is
+measured on other tokens. The blocks are random ones, and those of trained models. That a map of x and c together is
+exact for a residual alone needs no measurement: it is x W_1 + c W_O W_1, and larger than the two matrices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,32 +19,31 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from layernorm_roles import store
+from layernorm_roles import checkpoint, store
 from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Fusion
-from layernorm_roles.statements.samples import Samples, trained_runs
 
 ARRANGEMENTS = ("plain", "residual", "norm", "residual_norm")
-HEAD_FACTORS, EXPANSION = (0.5, 1, 2), 4
-"""Sizes of the concatenated heads, and hidden units of the feed-forward part, relative to d, in random blocks."""
-TOKENS_PER_INPUT = 8
-"""Tokens fitted for each input of the largest single map of a random block; as many are held out."""
+EXPANSION = 4
+"""Hidden units of the feed-forward part of a random block, relative to d."""
+TOKENS_PER_INPUT = 16
+"""Tokens fitted for each input of the map of a random block; as many are held out."""
 
 
 class AttentionBlock(NamedTuple):
     """What meets between attention and feed-forward part of one layer, over the tokens of a sample (float64)."""
 
     stream: Float[np.ndarray, "tokens d"]
-    heads: Float[np.ndarray, "tokens d_heads"]
-    w_o: Float[np.ndarray, "d_heads d"]
+    heads: Float[np.ndarray, "tokens d"]
+    w_o: Float[np.ndarray, "d d"]
     b_o: Float[np.ndarray, " d"]
     gain: Float[np.ndarray, " d"]
     bias: Float[np.ndarray, " d"]
     w_1: Float[np.ndarray, "d d_ff"]
     columns: Mapping[str, Any]
-    """columns `source`, `variant`, `seed`, `layer` of the table"""
+    """columns `source`, `seed`, `layer` of the table"""
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
@@ -93,44 +93,40 @@ def linear_errors(
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
     """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
-    for d, factor, seed in product(widths, HEAD_FACTORS, seeds):
-        d_heads, d_ff = round(factor * d), EXPANSION * d
-        rng = generator(Stream.FUSION, seed, d, d_heads)
-        tokens = 2 * TOKENS_PER_INPUT * (d + d_heads)
+    for d, seed in product(widths, seeds):
+        rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(
-            stream=rng.standard_normal((tokens, d)),
-            heads=rng.standard_normal((tokens, d_heads)),
-            w_o=rng.standard_normal((d_heads, d)) / np.sqrt(d_heads),
+            *rng.standard_normal((2, 2 * TOKENS_PER_INPUT * d, d)),
+            w_o=rng.standard_normal((d, d)) / np.sqrt(d),
             b_o=np.zeros(d),
             gain=np.ones(d),
             bias=np.zeros(d),
-            w_1=rng.standard_normal((d, d_ff)) / np.sqrt(d),
-            columns={"source": "random", "variant": None, "seed": seed, "layer": 1},
+            w_1=rng.standard_normal((d, EXPANSION * d)) / np.sqrt(d),
+            columns={"source": "random", "seed": seed, "layer": 1},
         )
 
 
-def trained_blocks(samples: Samples) -> Iterator[AttentionBlock]:
-    """The blocks of trained language models, run by run and layer by layer, from files of samples."""
-    for run, tensors in trained_runs(samples):
-        columns = {"source": "language_model", "variant": run["variant"], "seed": run["seed"]}
-        for layer in range(1, run["layers"] + 1):
-            parts = (tensors[f"layer_{layer}.{name}"].numpy() for name in AttentionBlock._fields[:-1])
-            yield AttentionBlock(*parts, columns=columns | {"layer": layer})
+def trained_blocks(samples: Iterable[tuple[str | Path, Mapping[str, Any]]]) -> Iterator[AttentionBlock]:
+    """The blocks of trained language models, run by run and layer by layer.
+
+    `samples` are files that `language_model.measure.sample` describes, each with the plan of the job that wrote it.
+    """
+    for path, plan in samples:
+        tensors, facts = checkpoint.load(path, plan)
+        layers = [(run, layer) for run in facts["runs"] for layer in range(1, run["layers"] + 1)]
+        for run, layer in layers:
+            parts = (tensors[f"{run['name']}/layer_{layer}.{part}"] for part in AttentionBlock._fields[:-1])
+            columns = {"source": "language_model", "seed": run["seed"], "layer": layer}
+            yield AttentionBlock(*(part.numpy() for part in parts), columns=columns)
 
 
 def measure(blocks: Iterable[AttentionBlock]) -> pd.DataFrame:
-    """Table `fusion`: errors, ranks and numbers of parameters, a row for every block, arrangement and set of inputs."""
+    """Table `fusion`: what the best single map of the heads misses, a row for every block and arrangement."""
     rows = []
     for block in blocks:
-        (d_heads, d), d_ff, n = block.w_o.shape, block.w_1.shape[1], len(block.heads)
-        sizes = {"d": d, "d_heads": d_heads, "d_ff": d_ff, "n_fit": n // 2, "n_held_out": n - n // 2}
-        sizes["rank_w_o"] = int(np.linalg.matrix_rank(block.w_o))
-        sizes["rank_product"] = int(np.linalg.matrix_rank(block.w_o @ block.w_1))
-        sizes["parameters_pair"] = d_heads * d + d * d_ff
         outputs = [before_nonlinearity(block, arrangement) for arrangement in ARRANGEMENTS]
-        choices = {"heads": block.heads, "stream_and_heads": np.column_stack([block.stream, block.heads])}
-        for name, inputs in choices.items():
-            for arrangement, error in zip(ARRANGEMENTS, linear_errors(inputs, outputs, n // 2), strict=True):
-                found = {"error": error, "parameters_single": inputs.shape[1] * d_ff}
-                rows.append({**block.columns, **sizes, "arrangement": arrangement, "inputs": name, **found})
+        errors = linear_errors(block.heads, outputs, len(block.heads) // 2)
+        for arrangement, error in zip(ARRANGEMENTS, errors, strict=True):
+            sizes = {"d": block.w_o.shape[1], "arrangement": arrangement, "error": error}
+            rows.append({**block.columns, **sizes})
     return pd.DataFrame(rows)

@@ -1,7 +1,6 @@
-"""Training of several transformers of one shape together, with what is observed of their gradients and activations."""
+"""Training of several transformers of one shape together, and the gradients of untrained ones."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,64 +22,36 @@ BATCH = 4
 """Windows in a training batch."""
 BETAS, EPS = (0.9, 0.999), 1e-8
 """Adam's."""
-Norms = Float[np.ndarray, "runs depth"]
-Run = tuple[float, int, int]
-"""Learning rate, steps of its linear warm-up, and seed."""
+Run = tuple[float, int]
+"""Learning rate, and seed."""
 
 
-class Curves(NamedTuple):
-    """What `train` returns; values that are no numbers are infinite."""
+def train(
+    shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int
+) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
+    """The loss before each of a number of steps, infinite where it is no number, and the parameters after the last.
 
-    loss: Float[np.ndarray, "runs steps"]
-    """before the step"""
-    unigram: Float[np.ndarray, "runs steps"]
-    """loss of predicting the corpus' token frequencies, on the same tokens"""
-    gradient_norm: Float[np.ndarray, "runs logged depth"]
-    logged: list[int]
-    """steps of `gradient_norm`"""
-    scales: dict[str, Float[np.ndarray, "runs 2 parts"]]
-    """of `part_scales` before and after training, on the windows of the first step"""
-    parameters: Rows
-    """after the last step"""
-
-
-def train(shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int, every: int) -> Curves:
-    """Train `runs` of one shape with Adam, without clipping of gradients, for a number of steps.
-
-    Gradients are observed at each step that `every` divides, and at the last. Runs of equal seed share initialisation
-    and batches. Adam is written out, because all runs take their step together, each with a learning rate of its own.
+    Adam has a constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and
+    batches. Adam is written out, because all runs take their step together, each with a learning rate of its own.
     """
-    draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, _, seed in runs}
-    parameters = initial(shape, [seed for _, _, seed in runs])
+    draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, seed in runs}
+    parameters = initial(shape, [seed for _, seed in runs])
     gradient, mean, square, root = (torch.zeros_like(parameters) for _ in range(4))
     # Matrices share the memory of rows, over which Adam is a few long loops.
     leaves, slots = shape.matrices(parameters), shape.matrices(gradient)
-    surprisal = -np.log(np.bincount(tokens, minlength=shape.vocabulary).clip(1) / len(tokens))
-    logged = [step for step in range(steps) if step % every == 0 or step == steps - 1]
-    curve, unigram, norms = [], [], []
-    progress = Progress(f"placement {shape.placement} depth {shape.depth}", total=steps, unit="steps")
+    curve, progress = [], Progress(f"placement {shape.placement} depth {shape.depth}", steps, "steps")
     for step in range(steps):
         drawn = {seed: _windows(rng, tokens, shape.context_length) for seed, rng in draws.items()}
-        batch = np.stack([drawn[seed] for _, _, seed in runs])
-        unigram.append(surprisal[batch[:, :, 1:]].mean(axis=(1, 2)))
-        batch = torch.from_numpy(batch)
-        if step == 0:
-            first_batch, before = batch, part_scales(shape, leaves, batch)
-        curve.append(_differentiated(shape, leaves, slots, batch))
-        if step in logged:
-            norms.append(_layer_norms(shape, gradient))
+        batch = np.stack([drawn[seed] for _, seed in runs])
+        curve.append(_differentiated(shape, leaves, slots, torch.from_numpy(batch)))
         with torch.no_grad():
             mean.lerp_(gradient, 1 - BETAS[0])
             square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
             torch.sqrt(square, out=root).div_((1 - BETAS[1] ** (step + 1)) ** 0.5).add_(EPS)
-            for row, first, second, (rate, warmup, _) in zip(parameters, mean, root, runs, strict=True):
-                rate *= min(1.0, (step + 1) / max(warmup, 1)) / (1 - BETAS[0] ** (step + 1))
-                row.addcdiv_(first, second, value=-rate)
+            for row, first, second, (rate, _) in zip(parameters, mean, root, runs, strict=True):
+                row.addcdiv_(first, second, value=-rate / (1 - BETAS[0] ** (step + 1)))
         progress(step + 1, f"mean loss {curve[-1].mean():.2f}")
-    after = part_scales(shape, leaves, first_batch)
-    scales = {name: np.stack([before[name], after[name]], axis=1) for name in before}
-    unigram, norms = np.stack(unigram, axis=1), np.stack(norms, axis=1)
-    return Curves(_finite(curve), unigram, norms, logged, scales, parameters.detach())
+    return _finite(np.stack(curve, axis=1)), parameters.detach()
 
 
 def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
@@ -91,14 +62,19 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
     return np.minimum(rank, size - 1)[inverse]
 
 
-def untrained_norms(shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]) -> Norms:
-    """The norms of the layers' gradients of an untrained transformer for each seed, on its first training batch."""
+def untrained_norms(
+    shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
+) -> Float[np.ndarray, " runs"]:
+    """The norm of the first layer's gradient of an untrained transformer for each seed, on its first training batch.
+
+    It is that of the gradient in all parameters of the layer, infinite where it is no number.
+    """
     parameters = initial(shape, seeds)
     gradient = torch.zeros_like(parameters)
     draws = [generator(Stream.PLACEMENT_BATCHES, seed) for seed in seeds]
     batch = np.stack([_windows(rng, tokens, shape.context_length) for rng in draws])
     _differentiated(shape, shape.matrices(parameters), shape.matrices(gradient), torch.from_numpy(batch))
-    return _layer_norms(shape, gradient)
+    return _finite(gradient[:, shape.first_layer()].norm(dim=1).numpy())
 
 
 def _windows(rng: np.random.Generator, tokens: Tokens, context: int) -> Int[np.ndarray, "batch window"]:
@@ -119,30 +95,6 @@ def _differentiated(
     return loss.detach().numpy()
 
 
-def _layer_norms(shape: TransformerShape, gradient: Rows) -> Norms:
-    """The norm of every run's gradient in all parameters of each layer; infinite where it is no number."""
-    return _finite([gradient[:, part].norm(dim=1).numpy() for part in shape.layers()])
-
-
-def part_scales(
-    shape: TransformerShape, matrices: Matrices, batch: Windows
-) -> dict[str, Float[np.ndarray, "runs parts"]]:
-    """Root mean squares, over tokens and features, of what each part of a layer receives, and of the stream before it.
-
-    Parts are the attention and the feed-forward part of layer 1, of layer 2 and so on, of transformers with weights
-    `matrices` that read `batch`. A value that is not a number becomes infinity.
-    """
-    found = {"input_rms": [], "stream_rms": []}
-
-    def observe(stream, received):
-        for x, sizes in zip((received, stream), found.values(), strict=True):
-            sizes.append(x.square().mean(dim=(1, 2)).sqrt().numpy())
-
-    with torch.no_grad():
-        losses(shape, matrices, batch, observe)
-    return {name: _finite(sizes) for name, sizes in found.items()}
-
-
-def _finite(columns: Sequence[Float[np.ndarray, " rows"]]) -> Float[np.ndarray, "rows columns"]:
-    """The columns as one array, with infinity in place of what is no number: null would mean missing in a table."""
-    return np.nan_to_num(np.stack(columns, axis=1), nan=np.inf, posinf=np.inf)
+def _finite(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    """The values, with infinity in place of what is no number: null would mean missing in a table."""
+    return np.nan_to_num(values, nan=np.inf, posinf=np.inf)

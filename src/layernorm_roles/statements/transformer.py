@@ -11,7 +11,6 @@ do not mix (a test holds them equal to runs alone).
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +26,8 @@ Matrices = list[Float[Tensor, "runs _ _"]]
 Tokens = Integer[np.ndarray, " n"]
 """A stream of token ids."""
 Windows = Int[Tensor, "runs batch tokens"]
-Observe = Callable[[Float[Tensor, "runs tokens d"], Float[Tensor, "runs tokens d"]], object]
-"""Gets the residual stream before a part of a layer, and what the part itself receives, part by part."""
+Observe = Callable[[Float[Tensor, "runs tokens d"]], object]
+"""Gets the residual stream before each layer, one layer after another."""
 
 
 class TransformerShape(NamedTuple):
@@ -60,10 +59,10 @@ class TransformerShape(NamedTuple):
         parts = rows.split([math.prod(size) for size in sizes], dim=1)
         return [part.view(-1, *size) for part, size in zip(parts, sizes, strict=True)]
 
-    def layers(self) -> list[slice]:
-        """Where each layer's parameters stand in a run's row."""
-        ends = [0, *accumulate(math.prod(size) for _, size in self.parameters())]
-        return [slice(ends[2 + 8 * layer], ends[2 + 8 * (layer + 1)]) for layer in range(self.depth)]
+    def first_layer(self) -> slice:
+        """Where the first layer's parameters stand in a run's row."""
+        sizes = [math.prod(size) for _, size in self.parameters()]
+        return slice(sum(sizes[:2]), sum(sizes[:10]))
 
 
 def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
@@ -85,7 +84,7 @@ def losses(
     shape: TransformerShape,
     matrices: Matrices,
     windows: Windows,
-    observe: Observe = lambda stream, received: None,
+    observe: Observe = lambda stream: None,
 ) -> Float[Tensor, " runs"]:
     """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
@@ -109,10 +108,10 @@ def losses(
     token, position = next(weights), next(weights)
     x = token.gather(1, tokens[:, :, None].expand(-1, -1, d)) + position.repeat(1, batch, 1)
     for _ in range(shape.depth):
+        observe(x)
         for part in (attention, feed_forward):
             gain, bias, first, second = (next(weights) for _ in range(4))
             received = norm(x, gain, bias) if shape.placement == "pre" else x
-            observe(x, received)
             update = part(received, first, second)
             x = x + update if shape.residual else update
             if shape.placement == "post":

@@ -76,13 +76,7 @@ def test_only_the_settings_that_a_claim_depends_on_count():
 MADE_FROM = {
     "random_keys": {"random_keys", "gaussian_law"},
     "pretrained": {"pretrained_keys", "attention_ceilings", "ones_share", "projection_shift"},
-    "placement": {
-        "placement",
-        "placement_gradients",
-        "placement_scales",
-        "untrained_gradients",
-        "position_probe",
-    },
+    "placement": {"placement", "untrained_gradients", "position_probe"},
     **{name: {name} for name in ("geometry", "fusion", "batch_dependence", "score_scale")},
 }
 

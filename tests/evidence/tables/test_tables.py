@@ -194,6 +194,8 @@ def test_two_reproductions_are_compared_claim_by_claim(tmp_path):
     assert "| parallel | 50.0° [40.0, 60.0], partial | 55.0° [45.0, 65.0], partial |" in " ".join(
         outs[1].read_text(encoding="utf-8").split()
     )
+    with pytest.raises(ValueError, match="never has no verdicts; run snakemake"):
+        compare(tmp_path / "never", tmp_path / "kept", *outs)
 
 
 def test_steps_come_by_experiment_in_the_order_of_the_legends_and_of_falling_losses():

@@ -1,11 +1,7 @@
-"""A SLURM cluster of this one machine, for as long as a test or a command needs it. Needs root and Debian's packages:
+"""A SLURM cluster of this one machine, for as long as a test needs it. Needs root and Debian's slurm-wlm and munge.
 
-    apt-get install slurm-wlm munge
-    python tests/workflow/slurm/one_node.py snakemake --workflow-profile slurm ...
-
-It has the partitions cpu and gpu, one whose jobs preempt theirs, and two GPUs that are only device files: SLURM hands
-them out and sets CUDA_VISIBLE_DEVICES, and nothing can compute on them. Nothing here is meant for a cluster that others
-use.
+It has the partitions cpu and gpu, and two GPUs that are only device files: SLURM hands them out and sets
+CUDA_VISIBLE_DEVICES, and nothing can compute on them. Nothing here is meant for a cluster that others use.
 """
 
 import contextlib
@@ -17,10 +13,9 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SYSTEM_CONF = Path("/etc/slurm/slurm.conf")
@@ -58,13 +53,9 @@ SlurmdParameters=config_overrides
 SchedulerParameters=sched_min_interval=100000,sched_interval=1,bf_interval=1
 KillWait=5
 DefMemPerCPU=500
-NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=cpu Nodes={node} Default=YES MaxTime=1-00:00:00 State=UP
-PartitionName=gpu Nodes={node} MaxTime=1-00:00:00 State=UP
-# Its jobs take the place of those of the other two, which are cancelled.
-PreemptType=preempt/partition_prio
-PreemptMode=CANCEL
-PartitionName=urgent Nodes={node} PriorityTier=2 State=UP
+NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=cpu Nodes=one Default=YES MaxTime=1-00:00:00 State=UP
+PartitionName=gpu Nodes=one MaxTime=1-00:00:00 State=UP
 """
 
 
@@ -80,185 +71,103 @@ def missing() -> str:
     return ""
 
 
-class OneNode:
-    """`with OneNode() as slurm:` starts the daemons, and ends them and every job that is left."""
+@contextlib.contextmanager
+def running() -> Iterator[None]:
+    """Within the block SLURM runs; after it every job and daemon is ended."""
+    if why := missing():
+        raise RuntimeError(why)
+    folder = Path(tempfile.mkdtemp(prefix="one-node-slurm-"))
+    folder.chmod(0o755)  # munge lets clients in only where every user may look
+    daemons: list[subprocess.Popen] = []
 
-    def __enter__(self) -> "OneNode":
-        if why := missing():
-            raise RuntimeError(why)
-        self.folder = Path(tempfile.mkdtemp(prefix="one-node-slurm-"))
-        self.folder.chmod(0o755)  # munge lets clients in only where every user may look
-        self.cluster = self.folder.name.lower()
-        self.daemons: list[subprocess.Popen] = []
-        try:
-            self._configure()
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def start(*command: str) -> None:
+        # gres.conf is looked for beside slurm.conf.
+        environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+        with (folder / f"{command[0]}.out").open("w") as out:
+            own = {"stdout": out, "stderr": out, "env": environment, "start_new_session": True}
+            daemons.append(subprocess.Popen(command, **own))
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            if len(self.daemons) == 3 and self._answers():
-                self._run("scancel", "--user=root", check=False)
-                self._wait(lambda: not self._run("squeue", "--noheader"), "the end of the jobs", seconds=30)
-        finally:
-            self._kill_jobs()
-            for daemon in reversed(self.daemons):
-                daemon.terminate()
-                try:
-                    daemon.wait(timeout=20)
-                except subprocess.TimeoutExpired:
-                    daemon.kill()
-                    daemon.wait()
-            if SYSTEM_CONF.is_symlink() and SYSTEM_CONF.readlink() == self.folder / "slurm.conf":
-                SYSTEM_CONF.unlink()
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def jobs(self) -> list[dict[str, str]]:
-        """SLURM's record of every job so far: the fields of `scontrol show job`, by name."""
-        lines = self._run("scontrol", "show", "job", "--oneliner").splitlines()
-        return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in lines if line.startswith("JobId=")]
-
-    def processes(self) -> list[int]:
-        """Process ids of the daemons and of all that runs in jobs, known by their environment."""
-        marks = (f"SLURM_CONF={self.folder}/".encode(), f"SLURM_CLUSTER_NAME={self.cluster}".encode())
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it ended meanwhile
-                environment = (process / "environ").read_bytes()
-                if any(mark in environment for mark in marks):
-                    found.append(int(process.name))
-        return found
-
-    def cancel(self, job: str) -> None:
-        self._run("scancel", job)
-
-    def preempt(self) -> None:
-        """Submit a job that needs the whole node and goes before all others, and wait until it is done."""
-        self._run(
-            "sbatch", "--wait", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"
-        )
-
-    def stop_controller(self) -> None:
-        """Kill slurmctld, as a crash of its machine does; jobs go on."""
-        self._kill("slurmctld")
-
-    def start_controller(self) -> None:
-        """Start slurmctld again; it reads back what it saved of its jobs."""
-        self._daemon("slurmctld", "-D")
-        self._wait(self._answers, "the controller")
-
-    def lose_node(self) -> None:
-        """Kill slurmd and all that runs in jobs, as a power failure does, and tell the controller so."""
-        self._kill("slurmd")
-        self._kill_jobs()
-        self._run("scontrol", "update", "nodename=one", "state=down", "reason=lost")
-
-    def repair_node(self) -> None:
-        """Start slurmd again and let jobs use the node."""
-        self._daemon("slurmd", "-D", "-N", "one")
-        self._run("scontrol", "update", "nodename=one", "state=resume")
-        self._wait(lambda: self._node_is("idle", "mix", "alloc"), "a node that takes jobs")
-
-    def _configure(self) -> None:
-        for name in ("state", "spool"):
-            (self.folder / name).mkdir()
-        for number in range(GPUS):
-            os.mknod(self.folder / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        (self.folder / "gres.conf").write_text(
-            f"Name=gpu File={self.folder}/nvidia[0-{GPUS - 1}] Flags=nvidia_gpu_env\n"
-        )
-        with socket.socket() as one, socket.socket() as other:
-            for taken in (one, other):
-                taken.bind(("127.0.0.1", 0))
-            ports = {"controller_port": one.getsockname()[1], "node_port": other.getsockname()[1]}
-        (self.folder / "slurm.conf").write_text(
-            CONF.format(
-                **ports,
-                folder=self.folder,
-                cluster=self.cluster,
-                host=socket.gethostname().split(".")[0],
-                node="one",
-                cpus=max(2, len(os.sched_getaffinity(0))),
-                memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20,
-                gpus=GPUS,
-            )
-        )
-        # Snakemake's job steps drop SLURM_CONF from their environment, so the file must be where it is looked for.
-        SYSTEM_CONF.parent.mkdir(exist_ok=True)
-        SYSTEM_CONF.symlink_to(self.folder / "slurm.conf")
-
-    def _start(self) -> None:
-        key = self.folder / "munge.key"
-        key.touch(mode=0o600)
-        key.write_bytes(secrets.token_bytes(128))
-        files = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-        options = [f"--{option}={self.folder}/munge.{kind}" for option, kind in files.items()]
-        self._daemon("munged", "--foreground", f"--key-file={key}", *options)
-        self._wait((self.folder / "munge.socket").exists, "munged")
-        self._daemon("slurmctld", "-D")
-        self._daemon("slurmd", "-D", "-N", "one")
-        self._wait(lambda: self._answers() and self._node_is("idle"), "an idle node")
-
-    def _node_is(self, *states: str) -> bool:
-        return self._run("sinfo", "-h", "-o", "%t").split()[0] in states
-
-    def _daemon(self, *command: str) -> None:
-        with (self.folder / f"{command[0]}.out").open("w") as out:
-            # gres.conf is looked for beside this file.
-            environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
-            self.daemons.append(
-                subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
-            )
-
-    def _kill(self, name: str) -> None:
-        """Kill the daemon `name` without a chance to tidy up."""
-        (daemon,) = (daemon for daemon in self.daemons if daemon.args[0] == name)
-        daemon.kill()
-        daemon.wait()
-        self.daemons.remove(daemon)
-
-    def _kill_jobs(self) -> None:
-        """Kill all that runs in jobs, and the daemons' helpers of each job."""
-        daemons = [daemon.pid for daemon in self.daemons]
-        for process in self.processes():
-            if process not in daemons:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(subprocess.SubprocessError, FileNotFoundError):
-            return subprocess.run(["scontrol", "ping"], capture_output=True, timeout=5).returncode == 0
-        return False
-
-    def _run(self, *command: str, check: bool = True) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        if check and done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")
-        return done.stdout
-
-    def _wait(self, ready: Callable[[], bool], what: str, seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
+    def wait(ready: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + 60
         while not ready():
-            for daemon in self.daemons:
-                if daemon.poll() is not None:
-                    raise RuntimeError(f"{daemon.args[0]} ended with {daemon.returncode}:\n{self._logs()}")
-            if time.monotonic() > end:
-                raise RuntimeError(f"waited {seconds} s in vain for {what}:\n{self._logs()}")
+            ended = [daemon.args[0] for daemon in daemons if daemon.poll() is not None]
+            if ended or time.monotonic() > end:
+                logs = sorted([*folder.glob("*.log"), *folder.glob("*.out")])
+                texts = [f"{file.name}:\n{file.read_text(errors='replace')[-2000:]}" for file in logs]
+                raise RuntimeError("\n".join([f"waited in vain for {what}; ended: {ended}", *texts]))
             time.sleep(0.2)
 
-    def _logs(self) -> str:
-        return "\n".join(
-            f"{file.name}:\n{file.read_text(errors='replace')[-2000:]}"
-            for file in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
+    try:
+        _configure(folder)
+        files = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        options = [f"--{option}={folder}/munge.{kind}" for option, kind in files.items()]
+        start("munged", "--foreground", f"--key-file={folder}/munge.key", *options)
+        wait((folder / "munge.socket").exists, "munged")
+        start("slurmctld", "-D")
+        start("slurmd", "-D", "-N", "one")
+        wait(lambda: _run("sinfo", "-h", "-o", "%t").split()[:1] == ["idle"], "an idle node")
+        yield
+        _run("scancel", "--user=root")
+        wait(lambda: not _run("squeue", "--noheader"), "the end of the jobs")
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        for process in Path("/proc").glob("[0-9]*"):  # what is left of jobs
+            with contextlib.suppress(OSError):
+                seen = (process / "environ").read_bytes()
+                if (
+                    f"SLURM_CONF={folder}/".encode() in seen
+                    or f"CLUSTER_NAME={folder.name.lower()}".encode() in seen
+                ):
+                    os.kill(int(process.name), signal.SIGKILL)
+        if SYSTEM_CONF.is_symlink() and SYSTEM_CONF.readlink() == folder / "slurm.conf":
+            SYSTEM_CONF.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def jobs() -> list[dict[str, str]]:
+    """SLURM's record of every job so far: the fields of `scontrol show job`, by name."""
+    lines = _run("scontrol", "show", "job", "--oneliner").splitlines()
+    return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in lines if line.startswith("JobId=")]
+
+
+def cancel(job: str) -> None:
+    _run("scancel", job)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+
+def _configure(folder: Path) -> None:
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    key = folder / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    for number in range(GPUS):
+        os.mknod(folder / f"nvidia{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/nvidia[0-{GPUS - 1}] Flags=nvidia_gpu_env\n")
+    with socket.socket() as one, socket.socket() as other:
+        for taken in (one, other):
+            taken.bind(("127.0.0.1", 0))
+        ports = {"controller_port": one.getsockname()[1], "node_port": other.getsockname()[1]}
+    (folder / "slurm.conf").write_text(
+        CONF.format(
+            **ports,
+            folder=folder,
+            cluster=folder.name.lower(),
+            host=socket.gethostname().split(".")[0],
+            cpus=max(2, len(os.sched_getaffinity(0))),
+            memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20,
+            gpus=GPUS,
         )
-
-
-if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # so that everything is stopped first
-    with OneNode():
-        sys.exit(subprocess.run(sys.argv[1:]).returncode)
+    )
+    # Snakemake's job steps drop SLURM_CONF from their environment, so the file must be where it is looked for.
+    SYSTEM_CONF.parent.mkdir(exist_ok=True)
+    SYSTEM_CONF.symlink_to(folder / "slurm.conf")

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from checkouts import command, environment
+from checkouts import command
 
 SECONDS = 480
 
@@ -15,7 +15,7 @@ class Snakemake:
     def __init__(self, checkout, *arguments):
         self.output = checkout.folder / "snakemake.out"
         with self.output.open("w") as out:
-            own = {"cwd": checkout.folder, "env": environment(checkout.folder)}
+            own = {"cwd": checkout.folder, "env": checkout.environment()}
             self.process = subprocess.Popen(command(*arguments), stdout=out, stderr=out, **own)
         self.end = time.monotonic() + SECONDS
 

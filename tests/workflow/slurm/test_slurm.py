@@ -48,11 +48,11 @@ def few_runs():
     return settings
 
 
-def cancel_first(slurm, comment):
+def cancel_first(comment):
     """Cancels the running job with this comment, if there is one."""
-    for job in slurm.jobs():
+    for job in one_node.jobs():
         if job.get("Comment") == comment and job["JobState"] == "RUNNING":
-            slurm.cancel(job["JobId"])
+            one_node.cancel(job["JobId"])
             return True
     return False
 
@@ -65,14 +65,13 @@ def ran(checkout):
     made = checkout(few_runs())
     results = made.folder / "results/tiny"
     facts = SimpleNamespace(checkout=made, results=results)
-    with one_node.OneNode() as slurm:
-        facts.slurm = slurm
+    with one_node.running():
         cancelled = False
         with on_slurm(made, *TARGETS, *GPU_ON_PAPER) as run:
             while run.running():
-                cancelled = cancelled or cancel_first(slurm, CANCELLED)
+                cancelled = cancelled or cancel_first(CANCELLED)
             facts.output = run.finish()
-        facts.jobs = {job["JobId"]: job for job in slurm.jobs()}
+        facts.jobs = {job["JobId"]: job for job in one_node.jobs()}
         facts.seen = what_the_jobs_saw(results)
         with on_slurm(made, *TARGETS, *GPU_ON_PAPER, "--dry-run") as run:
             facts.again = run.finish()
@@ -81,7 +80,7 @@ def ran(checkout):
         facts.generic_bytes = {
             name: (results / "runs" / REPEATED / name).read_bytes() for name in outputs(results)
         }
-        facts.generic_jobs = [job for job in slurm.jobs() if job["JobId"] not in facts.jobs]
+        facts.generic_jobs = [job for job in one_node.jobs() if job["JobId"] not in facts.jobs]
         facts.generic_seen = what_the_jobs_saw(results)
     return facts
 

@@ -107,8 +107,6 @@ ASKED: dict[str, Callable[[Any], Asked]] = {
     "all_more_than": lambda least: Asked(
         f"all more than {least:g}", lambda found, _: rules.true(found.low > least)
     ),
-    "all_below": lambda most: Asked(f"all below {most:g}", lambda found, _: rules.true(found.high < most)),
-    "some_below": lambda most: Asked(f"some below {most:g}", lambda found, _: rules.true(found.low < most)),
 }
 """What may be asked of an estimate, by name, as a function of a number; of a ratio its logarithm."""
 

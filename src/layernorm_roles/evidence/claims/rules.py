@@ -97,19 +97,8 @@ ROUNDING = 1e-9
 TENFOLD = 1.0
 """Decades. Gradients that differ by more than a factor of 10 between first and last layer vanish or explode."""
 
-ONE_SCALE = 2.0
-"""Times. The inputs of a network's parts are at one scale if the largest root mean square is at most this times the
-smallest."""
-
-WARM_UP = 0.05
-"""Nats per token. Post-norm needs a warm-up if it lowers the final loss by more: by so much a run must also be better
-than the frequencies of tokens to count as trained."""
-
 EXPONENT = 0.05
 """A measured power law has the predicted exponent if the whole interval is within this of it."""
-
-SCORES = 2.0
-"""Standard deviation of attention scores, twice that of random unit normals: above, they leave a reasonable range."""
 
 CLOSE = 1e-3
 """Root mean square below which a vector counts as very close to the origin; LayerNorm makes it about 1."""

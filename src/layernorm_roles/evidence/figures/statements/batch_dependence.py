@@ -13,32 +13,23 @@ NORMS = {
 }
 """Look of each norm."""
 
-EFFECTS = {
-    "others": ("batch_size", "other sequences drawn anew", "sequences in the batch"),
-    "mode": ("batch_size", "training against evaluation", "sequences in the batch"),
-    "padding": ("padding", "padding after sequences", "share of padding"),
-}
-"""Column of the x axis, title and label of the x axis for each effect."""
-
 
 def batch_dependence(table: pd.DataFrame) -> Figure:
-    """Draw the change of a token's output by other sequences, by the mode and by padding, a panel each.
+    """Draw the change of a token's output by other sequences, and by padding, a panel each.
 
     table: batch_dependence.
     """
-    figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
-    for axes, (effect, (x, title, label)) in zip(panels, EFFECTS.items(), strict=True):
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
+    for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):
         # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.
         part = table[table.effect == effect].groupby(["norm", x, "seed"], as_index=False).change.mean()
         style.lines(axes, part, "norm", NORMS, x, "change")
-        axes.set(title=title, xlabel=label)
-        if x == "batch_size":
-            axes.set_xscale("log")
-            style.ticks_at(axes, part.batch_size)
-            axes.tick_params(axis="x", labelsize=6)
-        else:
-            axes.xaxis.set_major_formatter(PercentFormatter(1))
-            axes.set_xticks(sorted(part.padding.unique()))
-    panels[0].set_ylabel("change of a token's output\n(size of the output is 1)")
+    others, padding = panels
+    others.set(title="other sequences drawn anew", xlabel="sequences in the batch", xscale="log")
+    others.set_ylabel("change of a token's output\n(size of the output is 1)")
+    style.ticks_at(others, table.batch_size[table.effect == "others"])
+    padding.set(title="padding after sequences", xlabel="share of padding")
+    padding.set_xticks(sorted(table.padding[table.effect == "padding"].unique()))
+    padding.xaxis.set_major_formatter(PercentFormatter(1))
     style.legend_below(figure, style.marks(NORMS), columns=2, **style.seeds_title([table.seed.nunique()]))
     return figure

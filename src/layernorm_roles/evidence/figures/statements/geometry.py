@@ -1,12 +1,8 @@
-"""LayerNorm as projection, scaling, gain and bias: one cloud of points, and its difference from torch's own."""
-
-from collections.abc import Sequence
+"""LayerNorm as projection, scaling, gain and bias: one cloud of points, and what the place of eps does."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, FigureBase
@@ -14,16 +10,8 @@ from matplotlib.figure import Figure, FigureBase
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.vectors import box, plane_and_ones, plane_and_ones_marks
 
-DTYPES = {"float16": "#D55E00", "bfloat16": "#E69F00", "float32": "#0072B2", "float64": "#009E73"}
-"""Colour of each precision."""
-
 PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
 """Colour of each place of eps: inside the root as in torch, or outside it."""
-
-CEILING = 1e6
-"""Where the axis of differences ends; results that are not finite are marked there."""
-
-NOT_FINITE = {"ls": "", "marker": "x", "ms": 4}
 
 STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
 """Title of each stage of the cloud."""
@@ -33,90 +21,37 @@ CLOUD_LIMIT = 3.2
 
 
 def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
-    """Draw the cloud before and after each step, the difference from torch, and what the place of eps does.
+    """Draw the cloud before and after each step, the radius after scaling, and the difference from torch.
 
-    table: geometry; cloud: geometry_cloud. Below, a legend stands under each panel.
+    table: geometry, of which one dimension is drawn below, the largest up to 64; cloud: geometry_cloud.
     """
-    figure = plt.figure(figsize=(style.PAGE, 6.9))
-    above, below = figure.subfigures(2, 1, height_ratios=[3.9, 3.0])
+    figure = plt.figure(figsize=(style.PAGE, 6.4))
+    above, below = figure.subfigures(2, 1, height_ratios=[3.9, 2.5])
     _clouds(above, cloud)
-    measured = table[(table.norm == "layernorm") & table.input_norm.notna()]
-    # One dimension is enough for the radius: the largest up to 64.
+    measured = table[table.input_norm.notna()]
     n = max((n for n in measured.n.unique() if n <= 64), default=measured.n.min())
-    centred = measured[(measured.dtype == "float64") & (measured.offset == 0) & (measured.n == n)]
-    centred = centred.assign(size=centred.input_norm / np.sqrt(n)).sort_values("size")
-    grid = below.subplots(2, 3, height_ratios=[1, 0.3])
-    panels = (_difference_from_torch, measured), (_radius, centred), (_difference_of_placements, centred)
-    for panel, key, (draw, rows) in zip(*grid, panels, strict=True):
-        handles = draw(panel, rows)
-        key.set_axis_off()
-        look = {"fontsize": 6, "ncols": 2, "columnspacing": 0.8, "borderaxespad": 0}
-        legend = key.legend(handles=handles, loc="upper center", **look)
-        legend.set_in_layout(False)  # so that the three panels keep one height
+    rows = measured[measured.n == n]
+    rows = rows.assign(size=rows.input_norm / np.sqrt(n)).sort_values("size")
+    grid = np.geomspace(rows["size"].min(), rows["size"].max(), 300)
+    radius, difference = below.subplots(1, 2)
+    strokes = list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--"), strict=False))
+    handles = []
+    for (placement, colour), (eps, stroke) in ((p, s) for p in PLACEMENTS.items() for s in strokes):
+        part = rows[(rows.eps_placement == placement) & (rows.eps == eps)]
+        exact = 1 / np.sqrt(1 + eps / grid**2) if placement == "inside" else 1 / (1 + eps / grid)
+        radius.plot(grid, exact, stroke, color=colour)
+        points = {"color": colour, "marker": "o", "ms": 2.5}
+        means = part[part.quantity == "radius_mean"]
+        radius.plot(means["size"], means.value, ls="", **points)
+        largest = part[part.quantity == "difference_from_torch"]
+        difference.plot(largest["size"], largest.value, ls=stroke, **points)
+        handles.append(style.mark(f"{placement}, ε = {style.power(eps)}", ls=stroke, **points))
+    radius.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$", ylim=(0, 1.05))
+    difference.set(title="difference from torch", ylabel="largest difference", yscale="log")
+    for axes in (radius, difference):
+        axes.set(xscale="log", xlabel="root mean square of f(x)")
+    style.legend_below(below, handles, columns=4)
     return figure
-
-
-def _difference_from_torch(axes: Axes, measured: pd.DataFrame) -> Sequence[Artist]:
-    """Draw the largest difference over all dimensions by the inputs' length; return the legend's entries."""
-    rows = measured[
-        (measured.eps == measured.eps.max())
-        & (measured.eps_placement == "inside")
-        & (measured.quantity == "difference_from_torch")
-    ]
-    strokes = dict(zip(sorted(rows.offset.unique()), ("-", ":", "--"), strict=False))
-    largest = rows.groupby(["dtype", "offset", "input_norm"]).value.max().reset_index()
-    finite = np.isfinite(largest.value)
-    for (dtype, offset), part in largest[finite].groupby(["dtype", "offset"]):
-        axes.plot(part.input_norm, part.value, strokes[offset], color=DTYPES[dtype], lw=1.2)
-    for (dtype, _), part in largest[~finite].groupby(["dtype", "offset"]):
-        ceiling = np.full(len(part), CEILING)
-        axes.plot(part.input_norm, ceiling, color=DTYPES[dtype], clip_on=False, **NOT_FINITE)
-    axes.set(xscale="log", yscale="log", xlabel="length of the inputs", ylim=(1e-17, CEILING))
-    axes.set(title="difference from torch", ylabel="largest difference")
-    present = set(rows.dtype)
-    handles = [style.mark(name, color=tone, lw=1.2) for name, tone in DTYPES.items() if name in present]
-    for offset, stroke in strokes.items():
-        label = f"mean {offset:g} × length" if offset else "mean near 0"
-        handles.append(style.mark(label, color=style.GREY, ls=stroke, lw=1.2))
-    if not finite.all():
-        handles.append(style.mark("not finite", color=style.GREY, **NOT_FINITE))
-    return handles
-
-
-def _radius(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
-    """Draw the radius after scaling, measured and by the formula; return the legend's entries."""
-    grid = np.geomspace(centred["size"].min(), centred["size"].max(), 300)
-    handles = []
-    for placement, colour in PLACEMENTS.items():
-        for eps, stroke in _strokes_of_eps(centred):
-            exact = 1 / np.sqrt(1 + eps / grid**2) if placement == "inside" else 1 / (1 + eps / grid)
-            axes.plot(grid, exact, stroke, color=colour)
-            part = centred[(centred.eps_placement == placement) & (centred.eps == eps)]
-            part = part[part.quantity == "radius_mean"]
-            axes.plot(part["size"], part.value, "o", color=colour, ms=2.5)
-            handles.append(style.mark(f"{placement}, ε = {style.power(eps)}", color=colour, ls=stroke))
-    axes.set(xscale="log", xlabel="root mean square of f(x)", ylim=(0, 1.05), xlim=(grid[0], 1))
-    axes.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$")
-    return handles
-
-
-def _difference_of_placements(axes: Axes, centred: pd.DataFrame) -> Sequence[Artist]:
-    """Draw the difference between eps outside the root and torch; return the legend's entries."""
-    handles = []
-    for eps, stroke in _strokes_of_eps(centred):
-        part = centred[(centred.eps_placement == "outside") & (centred.eps == eps)]
-        part = part[part.quantity == "difference_from_torch"]
-        look = {"ls": stroke, "marker": "o", "ms": 2.5, "color": PLACEMENTS["outside"]}
-        axes.plot(part["size"], part.value, **look)
-        handles.append(style.mark(f"ε = {style.power(eps)}", **look))
-    axes.set(xscale="log", yscale="log", xlabel="root mean square of f(x)")
-    axes.set(title="ε outside against inside", ylabel="largest difference")
-    return handles
-
-
-def _strokes_of_eps(rows: pd.DataFrame) -> list[tuple[float, str]]:
-    """Pair every eps, the largest first, with a line style."""
-    return list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--", ":"), strict=False))
 
 
 def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
