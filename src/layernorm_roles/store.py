@@ -112,7 +112,7 @@ def refuse_unplanned(plan: Plan, paths: Iterable[str | Path]) -> None:
     for path in paths:
         config = json.loads(read_provenance(path).get("config", "{}"))
         if config.get("job") in plan["made_by"]:
-            provenance.refuse_other(path, config, plan.of(config["job"]))
+            provenance.refuse_contradiction(path, config, plan.of(config["job"]))
 
 
 def collect(plan: Plan, paths: Iterable[str | Path], table: str, out: str | Path) -> None:

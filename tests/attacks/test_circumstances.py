@@ -1,12 +1,10 @@
 """Odd circumstances: rights, what stands in a result's place, two commands at once: an error names the path."""
 
 import os
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
-from checkouts import ROOT
+from checkouts import ROOT, snakemake
 
 from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
@@ -95,10 +93,9 @@ def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(open_folde
 def test_what_stands_in_the_place_of_plans_is_named(tmp_path):
     (tmp_path / "results/default").mkdir(parents=True)
     (tmp_path / "results/default/plan").write_text("")
-    plain = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "1", "-n"]
-    done = subprocess.run([*plain, "random_keys"], cwd=tmp_path, text=True, capture_output=True)
-    assert done.returncode == 1 and 'File "' not in done.stderr
-    assert "\nerror: " in done.stderr and "'results/default/plan'" in done.stderr
+    done = snakemake(tmp_path, "--snakefile", str(ROOT / "Snakefile"), "-n", "random_keys", package=ROOT)
+    assert done.returncode == 1 and 'File "' not in done.stdout
+    assert "\nerror: " in done.stdout and "'results/default/plan'" in done.stdout
 
 
 @pytest.mark.parametrize("what", ["directory", "dangling link", "link to itself"])

@@ -62,6 +62,10 @@ NO_INDEX = "expected an index with a weight_map"
         (lambda model: with_index(model, '{"weight_map": {"x": "a"}}'), "expected the shard a"),
         (lambda model: with_sizes(model, num_hidden_layers=0), "expected a model with layers"),
         (
+            lambda model: (model / "config.json").write_text("[" * 10**5),
+            "no model that transformers can load",
+        ),
+        (
             lambda model: with_sizes(model, max_position_embeddings=32),
             "the sizes in config.json, .* those of the weights$",
         ),

@@ -41,9 +41,9 @@ def test_every_target_says_what_it_is_and_help_lists_them():
     ],
 )
 def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(target, says):
-    done = snakemake(target, "--cores", "1")
-    assert done.returncode == 1 and says in done.stderr, done.stderr
-    assert ("no target" in done.stderr) == ("Missing" not in done.stderr)
+    done = snakemake(ROOT, target, package=ROOT)
+    assert done.returncode == 1 and says in done.stdout, done.stdout
+    assert ("no target" in done.stdout) == ("Missing" not in done.stdout)
 
 
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]

@@ -1,14 +1,11 @@
 """What a part plans that is asked for alone: nothing of the others but what it reads, by the table in docs/guide.md."""
 
 import re
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from checkouts import ROOT, snakemake
 
-ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
 PARTS = {
     part: ({*rules.split(", "), part, "settings"}, int(jobs))
@@ -22,14 +19,11 @@ SHOWN = re.findall(r"^    # (\w+\.yaml)[^\n]*\n((?:    .*\n)+)", GUIDE, re.MULTI
 
 def planned(folder, *arguments):
     """The number of jobs of each rule that a dry run plans in a folder without results."""
-    command = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "1", "-n"]
     (folder / "results").mkdir(exist_ok=True)
     (folder / "examples").symlink_to(ROOT / "examples")
-    done = subprocess.run([*command, *arguments], cwd=folder, text=True, capture_output=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {
-        rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE)
-    }
+    done = snakemake(folder, "--snakefile", str(ROOT / "Snakefile"), "-n", *arguments, package=ROOT)
+    assert done.returncode == 0, done.stdout
+    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("part", ["random_keys", "majority", "language_model", "pretrained", "statements"])
