@@ -90,6 +90,7 @@ rule settings:
         settings=f"{RUN}/settings.json",
     log:
         f"{RUN}/logs/settings.log",
+    priority: 1  # the first figures read them
     localrule: True
     script:
         "../scripts/write_settings.py"
