@@ -87,11 +87,8 @@ class GPTLayer(nn.Module):
 
     def __init__(self, settings: GPTSettings):
         super().__init__()
-        d_model, self.heads, self.attention_dropout = (
-            settings.d_model,
-            settings.heads,
-            settings.attention_dropout,
-        )
+        d_model, self.heads = settings.d_model, settings.heads
+        self.attention_dropout = settings.attention_dropout
         self.norm: nn.Module | None = nn.Identity()
         self.values_norm: nn.Module | None = None
         self.attention: CausalSelfAttention | None = CausalSelfAttention(

@@ -67,7 +67,7 @@ def _resolved(section: str, written: Mapping[Any, Any]) -> dict[Any, Any]:
 def _without_runs(entry: Any) -> bool:
     seeds = entry.get("seeds") if isinstance(entry, Mapping) else None
     return isinstance(seeds, Mapping) and all(
-        number in (0, None) and number is not False for number in seeds.values()
+        number == 0 and number is not False for number in seeds.values()
     )
 
 

@@ -29,11 +29,13 @@ def windows(tokens: list[int], shortest: int, longest: int) -> Iterator[list[int
             yield window
 
 
-_GAP = re.compile(r'(?<=[.!?।॥؟۔։።။។])\s+(?=["“„«(¿¡]?(\w))')
+_STOPS = ".!?।॥؟۔։።။។"
+"""Ends of sentences of many scripts, after which a space stands."""
+_GAP = re.compile(rf'(?<=[{_STOPS}])\s+(?=["“„«(¿¡]?(\w))')
 """The space after a full stop of some script, or a question or exclamation mark; the group is what comes first then."""
 _WIDE = re.compile("([。！？｡]+[」』”’）]*)")
 """Full stops and other ends of Chinese and Japanese sentences, after which no space stands."""
-_END = re.compile(rf"([.!?।॥؟۔։።။។]|{_WIDE.pattern})$")
+_END = re.compile(rf"([{_STOPS}]|{_WIDE.pattern})$")
 
 
 def sentences(text: str) -> list[str]:

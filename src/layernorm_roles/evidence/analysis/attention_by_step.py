@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from layernorm_roles.evidence.analysis import language_model
 from layernorm_roles.variants import maps, scaled
 
 ONSET = 0.02
@@ -14,7 +15,7 @@ ONSET = 0.02
 EARLY = 0.1
 """Share of a training after which the size of attention's input is read: 5,000 of the paper's 50,000 steps."""
 
-RUN = ["model", "variant", "seed", "base_learning_rate", "steps"]
+RUN = ["model", *language_model.RUN]
 """The columns that tell the runs of table language_model_attention apart."""
 
 

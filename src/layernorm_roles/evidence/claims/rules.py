@@ -55,6 +55,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from layernorm_roles.evidence.analysis import attention_by_step
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 
@@ -124,7 +125,7 @@ QUARTER = 0.25
 """Two things count as equal if they differ by no more than this share of the effect that their difference would have to
 explain: half of the share from which on an effect counts as as large as another one."""
 
-ONSET = 0.02
+ONSET = attention_by_step.ONSET
 """Nats per token. A model attends if making all scores 0, so that queries attend equally to all keys, adds more than
 this to its loss: less than half of the gap that Figure 4 shows."""
 

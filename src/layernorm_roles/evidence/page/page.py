@@ -69,6 +69,7 @@ def environment() -> Environment:
     loader = FileSystemLoader(HERE, encoding="utf-8")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     made.filters |= {"math": mathematics, "address": quote, "readable": readable_html}
+    made.filters["slug"] = lambda words: words.replace(" ", "-")  # for classes and places of the page
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.globals["structure"] = made.get_template("parts.html.j2").module
     return made
