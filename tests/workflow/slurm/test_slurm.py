@@ -144,7 +144,8 @@ def test_a_job_alone_was_given_what_its_rule_asks_for(ran):
 def test_each_training_is_a_submission_with_a_gpu(ran, rule, number):
     found = submissions(ran, rule)
     assert len(found) == number
-    assert all((times, job["Partition"], *asked(job)) == (1, "gpu", 1, 1500, 1, 6) for job, times in found)
+    for job, times in found:
+        assert (times, job["Partition"], *asked(job)) == (1, "gpu", 1, 1500, 1, 6), job
 
 
 @pytest.mark.parametrize(
