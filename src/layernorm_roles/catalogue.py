@@ -20,18 +20,8 @@ class Stage(NamedTuple):
 
 
 _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "schemas.py", "store.py")
-_NETWORKS = (
-    *(
-        "checkpoint.py",
-        "compiling.py",
-        "divergence.py",
-        "elementary.py",
-        "gpu",
-        "norms.py",
-        "optimiser.py",
-        "variants.py",
-    ),
-)
+_TRAINED = ("checkpoint.py", "divergence.py", "gpu", "optimiser.py")
+_NETWORKS = ("compiling.py", "elementary.py", "norms.py", "variants.py", *_TRAINED)
 _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.py")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
@@ -102,33 +92,16 @@ STAGES = {
 }
 """The stages by name, in the order in which results go through them."""
 
-EXEMPT = {
-    "__init__.py": "names the package and its version",
-    "batches.py": "says which runs there are, and a plan file names them",
-    "catalogue.py": "says which code counts",
-    "corpus.py": "says which files a text is made of, and plan files hold the hash of each",
-    "ending.py": "says where results are",
-    "evidence/__init__.py": "names the package",
-    "exhibits.py": "says what is shown, and which jobs show it",
-    "job.py": "logs, progress and errors",
-    "jobs.py": "makes the plans of all jobs",
-    "memory.py": "errors and warnings",
-    "plan.py": "plan files and what they are compared with",
-    "planning.py": "says which jobs there are, and plan files hold what they read",
-    "rooms.py": "computes the hash of the code",
-    **dict.fromkeys(
-        (
-            "settings/__init__.py",
-            "settings/__main__.py",
-            "settings/base.py",
-            "settings/json_schema.py",
-            "settings/loading.py",
-            "settings/reproduction.py",
-            "settings/yaml_files.py",
-        ),
-        "checks what config.yaml says, and plan files hold what it is then",
-    ),
+_EXEMPT = {
+    "says which code counts": "catalogue.py rooms.py",
+    "says which jobs there are, and plan files hold what they say": "batches.py exhibits.py jobs.py planning.py",
+    "writes plan files and compares them": "plan.py",
+    "logs, progress, errors and warnings": "job.py memory.py",
+    "names a package": "__init__.py evidence/__init__.py settings/__init__.py",
+    "checks what config.yaml says, and plan files hold what it is then": "settings/__main__.py settings/base.py "
+    "settings/json_schema.py settings/loading.py settings/reproduction.py settings/yaml_files.py",
 }
+EXEMPT = {file: reason for reason, files in _EXEMPT.items() for file in files.split()}
 """Files and folders through which no number passes, each with the reason why an edit of one makes nothing again."""
 
 

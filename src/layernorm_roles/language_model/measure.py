@@ -108,7 +108,7 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Verdicts on keys and tokens, and ceilings, of every head on the contexts of table `contexts`, long texts first.
+    """Verdicts on keys, verdicts on tokens, and ceilings of every head on the contexts of table `contexts`.
 
     Keys are certified at `sites`, those of `heads.keys.stacks_at`; tokens are the verdicts of every token of the
     sentences at the input of attention; ceilings are those of the first `ceiling_contexts` long contexts. `prefix` is

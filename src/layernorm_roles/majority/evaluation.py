@@ -46,7 +46,7 @@ class DeviceSequences:
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
-        """Put `sequences` on `device`."""
+        """The tensors of `sequences` on `device`, and their numbers of tokens."""
         class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
         tensors = (torch.from_numpy(array).to(device) for array in (*sequences, class_tokens))
         return cls(*tensors, tokens=int(class_tokens.sum()))
@@ -62,7 +62,7 @@ class DeviceSequences:
 def evaluate(
     model: MajorityTransformer, training: DeviceSequences, test: DeviceSequences, loss_of: Loss
 ) -> dict[str, float]:
-    """The columns of `majority_metrics` that the model determines.
+    """Loss, accuracy, query angles and spread of attention of a model: columns of table `majority_metrics`.
 
     Losses are over all sequences, in nats per token; the accuracy is the share of test tokens whose prediction is the
     majority class; the angle of the queries is weighted by the classes' numbers of training tokens. Scores and

@@ -23,8 +23,8 @@ from layernorm_roles.majority.evaluation import (
     evaluation_steps,
     vectors_of,
 )
-from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
-from layernorm_roles.majority.model import MajorityTransformer
+from layernorm_roles.majority.gradients import compiled_loss, derivatives, flatten, gradient_on
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
@@ -57,7 +57,7 @@ class MajorityRun(NamedTuple):
 
 
 class TrainedRun(NamedTuple):
-    """What a run leaves: `majority_metrics` and `majority_vectors` rows without the run's name, and the model."""
+    """Results of a training run: rows of `majority_metrics` and `majority_vectors` without its name, and the model."""
 
     metrics: pd.DataFrame
     vectors: pd.DataFrame
@@ -116,7 +116,7 @@ def train(
     device.compare(partial(derivatives, model, first_batch), run.name)
     model.to(device.name)
     initial = vectors_of(model).assign(checkpoint="initial")
-    parameters, loss_of = flatten(model), loss_on(device.name)
+    parameters, loss_of = flatten(model), compiled_loss if device.name == "cpu" else pair_loss
     set_gradient = gradient_on(device.name)(model, parameters)
     optimiser = AdamW([parameters], run.base_learning_rate)
     training, test = (DeviceSequences.of(data[name], device.name) for name in ("train", "test"))
@@ -169,7 +169,7 @@ def write(
     device: str,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Write the weights, vectors and metrics of the runs of a batch; `device` describes what trained them."""
+    """Write the weights, vectors and metrics of a batch of runs; `device` describes the device that trained them."""
     weights = {
         f"{run.name}/{name}": tensor
         for run, result in results.items()

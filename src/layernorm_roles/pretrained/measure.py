@@ -38,10 +38,10 @@ class Measured(NamedTuple):
 
 
 def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
-    """The tables of the model that config.yaml describes under pretrained.`name`, on the first long enough texts.
+    """Selectability, ceilings and norms' inputs of the pretrained model called `name` in config.yaml, as tables.
 
-    The column context is the place of the text in `texts`. Raises ValueError, in one line, if the model's files are
-    missing or cannot be used, or if the texts are too few or too short.
+    Read are the first of `texts` that are long enough; the column context is their place in `texts`. Raises ValueError,
+    in one line, if files of the model are missing or cannot be used, or if the texts are too few or too short.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int, Int8
 from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.selectability import coordinates, directions, duplicates, search
+from layernorm_roles.selectability import coordinates, directions, search
 from layernorm_roles.selectability.arrays import checked, double, row_blocks
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
@@ -71,9 +71,9 @@ def certify(
 
 
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
-    """`certify` for a stack of matrices (matrices, n, d) at once; every array of the result has that leading axis.
+    """Certificates for the keys of many matrices (matrices, n, d) at once; result arrays have that leading axis.
 
-    For small matrices this is many times faster than a loop.
+    For small matrices this is many times faster than `certify` in a loop.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
@@ -122,9 +122,7 @@ def _search(
 ) -> _Searched:
     m, n, d = keys.shape
     with compilation_notice("the search for certificates", seconds=20):
-        data = np.ascontiguousarray(_with_bias(keys, bias))
-        twin = duplicates.equal_rows(data.view(f"u{data.itemsize}"), causal)
-        del data
+        twin = _twins(_with_bias(keys, bias), causal)
         state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
         if causal or n == 1:
             state[:, 0] = search.SELECTABLE  # it has no rival
@@ -156,6 +154,25 @@ def _search(
     return _Searched(state, queries, support, weights, twin >= 0, rows, exact, rank, sharp, whole)
 
 
+def _twins(rows: Float[np.ndarray, "m n c"], causal: bool) -> Int[np.ndarray, "m n"]:
+    """For every row the first other row of its matrix that equals it, if `causal` of those before it; else -1."""
+    m, n, c = rows.shape
+    twin, at = np.full(m * n, -1), np.arange(m * n)  # the rows that equal another one in all columns so far
+    group = at // n  # a number for each set of rows that are equal so far; rows of a set are in order
+    for column in rows.reshape(-1, c).T:
+        order = np.lexsort((column[at], group))
+        at, group, entries = at[order], group[order], column[at[order]]
+        new = np.diff(group, prepend=-1) != 0
+        new[1:] |= entries[1:] != entries[:-1]
+        group = np.cumsum(new)
+        shared = np.bincount(group)[group] > 1
+        at, group = at[shared], group[shared]
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    twin[at] = np.repeat(at[first], np.diff(first, append=len(at))) % n
+    twin[at[first]] = -1 if causal else at[first + 1] % n
+    return twin.reshape(m, n)
+
+
 def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None) -> type:
     """float32 for the queries of float32 keys, where it holds them: without a bias, which fixes their lengths.
 
@@ -167,7 +184,7 @@ def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] 
 
 def _with_bias(keys: np.ndarray, bias: Float[np.ndarray, "m n"] | None) -> np.ndarray:
     """Keys with their biases as one more column, if there are any, in float64 then."""
-    return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2) + 0.0
+    return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2)
 
 
 def _search_open(
@@ -216,7 +233,7 @@ def _search_open(
 def _whole(
     at: coordinates.Coordinates, keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None
 ) -> Bool[np.ndarray, " m"]:
-    """Whether the search sees all of each matrix: every direction in which rows differ at all, be it by rounding."""
+    """Whether the search sees every direction of each matrix in which rows differ at all, be it by rounding."""
     n, differing = keys.shape[1], coordinates.varying(keys).sum(axis=1)
     if bias is None:
         return at.rank == np.minimum(differing, n - 1)

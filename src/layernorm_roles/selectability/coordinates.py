@@ -228,7 +228,7 @@ def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, 
 def append_bias(
     at: Coordinates, bias: Float[np.ndarray, "m n"], null: float, tolerance: float
 ) -> Coordinates:
-    """`at` with one more coordinate: what the keys do not already say about a float64 bias.
+    """Whitened coordinates with one more, for what the keys do not already say about a float64 bias.
 
     The part of the bias that is linear in the keys needs no coordinate, since the query may take it up.
     """

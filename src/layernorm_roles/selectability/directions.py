@@ -37,8 +37,6 @@ class _Own:
 
 @dataclass
 class _Some:
-    """Queries for some rows, in ascending order, of all matrices."""
-
     rows: Int[np.ndarray, " k"]
     queries: Float[np.ndarray, "m k columns"]
 
@@ -49,7 +47,7 @@ class _Some:
 
 @dataclass
 class Directions:
-    """Tries known directions as queries: where the margin exceeds `enough`, the key can win, and its query is entered.
+    """Tries keys themselves, and reflections of them, as queries; one with a margin above `enough` is a proof.
 
     The methods fill in `state` and `queries`, which are in the coordinates of the data and may be float32.
     """

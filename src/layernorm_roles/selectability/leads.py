@@ -6,7 +6,7 @@ then go to all cores, and no number depends on how many there are. Keys and quer
 needed, so that no copy of all of them is made.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -26,26 +26,19 @@ _RANGE = {np.dtype(np.float64): 1000, np.dtype(np.float32): 100}
 _UNIT = 2.0**-24  # relative error of one operation in float32
 
 
-@runtime_checkable
-class Queries(Protocol):
-    """Queries (m, n, c) for n keys of m matrices: an array, or an object that computes those that are indexed."""
-
-    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]], /) -> Float[np.ndarray, "a k c"]:
-        """The queries for some matrices and some of their keys."""
-
-
 def leads(
     keys: Float[np.ndarray, "m n c"],
-    queries: Queries,
+    queries: Any,
     given: Bool[np.ndarray, "m n"],
     causal: bool,
     bias: Float[np.ndarray, "m n"] | None = None,
 ) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"]]:
     """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key over its rivals, and the number of the best rival.
 
-    keys, queries, bias: finite; query i is meant for key i. With a bias, a query may have one more entry, the bias's
-    factor. The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an
-    infinite lead. NaN and -1 where no query is `given`.
+    keys, queries, bias: finite; query i is meant for key i. `queries` (m, n, c) is an array, or an object that computes
+    the queries at an index [slice of matrices, keys]. With a bias, a query may have one more entry, the bias's factor.
+    The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an infinite
+    lead. NaN and -1 where no query is `given`.
     """
     lead, rival = np.full(given.shape, np.nan), np.full(given.shape, -1)
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
@@ -54,7 +47,6 @@ def leads(
 
 
 def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
-    """Fill in `lead` and `rival` (m, n) for matrices of which at least one fits the cache."""
     n = keys.shape[1]
     for part in slices(len(keys), _SCORES // n**2):
         wanted = np.flatnonzero(given[part].any(axis=0))
@@ -77,7 +69,7 @@ def _scores(
     bias: Float[np.ndarray, "... n"] | None,
     rivals: slice,
 ) -> Float[np.ndarray, "... k rivals"]:
-    """The scores in float64 that the queries give these rivals."""
+    """Scores in float64."""
     d = keys.shape[-1]
     scores = queries[..., :d] @ double(keys[..., rivals, :]).swapaxes(-1, -2)
     if bias is not None:
@@ -86,7 +78,6 @@ def _scores(
 
 
 def _factor(queries: Float[np.ndarray, "... k c"], d: int) -> Float[np.ndarray, "... k 1"] | float:
-    """By what the queries for keys of size d multiply the bias."""
     return queries[..., d:] if queries.shape[-1] > d else 1.0
 
 
@@ -104,7 +95,6 @@ def _leave_rivals(
 
 
 def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
-    """Fill in `lead` and `rival` (m, n) matrix by matrix."""
     for a in range(len(keys)):
         asked = np.flatnonzero(given[a])
         if causal:
@@ -132,7 +122,7 @@ class _Comparison:
         self,
         keys: Float[np.ndarray, "n d"],
         bias: Float[np.ndarray, " n"] | None,
-        queries: Queries,
+        queries: Any,
         a: int,
         causal: bool,
     ):

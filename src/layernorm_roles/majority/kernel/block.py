@@ -75,7 +75,6 @@ def _normalise(y, mean, x, per_std):
 
 @inlined
 def _relu(h):
-    """Set h to max(h, 0); NaN stays NaN."""
     zero = h.dtype.type(0)
     for i in range(len(h)):
         for p in range(BLOCK):
@@ -84,7 +83,6 @@ def _relu(h):
 
 @inlined
 def _add(x, out):
-    """Add x to `out`."""
     for i in range(len(x)):
         for p in range(BLOCK):
             out[i, p] += x[i, p]

@@ -75,7 +75,6 @@ def flat_gradient(
 
 
 def _flattened(parameters: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.ndarray, " entries"], Sizes]:
-    """The arrays `parameters` one after the other in a vector, and their sizes."""
     parameters = LossParameters(*map(np.asarray, parameters))
     sizes, dtype = Sizes(*parameters.embedding.shape, len(parameters.b1)), parameters.embedding.dtype
     for name, array, shape in zip(LossParameters._fields, parameters, sizes.shapes, strict=True):

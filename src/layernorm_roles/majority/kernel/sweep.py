@@ -11,12 +11,12 @@ from layernorm_roles.majority.kernel.jit import FASTMATH
 
 @cached_njit(fastmath=FASTMATH, error_model="numpy")
 def sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, with_gradient):
-    """The sums of the loss, of correct tokens and of tokens over a batch.
+    """The sums over a batch of the loss, of the tokens predicted rightly and of all tokens, and the loss's gradient.
 
-    `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label`
-    (batch,) is int64; `flat` (entries,) holds the fields of `LossParameters` in float64. If `with_gradient`, the
-    gradient of the first sum is added to `gradient` (entries,). The dtype of `block`, a `PairBlock`, is that of
-    the sums within a block.
+    `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label` (batch,) is
+    int64; `flat` (entries,) holds the fields of `LossParameters` in float64. If `with_gradient`, the gradient of the
+    first sum is added to `gradient` (entries,). The dtype of `block`, a `PairBlock`, is that of the sums within a
+    block.
     """
     loss, correct, tokens = 0.0, 0, 0
     t = parameters_in(flat, classes, d_model, d_ff)
