@@ -17,12 +17,7 @@ from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
-from layernorm_roles.majority.evaluation import (
-    DeviceSequences,
-    evaluate,
-    evaluation_steps,
-    vectors_of,
-)
+from layernorm_roles.majority.evaluation import DeviceSequences, evaluate, evaluation_steps, vectors_of
 from layernorm_roles.majority.gradients import compiled_loss, derivatives, flatten, gradient_on
 from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
@@ -74,11 +69,8 @@ def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | 
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
-    opened, results, checkpoints = (
-        open_device(plan["device"], plan["device_check"], "majority_device"),
-        {},
-        [],
-    )
+    opened = open_device(plan["device"], plan["device_check"], "majority_device")
+    results, checkpoints = {}, []
     files = {
         plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)
     }

@@ -120,9 +120,7 @@ def _start(problem: CeilingProblem, rows: Int[np.ndarray, " b"]) -> _Searches:
     )
 
 
-def softmax(
-    scores: Float[np.ndarray, "b n"],
-) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
+def softmax(scores: Float[np.ndarray, "b n"]) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
     """The softmax of every row, and the logarithm of its sum of exponentials."""
     top = scores.max(axis=1, keepdims=True)
     share = np.exp(scores - top)

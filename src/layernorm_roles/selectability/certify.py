@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, search
-from layernorm_roles.selectability.arrays import checked, double, row_blocks
+from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, checked, double, row_blocks
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -106,21 +106,22 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool
     """
     tolerance = TOLERANCE[keys.dtype]
     bias = None if bias is None else double(bias)
-    result = _search(keys, bias, causal, tolerance)
+    result = _search(keys, bias, causal)
     proofs = result.support, result.weights
     margin, residual = evaluate(keys, bias, result.queries, *proofs, causal)
     if result.queries.dtype == np.float32 and (abs(margin[:, result.rows] - tolerance) < _ROUNDING).any():
         result = result._replace(queries=double(result.queries))
         result.queries[:, result.rows] = result.exact
         margin, residual = evaluate(keys, bias, result.queries, *proofs, causal)
-    code = _verdicts(result, keys, bias, margin, residual, causal, flat, tolerance)
+    # In which matrices a key that the search calls inside is inside: the push outwards makes up for rounding, but
+    # not in a prefix that is flatter than all keys together.
+    believed = result.sharp & np.where(result.whole, not causal, flat)
+    code = _verdicts(result, believed, keys, bias, margin, residual)
     return Certificates(code, margin, residual, result.duplicate, result.queries, *proofs, tolerance, causal)
 
 
-def _search(
-    keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None, causal: bool, tolerance: float
-) -> _Searched:
-    m, n, d = keys.shape
+def _search(keys: Keys, bias: Numbers | None, causal: bool) -> _Searched:
+    (m, n, d), tolerance = keys.shape, TOLERANCE[keys.dtype]
     with compilation_notice("the search for certificates", seconds=20):
         twin = _twins(_with_bias(keys, bias), causal)
         state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
@@ -173,7 +174,7 @@ def _twins(rows: Float[np.ndarray, "m n c"], causal: bool) -> Int[np.ndarray, "m
     return twin.reshape(m, n)
 
 
-def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None) -> type:
+def _precision(keys: Keys, bias: Numbers | None) -> type:
     """float32 for the queries of float32 keys, where it holds them: without a bias, which fixes their lengths.
 
     Rounding moves a margin by less than `_ROUNDING`.
@@ -182,27 +183,18 @@ def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] 
     return np.float32 if keys.dtype == np.float32 and usual else np.float64
 
 
-def _with_bias(keys: np.ndarray, bias: Float[np.ndarray, "m n"] | None) -> np.ndarray:
+def _with_bias(keys: Keys, bias: Numbers | None) -> Float[np.ndarray, "m n c"]:
     """Keys with their biases as one more column, if there are any, in float64 then."""
     return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2)
 
 
 def _search_open(
-    at: coordinates.Coordinates,
-    state: Int8[np.ndarray, "m n"],
-    rows: Int[np.ndarray, " k"],
-    biased: bool,
-    causal: bool,
-    tolerance: float,
-) -> tuple[
-    Bool[np.ndarray, " m"],
-    Float[np.ndarray, "m k d"],
-    Int[np.ndarray, "m k s"],
-    Float[np.ndarray, "m k s"],
-]:
-    """Search for the open keys, all of which are among `rows`, and fill in `state`.
+    at: coordinates.Coordinates, state: np.ndarray, rows: Rows, biased: bool, causal: bool, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Search for the open keys, all of which are among k `rows`, and fill in `state` (m, n).
 
-    Returns which matrices are sharp, and of the rows the queries for the data, the support and the weights.
+    Returns which matrices are sharp (m,), and of the rows the queries for the data (m, k, d), the support (m, k, s) and
+    the weights (m, k, s).
     """
     (m, n), r, every = state.shape, at.B.shape[1], slice(None)
     large = m == 1 and n >= LARGE and not causal
@@ -230,9 +222,7 @@ def _search_open(
     return sharp, at.answers(proofs.queries), support, proofs.weights[:, :, :used].copy()
 
 
-def _whole(
-    at: coordinates.Coordinates, keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None
-) -> Bool[np.ndarray, " m"]:
+def _whole(at: coordinates.Coordinates, keys: Keys, bias: Numbers | None) -> Bool[np.ndarray, " m"]:
     """Whether the search sees every direction of each matrix in which rows differ at all, be it by rounding."""
     n, differing = keys.shape[1], coordinates.varying(keys).sum(axis=1)
     if bias is None:
@@ -244,19 +234,17 @@ def _whole(
 
 def _verdicts(
     result: _Searched,
-    keys: Float[np.ndarray, "m n d"],
-    bias: Float[np.ndarray, "m n"] | None,
-    margin: Float[np.ndarray, "m n"],
-    residual: Float[np.ndarray, "m n"],
-    causal: bool,
-    flat: bool,
-    tolerance: float,
+    believed: np.ndarray,
+    keys: Keys,
+    bias: Numbers | None,
+    margin: Numbers,
+    residual: Numbers,
 ) -> Int8[np.ndarray, "m n"]:
-    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`."""
-    biased = bias is not None
-    # In which matrices a key that the search calls inside is inside: the push outwards makes up for rounding, but
-    # not in a prefix that is flatter than all keys together.
-    believed = result.sharp & np.where(result.whole, not causal, flat)
+    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`.
+
+    `believed` (m,) says in which matrices a key that the search calls inside is inside.
+    """
+    biased, tolerance = bias is not None, TOLERANCE[keys.dtype]
     inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)
     code = np.full(result.state.shape, BORDERLINE, np.int8)
     code[inside & believed[:, None] | result.duplicate] = UNSELECTABLE
@@ -277,9 +265,7 @@ def _verdicts(
     return code
 
 
-def _in_a_simplex(
-    result: _Searched, keys: Float[np.ndarray, "m n d"], asked: Bool[np.ndarray, "m n"]
-) -> Bool[np.ndarray, "m n"]:
+def _in_a_simplex(result: _Searched, keys: Keys, asked: Flags) -> Flags:
     """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
     inside = np.zeros_like(asked)
     if not asked.any():

@@ -9,9 +9,9 @@ needed, so that no copy of all of them is made.
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from layernorm_roles.selectability.arrays import double, largest_magnitude
+from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, double, largest_magnitude
 from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
@@ -27,12 +27,8 @@ _UNIT = 2.0**-24  # relative error of one operation in float32
 
 
 def leads(
-    keys: Float[np.ndarray, "m n c"],
-    queries: Any,
-    given: Bool[np.ndarray, "m n"],
-    causal: bool,
-    bias: Float[np.ndarray, "m n"] | None = None,
-) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"]]:
+    keys: Keys, queries: Any, given: Flags, causal: bool, bias: Numbers | None = None
+) -> tuple[Numbers, Int[np.ndarray, "m n"]]:
     """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key over its rivals, and the number of the best rival.
 
     keys, queries, bias: finite; query i is meant for key i. `queries` (m, n, c) is an array, or an object that computes
@@ -63,13 +59,8 @@ def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
     lead[~given], rival[~given] = np.nan, -1
 
 
-def _scores(
-    queries: Float[np.ndarray, "... k c"],
-    keys: Float[np.ndarray, "... n d"],
-    bias: Float[np.ndarray, "... n"] | None,
-    rivals: slice,
-) -> Float[np.ndarray, "... k rivals"]:
-    """Scores in float64."""
+def _scores(queries, keys, bias, rivals: slice) -> Float[np.ndarray, "... k rivals"]:
+    """The scores that queries (..., k, c) give the `rivals` among keys (..., n, d), in float64."""
     d = keys.shape[-1]
     scores = queries[..., :d] @ double(keys[..., rivals, :]).swapaxes(-1, -2)
     if bias is not None:
@@ -81,9 +72,7 @@ def _factor(queries: Float[np.ndarray, "... k c"], d: int) -> Float[np.ndarray, 
     return queries[..., d:] if queries.shape[-1] > d else 1.0
 
 
-def _leave_rivals(
-    scores: Float[np.ndarray, "... k n"], rows: Int[np.ndarray, " k"], keys: slice, causal: bool
-) -> None:
+def _leave_rivals(scores: Float[np.ndarray, "... k n"], rows: Rows, keys: slice, causal: bool) -> None:
     """Set the scores of the queries for keys `rows` to minus infinity where `keys` are none of their rivals."""
     if causal:
         first = max(rows.min(), keys.start)
@@ -118,14 +107,7 @@ class _Comparison:
     small for float32. A rival whose score is lower than another one's by more than twice that is not the best.
     """
 
-    def __init__(
-        self,
-        keys: Float[np.ndarray, "n d"],
-        bias: Float[np.ndarray, " n"] | None,
-        queries: Any,
-        a: int,
-        causal: bool,
-    ):
+    def __init__(self, keys: np.ndarray, bias: np.ndarray | None, queries: Any, a: int, causal: bool):
         self.keys, self.bias, self.queries, self.a, self.causal = keys, bias, queries, a, causal
         n, kind = len(keys), keys.dtype if bias is None else np.dtype(np.float64)
         largest = double(largest_magnitude(keys, axis=0))
@@ -149,7 +131,7 @@ class _Comparison:
         some -= self.centre
         return some
 
-    def __call__(self, rows: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+    def __call__(self, rows: Rows) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
         """The leads of the keys `rows`, which have at least one rival each, by their queries, and their best rivals."""
         own = double(self.queries[self.a : self.a + 1, rows][0])
         tiles = slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS)
@@ -171,7 +153,7 @@ class _Comparison:
         return np.where(lowest > -np.inf, score - lowest, np.nan), rival
 
     def _best_in_float32(
-        self, queries: Float[np.ndarray, "k c"], rows: Int[np.ndarray, " k"], tiles: list[slice]
+        self, queries: Float[np.ndarray, "k c"], rows: Rows, tiles: list[slice]
     ) -> Float[np.ndarray, "k tiles"]:
         """The best score in float32 of the rivals in each tile of keys; minus infinity where there are none."""
         if queries.shape[1] < len(self.exponent):

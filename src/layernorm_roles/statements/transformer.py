@@ -81,10 +81,7 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
 
 
 def losses(
-    shape: TransformerShape,
-    matrices: Matrices,
-    windows: Windows,
-    observe: Observe = lambda stream: None,
+    shape: TransformerShape, matrices: Matrices, windows: Windows, observe: Observe = lambda stream: None
 ) -> Float[Tensor, " runs"]:
     """The mean next-token cross-entropy of each run on its windows of context + 1 tokens, in nats per token."""
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model

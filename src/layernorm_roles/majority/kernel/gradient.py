@@ -10,11 +10,13 @@ from layernorm_roles.majority.kernel.arrays import COLUMNS, block_memory
 from layernorm_roles.majority.kernel.sweep import sweep
 from layernorm_roles.majority.parameters import LossParameters, Sizes
 
+Counts, Labels = UInt8[np.ndarray, "batch classes"], Int[np.ndarray, " batch"]
+Parameters = Sequence[Float[np.ndarray, "..."]]
+Flat = Float[np.ndarray, " entries"]
+
 
 def loss_and_gradients(
-    counts: UInt8[np.ndarray, "batch classes"],
-    label: Int[np.ndarray, " batch"],
-    parameters: Sequence[Float[np.ndarray, "..."]],
+    counts: Counts, label: Labels, parameters: Parameters
 ) -> tuple[float, int, LossParameters]:
     """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradients of the former.
 
@@ -27,11 +29,7 @@ def loss_and_gradients(
     return loss, correct, LossParameters(*map(np.reshape, parts, sizes.shapes))
 
 
-def loss_only(
-    counts: UInt8[np.ndarray, "batch classes"],
-    label: Int[np.ndarray, " batch"],
-    parameters: Sequence[Float[np.ndarray, "..."]],
-) -> tuple[float, int]:
+def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
     """Mean cross-entropy in nats per token and number of tokens predicted rightly, without a backward pass.
 
     Both are equal, to the bit, to what `loss_and_gradients` returns, and the arguments are checked as there.
@@ -41,12 +39,8 @@ def loss_only(
 
 
 def flat_gradient(
-    counts: UInt8[np.ndarray, "batch classes"],
-    label: Int[np.ndarray, " batch"],
-    flat: Float[np.ndarray, " entries"],
-    sizes: Sizes,
-    backward: bool = True,
-) -> tuple[float, int, Float[np.ndarray, " entries"]]:
+    counts: Counts, label: Labels, flat: Flat, sizes: Sizes, backward: bool = True
+) -> tuple[float, int, Flat]:
     """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradient of the former.
 
     `flat` holds the fields of `LossParameters` one after the other, and so does the gradient, which is 0 without
@@ -74,7 +68,7 @@ def flat_gradient(
     return loss / tokens, correct, (gradient / tokens).astype(dtype)
 
 
-def _flattened(parameters: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.ndarray, " entries"], Sizes]:
+def _flattened(parameters: Parameters) -> tuple[Flat, Sizes]:
     parameters = LossParameters(*map(np.asarray, parameters))
     sizes, dtype = Sizes(*parameters.embedding.shape, len(parameters.b1)), parameters.embedding.dtype
     for name, array, shape in zip(LossParameters._fields, parameters, sizes.shapes, strict=True):
