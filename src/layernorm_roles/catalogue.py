@@ -108,45 +108,20 @@ EXEMPT = {file: reason for reason, files in _EXEMPT.items() for file in files.sp
 EVIDENCE = ("claims", "draw", "page", "durations", "settings")
 """The stages that show results and compute none, in which a reproduction ends."""
 
-
-class Table(NamedTuple):
-    """The stage and the settings that a Parquet table of a reproduction comes from."""
-
-    stage: str
-    """The stage whose jobs write the table; if they are several, each writes a part of it."""
-    section: tuple[str, ...]
-    """The keys in config.yaml that lead to the settings behind the table."""
-
-
-_PLACEMENT = Table("placement", ("statements", "placement"))
-
-TABLES = {
-    "majority_metrics": Table("majority", ("majority",)),
-    "majority_vectors": Table("majority", ("majority",)),
-    "random_keys": Table("random_keys", ("random_keys",)),
-    "random_keys_precision": Table("random_keys", ("random_keys",)),
-    "gaussian_law": Table("random_keys", ("random_keys",)),
-    "language_model_metrics": Table("language_model", ("language_model",)),
-    "language_model_attention": Table("language_model", ("language_model",)),
-    "key_selectability": Table("measure", ("language_model",)),
-    "sentence_tokens": Table("measure", ("language_model",)),
-    "language_model_ones_share": Table("measure", ("language_model",)),
-    "language_model_ceilings": Table("measure", ("language_model",)),
-    "geometry": Table("geometry", ("statements", "geometry")),
-    "geometry_cloud": Table("geometry", ("statements", "geometry")),
-    "fusion": Table("fusion", ("statements", "fusion")),
-    "placement": _PLACEMENT,
-    "untrained_gradients": _PLACEMENT,
-    "position_probe": _PLACEMENT,
-    "batch_dependence": Table("batch_dependence", ("statements", "batch_dependence")),
-    "score_scale": Table("score_scale", ("statements", "score_scale")),
-    "pretrained_keys": Table("pretrained", ("pretrained",)),
-    "attention_ceilings": Table("pretrained", ("pretrained",)),
-    "token_ceilings": Table("pretrained", ("pretrained",)),
-    "ones_share": Table("pretrained", ("pretrained",)),
-    "projection_shift": Table("pretrained", ("pretrained",)),
+_TABLES = {
+    "majority": "majority_metrics majority_vectors",
+    "random_keys": "random_keys random_keys_precision gaussian_law",
+    "language_model": "language_model_metrics language_model_attention",
+    "measure": "key_selectability sentence_tokens language_model_ones_share language_model_ceilings",
+    "geometry": "geometry geometry_cloud",
+    "fusion": "fusion",
+    "placement": "placement untrained_gradients position_probe",
+    "batch_dependence": "batch_dependence",
+    "score_scale": "score_scale",
+    "pretrained": "pretrained_keys attention_ceilings token_ceilings ones_share projection_shift",
 }
-"""The tables of results by name; the tables claims and comparisons, which are made from them, are not among them."""
+TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.split()}
+"""The stage whose jobs write each table of results; the tables claims and comparisons, made from them, are not here."""
 
 IN_PARTS = ("majority", "language_model", "measure", "placement", "pretrained")
 """The stages with several jobs, each of which writes a part of each table, runs/<job>/<table>.parquet."""
@@ -159,6 +134,5 @@ def code(stage: str) -> str:
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
     """The settings behind a table, of those of a reproduction as plain dictionaries; None if they lack the section."""
-    for key in TABLES[table].section:
-        settings = settings.get(key, {})
-    return settings or None
+    section = "language_model" if TABLES[table] == "measure" else TABLES[table]
+    return settings.get(section) or settings.get("statements", {}).get(section) or None

@@ -124,7 +124,7 @@ class Reproduction:
     @property
     def in_parts(self) -> list[str]:
         """The tables that are put together from parts, which several jobs write."""
-        return [table for table in self.tables if catalogue.TABLES[table].stage in catalogue.IN_PARTS]
+        return [table for table in self.tables if catalogue.TABLES[table] in catalogue.IN_PARTS]
 
     @property
     def options(self) -> str:
@@ -133,7 +133,7 @@ class Reproduction:
 
     def jobs_of(self, table: str) -> list[str]:
         """The jobs that write a table of results or a part of it; none if this reproduction has no such table."""
-        stage = catalogue.TABLES[table].stage
+        stage = catalogue.TABLES[table]
         if stage == "measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
