@@ -41,7 +41,7 @@ STAGES = {
     "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
     "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
     "majority_data": Stage(
-        (*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py", "settings/majority.py"),
+        (*_GROUND, "majority/data.py", "partitions.py", "settings/majority.py"),
         ("numpy",),
     ),
     "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from layernorm_roles.compiling import compilation_notice
 from layernorm_roles.selectability import coordinates, directions, search
 from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, checked, double, row_blocks
+from layernorm_roles.selectability.boundary import MOST_EXACT, NO_WEIGHT, in_hull_exactly, surely_inside
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -25,8 +26,6 @@ from layernorm_roles.selectability.certificates import (
     evaluate,
 )
 from layernorm_roles.selectability.leads import LARGE
-from layernorm_roles.selectability.rational import MOST_EXACT, NO_WEIGHT, in_hull_exactly
-from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
 from layernorm_roles.slices import slices
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.majority.kernel.arrays import inlined
 from layernorm_roles.majority.parameters import LossParameters
 
 

@@ -8,7 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.extending import register_jitable
 
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.compiling import IN_ONE, njit
+
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+"""Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning."""
+
+inlined = njit(fastmath=FASTMATH, **IN_ONE)
+"""Compiles a function with `FASTMATH` into each function that calls it."""
 
 BLOCK = 256
 """Pairs in a block: a block's arrays stay in the second-level cache, its rows in the first."""

@@ -8,8 +8,7 @@ import math
 import numpy as np
 
 from layernorm_roles.elementary import exp, log
-from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, inlined
 from layernorm_roles.majority.kernel.products import add_products, add_sums, affine
 
 # Forward
