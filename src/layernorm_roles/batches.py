@@ -15,8 +15,8 @@ from layernorm_roles.shown import is_single
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
-"""What names a training run: its unique `name`, the columns of its tables such as variant and seed, and its `norm`,
-which `norms.build_pair` takes."""
+"""A training run: its unique `name`, the columns of its tables, such as variant and seed, and the `norm` that
+`norms.build_pair` takes."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
 """By stage, the column that says which experiment or model of config.yaml a run belongs to."""

@@ -20,7 +20,7 @@ JUDGED = ("claims", "comparisons")
 
 @dataclass(frozen=True)
 class Exhibits:
-    """What is judged, drawn and written of a reproduction, this one or the kept one, from its Parquet tables."""
+    """The claims, figures, readable tables and pages of a reproduction, which are made from its Parquet tables."""
 
     folder: str
     plain: Mapping[str, Any]

@@ -136,7 +136,7 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
 CALLS = 40
 """Number of calls in which `probe` looks for a norm that changes with the number of its calls."""
 ALONE = 12
-"""How many vectors of a batch `probe` also gives to a norm alone."""
+"""Number of vectors of a batch that `probe` also gives to a norm one by one."""
 
 
 def probe(name: str, shape: Sequence[int]) -> None:

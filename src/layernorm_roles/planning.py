@@ -155,7 +155,7 @@ class Reproduction:
         return [stage]
 
     def parts(self, table: str) -> list[str]:
-        """The files from which a table is put together."""
+        """The paths of the parts from which a table is put together, one for each job that writes one."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def benchmarks(self) -> list[str]:

@@ -144,7 +144,7 @@ def heads(
 def sample(
     network: GPT, contexts: pd.DataFrame, block_contexts: int
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """What the statement on fusion reads of a trained GPT, so that it needs no model: tensors by name, and its layers.
+    """Tensors of a trained GPT, by name, that the statement on fusion reads instead of a model, and its layers.
 
     The tensors (float64) are, for each layer l from 1:
 

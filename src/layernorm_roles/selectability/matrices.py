@@ -28,7 +28,7 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Matrix(NamedTuple):
-    """An array from a file."""
+    """An array from a file, and in words which part of the file it is."""
 
     values: np.ndarray
     taken: str
