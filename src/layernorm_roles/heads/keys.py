@@ -36,7 +36,7 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 
 
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
-    """Keys reduced to their first `dimensions` principal components, those of each head by themselves, and centred.
+    """Keys in their first `dimensions` principal components, which are computed for every head alone, and centred.
 
     A head's principal components are the directions in which its keys of the context differ most.
     """
@@ -82,7 +82,7 @@ class CertifiedKeys(NamedTuple):
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """Yield the numbers of verdicts and the weakest proofs of each matrix, a row for the function `table`.
+        """Yield, for each matrix of keys, a row for `table` with the numbers of verdicts and the weakest proofs.
 
         `context` is the number of the context that the keys are from. Raises ValueError if a certificate does not prove
         its verdict.

@@ -36,9 +36,7 @@ class DeviceSequences:
     """Sequences of the majority task as tensors on the device that trains."""
 
     counts: UInt8[Tensor, "sequences classes"]
-    """How often each class occurs in a sequence."""
     label: Int[Tensor, " sequences"]
-    """The class that occurs most often in a sequence."""
     class_tokens: Float[Tensor, " classes"]
     """The number of tokens of each class in all sequences together."""
     tokens: int

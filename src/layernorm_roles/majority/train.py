@@ -33,7 +33,6 @@ class MajorityRun(NamedTuple):
     name: str
     """Unique name of the run, with which its lines in logs and the names of its weights begin."""
     experiment: str
-    """Name of the experiment in config.yaml."""
     variant: str
     """Variant of the norm before attention, by its name in tables and figures."""
     norm: str
@@ -41,7 +40,6 @@ class MajorityRun(NamedTuple):
     seed: int
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
     d_model: int
-    """Size of the residual stream."""
     base_learning_rate: float
     """Adam's learning rate at the first step."""
 

@@ -62,7 +62,7 @@ class Ceilings:
     lower: Float[np.ndarray, " n"]
     """Attention, 0..1, that the stored query gives the key."""
     upper: Float[np.ndarray, " n"]
-    """Attention, 0..1, beyond which no query of the set gives the key."""
+    """Bound, 0..1, on the attention that any query of the set gives the key."""
     query: Float[np.ndarray, "n d"]
     """For every key the query that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]
@@ -75,7 +75,6 @@ class Ceilings:
     of the keys. Below the threshold the keys count as equal along the direction."""
 
     def __repr__(self) -> str:
-        """The number of keys, the set of queries and the range of the ceilings, in one line."""
         n, d = self.query.shape
         among = "all queries" if self.queries is None else "an ellipsoid of queries"
         bounds = f"{self.upper.min():.3g} to {self.upper.max():.3g}"

@@ -85,7 +85,6 @@ class Certificates:
         return int(self.duplicate.sum())
 
     def __repr__(self) -> str:
-        """The number of keys of each verdict, in one line."""
         *stack, n = self.code.shape
         matrices = f"{int(np.prod(stack)):,} matrices of " if stack else ""
         numbers = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
