@@ -123,9 +123,6 @@ _TABLES = {
 TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.split()}
 """The stage whose jobs write each table of results; the tables claims and comparisons, made from them, are not here."""
 
-IN_PARTS = ("majority", "language_model", "measure", "placement", "pretrained")
-"""The stages with several jobs, each of which writes a part of each table, runs/<job>/<table>.parquet."""
-
 
 def code(stage: str) -> str:
     """The hash of the code and packages behind a stage."""

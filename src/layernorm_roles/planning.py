@@ -100,11 +100,9 @@ class Reproduction:
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
         """The runs of language models that are measured after training, by the name of their batch."""
-        runs_of_batches = {
-            name: batches.measured(self.settings, each)
-            for name, each in self.training["language_model"].items()
-        }
-        return {name: runs for name, runs in runs_of_batches.items() if runs}
+        trained = self.training["language_model"].items()
+        measured = ((name, batches.measured(self.settings, batch)) for name, batch in trained)
+        return {name: runs for name, runs in measured if runs}
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
@@ -124,7 +122,8 @@ class Reproduction:
     @property
     def in_parts(self) -> list[str]:
         """The tables that are put together from parts, which several jobs write."""
-        return [table for table in self.tables if catalogue.TABLES[table] in catalogue.IN_PARTS]
+        # A stage that is a single job has a name in common with the job.
+        return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     @property
     def options(self) -> str:
@@ -139,13 +138,9 @@ class Reproduction:
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
             return [f"measure/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
-            models = {
-                name
-                for name, model in self.settings.language_model.items()
-                if getattr(model, "diagnose_every", None)
-            }
-            jobs = self.training["language_model"].values()
-            return [f"language_model/{batch.name}" for batch in jobs if batch.group in models]
+            models, jobs = self.settings.language_model, self.training["language_model"].values()
+            diagnosed = (batch for batch in jobs if getattr(models[batch.group], "diagnose_every", None))
+            return [f"language_model/{batch.name}" for batch in diagnosed]
         if stage in self.training:
             return [f"{stage}/{name}" for name in self.training[stage]]
         if stage == "pretrained":
