@@ -1,6 +1,6 @@
 """What is measured of a majority transformer, and when: loss, accuracy, its queries, its attention, its vectors."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,29 +31,19 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
     return frozenset({0, steps} | {step for step in chosen if step < steps})
 
 
-@dataclass(frozen=True)
-class DeviceSequences:
+class DeviceSequences(NamedTuple):
     """Sequences of the majority task as tensors on the device that trains."""
 
     counts: UInt8[Tensor, "sequences classes"]
     label: Int[Tensor, " sequences"]
     class_tokens: Float[Tensor, " classes"]
     """The number of tokens of each class in all sequences together."""
-    tokens: int
-    """The number of tokens in all sequences together."""
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
-        """The tensors of `sequences` on `device`, and their numbers of tokens."""
+        """The tensors of `sequences` on `device`, and their numbers of tokens by class."""
         class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
-        tensors = (torch.from_numpy(array).to(device) for array in (*sequences, class_tokens))
-        return cls(*tensors, tokens=int(class_tokens.sum()))
-
-    def batch(
-        self, rows: Int[Tensor, " batch"]
-    ) -> tuple[UInt8[Tensor, "batch classes"], Int[Tensor, " batch"]]:
-        """`counts` and `label` of the sequences whose numbers, counted from 0, are `rows`."""
-        return self.counts.index_select(0, rows), self.label.index_select(0, rows)
+        return cls(*(torch.from_numpy(array).to(device) for array in (*sequences, class_tokens)))
 
 
 @torch.no_grad()
@@ -75,7 +65,7 @@ def evaluate(
     return {
         "train_loss": float(training_loss),
         "test_loss": float(test_loss),
-        "test_accuracy": int(right) / test.tokens,
+        "test_accuracy": int(right) / test.class_tokens.sum().item(),
         "query_angle_mean": mean,
         "query_angle_std": std,
         "score_std": score_std,

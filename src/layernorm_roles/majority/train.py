@@ -137,7 +137,8 @@ def train(
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
-            set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device.name)))
+            rows_of_batch = torch.from_numpy(next(batches)).to(device.name)
+            set_gradient(*(part.index_select(0, rows_of_batch) for part in (training.counts, training.label)))
             optimiser.set_learning_rate(linear_decay(run.base_learning_rate, step, settings.schedule_steps))
             optimiser.step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
