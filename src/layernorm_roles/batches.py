@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from layernorm_roles.settings.language_model import GPTModel
 from layernorm_roles.settings.reproduction import Settings
+from layernorm_roles.shown import is_single
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
 
 Run = dict[str, Any]
-"""What names a training run: its unique `name`, the columns of its tables such as variant and seed, and its `norm`,
-which `norms.build_pair` takes."""
+"""A training run: its unique `name`, the columns of its tables, such as variant and seed, and the `norm` that
+`norms.build_pair` takes."""
 
 GROUPS = {"majority": "experiment", "language_model": "model"}
 """By stage, the column that says which experiment or model of config.yaml a run belongs to."""
@@ -41,7 +42,7 @@ class Batch(NamedTuple):
     """The runs that one process trains in turn."""
 
     name: str
-    """Unique in its stage: a wildcard of the rules, and a folder below results/<name>/runs/<stage>/."""
+    """Name of the batch in its stage: a wildcard of the rules, and a folder below results/<name>/runs/<stage>/."""
     group: str
     """The experiment or language model in config.yaml."""
     runs: tuple[Run, ...]
@@ -87,19 +88,20 @@ def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
 
 
 def seeds(settings: Settings, number: int) -> list[int]:
-    """The seeds of `number` runs or draws."""
+    """The seeds of `number` equal runs or draws: first_seed, first_seed + 1, ..."""
     return list(range(settings.first_seed, settings.first_seed + number))
 
 
 def measured(settings: Settings, batch: Batch) -> list[Run]:
     """The runs of a batch of language models of which something is measured after training, each with what.
 
-    `keys`, for all with attention of models that have one learning rate and length: which keys can win. `ceilings`, for
-    the first seeds of GPTs with and without scaling: how much attention keys can get. `samples`, for layernorm in the
-    first GPT: the activations that the statements on fusion read.
+    `keys`, which keys can win, is measured for every run with attention of a model that has one learning rate and one
+    length; other models are for losses by learning rate and by length. `ceilings`, how much attention keys can get, is
+    measured for the first seeds of GPTs with and without scaling. `samples`, the activations that the statements on
+    fusion read, are taken of layernorm in the first GPT.
     """
     model, gpts = settings.language_model[batch.group], single_gpts(settings)
-    if not is_single(model):
+    if not is_single(model.model_dump()):
         return []
     with_ceilings = seeds(settings, model.ceiling_seeds) if batch.group in gpts else []
     return [
@@ -117,16 +119,7 @@ def measured(settings: Settings, batch: Batch) -> list[Run]:
 def single_gpts(settings: Settings) -> list[str]:
     """The GPTs with a single learning rate and length, in the order of the configuration."""
     models = settings.language_model.items()
-    return [name for name, model in models if isinstance(model, GPTModel) and is_single(model)]
-
-
-def is_single(entry: Any) -> bool:
-    """Whether all runs of an experiment or model have one width, learning rate and length.
-
-    Only of such models keys are certified; the others are for losses by learning rate and by length.
-    """
-    listed = (getattr(entry, key) for key in ("d_model", "learning_rate", "steps"))
-    return all(len(values) == 1 for values in listed if isinstance(values, list | tuple))
+    return [name for name, model in models if isinstance(model, GPTModel) and is_single(model.model_dump())]
 
 
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:
@@ -163,7 +156,7 @@ def _minutes(settings: Settings, stage: str, group: str, runs: tuple[Run, ...]) 
 
 
 def step_seconds(settings: Settings, model: str) -> float:
-    """The seconds that a step of a language model takes on one core, see LAYER."""
+    """Seconds that a step of the language model called `model` takes on one core, by the formula at LAYER."""
     entry = settings.language_model[model]
     is_gpt = isinstance(entry, GPTModel)
     hidden = 4 * entry.d_model if is_gpt else entry.d_ff

@@ -20,18 +20,8 @@ class Stage(NamedTuple):
 
 
 _GROUND = ("files.py", "provenance.py", "random_streams.py", "schemas.csv", "schemas.py", "store.py")
-_NETWORKS = (
-    *(
-        "checkpoint.py",
-        "compiling.py",
-        "divergence.py",
-        "elementary.py",
-        "gpu",
-        "norms.py",
-        "optimiser.py",
-        "variants.py",
-    ),
-)
+_TRAINED = ("checkpoint.py", "divergence.py", "gpu", "optimiser.py")
+_NETWORKS = ("compiling.py", "elementary.py", "norms.py", "variants.py", *_TRAINED)
 _KEYS = ("compiling.py", "heads", "ones_direction.py", "selectability", "slices.py")
 _STATEMENT = (*_GROUND, *_NETWORKS, "settings/statements.py", "statements")
 _EVIDENCE = (*_GROUND, "evidence/analysis", "evidence/legends.py", "gaussian_keys.py", "variants.py")
@@ -51,7 +41,7 @@ STAGES = {
     "download": Stage((*_GROUND, "settings/text.py", "text"), ("datasets",)),
     "text": Stage((*_GROUND, "settings/text.py", "text"), ("mwparserfromhell", "numpy", "tokenizers")),
     "majority_data": Stage(
-        (*_GROUND, "majority/data.py", "majority/sampling.py", "partitions.py", "settings/majority.py"),
+        (*_GROUND, "majority/data.py", "partitions.py", "settings/majority.py"),
         ("numpy",),
     ),
     "majority": Stage((*_GROUND, *_NETWORKS, "majority", "partitions.py", "settings/majority.py"), _TORCH),
@@ -102,81 +92,36 @@ STAGES = {
 }
 """The stages by name, in the order in which results go through them."""
 
-EXEMPT = {
-    "__init__.py": "names the package and its version",
-    "batches.py": "says which runs there are, and a plan file names them",
-    "catalogue.py": "says which code counts",
-    "corpus.py": "says which files a text is made of, and plan files hold the hash of each",
-    "ending.py": "says where results are",
-    "evidence/__init__.py": "names the package",
-    "exhibits.py": "says what is shown, and which jobs show it",
-    "job.py": "logs, progress and errors",
-    "jobs.py": "makes the plans of all jobs",
-    "memory.py": "errors and warnings",
-    "plan.py": "plan files and what they are compared with",
-    "planning.py": "says which jobs there are, and plan files hold what they read",
-    "rooms.py": "computes the hash of the code",
-    **dict.fromkeys(
-        (
-            "settings/__init__.py",
-            "settings/__main__.py",
-            "settings/base.py",
-            "settings/json_schema.py",
-            "settings/loading.py",
-            "settings/reproduction.py",
-            "settings/yaml_files.py",
-        ),
-        "checks what config.yaml says, and plan files hold what it is then",
-    ),
+_EXEMPT = {
+    "says which code counts": "catalogue.py rooms.py",
+    "says which jobs there are, and plan files hold what they say": "batches.py exhibits.py jobs.py planning.py",
+    "writes plan files and compares them": "plan.py",
+    "logs, progress, errors and warnings": "job.py memory.py",
+    "names a package": "__init__.py evidence/__init__.py settings/__init__.py",
+    "checks what config.yaml says, and plan files hold what it is then": "settings/__main__.py settings/base.py "
+    "settings/json_schema.py settings/loading.py settings/reproduction.py settings/yaml_files.py",
 }
+EXEMPT = {file: reason for reason, files in _EXEMPT.items() for file in files.split()}
 """Files and folders through which no number passes, each with the reason why an edit of one makes nothing again."""
 
 
 EVIDENCE = ("claims", "draw", "page", "durations", "settings")
 """The stages that show results and compute none, in which a reproduction ends."""
 
-
-class Table(NamedTuple):
-    """The stage and the settings that a Parquet table of a reproduction comes from."""
-
-    stage: str
-    """The stage whose jobs write the table; if they are several, each writes a part of it."""
-    section: tuple[str, ...]
-    """The keys in config.yaml that lead to the settings behind the table."""
-
-
-_PLACEMENT = Table("placement", ("statements", "placement"))
-
-TABLES = {
-    "majority_metrics": Table("majority", ("majority",)),
-    "majority_vectors": Table("majority", ("majority",)),
-    "random_keys": Table("random_keys", ("random_keys",)),
-    "random_keys_precision": Table("random_keys", ("random_keys",)),
-    "gaussian_law": Table("random_keys", ("random_keys",)),
-    "language_model_metrics": Table("language_model", ("language_model",)),
-    "language_model_attention": Table("language_model", ("language_model",)),
-    "key_selectability": Table("measure", ("language_model",)),
-    "sentence_tokens": Table("measure", ("language_model",)),
-    "language_model_ones_share": Table("measure", ("language_model",)),
-    "language_model_ceilings": Table("measure", ("language_model",)),
-    "geometry": Table("geometry", ("statements", "geometry")),
-    "geometry_cloud": Table("geometry", ("statements", "geometry")),
-    "fusion": Table("fusion", ("statements", "fusion")),
-    "placement": _PLACEMENT,
-    "untrained_gradients": _PLACEMENT,
-    "position_probe": _PLACEMENT,
-    "batch_dependence": Table("batch_dependence", ("statements", "batch_dependence")),
-    "score_scale": Table("score_scale", ("statements", "score_scale")),
-    "pretrained_keys": Table("pretrained", ("pretrained",)),
-    "attention_ceilings": Table("pretrained", ("pretrained",)),
-    "token_ceilings": Table("pretrained", ("pretrained",)),
-    "ones_share": Table("pretrained", ("pretrained",)),
-    "projection_shift": Table("pretrained", ("pretrained",)),
+_TABLES = {
+    "majority": "majority_metrics majority_vectors",
+    "random_keys": "random_keys random_keys_precision gaussian_law",
+    "language_model": "language_model_metrics language_model_attention",
+    "measure": "key_selectability sentence_tokens language_model_ones_share language_model_ceilings",
+    "geometry": "geometry geometry_cloud",
+    "fusion": "fusion",
+    "placement": "placement untrained_gradients position_probe",
+    "batch_dependence": "batch_dependence",
+    "score_scale": "score_scale",
+    "pretrained": "pretrained_keys attention_ceilings token_ceilings ones_share projection_shift",
 }
-"""The tables of results by name; the tables claims and comparisons, which are made from them, are not among them."""
-
-IN_PARTS = ("majority", "language_model", "measure", "placement", "pretrained")
-"""The stages with several jobs, each of which writes a part of each table, runs/<job>/<table>.parquet."""
+TABLES = {table: stage for stage, tables in _TABLES.items() for table in tables.split()}
+"""The stage whose jobs write each table of results; the tables claims and comparisons, made from them, are not here."""
 
 
 def code(stage: str) -> str:
@@ -186,6 +131,5 @@ def code(stage: str) -> str:
 
 def settings_behind(table: str, settings: Mapping[str, Any]) -> Any:
     """The settings behind a table, of those of a reproduction as plain dictionaries; None if they lack the section."""
-    for key in TABLES[table].section:
-        settings = settings.get(key, {})
-    return settings or None
+    section = "language_model" if TABLES[table] == "measure" else TABLES[table]
+    return settings.get(section) or settings.get("statements", {}).get(section) or None

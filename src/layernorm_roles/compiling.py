@@ -73,7 +73,7 @@ def processor() -> str:
 
 
 def kernel_sources() -> list[Path]:
-    """The files in `KERNELS`, in order."""
+    """The source files that compiled code comes from or takes constants from, sorted by path."""
     package = Path(__file__).parent
     return sorted(path for pattern in KERNELS for path in package.glob(pattern))
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,13 +20,13 @@ JUDGED = ("claims", "comparisons")
 
 @dataclass(frozen=True)
 class Exhibits:
-    """What is judged, drawn and written of a reproduction, this one or the kept one, from its Parquet tables."""
+    """The claims, figures, readable tables and pages of a reproduction, which are made from its Parquet tables."""
 
     folder: str
     plain: Mapping[str, Any]
     """All settings of the reproduction, as plain dictionaries."""
     tables: tuple[str, ...]
-    """The names of its tables of results."""
+    """The names of the reproduction's tables of results."""
 
     @classmethod
     def kept(cls, folder: str | Path) -> "Exhibits":
@@ -47,7 +48,7 @@ class Exhibits:
 
     @cached_property
     def rooms(self) -> dict[str, shown.Room]:
-        """What is drawn and tabulated, in parts that one job makes each, by name."""
+        """The figures and readable tables of the reproduction, by room: one job makes each room."""
         found = shown.evidence_files(self.plain, [*self.tables, *JUDGED]) if self.tables else []
         return {room.name: room for room in found}
 
@@ -61,6 +62,15 @@ class Exhibits:
         lines = files.read_bytes(file).decode().splitlines(keepends=True) if file.is_file() else []
         names = ("verdict", "measured", "ci_low", "ci_high")
         return {row["claim"]: {name: row[name] for name in names} for row in csv.DictReader(lines)}
+
+    def ending(self) -> list[str]:
+        """Two lines for the end of a workflow: how many claims have each verdict, and the report; none without one."""
+        report = Path(self.folder, "report.html")
+        if not report.is_file():
+            return []
+        claims = Counter(claim["verdict"] for claim in self.verdicts.values())
+        words = ", ".join(f"{number:,} {verdict}" for verdict, number in claims.most_common())
+        return [f"{self.folder}: {claims.total():,} claims: {words}", f"The report: {report}"]
 
     @property
     def results(self) -> list[str]:
@@ -88,7 +98,7 @@ class Exhibits:
         }
 
     def figure(self, name: str) -> shown.Figure:
-        """What the list says of a figure that this reproduction has."""
+        """The entry in shown.yaml of the figure called `name`, which this reproduction has."""
         return next(room.figures[name] for room in self.rooms.values() if name in room.figures)
 
     def _parquet(self, tables: Iterable[str]) -> list[str]:
@@ -96,7 +106,7 @@ class Exhibits:
 
 
 Sources = Mapping[str, tuple[str, str]]
-"""For each table of results what it is made by and a hash of that, which tells its content."""
+"""By table of results, the job or file that it comes from and a hash, which changes where its content does."""
 
 
 def plans(
@@ -162,7 +172,7 @@ def to_compare(name: Any, own: str) -> Exhibits:
 
 
 def command_options(name: str, presets: str | Path) -> str:
-    """What a `snakemake` command needs after its targets to mean the reproduction `name`, for texts that show commands.
+    """The options with which a `snakemake` command makes the reproduction `name`, for texts that show commands.
 
     It is empty for the default and the kept reproduction. For a preset in the folder `presets` it names the file, and
     FILE stands for the file of a user's own.

@@ -105,7 +105,7 @@ def _training(of: Reproduction, stage: str, batch: Batch) -> dict[str, Any]:
 
 
 def _norm_code(batch: Batch) -> dict[str, str | None]:
-    """A hash of the code of each norm of a batch that is a user's own, by its variant; None for built-in norms."""
+    """A hash of the code of each norm of a batch that is a user's own, by variant; None for built-in norms."""
     return {run["variant"]: rooms.of_norm(run["norm"]) for run in batch.runs}
 
 

@@ -24,24 +24,24 @@ from layernorm_roles.variants import SHRUNK, VARIANTS, Variant, maps
 
 
 def project(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-    """f: every vector of x minus its mean, the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
+    """Every vector of x minus its mean: the orthogonal projection I - 11'/d onto the hyperplane sum(x) = 0."""
     return x - x.mean(dim=-1, keepdim=True)
 
 
 def scale(x: Float[Tensor, "*batch d"], eps: float = 0.0) -> Float[Tensor, "*batch d"]:
-    """g: every vector of x scaled to norm sqrt(d). `eps` is added to the mean square, inside the root, as in torch."""
+    """Every vector of x scaled to norm sqrt(d); `eps` is added to the mean square, inside the root, as in torch."""
     return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
 
 
 def scale_outside(x: Float[Tensor, "*batch d"], eps: float) -> Float[Tensor, "*batch d"]:
-    """g with `eps` added to the root mean square, outside the root: x / (norm(x) / sqrt(d) + eps)."""
+    """Every vector of x scaled with `eps` outside the root: x / (norm(x) / sqrt(d) + eps)."""
     return x / (x.square().mean(dim=-1, keepdim=True).sqrt() + eps)
 
 
 def affine(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, " d"], bias: Float[Tensor, " d"]
 ) -> Float[Tensor, "*batch d"]:
-    """h: the vectors of x times `gain`, plus `bias`, as in an ordinary LayerNorm."""
+    """The vectors of x times `gain`, plus `bias`, as in an ordinary LayerNorm."""
     return x * gain + bias
 
 
@@ -63,7 +63,7 @@ class Norm(nn.Module):
             self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Normalise every vector of `x`."""
+        """The vectors of `x` (..., d) after this variant of the norm."""
         if self.variant.projects:
             x = project(x)
         if self.variant.scales:
@@ -93,7 +93,7 @@ class MatchedProjection(nn.Module):
         self.register_buffer("mean_square", torch.tensor(SHRUNK**2))
 
     def forward(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        """Project every vector of `x`, and divide all of them by the number."""
+        """The projected vectors of `x` divided by the running root mean square."""
         x = project(x)
         if self.training:
             self.mean_square.lerp_(x.detach().square().mean(), 0.1)
@@ -136,7 +136,7 @@ def build_pair(name: str, dim: int, eps: float = 0.0) -> tuple[nn.Module, nn.Mod
 CALLS = 40
 """Number of calls in which `probe` looks for a norm that changes with the number of its calls."""
 ALONE = 12
-"""How many vectors of a batch `probe` also gives to a norm alone."""
+"""Number of vectors of a batch that `probe` also gives to a norm one by one."""
 
 
 def probe(name: str, shape: Sequence[int]) -> None:

@@ -20,10 +20,10 @@ def share(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch"]:
 
 
 def table(network: nn.Module, run: Callable[[], object]) -> pd.DataFrame:
-    """A row for each norm of `network` that runs while `run` is called, in the order of their first calls.
+    """The mean share along the ones vector of the inputs of each norm of `network`, measured while `run()` runs it.
 
-    A norm is a module that has "Norm" in the name of its class. Columns: norm (from 1), norm_name, dimensions, and
-    ones_share, the mean over the vectors that enter the norm.
+    A norm is a module that has "Norm" in the name of its class. Columns: norm (from 1, in the order of first calls),
+    norm_name, dimensions, and ones_share, the mean over the vectors that enter the norm.
     """
     entered: dict[str, list[Float[Tensor, "n d"]]] = {}
 

@@ -66,5 +66,5 @@ class AdamW:
         )
 
     def set_learning_rate(self, rate: float) -> None:
-        """Take the next steps with the learning rate `rate`."""
+        """Set the learning rate of the following steps to `rate`."""
         self.lr = rate

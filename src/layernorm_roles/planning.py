@@ -4,13 +4,15 @@ Snakemake imports this module whenever it plans, so neither torch, pandas nor py
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import batches, catalogue, corpus, jobs
+from layernorm_roles import batches, catalogue, jobs
 from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits, command_options
 from layernorm_roles.gpu.choice import choose
@@ -98,11 +100,9 @@ class Reproduction:
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
         """The runs of language models that are measured after training, by the name of their batch."""
-        runs_of_batches = {
-            name: batches.measured(self.settings, each)
-            for name, each in self.training["language_model"].items()
-        }
-        return {name: runs for name, runs in runs_of_batches.items() if runs}
+        trained = self.training["language_model"].items()
+        measured = ((name, batches.measured(self.settings, batch)) for name, batch in trained)
+        return {name: runs for name, runs in measured if runs}
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:
@@ -121,8 +121,9 @@ class Reproduction:
 
     @property
     def in_parts(self) -> list[str]:
-        """The tables of which several jobs write a part each."""
-        return [table for table in self.tables if catalogue.TABLES[table].stage in catalogue.IN_PARTS]
+        """The tables that are put together from parts, which several jobs write."""
+        # A stage that is a single job has a name in common with the job.
+        return [table for table in self.tables if self.jobs_of(table) != [catalogue.TABLES[table]]]
 
     @property
     def options(self) -> str:
@@ -131,19 +132,15 @@ class Reproduction:
 
     def jobs_of(self, table: str) -> list[str]:
         """The jobs that write a table of results or a part of it; none if this reproduction has no such table."""
-        stage = catalogue.TABLES[table].stage
+        stage = catalogue.TABLES[table]
         if stage == "measure":
             flag = {"language_model_ceilings": "ceilings"}.get(table, "keys")
             asked = any(run[flag] for runs in self.measured.values() for run in runs)
             return [f"measure/{name}" for name in self.measured] if asked else []
         if table == "language_model_attention":
-            models = {
-                name
-                for name, model in self.settings.language_model.items()
-                if getattr(model, "diagnose_every", None)
-            }
-            jobs = self.training["language_model"].values()
-            return [f"language_model/{batch.name}" for batch in jobs if batch.group in models]
+            models, jobs = self.settings.language_model, self.training["language_model"].values()
+            diagnosed = (batch for batch in jobs if getattr(models[batch.group], "diagnose_every", None))
+            return [f"language_model/{batch.name}" for batch in diagnosed]
         if stage in self.training:
             return [f"{stage}/{name}" for name in self.training[stage]]
         if stage == "pretrained":
@@ -153,7 +150,7 @@ class Reproduction:
         return [stage]
 
     def parts(self, table: str) -> list[str]:
-        """The files from which a table is put together."""
+        """The paths of the parts from which a table is put together, one for each job that writes one."""
         return [f"{self.folder}/runs/{job}/{table}.parquet" for job in self.jobs_of(table)]
 
     def benchmarks(self) -> list[str]:
@@ -171,11 +168,11 @@ class Reproduction:
         return {key: f"{self.folder}/data/text/{name}/{file}" for key, file in TEXT_FILES.items()}
 
     def text_of(self, batch: Batch) -> dict[str, str]:
-        """The paths of the files of the text that the language models of a batch read, by the keys of TEXT_FILES."""
+        """The paths of the files of the text that a batch of language models reads, by the keys of TEXT_FILES."""
         return self.text_files(self.settings.language_model[batch.group].text)
 
     def majority_data(self, batch: Batch) -> list[str]:
-        """The data sets of a batch of the majority task, one for each of its seeds."""
+        """The paths of the data sets that a batch of majority runs is trained on, one for each seed."""
         return [f"{self.folder}/data/majority/{batch.group}/seed_{seed}.parquet" for seed in batch.seeds]
 
     def downloaded(self, sources: Iterable[Source]) -> list[str]:
@@ -202,8 +199,25 @@ class Reproduction:
         return {source.file_name: source for source in sources if source.kind == "hub"}
 
     def corpus_files(self, name: str) -> list[str]:
-        """The files that the text called `name` is made of. Raises ValueError for what cannot be read."""
-        return corpus.files_of(name, self.text_sources(name))
+        """The files that the text called `name` is made of, those that the paths of its sources match, sorted.
+
+        Raises ValueError for a path that no file matches, for what is no file, for a name that Snakemake cannot take,
+        for a file of the results, which Snakemake would make, and for a file that a source would read twice.
+        """
+        corpus = []
+        for source in self.text_sources(name):
+            matched = source.matching_files()
+            if missing := [path for path, files in matched.items() if not files]:
+                raise ValueError(f"text.{name}: no file matches {', '.join(missing)}; expected at least one")
+            read = list(chain(*matched.values()))
+            for file in read:
+                _refuse_unreadable(f"text.{name}", file)
+            if again := [file for file, n in Counter(map(os.path.realpath, read)).items() if n > 1]:
+                raise ValueError(
+                    f"text.{name}: {again[0]} is found twice by the paths of a source; expected once"
+                )
+            corpus += read
+        return sorted(set(corpus))
 
     def text_of_pretrained(self, name: str) -> dict[str, str]:
         """The files of the text that a pretrained model reads, by key, if the model is there or has been measured.
@@ -218,3 +232,14 @@ class Reproduction:
         ):
             locate(name, model)
         return self.text_files(model.text)
+
+
+def _refuse_unreadable(key: str, file: str) -> None:
+    if not Path(file).is_file():
+        raise ValueError(f"{key}: {file} is a folder, or a link to nothing; expected a file")
+    if "{" in file or "}" in file or not file.isprintable():
+        raise ValueError(
+            f"{key}: {file!r}: expected a file whose name has no {{, no }} and no control characters"
+        )
+    if Path(os.path.abspath(file)).is_relative_to(Path.cwd() / "results"):  # noqa: PTH100, by its name
+        raise ValueError(f"{key}: {file} is a result; expected a copy outside results/")

@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Named:
-    """How a variant is named and drawn, and how the guide explains it."""
+    """Label, colour, line style and explanation of a variant, for figures, tables and the guide."""
 
     label: str
     """The text in legends of figures and rows of tables."""

@@ -23,16 +23,16 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 from snakemake_logger_plugin_layernorm_roles.remaining import Remaining, seconds_by_rule
 
 LONG_SECONDS, LONG_TIMES = 10.0, 2.0
-"""The end of a job gets a line if the job took longer, and so many times the mean of the jobs before."""
+"""Seconds, and multiple of the mean of the jobs before, from which on the end of a job gets a line."""
 
 SILENT_SECONDS, SILENT_SHARE = 30.0, 1 / 40
-"""After so long without a line, and so large a share of the time since the beginning, one says how far the run is."""
+"""Seconds without a line, and share of the time since the beginning, after which one says how far the run is."""
 
 NAMED = 3
-"""So many of the running jobs are named in that line."""
+"""Number of running jobs that a line of progress names."""
 
 LINE_CHARACTERS = 300
-"""Longer lines of Snakemake, such as hundreds of input files, are cut."""
+"""Characters of a line of Snakemake that are printed: it may list hundreds of input files."""
 
 UNPRINTED = (
     "Assuming unrestricted shared filesystem usage",
@@ -76,7 +76,7 @@ class Job(NamedTuple):
 
 
 class LogHandler(LogHandlerBase):
-    """Prints a line for what a person who waits wants to know."""
+    """Snakemake's log handler that prints long jobs, progress after a silence, failures, and little else."""
 
     writes_to_stream, writes_to_file = True, False
     # Snakemake then adds its own filter, which heeds --quiet, and its own formatter.

@@ -9,10 +9,10 @@ MEASURED_SHARE = 0.02
 """Share of a run's work, by the earlier run, that must be done before there is an estimate."""
 
 UNKNOWN_SECONDS = 5.0
-"""What a job is expected to take if the earlier run does not know its rule: drawing and writing tables."""
+"""Seconds expected of a job whose rule the earlier run does not know; most such jobs draw or write tables."""
 
 OVERRUN_SECONDS = 30.0
-"""While a job has run so much longer than expected, and twice as long, there is no estimate."""
+"""Seconds beyond what is expected of a job after which, if it is also twice that, there is no estimate."""
 
 
 class Remaining:

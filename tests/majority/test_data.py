@@ -11,7 +11,7 @@ from default_settings import example
 from scipy import stats
 
 from layernorm_roles import partitions, store
-from layernorm_roles.majority import data, sampling
+from layernorm_roles.majority import data
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.majority import MajorityExperiment
 
@@ -32,7 +32,7 @@ def shapes(counts):
     return [tuple(row) for row in np.sort(counts, axis=1)]
 
 
-@pytest.mark.parametrize("draw", [sampling.depth_first, sampling.uniform])
+@pytest.mark.parametrize("draw", [data.depth_first, data.uniform])
 @pytest.mark.parametrize("sizes", [(12, 4, 2), (12, 12, 1), (9, 2, 7), (20, 6, 3)])
 def test_drawing_as_many_as_there_are_gives_every_partition_once(draw, sizes):
     number = partitions.count_admissible(*sizes)
@@ -44,9 +44,7 @@ def test_drawing_as_many_as_there_are_gives_every_partition_once(draw, sizes):
 def test_uniform_sampling_is_uniform():
     sizes = (16, 5, 2)
     number = partitions.count_admissible(*sizes)
-    drawn = Counter(
-        sampling.uniform(*sizes, 1, np.random.default_rng(seed))[0] for seed in range(40 * number)
-    )
+    drawn = Counter(data.uniform(*sizes, 1, np.random.default_rng(seed))[0] for seed in range(40 * number))
     assert len(drawn) == number
     assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
 
@@ -58,8 +56,8 @@ def test_depth_first_walk_shares_its_smallest_parts():
         return np.mean([p[-1] == q[-1] for p, q in pairwise(drawn)])
 
     rng = np.random.default_rng(0)
-    assert shared(sampling.depth_first(50, 20, 6, 2000, rng)) > 0.99
-    assert shared(sampling.uniform(50, 20, 6, 2000, rng)) < 0.95
+    assert shared(data.depth_first(50, 20, 6, 2000, rng)) > 0.99
+    assert shared(data.uniform(50, 20, 6, 2000, rng)) < 0.95
 
 
 @pytest.mark.parametrize("drawn_by", ["depth_first", "uniform"])

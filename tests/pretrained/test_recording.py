@@ -98,7 +98,7 @@ def test_recording_leaves_the_model_as_it_was(model):
 )
 def test_attention_that_cannot_be_recorded_is_refused(architecture, message, model):
     with pytest.raises(ValueError, match=message):
-        model(architecture)
+        model(architecture).record(TOKENS)
 
 
 def test_a_context_longer_than_the_model_reads_is_refused(model):

@@ -95,7 +95,7 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
     ("package", "said"),
     [
         ("no_such.package", "an installed package; its files alone are used: pip"),
-        ("json.tool", "not a module of Py"),
+        ("json.tool", "an installed package"),
     ],
 )
 def test_a_package_that_cannot_be_there_is_named(package, said):

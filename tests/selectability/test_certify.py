@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import second_methods as second
 
+from layernorm_roles.heads.keys import CertifiedKeys
 from layernorm_roles.selectability import Certificates, certify, certify_many
-from layernorm_roles.selectability.certificates import evaluate, summaries
+from layernorm_roles.selectability.certificates import evaluate
 
 
 def gaussian(n, d, seed=0):
@@ -279,8 +280,8 @@ def test_a_summary_adds_up_the_verdicts_of_each_matrix():
     )
     claimed = replace(found, code=code, support=support, weights=weights)
     code[1, :4] = 0
-    first, second = summaries(claimed, stack)
-    assert first == (5, 2, 2, 1.0, pytest.approx(2e-12, rel=1e-3))
+    first, second = (row[6:] for row in CertifiedKeys(1, "head", False, stack, claimed).rows(0))
+    assert first == (5, 2, 2, 1.0, 3e-12)
     assert second == (5, 0, 5, None, None)
 
 

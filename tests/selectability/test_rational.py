@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from layernorm_roles.selectability.rational import in_hull_exactly
+from layernorm_roles.selectability.boundary import in_hull_exactly
 
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 SUPPORT, WEIGHTS = np.arange(3), np.full(3, 1 / 3)

@@ -5,8 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from layernorm_roles.selectability.rational import _solve
-from layernorm_roles.selectability.simplex import surely_inside
+from layernorm_roles.selectability.boundary import _solve, surely_inside
 
 
 def smallest_coordinate(point, corners):

@@ -80,7 +80,7 @@ def edit(made, file, old, new):
     os.utime(path, (times.st_atime, times.st_mtime))
 
 
-SAMPLING, IMPORT = "src/layernorm_roles/majority/sampling.py", "import numpy"
+SAMPLING, IMPORT = "src/layernorm_roles/majority/data.py", "import numpy"
 ALL = {"majority_data": 1, "majority_train": 2, "tables": 1}
 
 

@@ -29,7 +29,7 @@ if CLONE.is_dir() and not CLONE.samefile(INSTALLED) and modules(CLONE) != module
         f"in an environment of its own: pip install -c constraints.txt -e {REPOSITORY}\n"
     )
 
-from layernorm_roles import ending, exhibits, plan, planning
+from layernorm_roles import exhibits, plan, planning
 from layernorm_roles.gpu.choice import hand_down
 from layernorm_roles.job import search_garbage_rarely
 
@@ -125,5 +125,5 @@ onstart:
 
 
 onsuccess:
-    for line in ending.results(RUN):
+    for line in THIS.exhibits.ending():
         print(line, file=sys.stderr)

@@ -37,7 +37,7 @@ class Device:
 
     @property
     def identity(self) -> str:
-        """The device, for checkpoints: a killed run goes on only on a device of this identity."""
+        """What checkpoints say of the device: a killed run goes on only on a device of equal identity."""
         return self.name
 
     def compare(self, derivatives: Callable[[str], agreement.Derivatives], title: str) -> None:

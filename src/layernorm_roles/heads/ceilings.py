@@ -19,10 +19,10 @@ HALF = 0.5
 
 
 def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
-    """The ellipsoid of queries that a head can make from the outputs of its norm, as used in scores; None if unknown.
+    """The ellipsoid of queries that a head can compute from outputs of the norm before attention; None if unknown.
 
     It is unknown if the norm is, or confines nothing, if queries are normed once more, or if a rotary embedding turns
-    them: then each position has another ellipsoid.
+    them, which gives each position another ellipsoid. The factor of attention scores is contained in the queries.
     """
     norm, projection = layer.norm, layer.query_projection
     if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
@@ -34,7 +34,7 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
 
 
 def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
-    """The ceilings of every pair of a key and a query head of a layer, every bound verified.
+    """Bounds on the attention that each key of a layer can get in each query head, every bound verified.
 
     `normalised` names kinds of keys, AS_USED or WITHOUT_NORM. Columns layer, head (of the queries), position (of the
     key), queries (ANY or NORM), normalised, n_keys, dimensions, lower and upper (bounds of the ceiling) and
@@ -62,7 +62,7 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
-    """A summary of the ceilings of each context: the columns of table attention_ceilings from context on.
+    """Counts and quantiles of attention ceilings by context and layer: table attention_ceilings from context on.
 
     `pairs` is what the function `pairs` returns, with the column context. A set of queries and a kind of keys have a
     row for each layer and one with no layer, for all layers together. The context's own queries are a third set, whose
@@ -89,12 +89,12 @@ def summary(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _below(values: pd.Series) -> np.ndarray:
-    """How many of the values are below each of CEILING_SHARES."""
+    """The number of `values` below each of CEILING_SHARES."""
     return np.searchsorted(np.sort(values), CEILING_SHARES, side="left")
 
 
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """The pairs of the layer in which most keys cannot get half of the attention of any query behind the norm.
+    """The ceilings by token in the layer where most keys cannot get half of the attention of queries behind the norm.
 
     `pairs` is what the function `pairs` returns, with the column context; `words` has the texts of the tokens of each
     context by its number. Columns of table token_ceilings but model; no rows if no norm is known.

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from layernorm_roles import norms
 from layernorm_roles.heads.layer import Layer
-from layernorm_roles.selectability.certificates import Certificates, Summary, summaries
+from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify_many
 
 DIGITS = 1
@@ -36,7 +36,7 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 
 
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
-    """The keys of each head in their first r principal components, r = `dimensions`, centred.
+    """Keys in their first `dimensions` principal components, which are computed for every head alone, and centred.
 
     A head's principal components are the directions in which its keys of the context differ most.
     """
@@ -51,12 +51,12 @@ def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarr
 
 
 def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
-    """The keys of a layer at one site: one matrix in the residual stream, a matrix for each key head in the heads.
+    """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
 
     The sites are `before_norm`, the residual stream before the norm; `after_norm`, the input of attention; `head`, the
-    keys as the heads use them; `head_without_norm`, see `keys_without_norm`; `head_cut`, once for each number in
-    `cuts` that is below the dimension of the heads, see `cut`; and `after_norm_exact` and `head_exact`, the keys as a
-    scaling with eps = 0 would give them. The list is empty where the keys are not known.
+    keys as the heads use them; `head_without_norm`, see `keys_without_norm`; `head_cut`, once for each number in `cuts`
+    that is below the dimension of the heads, see `cut`; and `after_norm_exact` and `head_exact`, the keys as a scaling
+    with eps = 0 would give them. The list is empty where the keys are not known.
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
@@ -82,22 +82,28 @@ class CertifiedKeys(NamedTuple):
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """A row for `table` for each matrix of keys; `context` is the number of the context that they are from.
+        """Yield, for each matrix of keys, a row for `table` with the numbers of verdicts and the weakest proofs.
 
-        Raises ValueError if a certificate does not prove its verdict.
+        `context` is the number of the context that the keys are from. Raises ValueError if a certificate does not prove
+        its verdict.
         """
-        for i, summary in enumerate(summaries(self.certificates, self.keys)):
-            head = i if self.site.startswith("head") else None
-            margin = _rounded(summary.min_margin, ROUND_FLOOR)
-            residual = _rounded(summary.max_residual, ROUND_CEILING)
-            numbers = summary._replace(min_margin=margin, max_residual=residual)
-            yield context, self.layer, self.site, head, self.causal, self.keys.shape[-1], *numbers
+        _, n, d = self.keys.shape
+        verified = zip(self.certificates.verdict, *self.certificates.verify(self.keys), strict=True)
+        for number, (verdict, margin, residual) in enumerate(verified):
+            head = number if self.site.startswith("head") else None
+            identity = context, self.layer, self.site, head, self.causal, d
+            inside = verdict == "unselectable"
+            weakest = min(margin[verdict == "selectable"], default=None)
+            furthest = max(residual[inside], default=None)
+            proofs = _rounded(weakest, ROUND_FLOOR), _rounded(furthest, ROUND_CEILING)
+            yield *identity, n, int(inside.sum()), int((verdict == "borderline").sum()), *proofs
 
 
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
-    """The certified keys of a layer at every site; `sites` and `cuts` are those of `stacks_at`.
+    """Yield the keys of a layer at each of `sites`, with a certificate for every key.
 
-    In a causal layer the keys of the heads (site head) are certified once more among the keys before them.
+    `sites` and `cuts` are those of `stacks_at`. In a causal layer the keys of the heads (site head) are certified once
+    more among the keys before them.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
@@ -106,9 +112,10 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
-    """The rows of `CertifiedKeys` as a table: columns of key_selectability and pretrained_keys from context on."""
+    """The rows of `CertifiedKeys.rows` as a table: columns of key_selectability and pretrained_keys from context on."""
     identity = ["context", "layer", "site", "head", "causal", "dimensions"]
-    frame = pd.DataFrame(rows, columns=[*identity, *Summary._fields])
+    numbers = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]
+    frame = pd.DataFrame(rows, columns=[*identity, *numbers])
     return frame.astype({"head": "Int64", "min_margin": "float64", "max_residual": "float64"})
 
 

@@ -90,7 +90,7 @@ class BERT(nn.Module):
         return x
 
     def embed(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:
-        """The sum of the embeddings, before the first norm."""
+        """The sum of the embeddings of token, position and segment, before the first norm."""
         return self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segment.weight
 
     def loss(

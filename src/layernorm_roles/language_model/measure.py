@@ -108,7 +108,7 @@ def heads(
     prefix: tuple[int, ...] = (),
     ceiling_contexts: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Verdicts on keys and tokens, and ceilings, of every head on the contexts of table `contexts`, long texts first.
+    """Verdicts on keys, verdicts on tokens, and ceilings of every head on the contexts of table `contexts`.
 
     Keys are certified at `sites`, those of `heads.keys.stacks_at`; tokens are the verdicts of every token of the
     sentences at the input of attention; ceilings are those of the first `ceiling_contexts` long contexts. `prefix` is
@@ -144,7 +144,7 @@ def heads(
 def sample(
     network: GPT, contexts: pd.DataFrame, block_contexts: int
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """What the statement on fusion reads of a trained GPT, so that it needs no model: tensors by name, and its layers.
+    """Tensors of a trained GPT, by name, that the statement on fusion reads instead of a model, and its layers.
 
     The tensors (float64) are, for each layer l from 1:
 

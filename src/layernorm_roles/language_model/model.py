@@ -51,7 +51,7 @@ class CausalSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "batch n d"], x_values: Float[Tensor, "batch n d"]
     ) -> Float[Tensor, "batch n three_d"]:
-        """All queries, then all keys, then all values in one tensor, of one head after the other."""
+        """All queries, then all keys, then all values in one tensor (batch, n, 3 d), head by head."""
         if x_values is x:
             qkv = self.qkv(x)
         else:
@@ -112,7 +112,7 @@ class GPTLayer(nn.Module):
     def normed(
         self, x: Float[Tensor, "batch n d"]
     ) -> tuple[Float[Tensor, "batch n d"], Float[Tensor, "batch n d"]]:
-        """The inputs of attention for the residual stream x: what queries and keys are made from, and values.
+        """The two inputs of attention for the residual stream x: for queries and keys, and for values.
 
         They are one tensor where one norm serves all three.
         """
@@ -165,7 +165,7 @@ class GPT(nn.Module):
         return self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
 
     def logits(self, tokens: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch n vocabulary"]:
-        """The score of every entry of the vocabulary as the next token, at every position."""
+        """The logits of the next token at every position, one for each entry of the vocabulary."""
         return self(tokens) @ self.tokens.weight.T
 
     def loss(self, window: Integer[Tensor, "batch length"]) -> Float[Tensor, ""]:

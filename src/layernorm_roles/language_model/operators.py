@@ -16,7 +16,7 @@ SEQUENCES = 2
 
 
 def operators(settings: GPTSettings | BERTSettings, vocabulary: int) -> list[Operator]:
-    """Attention, the loss and LayerNorm at the shapes of a language model, with SEQUENCES sequences."""
+    """The operators of a language model by which a GPU is tried: attention, the loss and LayerNorm, at its shapes."""
     d, n = settings.d_model, settings.context_length
     targets = torch.arange(SEQUENCES * n) * 7 % vocabulary
     if isinstance(settings, GPTSettings):

@@ -71,12 +71,12 @@ class LanguageModelRun:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text."""
+        """The tokenizer of the text that the model is trained on."""
         return tokenizers.load(self.text.tokenizer)
 
     @property
     def vocabulary(self) -> int:
-        """Entries of the tokenizer."""
+        """The number of entries of the text's tokenizer."""
         return self.tokenizer.get_vocab_size()
 
     @property

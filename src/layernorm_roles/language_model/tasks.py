@@ -86,7 +86,7 @@ class NextToken(Task):
         self._starts = lru_cache(maxsize=1)(self._draw_starts)
 
     def batch(self, step: int) -> Batch:
-        """Windows (batch_size, context_length + 1) of the training text."""
+        """The training batch of a step: windows (batch_size, context_length + 1) of the training text."""
         epoch, position = divmod(step, self.windows // self._size)
         chosen = self._starts(epoch)[position * self._size :][: self._size]
         return (self._windows(self._training, chosen),)
@@ -131,7 +131,7 @@ class MaskedTokens(Task):
         self.validation = [self._draw(validation, rng) for _ in range(settings.validation_batches)]
 
     def batch(self, step: int) -> Batch:
-        """Token ids (batch_size, context_length), positions of the tokens to predict, and these tokens."""
+        """The training batch of a step: token ids (batch_size, context_length), places to predict, and their tokens."""
         rng = random_streams.generator(Stream.MASKED_BATCHES, self._seed, step)
         return self._draw(self._training, rng)
 
@@ -178,7 +178,7 @@ class LabelledSentences(Task):
         self._order = lru_cache(maxsize=1)(self._draw_order)
 
     def batch(self, step: int) -> Batch:
-        """Token ids (batch_size, context_length), lengths and classes of training sentences."""
+        """The training batch of a step: token ids (batch_size, context_length), lengths and classes of sentences."""
         epoch, position = divmod(step, len(self._training[0]) // self._size)
         rows = self._order(epoch)[position * self._size :][: self._size]
         return tuple(part[rows] for part in self._training)
@@ -207,7 +207,6 @@ class LabelledSentences(Task):
 
 
 def _in_batches(examples: tuple[Integer[np.ndarray, "examples ..."], ...], size: int) -> list[Batch]:
-    """`examples` in batches of `size`, the last of which may be smaller."""
     return [
         tuple(part[start : start + size] for part in examples) for start in range(0, len(examples[0]), size)
     ]

@@ -32,7 +32,7 @@ from layernorm_roles.settings.language_model import BERTSettings, GPTSettings
 
 
 class TrainingResult(NamedTuple):
-    """What a training run gives: the weights before and after, and the tables metrics and attention without its name.
+    """Results of a training run: initial and final weights, and the tables metrics and attention without its name.
 
     The final weights are NaN if the run diverged; the table attention is empty if the settings ask for no look at it.
     """
@@ -218,7 +218,6 @@ class _Training:
 
 
 def _every(number: int, last: int) -> set[int]:
-    """Every `number`-th step, and the last one."""
     return {*range(number, last, number), last}
 
 

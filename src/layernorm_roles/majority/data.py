@@ -1,10 +1,11 @@
 """Sequences with a clear majority, drawn from integer partitions.
 
 The model sees no positions, so a sequence is stored as its vector of class counts: a partition of its length, and
-a random choice of classes for the parts.
+a random choice of classes for the parts. Partitions are drawn in the depth-first walk of the released code, or all
+equally likely.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,14 +14,10 @@ import pandas as pd
 from jaxtyping import Bool, Int, UInt8
 
 from layernorm_roles import store
-from layernorm_roles.majority.sampling import depth_first, uniform
-from layernorm_roles.partitions import Partition
+from layernorm_roles.partitions import Partition, admissible_partition, count_admissible
 from layernorm_roles.provenance import provenance
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.majority import MajorityData
-
-DRAWS = {"depth_first": depth_first, "uniform": uniform}
-"""The functions that draw partitions, by the names of the setting `sampling`."""
 
 
 class Sequences(NamedTuple):
@@ -30,6 +27,49 @@ class Sequences(NamedTuple):
     """How often each class occurs in a sequence."""
     label: Int[np.ndarray, " sequences"]
     """The class that occurs most often, which the model has to name at every token."""
+
+
+def uniform(
+    length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
+) -> list[Partition]:
+    """Draw `number` different admissible partitions, every set of that size equally likely."""
+    admissible = count_admissible(length, classes, majority_gap)
+    ranks = rng.choice(admissible, size=number, replace=False)
+    return [admissible_partition(int(rank), length, classes, majority_gap) for rank in ranks]
+
+
+def depth_first(
+    length: int, classes: int, majority_gap: int, number: int, rng: np.random.Generator
+) -> list[Partition]:
+    """The first `number` admissible partitions of a depth-first walk over all partitions, as in the released code.
+
+    Parts rise from the smallest; at every node of the walk the next part is tried in random order. Because the walk
+    stops early, most of the partitions that it finds share their smallest parts. Fewer than `number` come back if no
+    more exist.
+    """
+
+    def walk(rest: int, smallest: int, parts: int) -> Iterator[Partition]:
+        if rest == 0:
+            yield ()
+        elif parts == 1:
+            yield (rest,)
+        else:
+            # A part that leaves less than itself leads nowhere, unless it takes all.
+            for part in rng.permutation([*range(smallest, rest // 2 + 1), rest]).tolist():
+                for larger in walk(rest - part, part, parts - 1):
+                    yield (part, *larger)
+
+    partitions: list[Partition] = []
+    for rising in walk(length, 1, classes):
+        if len(rising) >= 2 and rising[-1] - rising[-2] >= majority_gap:
+            partitions.append(rising[::-1])
+            if len(partitions) == number:
+                break
+    return partitions
+
+
+DRAWS = {"depth_first": depth_first, "uniform": uniform}
+"""The functions that draw partitions, by the names of the setting `sampling`."""
 
 
 def generate(settings: MajorityData, seed: int) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """What is measured of a majority transformer, and when: loss, accuracy, its queries, its attention, its vectors."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,38 +31,26 @@ def evaluation_steps(every: int | str, steps: int) -> frozenset[int]:
     return frozenset({0, steps} | {step for step in chosen if step < steps})
 
 
-@dataclass(frozen=True)
-class DeviceSequences:
+class DeviceSequences(NamedTuple):
     """Sequences of the majority task as tensors on the device that trains."""
 
     counts: UInt8[Tensor, "sequences classes"]
-    """How often each class occurs in a sequence."""
     label: Int[Tensor, " sequences"]
-    """The class that occurs most often in a sequence."""
     class_tokens: Float[Tensor, " classes"]
     """The number of tokens of each class in all sequences together."""
-    tokens: int
-    """The number of tokens in all sequences together."""
 
     @classmethod
     def of(cls, sequences: Sequences, device: str) -> "DeviceSequences":
-        """Put `sequences` on `device`."""
+        """The tensors of `sequences` on `device`, and their numbers of tokens by class."""
         class_tokens = sequences.counts.sum(axis=0, dtype=np.float64)
-        tensors = (torch.from_numpy(array).to(device) for array in (*sequences, class_tokens))
-        return cls(*tensors, tokens=int(class_tokens.sum()))
-
-    def batch(
-        self, rows: Int[Tensor, " batch"]
-    ) -> tuple[UInt8[Tensor, "batch classes"], Int[Tensor, " batch"]]:
-        """`counts` and `label` of the sequences whose numbers, counted from 0, are `rows`."""
-        return self.counts.index_select(0, rows), self.label.index_select(0, rows)
+        return cls(*(torch.from_numpy(array).to(device) for array in (*sequences, class_tokens)))
 
 
 @torch.no_grad()
 def evaluate(
     model: MajorityTransformer, training: DeviceSequences, test: DeviceSequences, loss_of: Loss
 ) -> dict[str, float]:
-    """The columns of `majority_metrics` that the model determines.
+    """Loss, accuracy, query angles and spread of attention of a model: columns of table `majority_metrics`.
 
     Losses are over all sequences, in nats per token; the accuracy is the share of test tokens whose prediction is the
     majority class; the angle of the queries is weighted by the classes' numbers of training tokens. Scores and
@@ -77,7 +65,7 @@ def evaluate(
     return {
         "train_loss": float(training_loss),
         "test_loss": float(test_loss),
-        "test_accuracy": int(right) / test.tokens,
+        "test_accuracy": int(right) / test.class_tokens.sum().item(),
         "query_angle_mean": mean,
         "query_angle_std": std,
         "score_std": score_std,

@@ -28,11 +28,6 @@ NORMED = 2
 """How many of the first fields of `LossParameters` are normed embeddings."""
 
 
-def loss_on(device: str) -> Loss:
-    """The function that computes the loss on `device`."""
-    return compiled_loss if device == "cpu" else pair_loss
-
-
 def gradient_on(device: str) -> Callable[[MajorityTransformer, nn.Parameter], Gradient]:
     """The function that makes the `Gradient` of a model on `device`, from the model and its flat parameters."""
     return compiled_gradient if device == "cpu" else autograd_gradient
@@ -65,7 +60,10 @@ def flatten(model: MajorityTransformer) -> Float[nn.Parameter, " parameters"]:
 
 
 def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """The gradient of `model` by PyTorch, on any device; `flat` is what `flatten(model)` returned."""
+    """A function that sets `flat.grad` to the gradient of the loss of `model`, by PyTorch, and returns the loss.
+
+    `flat` is what `flatten(model)` returned.
+    """
 
     def set_gradient(counts: UInt8[Tensor, "batch classes"], label: Int[Tensor, " batch"]):
         flat.grad.zero_()
@@ -77,7 +75,7 @@ def autograd_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " pa
 
 
 def compiled_gradient(model: MajorityTransformer, flat: Float[nn.Parameter, " parameters"]) -> Gradient:
-    """A function that returns the loss of `model` on a batch and sets `flat.grad`, by the compiled kernel, on a CPU.
+    """A function that sets `flat.grad` to the gradient of the loss of `model`, by the CPU kernel, and returns the loss.
 
     `flat` is what `flatten(model)` returned. The kernel computes the loss and its gradient with respect to the normed
     embeddings and the parameters after the norms; torch's autograd continues from the normed embeddings.

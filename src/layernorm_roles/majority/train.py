@@ -17,14 +17,9 @@ from layernorm_roles.divergence import rows_after_divergence
 from layernorm_roles.gpu.device import Device, open_device
 from layernorm_roles.job import Progress
 from layernorm_roles.majority.data import Sequences, load
-from layernorm_roles.majority.evaluation import (
-    DeviceSequences,
-    evaluate,
-    evaluation_steps,
-    vectors_of,
-)
-from layernorm_roles.majority.gradients import derivatives, flatten, gradient_on, loss_on
-from layernorm_roles.majority.model import MajorityTransformer
+from layernorm_roles.majority.evaluation import DeviceSequences, evaluate, evaluation_steps, vectors_of
+from layernorm_roles.majority.gradients import compiled_loss, derivatives, flatten, gradient_on
+from layernorm_roles.majority.model import MajorityTransformer, pair_loss
 from layernorm_roles.optimiser import AdamW, linear_decay, rate_taken
 from layernorm_roles.plan import Plan
 from layernorm_roles.provenance import provenance
@@ -38,7 +33,6 @@ class MajorityRun(NamedTuple):
     name: str
     """Unique name of the run, with which its lines in logs and the names of its weights begin."""
     experiment: str
-    """Name of the experiment in config.yaml."""
     variant: str
     """Variant of the norm before attention, by its name in tables and figures."""
     norm: str
@@ -46,7 +40,6 @@ class MajorityRun(NamedTuple):
     seed: int
     """Seed of the data, the batches, the parameters, and of whatever the norm draws."""
     d_model: int
-    """Size of the residual stream."""
     base_learning_rate: float
     """Adam's learning rate at the first step."""
 
@@ -57,7 +50,7 @@ class MajorityRun(NamedTuple):
 
 
 class TrainedRun(NamedTuple):
-    """What a run leaves: `majority_metrics` and `majority_vectors` rows without the run's name, and the model."""
+    """Results of a training run: rows of `majority_metrics` and `majority_vectors` without its name, and the model."""
 
     metrics: pd.DataFrame
     vectors: pd.DataFrame
@@ -74,11 +67,8 @@ def train_batch(plan: Plan, data: Sequence[str | Path], out: Mapping[str, str | 
     """
     torch.set_num_threads(1)  # the processes share the cores, not the threads of one
     settings = MajorityTraining.model_validate(plan["settings"])
-    opened, results, checkpoints = (
-        open_device(plan["device"], plan["device_check"], "majority_device"),
-        {},
-        [],
-    )
+    opened = open_device(plan["device"], plan["device_check"], "majority_device")
+    results, checkpoints = {}, []
     files = {
         plan.of(job)["seed"]: (file, plan.of(job)) for file, job in zip(data, plan["made_by"], strict=True)
     }
@@ -116,7 +106,7 @@ def train(
     device.compare(partial(derivatives, model, first_batch), run.name)
     model.to(device.name)
     initial = vectors_of(model).assign(checkpoint="initial")
-    parameters, loss_of = flatten(model), loss_on(device.name)
+    parameters, loss_of = flatten(model), compiled_loss if device.name == "cpu" else pair_loss
     set_gradient = gradient_on(device.name)(model, parameters)
     optimiser = AdamW([parameters], run.base_learning_rate)
     training, test = (DeviceSequences.of(data[name], device.name) for name in ("train", "test"))
@@ -147,7 +137,8 @@ def train(
             rows.append({**at(step), **metrics})
             progress(step, f"test loss {metrics['test_loss']:.4f}")
         if not last:
-            set_gradient(*training.batch(torch.from_numpy(next(batches)).to(device.name)))
+            rows_of_batch = torch.from_numpy(next(batches)).to(device.name)
+            set_gradient(*(part.index_select(0, rows_of_batch) for part in (training.counts, training.label)))
             optimiser.set_learning_rate(linear_decay(run.base_learning_rate, step, settings.schedule_steps))
             optimiser.step()
     vectors = pd.concat([initial, vectors_of(model).assign(checkpoint="final")])
@@ -169,7 +160,7 @@ def write(
     device: str,
     out: Mapping[str, str | Path],
 ) -> None:
-    """Write the weights, vectors and metrics of the runs of a batch; `device` describes what trained them."""
+    """Write the weights, vectors and metrics of a batch of runs; `device` describes the device that trained them."""
     weights = {
         f"{run.name}/{name}": tensor
         for run, result in results.items()

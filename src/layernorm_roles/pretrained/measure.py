@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -27,21 +27,11 @@ UNTRAINED_SEED = 0
 """Seed of the random weights of the untrained network with which a pretrained one is compared."""
 
 
-class Measured(NamedTuple):
-    """The tables of measurements on one pretrained model; each field has the name of its Parquet table."""
+def measure(name: str, settings: PretrainedModel, texts: list[str]) -> dict[str, pd.DataFrame]:
+    """Selectability, ceilings and norms' inputs of the pretrained model `name` of config.yaml: Parquet tables by name.
 
-    pretrained_keys: pd.DataFrame
-    attention_ceilings: pd.DataFrame
-    token_ceilings: pd.DataFrame
-    ones_share: pd.DataFrame
-    projection_shift: pd.DataFrame
-
-
-def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
-    """The tables of the model that config.yaml describes under pretrained.`name`, on the first long enough texts.
-
-    The column context is the place of the text in `texts`. Raises ValueError, in one line, if the model's files are
-    missing or cannot be used, or if the texts are too few or too short.
+    Read are the first of `texts` that are long enough; the column context is their place in `texts`. Raises ValueError,
+    in one line, if files of the model are missing or cannot be used, or if the texts are too few or too short.
     """
     files = locate(name, settings)
     model, tokens = load(files), tokens_of(files)
@@ -62,14 +52,14 @@ def measure(name: str, settings: PretrainedModel, texts: list[str]) -> Measured:
         ones_shares(model, chosen).assign(seed=None, checkpoint="pretrained"),
         ones_shares(model.untrained(UNTRAINED_SEED), chosen).assign(seed=UNTRAINED_SEED, checkpoint="random"),
     ]
-    tables = (
-        keys.table(verdicts),
-        summary.astype({"seed": "Int64"}),
-        ceilings.of_tokens(pairs, words),
-        pd.concat(shares, ignore_index=True).assign(variant=None).astype({"seed": "Int64"}),
-        shifts(model, chosen),
-    )
-    return Measured(*(table.assign(model=name) for table in tables))
+    tables = {
+        "pretrained_keys": keys.table(verdicts),
+        "attention_ceilings": summary.astype({"seed": "Int64"}),
+        "token_ceilings": ceilings.of_tokens(pairs, words),
+        "ones_share": pd.concat(shares, ignore_index=True).assign(variant=None).astype({"seed": "Int64"}),
+        "projection_shift": shifts(model, chosen),
+    }
+    return {table: frame.assign(model=name) for table, frame in tables.items()}
 
 
 def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[str, str | Path]) -> None:
@@ -82,5 +72,5 @@ def measure_files(plan: Mapping[str, Any], manifest: str | Path, out: Mapping[st
     measured = measure(plan["model"], checked, held_out)
     streams = Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION
     about = provenance({**plan, "text": text.content_hash()}, "cpu", *streams, torch=True)
-    for table, frame in measured._asdict().items():
+    for table, frame in measured.items():
         store.write(frame, table, out[table], about)

@@ -36,7 +36,7 @@ def random_direction(d: int, context: int) -> Float[np.ndarray, " d"]:
 
 
 def ones_shares(model: RecordingModel, contexts: Mapping[int, Sequence[int]]) -> pd.DataFrame:
-    """The columns of table ones_share from context on; `contexts` has the token ids of each context by its number."""
+    """How much of norms' inputs lies along the ones vector: table ones_share; `contexts` has token ids by number."""
     parts = [
         ones_direction.table(model.network, lambda tokens=tokens: model.record(tokens)).assign(context=number)
         for number, tokens in contexts.items()

@@ -56,8 +56,8 @@ class RecordingModel:
     def record(self, tokens: Sequence[int], change: NormChange | None = None) -> list[Layer]:
         """Queries, keys and inputs of every layer's attention on one context, given as token ids, special ones too.
 
-        A `change` replaces the norms of the residual stream. Raises ValueError if
-        the model cannot read the tokens, or if its attention is more than a softmax of inner products.
+        A `change` replaces the norms of the residual stream. Raises ValueError if the model cannot read the tokens, or
+        if its attention is more than a softmax of inner products.
         """
         if self.longest is not None and len(tokens) > self.longest:
             raise ValueError(
@@ -129,13 +129,11 @@ def load(files: ModelFiles) -> RecordingModel:
         raise ValueError(f"{files.folder}: {len(missing)} weights are missing, the first {missing[0]}")
     if bad := [name for name, weights in network.named_parameters() if not weights.isfinite().all()]:
         raise ValueError(f"{files.folder}: {bad[0]} has weights that are not finite")
-    kind = type(network).__name__
     if getattr(network.config, "is_encoder_decoder", False):
+        kind = type(network).__name__
         raise ValueError(f"{files.folder}: {kind} has an encoder and a decoder: expected one of them alone")
-    if not network._supports_attention_backend:
-        raise ValueError(
-            f"{files.folder}: the attention of {kind} does not go through transformers' AttentionInterface"
-        )
+    if getattr(network.config, "num_hidden_layers", None) == 0:
+        raise ValueError(f"{files.folder}: expected a model with layers")
     return RecordingModel(network)
 
 
@@ -240,7 +238,6 @@ def _rotation(calls: _Calls, module: nn.Module) -> Rotation | None:
 
 
 def _norm_of(calls: _Calls, module: nn.Module | None) -> LearnedNorm | None:
-    """What `module` computed when it ran last, if it is a norm that has just run."""
     return next((norm for ran, norm, _, _ in reversed(calls.norms) if ran is module), None)
 
 

@@ -92,7 +92,7 @@ def expected_after(norm: str, n: int, d: int) -> float | None:
 def _matrices(
     settings: RandomKeys, seed: int, dimensions: tuple[int, int], title: str
 ) -> Iterator[tuple[int, int, Float[np.ndarray, "matrices n d"]]]:
-    """Each size (n, d) with its keys; `settings.keys` and `dimensions` are the first and the last n and d."""
+    """Yield each size (n, d) with its matrices of keys, for n and d from the first to the last given."""
     (n_first, n_last), (d_first, d_last) = settings.keys, dimensions
     sizes = [(n, d) for d in range(d_first, d_last + 1) for n in range(n_first, n_last + 1)]
     progress = Progress(title, len(sizes), "sizes")

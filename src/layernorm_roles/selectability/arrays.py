@@ -1,10 +1,19 @@
 """Converts tensors and other matrices to the checked arrays that `certify` and `ceilings` compute with."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from layernorm_roles.slices import slices
+
+Keys = Float[np.ndarray, "m n d"]
+"""The keys of m matrices: n keys of size d each."""
+Numbers = Float[np.ndarray, "m n"]
+"""A number for each key of m matrices, such as its bias or its margin."""
+Flags = Bool[np.ndarray, "m n"]
+"""Whether something is so, for each key of m matrices."""
+Rows = Int[np.ndarray, " k"]
+"""The numbers of k keys, in ascending order."""
 
 _BLOCK = 1 << 23  # entries of a block of rows: 64 MiB in float64
 _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite

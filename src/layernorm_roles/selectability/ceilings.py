@@ -62,7 +62,7 @@ class Ceilings:
     lower: Float[np.ndarray, " n"]
     """Attention, 0..1, that the stored query gives the key."""
     upper: Float[np.ndarray, " n"]
-    """Attention, 0..1, that no query of the set exceeds."""
+    """Bound, 0..1, on the attention that any query of the set gives the key."""
     query: Float[np.ndarray, "n d"]
     """For every key the query that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]
@@ -75,7 +75,6 @@ class Ceilings:
     of the keys. Below the threshold the keys count as equal along the direction."""
 
     def __repr__(self) -> str:
-        """The number of keys, the set of queries and the range of the ceilings, in one line."""
         n, d = self.query.shape
         among = "all queries" if self.queries is None else "an ellipsoid of queries"
         bounds = f"{self.upper.min():.3g} to {self.upper.max():.3g}"
@@ -83,7 +82,7 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """Distance between the logarithms of the bounds."""
+        """log(upper) - log(lower) of each key."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
@@ -167,7 +166,6 @@ class _Distinct:
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
-        """Queries for the keys as given, of queries for the whitened keys."""
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 
 
@@ -180,7 +178,6 @@ def _queries_at(points, queries) -> Float[np.ndarray, "n d"]:
 
 
 def _bounds(keys, queries, query, proof, null) -> Bounds:
-    """Both bounds of every key, from what is stored about it."""
     if queries is not None:
         return ceilings_bounds.over_ellipsoid(keys, queries, query, proof)
     distinct = _Distinct(keys, null)

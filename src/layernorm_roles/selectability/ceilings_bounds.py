@@ -31,16 +31,16 @@ def over_all_queries(
     query: Float[np.ndarray, "n d"],
     step: Float[np.ndarray, "n d"],
 ) -> Bounds:
-    """Bounds over all queries for n different keys; `copies` says how many copies of each there are.
+    """Bounds on the attention that any query can give each of n different keys, of which key i has copies[i] copies.
 
     Lower: the softmax p that `query` gives every single copy. Upper: exp(-H) for the entropy H of the weights
 
         mu_j = p_j max(0, 1 + (k_j - mean).step)    divided by their sum,
 
-    whose mean is k_i up to a residual r, since the step is Newton's: every query q gives key i at most
-    exp(-H + |q.r|) (the dual problem, see `ceilings`). |q.r| is bounded for queries that give the whitened keys
-    scores up to `LARGEST_SCORE`, coordinate by coordinate added up. A key with m copies never gets more than 1/m;
-    where it leads every other key by more than the rounding of scores, that is its ceiling.
+    whose mean is k_i up to a residual r, since the step is Newton's: every query q gives key i at most exp(-H + |q.r|)
+    (the dual problem, see `ceilings`). |q.r| is bounded for queries that give the whitened keys scores up to
+    `LARGEST_SCORE`, coordinate by coordinate added up. A key with m copies never gets more than 1/m; where it leads
+    every other key by more than the rounding of scores, that is its ceiling.
     """
     n, d = keys.shape
     centred, logs = keys - keys.mean(axis=0), np.log(copies)
@@ -77,10 +77,10 @@ def over_ellipsoid(
     query: Float[np.ndarray, "n d"],
     point: Float[np.ndarray, "n r"],
 ) -> Bounds:
-    """Bounds over the queries centre + axes u, |u| <= 1, from a query of the ellipsoid and a point u for every key.
+    """Bounds on the attention that queries centre + axes u, |u| <= 1, can give each of n keys.
 
-    Lower: the softmax that `query` gives. Upper: exp(-(f - g.u - |g|)) at `point`, where f is the convex minus
-    logarithm of the softmax as a function of u, and g its gradient there.
+    Lower: the softmax that `query`, one of the ellipsoid for each key, gives. Upper: exp(-(f - g.u - |g|)) at u =
+    `point`, where f is the convex minus logarithm of the softmax as a function of u, and g its gradient there.
     """
     n, d = keys.shape
     centred = keys - keys.mean(axis=0)

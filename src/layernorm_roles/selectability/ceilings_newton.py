@@ -33,7 +33,7 @@ _PRODUCTS = 2**23  # products of coordinates held at once
 
 @dataclass(frozen=True)
 class CeilingProblem:
-    """n keys z in r coordinates with biases b, and whether u is confined to the unit ball."""
+    """The problem that `minimise` solves: n keys z in r coordinates with biases b, and whether |u| <= 1 is asked."""
 
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
@@ -59,7 +59,6 @@ class _Searches:
     """What the step adds to the scores."""
 
     def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
-        """The chosen searches alone."""
         if chosen.all():
             return self
         return replace(self, **{name: value[chosen] for name, value in vars(self).items()})
@@ -69,10 +68,10 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For every key the point u at which the search ended, and Newton's step from there, which is 0 in the unit ball.
+    """For each key a query u that gives it about the most attention, and Newton's step from u; 0 in the unit ball.
 
-    A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads every other, or after
-    100 steps. A u that puts the key first is lengthened until the other keys get next to nothing; its step is 0.
+    A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads every other, or after 100
+    steps. A u that puts the key first is lengthened until the other keys get next to nothing; its step is 0.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
@@ -85,7 +84,6 @@ def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[n
 
 
 def _minimise_block(problem, second_moments, rows, points, steps) -> None:
-    """`minimise` for the keys `rows`, into `points` and `steps`."""
     at = _start(problem, rows)
 
     def retire(ended):
@@ -122,9 +120,7 @@ def _start(problem: CeilingProblem, rows: Int[np.ndarray, " b"]) -> _Searches:
     )
 
 
-def softmax(
-    scores: Float[np.ndarray, "b n"],
-) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
+def softmax(scores: Float[np.ndarray, "b n"]) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
     """The softmax of every row, and the logarithm of its sum of exponentials."""
     top = scores.max(axis=1, keepdims=True)
     share = np.exp(scores - top)

@@ -70,7 +70,6 @@ class QueryEllipsoid:
         return cls(ellipsoid.centre, ellipsoid.axes, filled=ellipsoid.axes.shape[1] < d_model - projected)
 
     def __repr__(self) -> str:
-        """The sizes of the ellipsoid, in one line."""
         d, r = self.axes.shape
         return f"QueryEllipsoid({r} axes in {d} dimensions, {'filled' if self.filled else 'surface alone'})"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
@@ -82,11 +81,10 @@ class Certificates:
 
     @property
     def duplicates(self) -> int:
-        """Keys that equal another key exactly; none of them can win alone."""
+        """The number of keys that equal another key exactly; none of them can win alone."""
         return int(self.duplicate.sum())
 
     def __repr__(self) -> str:
-        """The number of keys of each verdict, in one line."""
         *stack, n = self.code.shape
         matrices = f"{int(np.prod(stack)):,} matrices of " if stack else ""
         numbers = ", ".join(f"{number:,} {verdict}" for verdict, number in self.counts().items())
@@ -118,7 +116,7 @@ class Certificates:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """`columns` as a table of pandas, which has to be installed."""
+        """A pandas table with the columns of key_verdicts, a row for each key of one matrix; it needs pandas."""
         import pandas as pd  # here, because its start takes longer than most certificates
 
         return pd.DataFrame(self.columns())
@@ -174,38 +172,8 @@ class Certificates:
 
 
 def _rows(array: np.ndarray) -> str:
-    """The shape of a matrix, or of a stack of matrices, in words."""
     *stack, n, d = array.shape
     return f"{n:,} rows of size {d}" + (f" in each of {int(np.prod(stack)):,} matrices" if stack else "")
-
-
-class Summary(NamedTuple):
-    """How many keys of one matrix have each verdict, and the weakest proofs."""
-
-    n_keys: int
-    n_unselectable: int
-    n_borderline: int
-    min_margin: float | None
-    """Smallest margin of a selectable key; None if there is none."""
-    max_residual: float | None
-    """Largest residual of an unselectable key; None if there is none."""
-
-
-def summaries(certificates: Certificates, keys: Float[np.ndarray, "matrices n d"]) -> Iterator[Summary]:
-    """The summary of each matrix in a stack of keys, whose certificates are verified first.
-
-    The certificates are those that `certify_many` returns for `keys`; margins and residuals are those that `verify`
-    computes again. Raises ValueError, naming the first key, if a certificate does not prove its verdict.
-    """
-    for verdict, margin, residual in zip(certificates.verdict, *certificates.verify(keys), strict=True):
-        margins, residuals = margin[verdict == "selectable"], residual[verdict == "unselectable"]
-        yield Summary(
-            len(verdict),
-            len(residuals),
-            int((verdict == "borderline").sum()),
-            float(margins.min()) if len(margins) else None,
-            float(residuals.max()) if len(residuals) else None,
-        )
 
 
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:

@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float, Int, Int8
 from numpy.typing import ArrayLike
 
 from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.selectability import coordinates, directions, duplicates, search
-from layernorm_roles.selectability.arrays import checked, double, row_blocks
+from layernorm_roles.selectability import coordinates, directions, search
+from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, checked, double, row_blocks
+from layernorm_roles.selectability.boundary import MOST_EXACT, NO_WEIGHT, in_hull_exactly, surely_inside
 from layernorm_roles.selectability.certificates import (
     BORDERLINE,
     SELECTABLE,
@@ -25,8 +26,6 @@ from layernorm_roles.selectability.certificates import (
     evaluate,
 )
 from layernorm_roles.selectability.leads import LARGE
-from layernorm_roles.selectability.rational import MOST_EXACT, NO_WEIGHT, in_hull_exactly
-from layernorm_roles.selectability.simplex import surely_inside
 from layernorm_roles.selectability.threads import one_thread_a_product
 from layernorm_roles.slices import slices
 
@@ -71,9 +70,9 @@ def certify(
 
 
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
-    """`certify` for a stack of matrices (matrices, n, d) at once; every array of the result has that leading axis.
+    """Certificates for the keys of many matrices (matrices, n, d) at once; result arrays have that leading axis.
 
-    For small matrices this is many times faster than a loop.
+    For small matrices this is many times faster than `certify` in a loop.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
@@ -106,25 +105,24 @@ def _certify(keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool
     """
     tolerance = TOLERANCE[keys.dtype]
     bias = None if bias is None else double(bias)
-    result = _search(keys, bias, causal, tolerance)
+    result = _search(keys, bias, causal)
     proofs = result.support, result.weights
     margin, residual = evaluate(keys, bias, result.queries, *proofs, causal)
     if result.queries.dtype == np.float32 and (abs(margin[:, result.rows] - tolerance) < _ROUNDING).any():
         result = result._replace(queries=double(result.queries))
         result.queries[:, result.rows] = result.exact
         margin, residual = evaluate(keys, bias, result.queries, *proofs, causal)
-    code = _verdicts(result, keys, bias, margin, residual, causal, flat, tolerance)
+    # In which matrices a key that the search calls inside is inside: the push outwards makes up for rounding, but
+    # not in a prefix that is flatter than all keys together.
+    believed = result.sharp & np.where(result.whole, not causal, flat)
+    code = _verdicts(result, believed, keys, bias, margin, residual)
     return Certificates(code, margin, residual, result.duplicate, result.queries, *proofs, tolerance, causal)
 
 
-def _search(
-    keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None, causal: bool, tolerance: float
-) -> _Searched:
-    m, n, d = keys.shape
+def _search(keys: Keys, bias: Numbers | None, causal: bool) -> _Searched:
+    (m, n, d), tolerance = keys.shape, TOLERANCE[keys.dtype]
     with compilation_notice("the search for certificates", seconds=20):
-        data = np.ascontiguousarray(_with_bias(keys, bias))
-        twin = duplicates.equal_rows(data.view(f"u{data.itemsize}"), causal)
-        del data
+        twin = _twins(_with_bias(keys, bias), causal)
         state = np.where(twin >= 0, search.INSIDE, search.OPEN).astype(np.int8)
         if causal or n == 1:
             state[:, 0] = search.SELECTABLE  # it has no rival
@@ -156,7 +154,26 @@ def _search(
     return _Searched(state, queries, support, weights, twin >= 0, rows, exact, rank, sharp, whole)
 
 
-def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None) -> type:
+def _twins(rows: Float[np.ndarray, "m n c"], causal: bool) -> Int[np.ndarray, "m n"]:
+    """For every row the first other row of its matrix that equals it, if `causal` of those before it; else -1."""
+    m, n, c = rows.shape
+    twin, at = np.full(m * n, -1), np.arange(m * n)  # the rows that equal another one in all columns so far
+    group = at // n  # a number for each set of rows that are equal so far; rows of a set are in order
+    for column in rows.reshape(-1, c).T:
+        order = np.lexsort((column[at], group))
+        at, group, entries = at[order], group[order], column[at[order]]
+        new = np.diff(group, prepend=-1) != 0
+        new[1:] |= entries[1:] != entries[:-1]
+        group = np.cumsum(new)
+        shared = np.bincount(group)[group] > 1
+        at, group = at[shared], group[shared]
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    twin[at] = np.repeat(at[first], np.diff(first, append=len(at))) % n
+    twin[at[first]] = -1 if causal else at[first + 1] % n
+    return twin.reshape(m, n)
+
+
+def _precision(keys: Keys, bias: Numbers | None) -> type:
     """float32 for the queries of float32 keys, where it holds them: without a bias, which fixes their lengths.
 
     Rounding moves a margin by less than `_ROUNDING`.
@@ -165,27 +182,18 @@ def _precision(keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] 
     return np.float32 if keys.dtype == np.float32 and usual else np.float64
 
 
-def _with_bias(keys: np.ndarray, bias: Float[np.ndarray, "m n"] | None) -> np.ndarray:
+def _with_bias(keys: Keys, bias: Numbers | None) -> Float[np.ndarray, "m n c"]:
     """Keys with their biases as one more column, if there are any, in float64 then."""
-    return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2) + 0.0
+    return keys if bias is None else np.concatenate([keys, bias[:, :, None]], axis=2)
 
 
 def _search_open(
-    at: coordinates.Coordinates,
-    state: Int8[np.ndarray, "m n"],
-    rows: Int[np.ndarray, " k"],
-    biased: bool,
-    causal: bool,
-    tolerance: float,
-) -> tuple[
-    Bool[np.ndarray, " m"],
-    Float[np.ndarray, "m k d"],
-    Int[np.ndarray, "m k s"],
-    Float[np.ndarray, "m k s"],
-]:
-    """Search for the open keys, all of which are among `rows`, and fill in `state`.
+    at: coordinates.Coordinates, state: np.ndarray, rows: Rows, biased: bool, causal: bool, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Search for the open keys, all of which are among k `rows`, and fill in `state` (m, n).
 
-    Returns which matrices are sharp, and of the rows the queries for the data, the support and the weights.
+    Returns which matrices are sharp (m,), and of the rows the queries for the data (m, k, d), the support (m, k, s) and
+    the weights (m, k, s).
     """
     (m, n), r, every = state.shape, at.B.shape[1], slice(None)
     large = m == 1 and n >= LARGE and not causal
@@ -213,10 +221,8 @@ def _search_open(
     return sharp, at.answers(proofs.queries), support, proofs.weights[:, :, :used].copy()
 
 
-def _whole(
-    at: coordinates.Coordinates, keys: Float[np.ndarray, "m n d"], bias: Float[np.ndarray, "m n"] | None
-) -> Bool[np.ndarray, " m"]:
-    """Whether the search sees all of each matrix: every direction in which rows differ at all, be it by rounding."""
+def _whole(at: coordinates.Coordinates, keys: Keys, bias: Numbers | None) -> Bool[np.ndarray, " m"]:
+    """Whether the search sees every direction of each matrix in which rows differ at all, be it by rounding."""
     n, differing = keys.shape[1], coordinates.varying(keys).sum(axis=1)
     if bias is None:
         return at.rank == np.minimum(differing, n - 1)
@@ -227,19 +233,17 @@ def _whole(
 
 def _verdicts(
     result: _Searched,
-    keys: Float[np.ndarray, "m n d"],
-    bias: Float[np.ndarray, "m n"] | None,
-    margin: Float[np.ndarray, "m n"],
-    residual: Float[np.ndarray, "m n"],
-    causal: bool,
-    flat: bool,
-    tolerance: float,
+    believed: np.ndarray,
+    keys: Keys,
+    bias: Numbers | None,
+    margin: Numbers,
+    residual: Numbers,
 ) -> Int8[np.ndarray, "m n"]:
-    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`."""
-    biased = bias is not None
-    # In which matrices a key that the search calls inside is inside: the push outwards makes up for rounding, but
-    # not in a prefix that is flatter than all keys together.
-    believed = result.sharp & np.where(result.whole, not causal, flat)
+    """The verdict, an index into VERDICTS, that margins and residuals prove; the rules are those of `Certificates`.
+
+    `believed` (m,) says in which matrices a key that the search calls inside is inside.
+    """
+    biased, tolerance = bias is not None, TOLERANCE[keys.dtype]
     inside = (result.state == search.INSIDE) & (result.rank > 0)[:, None] & (residual <= tolerance)
     code = np.full(result.state.shape, BORDERLINE, np.int8)
     code[inside & believed[:, None] | result.duplicate] = UNSELECTABLE
@@ -260,9 +264,7 @@ def _verdicts(
     return code
 
 
-def _in_a_simplex(
-    result: _Searched, keys: Float[np.ndarray, "m n d"], asked: Bool[np.ndarray, "m n"]
-) -> Bool[np.ndarray, "m n"]:
+def _in_a_simplex(result: _Searched, keys: Keys, asked: Flags) -> Flags:
     """Which of the keys `asked` for lie for sure in a simplex that the search found around them."""
     inside = np.zeros_like(asked)
     if not asked.any():

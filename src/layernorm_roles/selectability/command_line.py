@@ -81,7 +81,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _bias(options: argparse.Namespace, keys: np.ndarray) -> np.ndarray:
-    """The bias of each row that --rows leaves of `keys`."""
     bias = load(options.bias, options.bias_tensor, options.header).values
     bias = bias[:, 0] if bias.ndim == 2 and bias.shape[1] == 1 else bias  # a table of one column
     if bias.shape != keys.shape[:1]:
@@ -183,12 +182,11 @@ def _check_output(out: Path, inputs: list[Path]) -> None:
 
 
 def _partial(out: Path) -> Path:
-    """The file that becomes `out` when it is whole."""
     return out.with_name(f".{out.stem}.{os.getpid()}.partial{out.suffix}")
 
 
 def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray, int]:
-    """The rows of an array that --rows names, and the number of the first one."""
+    """The rows that --rows names, and the number of the first one."""
     if rows is None:
         return array, 0
     n = len(array) if array.ndim else 0
@@ -271,7 +269,6 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
 
 
 def _columns(certificates: Certificates, rows: slice, first: int) -> dict[str, Any]:
-    """The columns of the verdicts on some rows, which are numbered from `first` on."""
     columns = certificates.columns(rows)
     columns["key"] += first
     columns["support"] = [None if support is None else support + first for support in columns["support"]]
@@ -286,7 +283,7 @@ def _printable(text: str) -> str:
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """Numbers of verdicts, the first unselectable rows, the weakest proofs and the duplicates, for the terminal.
+    """What certify-keys prints: numbers of verdicts, the first unselectable rows, the weakest proofs, duplicates.
 
     `taken` says which part of the file the keys are, and `first` is the number of their first row in it.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from layernorm_roles.selectability.arrays import double, largest_magnitude, row_blocks
+from layernorm_roles.selectability.arrays import Keys, Numbers, double, largest_magnitude, row_blocks
 
 # Standard deviation, relative to the largest magnitude in the column, below which a direction is rounding noise.
 NULL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 3e-7}
@@ -23,7 +23,7 @@ _RANGE = 900  # powers of two between a bias and a column of keys, at most; quer
 class Coordinates:
     """A stack of m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last."""
 
-    keys: Float[np.ndarray, "m n d"]
+    keys: Keys
     """The keys in the coordinates of the data."""
     whole: Float[np.ndarray, "m n k"] | None
     """The whitened keys without a bias, if they were few enough to be whitened at once; see `of`."""
@@ -37,11 +37,11 @@ class Coordinates:
     """1 / the standard deviation of the scaled keys along each of `axes`; 0 for axes beyond the rank of a matrix."""
     B: Float[np.ndarray, "m r columns"]
     """Query q of the whitened keys is q B for the columns of the data, each divided by 2**exponent."""
-    push: Float[np.ndarray, "m n"]
+    push: Numbers
     """How far a key has to go from the mean to move by the tolerance, in units of its distance from the mean."""
-    raised: Float[np.ndarray, "m n"]
+    raised: Numbers
     """The last coordinate of every key after it is pushed and its bias raised by the tolerance; 0 without a bias."""
-    last: Float[np.ndarray, "m n"] | None
+    last: Numbers | None
     """The last coordinate of every key, if there is a bias."""
     rank: Int[np.ndarray, " m"]
     """Number of coordinates in which the keys of a matrix vary, without a bias."""
@@ -104,19 +104,17 @@ class Coordinates:
         return self.depth > self.rounding * R
 
 
-def exponents(keys: Float[np.ndarray, "m n d"]) -> Int[np.ndarray, "m d"]:
+def exponents(keys: Keys) -> Int[np.ndarray, "m d"]:
     """The powers of two by which columns are divided, so that their largest magnitudes are between 1/2 and 1."""
     return np.frexp(largest_magnitude(keys, axis=1))[1]
 
 
-def varying(keys: Float[np.ndarray, "m n d"]) -> Bool[np.ndarray, "m d"]:
+def varying(keys: Keys) -> Bool[np.ndarray, "m d"]:
     """Which columns of each matrix have different entries."""
     return keys.max(axis=1) != keys.min(axis=1)
 
 
-def scaled_by(
-    keys: Float[np.ndarray, "m n d"], exponent: Int[np.ndarray, "m d"]
-) -> Float[np.ndarray, "m n d"]:
+def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
     """Keys with every column divided by 2**exponent, exactly."""
     return np.ldexp(double(keys), -exponent[:, None])
 
@@ -133,9 +131,7 @@ def of_size_one(
     return np.ldexp(queries, -exponent[:, None], out=queries), size
 
 
-def whiten(
-    keys: Float[np.ndarray, "m n d"], null: float, tolerance: float, causal: bool = False
-) -> Coordinates:
+def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> Coordinates:
     """The whitened coordinates of keys; directions with a standard deviation below `null` are dropped.
 
     If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys.
@@ -225,10 +221,8 @@ def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, 
         )
 
 
-def append_bias(
-    at: Coordinates, bias: Float[np.ndarray, "m n"], null: float, tolerance: float
-) -> Coordinates:
-    """`at` with one more coordinate: what the keys do not already say about a float64 bias.
+def append_bias(at: Coordinates, bias: Numbers, null: float, tolerance: float) -> Coordinates:
+    """Whitened coordinates with one more, for what the keys do not already say about a float64 bias.
 
     The part of the bias that is linear in the keys needs no coordinate, since the query may take it up.
     """

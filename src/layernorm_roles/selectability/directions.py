@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int8
 
-from layernorm_roles.selectability.arrays import row_blocks
+from layernorm_roles.selectability.arrays import Keys, Numbers, Rows, row_blocks
 from layernorm_roles.selectability.coordinates import Coordinates, exponents, of_size_one, scaled_by, varying
 from layernorm_roles.selectability.leads import leads
 from layernorm_roles.selectability.search import OPEN, SELECTABLE
@@ -22,13 +22,13 @@ _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last
 class _Own:
     """The keys themselves as queries, in the columns that vary, made where they are needed."""
 
-    def __init__(self, keys: Float[np.ndarray, "m n d"]):
+    def __init__(self, keys: Keys):
         self.keys, self.exponent, varies = keys, exponents(keys), varying(keys)
         largest = self.exponent.max(axis=1, keepdims=True, where=varies, initial=-(1 << 12))
         # A query for a column scaled by 2**exponent is multiplied by that, and so is a scaled key to be as it was.
         self.factor = np.exp2(2.0 * np.minimum(self.exponent - largest, 0)) * varies
 
-    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]]) -> Float[np.ndarray, "a k d"]:
+    def __getitem__(self, part: tuple[slice, Rows]) -> Float[np.ndarray, "a k d"]:
         a, _ = part
         scaled = scaled_by(self.keys[part], self.exponent[a])
         scaled *= self.factor[a][:, None]
@@ -37,25 +37,23 @@ class _Own:
 
 @dataclass
 class _Some:
-    """Queries for some rows, in ascending order, of all matrices."""
-
-    rows: Int[np.ndarray, " k"]
+    rows: Rows
     queries: Float[np.ndarray, "m k columns"]
 
-    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " j"]]) -> Float[np.ndarray, "a j columns"]:
+    def __getitem__(self, part: tuple[slice, np.ndarray]) -> Float[np.ndarray, "a j columns"]:
         a, rows = part
         return self.queries[a, np.searchsorted(self.rows, rows)]
 
 
 @dataclass
 class Directions:
-    """Tries known directions as queries: where the margin exceeds `enough`, the key can win, and its query is entered.
+    """Tries keys themselves, and reflections of them, as queries; one with a margin above `enough` is a proof.
 
     The methods fill in `state` and `queries`, which are in the coordinates of the data and may be float32.
     """
 
-    keys: Float[np.ndarray, "m n d"]
-    bias: Float[np.ndarray, "m n"] | None
+    keys: Keys
+    bias: Numbers | None
     causal: bool
     enough: float
     state: Int8[np.ndarray, "m n"]
@@ -84,11 +82,7 @@ class Directions:
                 self._try_reflections(at, rows, W)
 
     def _accept(
-        self,
-        at: Coordinates,
-        rows: Int[np.ndarray, " k"],
-        Q: Float[np.ndarray, "m k r"],
-        given: Bool[np.ndarray, "m k"],
+        self, at: Coordinates, rows: Rows, Q: Float[np.ndarray, "m k r"], given: Bool[np.ndarray, "m k"]
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
         """Leads under those queries Q that are `given`, in whitened coordinates, and the best rivals."""
         queries, size = at.queries_for_data(Q)
@@ -101,16 +95,12 @@ class Directions:
         self._enter(rows, wins, queries if self.bias is None else at.answers(Q))
         return lead[:, rows] * size, rival[:, rows]
 
-    def _enter(
-        self, rows: Int[np.ndarray, " k"], wins: Bool[np.ndarray, "m k"], queries: Float[np.ndarray, "m k d"]
-    ) -> None:
+    def _enter(self, rows: Rows, wins: Bool[np.ndarray, "m k"], queries: Float[np.ndarray, "m k d"]) -> None:
         a, k = np.nonzero(wins)
         self.state[a, rows[k]] = SELECTABLE
         self.queries[a, rows[k]] = queries[a, k]
 
-    def _try_reflections(
-        self, at: Coordinates, rows: Int[np.ndarray, " k"], W: Float[np.ndarray, "m k r"]
-    ) -> None:
+    def _try_reflections(self, at: Coordinates, rows: Rows, W: Float[np.ndarray, "m k r"]) -> None:
         """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
         r, Q = W.shape[2], W.copy()
         given = self.state[:, rows] == OPEN

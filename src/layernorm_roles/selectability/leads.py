@@ -6,12 +6,12 @@ then go to all cores, and no number depends on how many there are. Keys and quer
 needed, so that no copy of all of them is made.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from layernorm_roles.selectability.arrays import double, largest_magnitude
+from layernorm_roles.selectability.arrays import Flags, Keys, Numbers, Rows, double, largest_magnitude
 from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
@@ -26,26 +26,15 @@ _RANGE = {np.dtype(np.float64): 1000, np.dtype(np.float32): 100}
 _UNIT = 2.0**-24  # relative error of one operation in float32
 
 
-@runtime_checkable
-class Queries(Protocol):
-    """Queries (m, n, c) for n keys of m matrices: an array, or an object that computes those that are indexed."""
-
-    def __getitem__(self, part: tuple[slice, Int[np.ndarray, " k"]], /) -> Float[np.ndarray, "a k c"]:
-        """The queries for some matrices and some of their keys."""
-
-
 def leads(
-    keys: Float[np.ndarray, "m n c"],
-    queries: Queries,
-    given: Bool[np.ndarray, "m n"],
-    causal: bool,
-    bias: Float[np.ndarray, "m n"] | None = None,
-) -> tuple[Float[np.ndarray, "m n"], Int[np.ndarray, "m n"]]:
+    keys: Keys, queries: Any, given: Flags, causal: bool, bias: Numbers | None = None
+) -> tuple[Numbers, Int[np.ndarray, "m n"]]:
     """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key over its rivals, and the number of the best rival.
 
-    keys, queries, bias: finite; query i is meant for key i. With a bias, a query may have one more entry, the bias's
-    factor. The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an
-    infinite lead. NaN and -1 where no query is `given`.
+    keys, queries, bias: finite; query i is meant for key i. `queries` (m, n, c) is an array, or an object that computes
+    the queries at an index [slice of matrices, keys]. With a bias, a query may have one more entry, the bias's factor.
+    The rivals are all other keys, or, if `causal`, those with smaller numbers; a key without rivals has an infinite
+    lead. NaN and -1 where no query is `given`.
     """
     lead, rival = np.full(given.shape, np.nan), np.full(given.shape, -1)
     of_matrices = _of_small if keys.shape[1] < LARGE else _of_large
@@ -54,7 +43,6 @@ def leads(
 
 
 def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
-    """Fill in `lead` and `rival` (m, n) for matrices of which at least one fits the cache."""
     n = keys.shape[1]
     for part in slices(len(keys), _SCORES // n**2):
         wanted = np.flatnonzero(given[part].any(axis=0))
@@ -71,13 +59,8 @@ def _of_small(keys, bias, queries, causal, given, lead, rival) -> None:
     lead[~given], rival[~given] = np.nan, -1
 
 
-def _scores(
-    queries: Float[np.ndarray, "... k c"],
-    keys: Float[np.ndarray, "... n d"],
-    bias: Float[np.ndarray, "... n"] | None,
-    rivals: slice,
-) -> Float[np.ndarray, "... k rivals"]:
-    """The scores in float64 that the queries give these rivals."""
+def _scores(queries, keys, bias, rivals: slice) -> Float[np.ndarray, "... k rivals"]:
+    """The scores that queries (..., k, c) give the `rivals` among keys (..., n, d), in float64."""
     d = keys.shape[-1]
     scores = queries[..., :d] @ double(keys[..., rivals, :]).swapaxes(-1, -2)
     if bias is not None:
@@ -86,13 +69,10 @@ def _scores(
 
 
 def _factor(queries: Float[np.ndarray, "... k c"], d: int) -> Float[np.ndarray, "... k 1"] | float:
-    """By what the queries for keys of size d multiply the bias."""
     return queries[..., d:] if queries.shape[-1] > d else 1.0
 
 
-def _leave_rivals(
-    scores: Float[np.ndarray, "... k n"], rows: Int[np.ndarray, " k"], keys: slice, causal: bool
-) -> None:
+def _leave_rivals(scores: Float[np.ndarray, "... k n"], rows: Rows, keys: slice, causal: bool) -> None:
     """Set the scores of the queries for keys `rows` to minus infinity where `keys` are none of their rivals."""
     if causal:
         first = max(rows.min(), keys.start)
@@ -104,7 +84,6 @@ def _leave_rivals(
 
 
 def _of_large(keys, bias, queries, causal, given, lead, rival) -> None:
-    """Fill in `lead` and `rival` (m, n) matrix by matrix."""
     for a in range(len(keys)):
         asked = np.flatnonzero(given[a])
         if causal:
@@ -128,14 +107,7 @@ class _Comparison:
     small for float32. A rival whose score is lower than another one's by more than twice that is not the best.
     """
 
-    def __init__(
-        self,
-        keys: Float[np.ndarray, "n d"],
-        bias: Float[np.ndarray, " n"] | None,
-        queries: Queries,
-        a: int,
-        causal: bool,
-    ):
+    def __init__(self, keys: np.ndarray, bias: np.ndarray | None, queries: Any, a: int, causal: bool):
         self.keys, self.bias, self.queries, self.a, self.causal = keys, bias, queries, a, causal
         n, kind = len(keys), keys.dtype if bias is None else np.dtype(np.float64)
         largest = double(largest_magnitude(keys, axis=0))
@@ -159,7 +131,7 @@ class _Comparison:
         some -= self.centre
         return some
 
-    def __call__(self, rows: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+    def __call__(self, rows: Rows) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
         """The leads of the keys `rows`, which have at least one rival each, by their queries, and their best rivals."""
         own = double(self.queries[self.a : self.a + 1, rows][0])
         tiles = slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS)
@@ -181,7 +153,7 @@ class _Comparison:
         return np.where(lowest > -np.inf, score - lowest, np.nan), rival
 
     def _best_in_float32(
-        self, queries: Float[np.ndarray, "k c"], rows: Int[np.ndarray, " k"], tiles: list[slice]
+        self, queries: Float[np.ndarray, "k c"], rows: Rows, tiles: list[slice]
     ) -> Float[np.ndarray, "k tiles"]:
         """The best score in float32 of the rivals in each tile of keys; minus infinity where there are none."""
         if queries.shape[1] < len(self.exponent):

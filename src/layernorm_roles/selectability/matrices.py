@@ -28,7 +28,7 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Matrix(NamedTuple):
-    """An array from a file."""
+    """An array from a file, and in words which part of the file it is."""
 
     values: np.ndarray
     taken: str
@@ -235,7 +235,6 @@ def _chosen(path: Path, kind: str, names: list[str], name: str | None) -> str:
 
 
 def _listed(names: list[str], total: int | None = None) -> str:
-    """Names for an error, with a remark if there are more of them."""
     left = (total or len(names)) - min(len(names), _LISTED)
     return ", ".join(names[:_LISTED]) + (f" and {left} more" if left else "")
 

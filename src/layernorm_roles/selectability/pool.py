@@ -95,10 +95,7 @@ def new_near(r):
     """An empty `Near` for keys of r coordinates."""
     capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
-        np.empty((r + 1, capacity)),
-        np.empty(capacity, np.int64),
-        np.zeros(1, np.int64),
-        np.empty(capacity),
+        np.empty((r + 1, capacity)), np.empty(capacity, np.int64), np.zeros(1, np.int64), np.empty(capacity)
     )
 
 

@@ -232,7 +232,7 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
 
 @cached_njit(nogil=True)
 def find_certificates(problem, proofs):
-    """Look for a query or a weighted mean for every open key of the matrices."""
+    """Look for a query, or for a convex combination of other keys, for every open key of the matrices."""
     for a in range(len(proofs.state)):
         if np.any(proofs.state[a] == OPEN):
             arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]

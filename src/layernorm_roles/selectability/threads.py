@@ -21,7 +21,7 @@ def cores() -> int:
 
 
 class Work:
-    """Progress of the call of `on_all_cores` that runs now, for a thread that reports it."""
+    """How far the running call of `on_all_cores` is, for a thread that reports progress."""
 
     items = done = 0
     began = 0.0
@@ -37,7 +37,7 @@ class Work:
 
 
 def on_all_cores(call: Callable, items: list) -> Iterator:
-    """The results of `call` for all items, in their order; an interrupt waits only for the calls that have begun."""
+    """Yield call(item) for all items in their order, computed on all cores; an interrupt waits for begun calls only."""
     threads = ThreadPoolExecutor(max_workers=cores())
     Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
     try:

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from layernorm_roles.settings.base import Section
 from layernorm_roles.settings.reproduction import Settings
-from layernorm_roles.settings.statements import REMOVED
 
 NAMED = {
     "majority": "experiment",
@@ -18,9 +17,6 @@ NAMED = {
     "pretrained": "pretrained model",
 }
 """The sections of config.yaml that hold named entries, and the word for an entry."""
-
-RENAMED = {"seeds_per_job": "runs_per_job", "in_one_job": "runs_per_job"}
-"""The keys that config.yaml had in earlier versions, and what they are called now."""
 
 
 def load(config: Mapping[Any, Any]) -> Settings:
@@ -149,10 +145,6 @@ def _sentence(fault: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[str, st
     match fault["type"]:
         case "missing":
             return key, "this key is missing"
-        case "extra_forbidden" | "invalid_key" if place and place[-1] in RENAMED:
-            return key, f"this key is now called {RENAMED[place[-1]]}, see config.yaml"
-        case "extra_forbidden" if key in REMOVED:
-            return key, "this key is gone, its value is fixed now; leave it out"
         case "extra_forbidden" | "invalid_key":
             known = _known_keys(fault["loc"])
             near = get_close_matches(place[-1], known)

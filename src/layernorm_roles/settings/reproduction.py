@@ -39,7 +39,6 @@ class Use(NamedTuple):
     key: str
     """The key in config.yaml, with the keys above it."""
     variant: str
-    """The name of the variant."""
     shapes: tuple[tuple[int, ...], ...]
     """The shapes (..., d) of the arrays that the variant normalises there."""
     built_in: tuple[str, ...]

@@ -26,17 +26,6 @@ PROBED_UP_TO = 6
 """Largest depth at which transformers without residual connections are trained, too, and the streams of both are probed
 for the position of their tokens."""
 
-_REMOVED = {
-    "geometry": "dtypes offsets eps axes_up_to samples cloud cloud_gain cloud_bias",
-    "fusion": "head_factors expansion tokens_per_input",
-    "placement": "placements probe_up_to batch_size warmup gradients_every",
-    "batch_dependence": "d_model tokens padding updates",
-    "score_scale": "keys contexts",
-}
-REMOVED = {f"statements.{name}.{key}" for name, keys in _REMOVED.items() for key in keys.split()}
-"""Keys that config.yaml had in earlier versions; their values are now constants of the experiments' modules, or nothing
-reads them any more."""
-
 _Count = Annotated[Integer, Field(ge=1, le=100_000)]
 _Contexts = Annotated[Integer, Field(ge=2, le=100_000)]
 _Width = Annotated[Integer, Field(ge=2, le=4096)]

@@ -125,5 +125,5 @@ class Text(Section):
 
     @property
     def entries(self) -> int:
-        """Entries of the tokenizer."""
+        """The number of entries of the text's tokenizer."""
         return GPT2_ENTRIES if self.tokenizer == "gpt2" else self.vocabulary

@@ -33,7 +33,7 @@ TOKENS_PER_INPUT = 16
 
 
 class AttentionBlock(NamedTuple):
-    """What meets between attention and feed-forward part of one layer, over the tokens of a sample (float64)."""
+    """Activations and weights of one layer between attention and the feed-forward part, over a sample of tokens."""
 
     stream: Float[np.ndarray, "tokens d"]
     heads: Float[np.ndarray, "tokens d"]
@@ -43,7 +43,7 @@ class AttentionBlock(NamedTuple):
     bias: Float[np.ndarray, " d"]
     w_1: Float[np.ndarray, "d d_ff"]
     columns: Mapping[str, Any]
-    """columns `source`, `seed`, `layer` of the table"""
+    """Columns `source`, `seed` and `layer` of table fusion."""
 
 
 def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
@@ -59,7 +59,7 @@ def write(plan: Plan, samples: Iterable[str | Path], out: str | Path) -> None:
 
 
 def before_nonlinearity(block: AttentionBlock, arrangement: str) -> Float[np.ndarray, "tokens d_ff"]:
-    """What the feed-forward part's nonlinearity receives (its own bias left out: the intercept takes it up).
+    """The input of the feed-forward part's nonlinearity, without the bias, which a map's intercept takes up.
 
     LayerNorm is computed without eps.
     """
@@ -92,7 +92,7 @@ def linear_errors(
 
 
 def random_blocks(widths: Sequence[int], seeds: Sequence[int]) -> Iterator[AttentionBlock]:
-    """Gaussian activations of variance 1, weights of variance 1/inputs, gain 1: stream and update of equal size."""
+    """Yield random blocks, stream and attention update equally large: Gaussian, weights of variance 1/inputs."""
     for d, seed in product(widths, seeds):
         rng = generator(Stream.FUSION, seed, d)
         yield AttentionBlock(

@@ -24,7 +24,7 @@ from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Geometry
 
 EPS = (1e-5, 1e-12)
-"""torch's default, and the essay's example."""
+"""Values of LayerNorm's eps: torch's default, and the example of the essay."""
 SAMPLES = 64
 """Inputs for each size and length, Gaussian in direction."""
 AXES_UP_TO = 512

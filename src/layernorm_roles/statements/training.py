@@ -21,18 +21,18 @@ from layernorm_roles.statements.transformer import (
 BATCH = 4
 """Windows in a training batch."""
 BETAS, EPS = (0.9, 0.999), 1e-8
-"""Adam's."""
+"""Adam's decay rates of its two running means, and the number that is added to the root of the second."""
 Run = tuple[float, int]
-"""Learning rate, and seed."""
+"""A training run: its learning rate and its seed."""
 
 
 def train(
     shape: TransformerShape, tokens: Tokens, runs: Sequence[Run], steps: int
 ) -> tuple[Float[np.ndarray, "runs steps"], Rows]:
-    """The loss before each of a number of steps, infinite where it is no number, and the parameters after the last.
+    """The training losses of several runs, infinite where they are no numbers, and the parameters after the last step.
 
     Adam has a constant learning rate, and gradients are not clipped. Runs of equal seed share initialisation and
-    batches. Adam is written out, because all runs take their step together, each with a learning rate of its own.
+    batches. Adam is written out, because all runs take their step together, each with its learning rate.
     """
     draws = {seed: generator(Stream.PLACEMENT_BATCHES, seed) for _, seed in runs}
     parameters = initial(shape, [seed for _, seed in runs])
@@ -65,7 +65,7 @@ def reduce_vocabulary(tokens: Tokens, size: int) -> Int[np.ndarray, " n"]:
 def untrained_norms(
     shape: TransformerShape, tokens: Tokens, seeds: Sequence[int]
 ) -> Float[np.ndarray, " runs"]:
-    """The norm of the first layer's gradient of an untrained transformer for each seed, on its first training batch.
+    """The norm of the first layer's gradient of untrained transformers, one a seed, on their first training batch.
 
     It is that of the gradient in all parameters of the layer, infinite where it is no number.
     """

@@ -27,7 +27,7 @@ Tokens = Integer[np.ndarray, " n"]
 """A stream of token ids."""
 Windows = Int[Tensor, "runs batch tokens"]
 Observe = Callable[[Float[Tensor, "runs tokens d"]], object]
-"""Gets the residual stream before each layer, one layer after another."""
+"""A function that is called with the residual stream before each layer."""
 
 
 class TransformerShape(NamedTuple):
@@ -66,7 +66,7 @@ class TransformerShape(NamedTuple):
 
 
 def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
-    """Xavier-normal matrices, embeddings whose sum has variance 1, gains of 1, biases of 0; a row for each seed."""
+    """Initial parameters, a row a seed: Xavier-normal matrices, embeddings of variance 1 in sum, gains 1, biases 0."""
     rows = []
     for seed in seeds:
         torch_generator, parts = torch.Generator().manual_seed(seed), []
@@ -81,12 +81,9 @@ def initial(shape: TransformerShape, seeds: Sequence[int]) -> Rows:
 
 
 def losses(
-    shape: TransformerShape,
-    matrices: Matrices,
-    windows: Windows,
-    observe: Observe = lambda stream: None,
+    shape: TransformerShape, matrices: Matrices, windows: Windows, observe: Observe = lambda stream: None
 ) -> Float[Tensor, " runs"]:
-    """Mean next-token cross-entropy of every run on its own windows (context + 1 tokens each), in nats per token."""
+    """The mean next-token cross-entropy of each run on its windows of context + 1 tokens, in nats per token."""
     runs, batch, context, d = *windows.shape[:2], shape.context_length, shape.d_model
     weights = iter(matrices)
     tokens, targets = windows[:, :, :-1].flatten(1), windows[:, :, 1:].flatten(1)

@@ -76,10 +76,7 @@ def candidates(kind: str, settings: Contexts, texts: Sequence[str], tokenizer: T
 
 
 def choose(kind: str, found: Candidates, number: int, seed: int) -> pd.DataFrame:
-    """The rows of table `contexts` of one of KINDS: `number` of its `candidates`, at random, in their order.
-
-    `seed` is that of the choice.
-    """
+    """The rows of table `contexts` of one of KINDS: `number` of the candidates `found`, at random, in their order."""
     order = generator(Stream.TEXT_SELECTION, seed, KINDS.index(kind)).permutation(len(found))
     rows = [(kind, context, *found[i]) for context, i in enumerate(sorted(order[:number]))]
     return pd.DataFrame(rows, columns=["texts", "context", "document", "tokens"])

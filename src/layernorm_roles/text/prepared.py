@@ -19,27 +19,27 @@ TEXT_FILES = {
 
 @dataclass(frozen=True)
 class PreparedText:
-    """The files that `prepare.prepare` writes to a folder."""
+    """The paths of the files of a prepared text in `folder`, and what identifies the text."""
 
     folder: Path
 
     @property
     def tokenizer(self) -> Path:
-        """The tokenizer, as JSON of the package tokenizers."""
+        """The path of the tokenizer, JSON of the package tokenizers."""
         return self.folder / TEXT_FILES["tokenizer"]
 
     @property
     def contexts(self) -> Path:
-        """Table `contexts`: the held-out texts whose keys are tested."""
+        """The path of the table `contexts`, the held-out texts whose keys are tested."""
         return self.folder / TEXT_FILES["contexts"]
 
     @property
     def manifest(self) -> Path:
-        """The description of the text: sources, licence, split, numbers of documents and tokens."""
+        """The path of the description of the text: sources, licence, split, numbers of documents and tokens."""
         return self.folder / TEXT_FILES["manifest"]
 
     def tokens(self, part: str) -> Path:
-        """The token stream of a part of the corpus, training or validation."""
+        """The path of the token stream of a part of the corpus, training or validation."""
         return self.folder / TEXT_FILES[part]
 
     @property

@@ -64,13 +64,13 @@ class Code:
         return ir.Constant(type_, [x] * LANES)
 
     def splat(self, x: ir.Value, type_: ir.Type = _FLOATS) -> ir.Value:
-        """A vector of equal numbers."""
+        """The vector whose LANES entries all equal the LLVM value x."""
         undefined, first = ir.Constant(type_, ir.Undefined), ir.Constant(ir.IntType(32), 0)
         one = self.builder.insert_element(undefined, x, first)
         return self.builder.shuffle_vector(one, undefined, self.constant(0, INTS))
 
     def integers(self, x: ir.Value) -> ir.Value:
-        """A vector of equal integers of 32 bits."""
+        """The vector whose LANES entries all equal the integer x, of 32 bits."""
         return self.splat(self.builder.trunc(x, ir.IntType(32)), INTS)
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -146,13 +146,12 @@ def instruction(result: types.Type | Callable[..., types.Type]) -> Callable:
 
 
 def _first(given: types.Type, *_) -> types.Type:
-    """The type of the first argument."""
     return given
 
 
 @instruction(_lanes)
 def splat(write, x):
-    """A vector of equal numbers x."""
+    """The vector whose LANES entries all equal x."""
     return write.splat(x)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.majority.kernel.arrays import inlined
 from layernorm_roles.majority.parameters import LossParameters
 
 
@@ -54,7 +54,6 @@ def parameters_in(flat, classes, d, f):
 
 @inlined
 def _add_product(a, b, out):
-    """out += a @ b."""
     for i in range(a.shape[0]):
         for k in range(a.shape[1]):
             for j in range(b.shape[1]):

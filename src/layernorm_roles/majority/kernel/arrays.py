@@ -8,7 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.extending import register_jitable
 
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.compiling import IN_ONE, njit
+
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+"""Sums may be reordered, products fused and divisions made reciprocals; NaN and infinity keep their meaning."""
+
+inlined = njit(fastmath=FASTMATH, **IN_ONE)
+"""Compiles a function with `FASTMATH` into each function that calls it."""
 
 BLOCK = 256
 """Pairs in a block: a block's arrays stay in the second-level cache, its rows in the first."""
@@ -21,7 +27,7 @@ CACHE_LINE = 64
 
 
 class PairWeights(NamedTuple):
-    """What the pairs need of the parameters, or (float64) the gradient with respect to it.
+    """Parameters in the form in which blocks of pairs use them, or, in float64, gradients with respect to them.
 
     C, d and f are padded with zeros to whole tiles: C, d and f to a multiple of `COLUMNS`, d + 1 to one of `ROWS`.
     """
@@ -35,9 +41,9 @@ class PairWeights(NamedTuple):
     b1: Float[np.ndarray, " f"]
     """W_1 b + b_1, with the bias b of the norm before the feed-forward part."""
     w2: Float[np.ndarray, "d f"]
-    """W_2."""
+    """W_2, the second matrix of the feed-forward part."""
     b2: Float[np.ndarray, " d"]
-    """b_2."""
+    """b_2, the bias after W_2."""
     embedding: Float[np.ndarray, "C d"]
     """E, the readout."""
 
@@ -111,7 +117,6 @@ def padded(classes, d, f):
 
 @register_jitable
 def _up(size, multiple):
-    """`size` rounded up to a multiple of `multiple`."""
     return -(-size // multiple) * multiple
 
 

@@ -8,8 +8,7 @@ import math
 import numpy as np
 
 from layernorm_roles.elementary import exp, log
-from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, inlined
 from layernorm_roles.majority.kernel.products import add_products, add_sums, affine
 
 # Forward
@@ -75,7 +74,6 @@ def _normalise(y, mean, x, per_std):
 
 @inlined
 def _relu(h):
-    """Set h to max(h, 0); NaN stays NaN."""
     zero = h.dtype.type(0)
     for i in range(len(h)):
         for p in range(BLOCK):
@@ -84,7 +82,6 @@ def _relu(h):
 
 @inlined
 def _add(x, out):
-    """Add x to `out`."""
     for i in range(len(x)):
         for p in range(BLOCK):
             out[i, p] += x[i, p]

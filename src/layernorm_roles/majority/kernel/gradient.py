@@ -1,20 +1,23 @@
-"""Loss and gradients of a batch by the compiled kernel, after a check of all shapes and dtypes."""
+"""Loss and gradients of a batch: a check of all shapes and dtypes, and the compiled sweep over all pairs."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from layernorm_roles.compiling import compilation_notice
-from layernorm_roles.majority.kernel.arrays import COLUMNS, block_memory
-from layernorm_roles.majority.kernel.sweep import sweep
+from layernorm_roles.compiling import cached_njit, compilation_notice
+from layernorm_roles.majority.kernel.algebra import attend, fold, parameters_in, unfold
+from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, FASTMATH, block_memory, zero_weights
+from layernorm_roles.majority.kernel.block import backward, cross_entropy, forward, load
 from layernorm_roles.majority.parameters import LossParameters, Sizes
+
+Counts, Labels = UInt8[np.ndarray, "batch classes"], Int[np.ndarray, " batch"]
+Parameters = Sequence[Float[np.ndarray, "..."]]
+Flat = Float[np.ndarray, " entries"]
 
 
 def loss_and_gradients(
-    counts: UInt8[np.ndarray, "batch classes"],
-    label: Int[np.ndarray, " batch"],
-    parameters: Sequence[Float[np.ndarray, "..."]],
+    counts: Counts, label: Labels, parameters: Parameters
 ) -> tuple[float, int, LossParameters]:
     """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradients of the former.
 
@@ -27,11 +30,7 @@ def loss_and_gradients(
     return loss, correct, LossParameters(*map(np.reshape, parts, sizes.shapes))
 
 
-def loss_only(
-    counts: UInt8[np.ndarray, "batch classes"],
-    label: Int[np.ndarray, " batch"],
-    parameters: Sequence[Float[np.ndarray, "..."]],
-) -> tuple[float, int]:
+def loss_only(counts: Counts, label: Labels, parameters: Parameters) -> tuple[float, int]:
     """Mean cross-entropy in nats per token and number of tokens predicted rightly, without a backward pass.
 
     Both are equal, to the bit, to what `loss_and_gradients` returns, and the arguments are checked as there.
@@ -41,12 +40,8 @@ def loss_only(
 
 
 def flat_gradient(
-    counts: UInt8[np.ndarray, "batch classes"],
-    label: Int[np.ndarray, " batch"],
-    flat: Float[np.ndarray, " entries"],
-    sizes: Sizes,
-    backward: bool = True,
-) -> tuple[float, int, Float[np.ndarray, " entries"]]:
+    counts: Counts, label: Labels, flat: Flat, sizes: Sizes, backward: bool = True
+) -> tuple[float, int, Flat]:
     """Mean cross-entropy in nats per token, number of tokens predicted rightly, and gradient of the former.
 
     `flat` holds the fields of `LossParameters` one after the other, and so does the gradient, which is 0 without
@@ -68,14 +63,13 @@ def flat_gradient(
     words = (np.pad(counts, [(0, 0), (0, lacking)]) if lacking else counts).view(np.int32)
     gradient, block = np.zeros(len(flat)), block_memory(*sizes, dtype)
     with compilation_notice("the majority kernel", seconds=20):
-        loss, correct, tokens = sweep(
+        loss, correct, tokens = _sweep(
             counts, words, label, flat.astype(np.float64), *sizes, block, gradient, backward
         )
     return loss / tokens, correct, (gradient / tokens).astype(dtype)
 
 
-def _flattened(parameters: Sequence[Float[np.ndarray, "..."]]) -> tuple[Float[np.ndarray, " entries"], Sizes]:
-    """The arrays `parameters` one after the other in a vector, and their sizes."""
+def _flattened(parameters: Parameters) -> tuple[Flat, Sizes]:
     parameters = LossParameters(*map(np.asarray, parameters))
     sizes, dtype = Sizes(*parameters.embedding.shape, len(parameters.b1)), parameters.embedding.dtype
     for name, array, shape in zip(LossParameters._fields, parameters, sizes.shapes, strict=True):
@@ -90,3 +84,39 @@ def _plain(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
     """`array` in the layout that is compiled for: contiguous and writable."""
     array = np.asarray(array, dtype)
     return array if array.flags.carray else np.array(array, order="C")
+
+
+@cached_njit(fastmath=FASTMATH, error_model="numpy")
+def _sweep(counts, words, label, flat, classes, d_model, d_ff, block, gradient, with_gradient):
+    """The sums over a batch of the loss, of the tokens predicted rightly and of all tokens, and the loss's gradient.
+
+    `counts` (batch, classes) are uint8, `words` their bytes, four in an int32, padded with zeros; `label` (batch,) is
+    int64; `flat` (entries,) holds the fields of `LossParameters` in float64. If `with_gradient`, the gradient of the
+    first sum is added to `gradient` (entries,). The dtype of `block`, a `PairBlock`, is that of the sums within a
+    block.
+    """
+    loss, correct, tokens = 0.0, 0, 0
+    t = parameters_in(flat, classes, d_model, d_ff)
+    s = attend(t)
+    w = zero_weights(classes, d_model, d_ff, block.mean.dtype)
+    g = zero_weights(classes, d_model, d_ff, np.float64)
+    fold(t, s, w)
+    block.stream[d_model:] = 0  # what overflowed in an earlier call
+    pairs = np.zeros(len(counts) + BLOCK, np.uint32)  # unsigned: no test for an index from the end
+    for c in range(classes):
+        present = 0
+        for b in range(len(counts)):
+            pairs[present] = b
+            present += counts[b, c] > 0
+        pairs[present : present + BLOCK] = pairs[0]  # fills the last block
+        for first in range(0, present, BLOCK):
+            used = min(BLOCK, present - first)
+            load(pairs[first : first + BLOCK], used, c, words, label, block)
+            forward(c, w, block)
+            sums = cross_entropy(block)
+            loss, correct, tokens = loss + sums[0], correct + sums[1], tokens + sums[2]
+            if with_gradient:
+                backward(c, w, block, g)
+    if with_gradient:
+        unfold(g, t, s, parameters_in(gradient, classes, d_model, d_ff))
+    return loss, correct, tokens

@@ -1,7 +1,6 @@
 """Matrix products over a block of pairs, in tiles of `ROWS` rows of the result by `COLUMNS` rows of the argument."""
 
-from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, ROWS
-from layernorm_roles.majority.kernel.jit import inlined
+from layernorm_roles.majority.kernel.arrays import BLOCK, COLUMNS, ROWS, inlined
 
 
 @inlined
