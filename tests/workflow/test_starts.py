@@ -8,38 +8,36 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "workflow/scripts"
-
-SLOW = set(
-    "torch torch._dynamo sympy transformers numba pandas pyarrow numpy pydantic tokenizers matplotlib seaborn "
-    "scipy.special scipy.sparse scipy.optimize scipy.stats".split()
-)
+SLOW = {"torch", "torch._dynamo", "sympy", "transformers", "numba", "pandas", "pyarrow", "numpy", "pydantic"}
+SLOW |= {
+    "tokenizers",
+    "matplotlib",
+    "seaborn",
+    *(f"scipy.{n}" for n in ("special", "sparse", "optimize", "stats")),
+}
 """Modules whose import takes longer than 20 ms."""
-
 TABLES = {"numpy", "pandas", "pyarrow"}
-"""What reads and writes tables."""
 EVIDENCE = TABLES | {"scipy.special"}
-DRAWING = {"matplotlib", "seaborn", "scipy.stats", "scipy.sparse", "scipy.optimize"}
+DRAWING = EVIDENCE | {"matplotlib", "seaborn", "scipy.stats", "scipy.sparse", "scipy.optimize"}
 STATEMENT = TABLES | {"torch", "pydantic"}
-MODEL = STATEMENT | {"numba", "tokenizers"}
-CERTIFIED = {"numba", "scipy.special", "scipy.sparse"}
-
+CERTIFIED = STATEMENT | {"numba", "scipy.special", "scipy.sparse"}
 NEEDED = {
     "check_files print_targets write_settings": set(),
     "download_text": {"numpy", "pyarrow", "pydantic"},
     "prepare_text": TABLES | {"pydantic", "tokenizers"},
     "generate_majority_data": TABLES | {"pydantic"},
     "train_majority": STATEMENT | {"numba"},
-    "train_language_model": MODEL,
-    "measure_language_model measure_pretrained": MODEL | CERTIFIED,
-    "measure_random_keys": STATEMENT | CERTIFIED | {"scipy.optimize"},
+    "train_language_model": STATEMENT | {"numba", "tokenizers"},
+    "measure_language_model measure_pretrained": CERTIFIED | {"tokenizers"},
+    "measure_random_keys": CERTIFIED | {"scipy.optimize"},
     "measure_geometry measure_batch_dependence": STATEMENT,
     "train_placement": STATEMENT | {"tokenizers"},
     "measure_fusion measure_score_scale": STATEMENT | {"scipy.special"},
     "collect_table": TABLES,
     "judge_claims update_readme write_durations compare": EVIDENCE,
-    "draw write_page publish": EVIDENCE | DRAWING,
+    "draw write_page publish": DRAWING,
 }
-"""The slow modules that scripts may import before their call."""
+"""The slow modules that scripts may import before their call, all of them in one process."""
 
 
 def test_every_script_is_listed():
@@ -49,17 +47,15 @@ def test_every_script_is_listed():
 @pytest.mark.parametrize(
     "scripts",
     [
-        pytest.param(scripts, marks=[pytest.mark.long] if "torch" in needs else [])
+        pytest.param(scripts, marks=pytest.mark.long if "torch" in needs else ())
         for scripts, needs in NEEDED.items()
     ],
 )
 def test_a_script_imports_what_it_needs_alone(scripts):
-    """All imports of scripts that may import equal modules, in a process of their own."""
     trees = [ast.parse((SCRIPTS / f"{script}.py").read_text(encoding="utf-8")) for script in scripts.split()]
-    found = [
-        node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
-    program = [*map(ast.unparse, found), f"import sys; print(*{SLOW} & {{*sys.modules}})"]
+    kinds = ast.Import | ast.ImportFrom
+    program = [ast.unparse(node) for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+    program.append(f"import sys; print(*{SLOW} & {{*sys.modules}})")
     done = subprocess.run([sys.executable, "-c", "\n".join(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert {*done.stdout.split()} <= NEEDED[scripts]
