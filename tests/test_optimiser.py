@@ -23,7 +23,8 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
         optimiser.step()
         reference.step()
         assert all(map(torch.equal, ours, theirs))
-    for found, known in zip(optimiser.state, reference.state_dict()["state"].values(), strict=True):
+    states = reference.state_dict()["state"]
+    for known, found in ((states[number], found) for number, found in enumerate(optimiser.state)):
         assert {name: value.dtype for name, value in found.items()} == {n: v.dtype for n, v in known.items()}
         assert all(torch.equal(found[name], value) for name, value in known.items())
 

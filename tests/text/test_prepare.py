@@ -120,13 +120,11 @@ def test_contexts_are_a_random_choice_in_the_order_of_the_documents(world, prepa
 
 
 def test_the_manifest_describes_the_text(world, prepared):
-    manifest = read_manifest(prepared.manifest)
-    assert manifest["documents"] == DOCUMENTS
-    assert manifest["split"] == SPLIT
+    manifest, frame = read_manifest(prepared.manifest), store.read(prepared.contexts, "contexts")
+    assert manifest["documents"] == DOCUMENTS and manifest["split"] == SPLIT
     assert manifest["corpus"]["licence"] == "none"
     for part in ("training", "validation"):
         assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
-    frame = store.read(prepared.contexts, "contexts")
     tokens = int(frame[frame.texts == "long"].tokens.map(len).sum())
     assert manifest["contexts"]["long"] == {"number": 25, "tokens": tokens}
     assert manifest["tokenizer"] == {"kind": "trained", "vocabulary": 300}
@@ -141,8 +139,7 @@ def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp
     for texts in ("long", "sentences"):
         mine, others = (frame[frame.texts == texts].tokens.map(tuple).tolist() for frame in (ours, theirs))
         assert mine != others
-    assert (prepared.seed, other.seed) == (SEED, SEED + 1)
-    assert other.content_hash() != prepared.content_hash()
+    assert (prepared.seed, other.seed) == (SEED, SEED + 1) and other.content_hash() != prepared.content_hash()
 
 
 def test_with_the_fewest_entries_every_byte_is_a_token(world, tmp_path):
@@ -184,39 +181,37 @@ def test_no_file_of_another_text_is_read_beside_a_manifest(world, prepared, tmp_
             PreparedText(folder).content_hash()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"corpus": "one document", "vocabulary": 300},
-            "its 1 documents are too few, or too short:"
-            "  split.validation = 0.2: 0 documents with 0 tokens; expected more than long.longest = 64"
-            "  split.held_out = 0.2: 0 documents with 0 windows of 48 to 64 tokens; expected long.contexts = 25"
-            "  split.held_out = 0.2: 0 documents with 0 sentences of 4 to 60 tokens; expected sentences.contexts = 40"
-            "expected 21 such documents or more",
-        ),
-        (
-            {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 1000}, "vocabulary": 10**6},
-            "its 40 documents are too few, or too short:"
-            r"  split.training = 0.6: 20 documents with \d,\d+ entries of a tokenizer; expected vocabulary = 1,000,000"
-            r"  split.held_out = 0.2: 12 documents with \d+ windows of 48 to 64 tokens; expected long.contexts = 1,000"
-            r"expected \d+,\d+ such documents or more",
-        ),
-    ],
-)
-def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(
-    world, tmp_path, change, message
-):
-    texts, settings = world
-    if "corpus" in change:
+FEW = "its %d documents are too few, or too short:"
+TOO_SMALL = {
+    "one document": (
+        {"vocabulary": 300},
+        FEW % 1,
+        "  split.validation = 0.2: 0 documents with 0 tokens; expected more than long.longest = 64",
+        "  split.held_out = 0.2: 0 documents with 0 windows of 48 to 64 tokens; expected long.contexts = 25",
+        "  split.held_out = 0.2: 0 documents with 0 sentences of 4 to 60 tokens; expected sentences.contexts = 40",
+        "expected 21 such documents or more",
+    ),
+    "all documents": (
+        {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 1000}, "vocabulary": 10**6},
+        FEW % 40,
+        r"  split.training = 0.6: 20 documents with \d,\d+ entries of a tokenizer; expected vocabulary = 1,000,000",
+        r"  split.held_out = 0.2: 12 documents with \d+ windows of 48 to 64 tokens; expected long.contexts = 1,000",
+        r"expected \d+,\d+ such documents or more",
+    ),
+}
+
+
+@pytest.mark.parametrize("corpus", TOO_SMALL)
+def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(world, tmp_path, corpus):
+    (texts, settings), (change, *lines), out = world, TOO_SMALL[corpus], tmp_path / "out"
+    if corpus == "one document":
         (tmp_path / "one.txt").write_text(texts["training"][0])
         change = change | {"corpus": {"kind": "files", "paths": [str(tmp_path / "one.txt")]}}
-    out = tmp_path / "out"
     prepare(settings, out)
-    before = {path.name: path.read_bytes() for path in out.glob("*.*") if path.is_file()}
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     with pytest.raises(ValueError) as fault:
         prepare(changed(settings, **change), out)
-    assert re.match(rf"text\.out: {message}", str(fault.value).replace("\n", "")), fault.value
+    assert re.match("\n".join([r"text\.out: " + lines[0], *lines[1:]]), str(fault.value)), fault.value
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
 
@@ -227,10 +222,10 @@ def test_contexts_from_other_sources(world, tmp_path):
     for i, passage in enumerate(passages * 2):  # a text that came before is left out
         (tmp_path / "passages" / f"{i}.txt").write_text(passage)
         (tmp_path / "sentences" / f"{i}.txt").write_text(passage.split(". ")[i % 3])
-    long, sentences = (
-        {"source": {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]}, "shortest": 4, "longest": 64}
-        for name in ("passages", "sentences")
-    )
+    sources = [
+        {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]} for name in ("passages", "sentences")
+    ]
+    long, sentences = ({"source": source, "shortest": 4, "longest": 64} for source in sources)
     settings = changed(world[1], long=long | {"contexts": 5}, sentences=sentences | {"contexts": 3})
     prepare(settings, tmp_path / "out")
     text = PreparedText(tmp_path / "out")

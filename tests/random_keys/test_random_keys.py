@@ -1,4 +1,4 @@
-"""The random-keys experiment: its tables, and what they say about LayerNorm."""
+"""The random-keys experiment: its tables, what they say about LayerNorm, and the law of widths."""
 
 import json
 
@@ -9,51 +9,64 @@ import torch
 from default_settings import example
 
 from layernorm_roles import norms, store
-from layernorm_roles.random_keys import measure
+from layernorm_roles.random_keys import law, measure
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.selectability import certify, certify_many, expected_unselectable
-from layernorm_roles.settings.random_keys import RandomKeys
+from layernorm_roles.settings.random_keys import Law, RandomKeys
 
-SIZES = {
-    "keys": [3, 12],
-    "dimensions": [3, 4],
-    "matrices": 20,
-    "precision": {"dimensions": [3, 3], "eps": [0, 1e-5], "dtypes": ["float64", "float32"]},
-}
-SETTINGS = example(RandomKeys, **SIZES)
-NORMS = {name: name for name in ("none", "layernorm", "projection", "scale")}
+PRECISION = {"dimensions": [3, 3], "eps": [0, 1e-5], "dtypes": ["float64", "float32"]}
+SIZES = {"keys": [3, 12], "dimensions": [3, 4], "matrices": 20, "precision": PRECISION}
 
 
-@pytest.fixture(scope="module")
-def table():
-    return measure.table(SETTINGS, 0, NORMS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("share", "d"), [(0.01, 2), (0.5, 2), (0.1, 3), (0.5, 5), (0.01, 8)])
+def test_counting_up_finds_the_number_of_keys_that_is_just_enough(share, d, causal):
+    n = 1
+    while expected_unselectable(n, d, causal) / n < share:
+        n += 1
+    # The largest number that is tried counts.
+    found = [law.keys_for(share, d, causal, largest=largest) for largest in (10**6, n, n - 1)]
+    assert found == [n, n, None]
 
 
-@pytest.fixture(scope="module")
-def precision():
-    return measure.precision_table(example(RandomKeys, **SIZES | {"keys": [50, 60], "matrices": 50}), seed=0)
+@pytest.mark.parametrize(("share", "d"), [(0.01, 16), (0.5, 10), (0.1, 20)])
+def test_a_large_number_is_just_enough(share, d):
+    n = law.keys_for(share, d, False, largest=10**9)
+    assert expected_unselectable(n, d) / n >= share > expected_unselectable(n - 1, d) / (n - 1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is_named(dtype, precision):
+def test_the_law_has_every_dimension_and_grows_with_it():
+    table = law.table(Law(dimensions=(2, 6), shares=(0.1, 0.5), largest=300))
+    assert len(table) == 5 * 2 * 2
+    found = table.pivot(index=["causal", "share"], columns="d", values="n")
+    # Half of the keys in five dimensions and in six, among the keys before.
+    assert found.isna().sum().sum() == 2
+    assert (found.diff(axis=1).iloc[:, 1:].fillna(1) > 0).all().all()
+    assert (found.loc[True].fillna(1e9) >= found.loc[False]).all().all()
+
+
+def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is_named():
     """The norm itself runs in that precision."""
-    keys = generator(Stream.RANDOM_KEYS, 0, 60, 3).standard_normal((50, 60, 3)).astype(dtype)
-    rows = precision[(precision.dtype == dtype) & (precision.n == 60)].set_index("eps")
-    assert list(rows.index) == [0.0, 1e-5]
-    for eps, row in rows.iterrows():
-        expected = certify_many(norms.build("layernorm", 3, eps)(torch.from_numpy(keys)).numpy(), flat=True)
+    table = measure.precision_table(example(RandomKeys, **SIZES | {"keys": [60, 60], "matrices": 50}), seed=0)
+    assert list(zip(table.dtype, table.eps, strict=True)) == [
+        (t, e) for t in PRECISION["dtypes"] for e in (0, 1e-5)
+    ]
+    for row in table.itertuples():
+        keys = generator(Stream.RANDOM_KEYS, 0, 60, 3).standard_normal((50, 60, 3)).astype(row.dtype)
+        normed = norms.build("layernorm", 3, row.eps)(torch.from_numpy(keys)).numpy()
+        expected = certify_many(normed, flat=True)
         assert row.min_margin == expected.margin[expected.verdict == "selectable"].min()
         assert row.mean_unselectable == expected.count("unselectable").mean()
 
 
 def test_the_files_hold_their_tables_and_say_what_made_them(tmp_path, drawn):
-    small = {"law": {"dimensions": [2, 3], "shares": [0.1], "largest": 50}}
-    settings = example(RandomKeys, **SIZES | small | {"keys": [3, 4], "matrices": 3})
+    small = {"law": {"dimensions": [2, 3], "shares": [0.1], "largest": 50}, "keys": [3, 4], "matrices": 3}
+    settings = example(RandomKeys, **SIZES | small)
     given = {"settings": settings.model_dump(mode="json"), "seed": 5, "norms": {"mine": "scale"}}
     tables = {
         "random_keys": measure.table(settings, 5, {"mine": "scale"}),
         "random_keys_precision": measure.precision_table(settings, 5),
-        "gaussian_law": measure.law.table(settings.law),
+        "gaussian_law": law.table(settings.law),
     }
     drawn.clear()
     measure.measure(given, {name: tmp_path / name for name in tables})
@@ -84,15 +97,13 @@ def test_expectations_after_each_norm(norm, n, d, expected):
     assert measure.expected_after(norm, n, d) == expected
 
 
-def test_every_norm_gets_the_same_matrices_and_rows_are_what_single_ones_give(table):
+def test_every_norm_gets_the_same_matrices_and_rows_are_what_single_ones_give():
     keys = generator(Stream.RANDOM_KEYS, 0, 12, 4).standard_normal((20, 12, 4))
     centred = keys - keys.mean(axis=2, keepdims=True)
-    after = {
-        "none": keys,
-        "projection": centred,
-        "layernorm": 2 * centred / np.linalg.norm(centred, axis=2, keepdims=True),
-        "scale": 2 * keys / np.linalg.norm(keys, axis=2, keepdims=True),
-    }
+    after = {"none": keys, "projection": centred}
+    after["layernorm"] = 2 * centred / np.linalg.norm(centred, axis=2, keepdims=True)
+    after["scale"] = 2 * keys / np.linalg.norm(keys, axis=2, keepdims=True)
+    table = measure.table(example(RandomKeys, **SIZES), 0, {name: name for name in after})
     rows = table[(table.n == 12) & (table.d == 4)].set_index("norm")
     for norm, normed in after.items():
         found, row = [certify(matrix, flat=True) for matrix in normed], rows.loc[norm]
