@@ -59,26 +59,6 @@ def test_each_precision_gets_the_matrices_of_the_main_table_with_the_eps_that_is
         assert row.mean_unselectable == expected.count("unselectable").mean()
 
 
-def test_the_files_hold_their_tables_and_say_what_made_them(tmp_path, drawn):
-    small = {"law": {"dimensions": [2, 3], "shares": [0.1], "largest": 50}, "keys": [3, 4], "matrices": 3}
-    settings = example(RandomKeys, **SIZES | small)
-    given = {"settings": settings.model_dump(mode="json"), "seed": 5, "norms": {"mine": "scale"}}
-    tables = {
-        "random_keys": measure.table(settings, 5, {"mine": "scale"}),
-        "random_keys_precision": measure.precision_table(settings, 5),
-        "gaussian_law": law.table(settings.law),
-    }
-    drawn.clear()
-    measure.measure(given, {name: tmp_path / name for name in tables})
-    assert drawn == {Stream.RANDOM_KEYS.number: {5}}
-    for name, table in tables.items():
-        found, origin = store.read(tmp_path / name, name), store.read_provenance(tmp_path / name)
-        pd.testing.assert_frame_equal(found, table[found.columns], check_dtype=False)
-        assert json.loads(origin["config"]) == given
-        assert origin["seed_rule"] == Stream.RANDOM_KEYS.sentence
-    assert {*tables["random_keys_precision"].d} == {3} and {*tables["random_keys"].d} == {3, 4}
-
-
 @pytest.mark.parametrize(
     ("norm", "n", "d", "expected"),
     [
@@ -97,14 +77,27 @@ def test_expectations_after_each_norm(norm, n, d, expected):
     assert measure.expected_after(norm, n, d) == expected
 
 
-def test_every_norm_gets_the_same_matrices_and_rows_are_what_single_ones_give():
-    keys = generator(Stream.RANDOM_KEYS, 0, 12, 4).standard_normal((20, 12, 4))
+def test_every_norm_gets_the_same_matrices_and_rows_are_what_single_ones_give(tmp_path, drawn):
+    """In the files of a job, which name its plan and the one stream that it drew from."""
+    keys = generator(Stream.RANDOM_KEYS, 5, 12, 4).standard_normal((20, 12, 4))
     centred = keys - keys.mean(axis=2, keepdims=True)
     after = {"none": keys, "projection": centred}
     after["layernorm"] = 2 * centred / np.linalg.norm(centred, axis=2, keepdims=True)
-    after["scale"] = 2 * keys / np.linalg.norm(keys, axis=2, keepdims=True)
-    table = measure.table(example(RandomKeys, **SIZES), 0, {name: name for name in after})
-    rows = table[(table.n == 12) & (table.d == 4)].set_index("norm")
+    after["mine"] = 2 * keys / np.linalg.norm(keys, axis=2, keepdims=True)
+    settings = example(RandomKeys, **SIZES, law={"dimensions": [2, 3], "shares": [0.1], "largest": 50})
+    given = {"settings": settings.model_dump(mode="json"), "seed": 5}
+    given["norms"] = {name: "scale" if name == "mine" else name for name in after}
+    paths = {name: tmp_path / name for name in ("random_keys", "random_keys_precision", "gaussian_law")}
+    drawn.clear()
+    measure.measure(given, paths)
+    assert drawn == {Stream.RANDOM_KEYS.number: {5}}
+    tables = {name: store.read(path, name) for name, path in paths.items()}
+    for path in paths.values():
+        origin = store.read_provenance(path)
+        assert json.loads(origin["config"]) == given and origin["seed_rule"] == Stream.RANDOM_KEYS.sentence
+    pd.testing.assert_frame_equal(tables["gaussian_law"], law.table(settings.law), check_dtype=False)
+    assert {*tables["random_keys_precision"].d} == {3} and {*tables["random_keys"].d} == {3, 4}
+    rows = tables["random_keys"].query("n == 12 and d == 4").set_index("norm")
     for norm, normed in after.items():
         found, row = [certify(matrix, flat=True) for matrix in normed], rows.loc[norm]
         margins = [one.margin[one.verdict == "selectable"].min() for one in found]

@@ -1,20 +1,35 @@
-"""The tables of the smaller statements, from the draws of their seeds, once more by plain formulas in numpy."""
+"""The files of the smaller statements, from the draws of their seeds, once more by plain formulas in numpy."""
 
+import json
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 from default_settings import example
+from planned import planned
 from scipy.special import gammaln
 
+from layernorm_roles import store
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import BatchDependence, ScoreScale
 from layernorm_roles.statements import batch_dependence, fusion, score_scale
 
 
-def test_batch_dependence_has_the_means_over_the_draws():
+def written(folder, drawn, module, settings, stream, seeds):
+    """The table in the file that a statement's job writes, which names its plan and the stream that it drew from."""
+    drawn.clear()
+    name, plan = stream.name.lower(), planned(folder, "job", settings=settings.model_dump(), seeds=seeds)
+    module.write(plan, folder / "rows")
+    origin = store.read_provenance(folder / "rows")
+    assert drawn == {stream.number: {*seeds}} and origin["seed_rule"] == stream.sentence
+    assert json.loads(origin["config"]) == plan
+    return store.read(folder / "rows", name)
+
+
+def test_batch_dependence_has_the_means_over_the_draws(tmp_path, drawn):
     settings, expected = example(BatchDependence, batch_sizes=[1, 3], repeats=2), {}
+    found = written(tmp_path, drawn, batch_dependence, settings, Stream.BATCH_DEPENDENCE, [4, 6])
     real = {0.25: 12, 0.5: 8, 0.75: 4}  # tokens of a sequence of 16 before its padding
     for seed, batch, (norm, axes) in product((4, 6), (1, 3), {"layernorm": 2, "batchnorm": (0, 1)}.items()):
         rng = generator(Stream.BATCH_DEPENDENCE, seed, batch)
@@ -34,15 +49,14 @@ def test_batch_dependence_has_the_means_over_the_draws():
                 if (effect, batch) != ("others", 1):
                     draws = expected.setdefault((norm, effect, batch, share, seed), [])
                     draws.append(np.sqrt(np.mean(move**2)))
-    found = batch_dependence.measure(settings, [4, 6])
     found = found.set_index(["norm", "effect", "batch_size", "padding", "seed"]).change
     assert (found["layernorm"] == 0).all(), "independent of the batch, to the last bit"
     known = pd.Series({key: np.mean(draws) for key, draws in expected.items()})
     assert found.to_dict() == pytest.approx(known.to_dict(), abs=1e-12)
 
 
-def test_score_scale_is_computed_query_by_query():
-    found = score_scale.measure(example(ScoreScale, d_k=[2, 3]), [6, 8])
+def test_score_scale_is_computed_query_by_query(tmp_path, drawn):
+    found = written(tmp_path, drawn, score_scale, example(ScoreScale, d_k=[2, 3]), Stream.SCORE_SCALE, [6, 8])
     places = product(("normal", "normal_mean_1"), (2, 3), (6, 8), (False, True))
     for row, (source, d, seed, divided) in zip(found.itertuples(), places, strict=True):
         assert (row.source, row.d_k, row.seed, row.divided) == (source, d, seed, divided)

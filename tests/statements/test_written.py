@@ -13,8 +13,8 @@ from planned import planned
 
 from layernorm_roles import checkpoint, files, random_streams, store
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings.statements import BatchDependence, Fusion, Geometry, Placement, ScoreScale
-from layernorm_roles.statements import batch_dependence, fusion, geometry, placement, score_scale
+from layernorm_roles.settings.statements import Fusion, Geometry, Placement
+from layernorm_roles.statements import fusion, geometry, placement
 
 RUNS = [("a", 9), ("b", 3), ("ab", 4)]
 SHAPES = {
@@ -60,21 +60,6 @@ def test_geometry_and_its_cloud(tmp_path, drawn):
     assert drawn == {Stream.GEOMETRY.number: {4}, Stream.GEOMETRY_CLOUD.number: {4}}
     check(tmp_path / "rows", "geometry", geometry.measure(settings, 4), plan, Stream.GEOMETRY)
     check(tmp_path / "cloud", "geometry_cloud", geometry.cloud(4), plan, Stream.GEOMETRY_CLOUD)
-
-
-@pytest.mark.parametrize(
-    ("module", "settings"),
-    [
-        (batch_dependence, example(BatchDependence, batch_sizes=[1, 2], repeats=1)),
-        (score_scale, example(ScoreScale, d_k=[2])),
-    ],
-)
-def test_batch_dependence_and_score_scale(tmp_path, drawn, module, settings):
-    name = module.__name__.rpartition(".")[2]
-    plan = planned(tmp_path, name, settings=settings.model_dump(), seeds=[4, 6])
-    module.write(plan, tmp_path / "rows")
-    assert drawn == {Stream[name.upper()].number: {4, 6}}
-    check(tmp_path / "rows", name, module.measure(settings, [4, 6]), plan, Stream[name.upper()])
 
 
 def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):

@@ -9,11 +9,10 @@ import subprocess
 import time
 
 import pytest
-from checkouts import TINY_RUNS, command, jobs_of
+from checkouts import NONE, TINY_RUNS, command, jobs_of
 
-from layernorm_roles import files, variants
+from layernorm_roles import files
 
-NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
 TEXT = {
     "like": "bytes",
     "corpus": {"kind": "files", "paths": ["mine/*.txt"]},
