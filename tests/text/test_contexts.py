@@ -1,21 +1,11 @@
-"""The split by document, windows and sentences."""
+"""Windows and sentences."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layernorm_roles.settings.text import Contexts, Split
+from layernorm_roles.settings.text import Contexts
 from layernorm_roles.text import contexts, tokenizer
-from layernorm_roles.text.prepare import part_of
-
-SPLIT = Split(training=0.6, validation=0.2, held_out=0.2)
-
-
-def test_the_split_has_its_shares():
-    parts = [part_of(str(i), SPLIT) for i in range(20_000)]
-    for part, share in SPLIT.model_dump().items():
-        assert parts.count(part) / len(parts) == pytest.approx(share, abs=0.02)
-    assert part_of("x", Split(training=0.5, validation=0.5, held_out=0.0)) != "held_out"
 
 
 @given(st.integers(0, 300), st.integers(1, 50), st.integers(0, 50))

@@ -3,22 +3,22 @@ it again through profiles/cluster-generic. What SLURM recorded is compared with 
 
 import re
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import one_node
 import pytest
-import yaml
+from checkouts import SMOKE
 from submitting import on_slurm, through_cluster_generic
 
-ROOT = Path(__file__).parents[3]
-SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text())
 CANCELLED = "rule_text_wildcards_words"
 REPEATED = "majority/d3/none/d_model_3/base_learning_rate_0.001/seed_0"
 # The devices are fake, so the models train on the CPU; SLURM is asked for a GPU all the same, as with device: cuda.
 GPU_ON_PAPER = [
-    *("--config", "device=cpu"),
-    *("--set-resources", "majority_train:gpu=1", "language_model_train:gpu=1"),
+    "--config",
+    "device=cpu",
+    "--set-resources",
+    "majority_train:gpu=1",
+    "language_model_train:gpu=1",
 ]
 
 pytestmark = pytest.mark.long
@@ -27,24 +27,21 @@ RUNS = {
     "majority": {"d8": ("layernorm",), "d3": ("layernorm", "none"), "d8_uniform": ("layernorm",)},
     "language_model": {"gpt": ("layernorm", "projection"), "bert": ()},
 }
-FILES = ["parquet/geometry.parquet"]
-FILES += [
-    f"runs/language_model/gpt/{variant}/base_learning_rate_0.01/steps_20/seed_0/weights.safetensors"
-    for variant in RUNS["language_model"]["gpt"]
-]
+GPT = "runs/language_model/gpt/{}/base_learning_rate_0.01/steps_20/seed_0/weights.safetensors"
+FILES = ["parquet/geometry.parquet", *map(GPT.format, RUNS["language_model"]["gpt"])]
 TARGETS = ["majority", "random_keys", *(f"results/tiny/{file}" for file in FILES)]
 
 
 def few_runs():
     """The smoke preset with one seed of some variants, and one training in a job."""
-    settings = SMOKE | {"name": "tiny", "device": "cpu", "first_seed": 0}
+    settings = SMOKE | {"name": "tiny", "first_seed": 0}
     for part, kept in RUNS.items():
-        settings[part] = {
-            group: SMOKE[part][group]
-            | {"runs_per_job": 1}
-            | {"seeds": {variant: int(variant in variants) for variant in SMOKE[part][group]["seeds"]}}
-            for group, variants in kept.items()
-        } | {"only": [*kept]}
+        settings[part] = {"only": [*kept]} | {
+            group: SMOKE[part][group] | {"runs_per_job": 1} for group in kept
+        }
+        for group, variants in kept.items():
+            seeds = {variant: int(variant in variants) for variant in SMOKE[part][group]["seeds"]}
+            settings[part][group]["seeds"] = seeds
     return settings
 
 
@@ -62,11 +59,10 @@ def ran(checkout):
     """Runs everything, stops SLURM, and keeps what the tests compare."""
     if why := one_node.missing():
         pytest.skip(why)
-    made = checkout(few_runs())
+    made, cancelled = checkout(few_runs()), False
     results = made.folder / "results/tiny"
-    facts = SimpleNamespace(checkout=made, results=results)
+    facts = SimpleNamespace(checkout=made, results=results, repeated=results / "runs" / REPEATED)
     with one_node.running():
-        cancelled = False
         with on_slurm(made, *TARGETS, *GPU_ON_PAPER) as run:
             while run.running():
                 cancelled = cancelled or cancel_first(CANCELLED)
@@ -75,29 +71,27 @@ def ran(checkout):
         facts.seen = what_the_jobs_saw(results)
         with on_slurm(made, *TARGETS, *GPU_ON_PAPER, "--dry-run") as run:
             facts.again = run.finish()
-        facts.bytes = {name: (results / "runs" / REPEATED / name).read_bytes() for name in outputs(results)}
-        facts.generic = again_through_cluster_generic(made, results)
-        facts.generic_bytes = {
-            name: (results / "runs" / REPEATED / name).read_bytes() for name in outputs(results)
-        }
+        facts.bytes = contents(facts.repeated)
+        again_through_cluster_generic(facts)
+        facts.generic_bytes = contents(facts.repeated)
         facts.generic_jobs = [job for job in one_node.jobs() if job["JobId"] not in facts.jobs]
         facts.generic_seen = what_the_jobs_saw(results)
     return facts
 
 
-def outputs(results):
-    return [path.name for path in sorted((results / "runs" / REPEATED).iterdir()) if path.is_file()]
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def again_through_cluster_generic(checkout, results):
+def again_through_cluster_generic(facts):
     """One training job again, and one job whose first request for memory is too small."""
-    for name in outputs(results):
-        (results / "runs" / REPEATED / name).unlink()
-    (results / "parquet/geometry.parquet").unlink()
+    geometry = facts.results / "parquet/geometry.parquet"
+    for path in (*(facts.repeated / name for name in facts.bytes), geometry):
+        path.unlink()
     targets = [f"results/tiny/runs/{REPEATED}/weights.safetensors", "results/tiny/parquet/geometry.parquet"]
     little = "geometry:mem_mb=50 * 6 ** (attempt - 1)"
-    with through_cluster_generic(checkout, *targets, *GPU_ON_PAPER, little) as run:
-        return run.finish()
+    with through_cluster_generic(facts.checkout, *targets, *GPU_ON_PAPER, little) as run:
+        run.finish()
 
 
 def what_the_jobs_saw(results):
@@ -114,8 +108,7 @@ def asked(job):
     tres = dict(part.split("=") for part in job["TRES"].split(","))
     hours, minutes, _ = map(int, job["TimeLimit"].split(":"))
     gpus = int(job.get("TresPerJob", "gres:gpu:0").removeprefix("gres:gpu:"))
-    memory = tres["mem"]
-    megabytes = float(memory[:-1]) * {"M": 1, "G": 1024}[memory[-1]]
+    megabytes = float(tres["mem"][:-1]) * {"M": 1, "G": 1024}[tres["mem"][-1]]
     return int(tres["cpu"]), megabytes, gpus, 60 * hours + minutes
 
 
@@ -126,13 +119,15 @@ def submissions(ran, rule):
 
 
 def test_every_job_ran_in_slurm_and_the_results_are_complete(ran):
+    """Those on a GPU saw a device, and no other did."""
     assert "Nothing to be done" in ran.again
     drawn = {path.name for path in (ran.results / "figures").glob("*.pdf")}
-    assert {"figure_2a.pdf", "figure_1c.pdf"} <= drawn
-    assert len(ran.seen) == 16
+    assert {"figure_2a.pdf", "figure_1c.pdf"} <= drawn and len(ran.seen) == 16
     for log, saw in ran.seen.items():
         assert saw, f"{log} names no SLURM job"
         assert ran.jobs[saw[0]]["JobState"] == "COMPLETED", log
+        on_gpu = log.split("/")[0] in ("majority", "language_model")
+        assert saw[1] in (("0", "1") if on_gpu else ("none",)), log
 
 
 def test_a_job_alone_was_given_what_its_rule_asks_for(ran):
@@ -153,24 +148,15 @@ def test_each_training_is_a_submission_with_a_gpu(ran, rule, number):
 )
 def test_small_jobs_share_a_submission_two_side_by_side(ran, rule, number, memory, minutes):
     ((job, times),) = submissions(ran, rule)
-    assert times == number
-    assert asked(job) == (2, memory, 0, minutes)
-
-
-def test_gpu_jobs_saw_a_device_and_no_other_job_did(ran):
-    for log, (_, devices) in ran.seen.items():
-        on_gpu = log.split("/")[0] in ("majority", "language_model")
-        assert devices in (("0", "1") if on_gpu else ("none",)), log
+    assert times == number and asked(job) == (2, memory, 0, minutes)
 
 
 def test_a_cancelled_job_is_named_with_its_log_and_submitted_again_with_twice_the_memory(ran):
-    (log,) = re.findall(
-        r"FAILED +text/words\n.*'CANCELLED'.*(?:\n.*)*?its log: (\S+/slurm_logs/\S+)", ran.output
-    )
+    named = r"FAILED +text/words\n.*'CANCELLED'.*(?:\n.*)*?its log: (\S+/slurm_logs/\S+)"
+    (log,) = re.findall(named, ran.output)
     assert (ran.checkout.folder / log).is_file()
-    first, second = (job for job in ran.jobs.values() if job["Comment"] == CANCELLED)
-    assert (first["JobState"], second["JobState"]) == ("CANCELLED", "COMPLETED")
-    assert (asked(first)[1], asked(second)[1]) == (1500, 3000)
+    jobs = [job for job in ran.jobs.values() if job["Comment"] == CANCELLED]
+    assert [(job["JobState"], asked(job)[1]) for job in jobs] == [("CANCELLED", 1500), ("COMPLETED", 3000)]
     assert sum(job["JobState"] != "COMPLETED" for job in ran.jobs.values()) == 1
 
 
@@ -180,15 +166,13 @@ def test_the_generic_template_runs_jobs_and_sees_them_fail(ran):
     for job in ran.generic_jobs:
         memory.setdefault(asked(job)[2], []).append((asked(job)[1], job["JobState"]))
     assert memory[1] == [(1500, "COMPLETED")]
-    assert memory[0][0] == (50, "FAILED")
-    assert memory[0][-1][1] == "COMPLETED"
+    assert memory[0][0] == (50, "FAILED") and memory[0][-1][1] == "COMPLETED"
     assert ran.generic_seen[REPEATED][1] in ("0", "1")
 
 
 def test_a_run_has_the_same_bytes_wherever_it_was_made(ran):
     assert ran.generic_bytes == ran.bytes
-    for name in outputs(ran.results):
-        (ran.results / "runs" / REPEATED / name).unlink()
+    for name in ran.bytes:
+        (ran.repeated / name).unlink()
     ran.checkout.run(f"results/tiny/runs/{REPEATED}/weights.safetensors")
-    for name, content in ran.bytes.items():
-        assert (ran.results / "runs" / REPEATED / name).read_bytes() == content, name
+    assert contents(ran.repeated) == ran.bytes
