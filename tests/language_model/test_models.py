@@ -109,6 +109,9 @@ def plain_logits(variant, parameters, tokens, recorded):
             w_q, w_k, w_v = parameters[at + "attention.qkv.weight"].split(8)
             assert_found(recorded[number].before_norm, x)
             assert_found(recorded[number].attention_input, y)
+            if norm := recorded[number].norm:  # with its factor in float32
+                known = torch.from_numpy(norm(recorded[number].before_norm))
+                torch.testing.assert_close(known, y[0].detach(), rtol=1e-6, atol=1e-6)
             heads = []
             for head in range(4):
                 rows = slice(2 * head, 2 * head + 2)

@@ -104,6 +104,7 @@ def test_keys_without_the_norm_are_affine_in_the_stream(architecture, model):
         back = type(rotation)(rotation.cos, -rotation.sin) if rotation else lambda x: x
         for used, free in zip(back(layer.keys), back(without), strict=True):
             assert unexplained(layer.before_norm, free) < 1e-6 < 1e-2 < unexplained(layer.before_norm, used)
-        on_sphere = layer.norm.standardised(layer.before_norm) * 3.7
-        same = type(layer)(**{**vars(layer), "before_norm": on_sphere})
-        np.testing.assert_allclose(keys.keys_without_norm(same), layer.keys, atol=1e-6)
+        if architecture == "bert":  # whose eps is next to nothing
+            on_sphere = layer.norm.standardised(layer.before_norm) * 3.7
+            same = type(layer)(**{**vars(layer), "before_norm": on_sphere})
+            np.testing.assert_allclose(keys.keys_without_norm(same), layer.keys, atol=1e-9)

@@ -45,9 +45,10 @@ def test_a_file_of_configfile_that_cannot_be_read_is_named(made, words, says):
     (made.folder / "folder").mkdir(exist_ok=True)
     (made.folder / "empty.yaml").touch()
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
-    done = snakemake(made.folder, "majority", "--dry-run", *words, package=ROOT)
+    target = "nothing/such" if "nothing/such" in says else "majority"
+    done = snakemake(made.folder, target, "--dry-run", *words, package=ROOT)
     assert done.returncode != 0 and re.search(says, done.stdout, re.MULTILINE), done.stdout
-    assert "Traceback" not in done.stdout and ("tiny.yaml" not in done.stdout or "nothing/such" not in words)
+    assert "Traceback" not in done.stdout and (target == "majority" or "tiny.yaml" not in done.stdout)
 
 
 @pytest.mark.parametrize("speed", [0.05, 1.0, 3.0])
