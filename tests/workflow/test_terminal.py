@@ -36,7 +36,7 @@ def test_a_dry_run_counts_the_jobs_of_each_rule(made):
         (["--configfile", "tabs.yaml"], r"^error: tabs.yaml: no YAML: (?s:.*)line 2"),
         # A file that can be read is not blamed for another error in another folder.
         (
-            ["nothing/such", "--directory", "folder", "--configfile", "tiny.yaml"],
+            ["--directory", "folder", "--configfile", "tiny.yaml"],
             "No rule to produce nothing/such",
         ),
     ],
@@ -203,8 +203,8 @@ def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option,
     for _ in range(1 + (option == "dryrun")):  # Snakemake says the counts of a dry run twice
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})
     tell(None, msg=f"{line}yz")
-    handler.close()
     said = capsys.readouterr().err.splitlines()
+    handler.close()
     if option == "verbose":
         assert said == ["counts", f"{line}yz"]
     else:
