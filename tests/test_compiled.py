@@ -39,6 +39,13 @@ arrays = [a for c in found for a in (c.lower, c.upper, c.query)]
 }
 
 
+def run(cache, program):
+    """What a process prints whose compiled code lies in `cache`."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+
+
 @pytest.mark.parametrize(
     "part", ["cross-entropy", *(pytest.param(part, marks=pytest.mark.long) for part in [*PROGRAMS][1:])]
 )
@@ -48,90 +55,67 @@ def test_compiled_and_loaded_kernels_give_the_same_bytes(part, tmp_path):
         + PROGRAMS[part]
         + "print([hashlib.sha256(np.ascontiguousarray(a)).hexdigest()[:16] for a in arrays])"
     )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-
-    def output():
-        command = [sys.executable, "-c", program]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-
-    compiled, loaded = output(), output()
-    assert any(tmp_path.rglob("*.nbc"))
-    assert loaded.stdout == compiled.stdout
-    assert compiled.stderr.count("\n") == 1, "one line says that it compiles"
-    assert loaded.stderr == ""
+    compiled, loaded = run(tmp_path, program), run(tmp_path, program)
+    assert any(tmp_path.rglob("*.nbc")) and loaded.stdout == compiled.stdout
+    assert (compiled.stderr.count("\n"), loaded.stderr) == (1, ""), "one line says that it compiles"
 
 
 SMALL = """
+import numpy as np
 from layernorm_roles.compiling import compilation_notice
-from small_kernel import doubled
+from layernorm_roles.selectability.duplicates import equal_rows
 with compilation_notice("it", 1):
-    print(doubled(3))
+    print(equal_rows(np.array([[[1], [2], [1]]], np.uint64), False))
 """
 
 
-def started(cache):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    here = Path(__file__).parent
-    return subprocess.Popen([sys.executable, "-c", SMALL], env=environment, cwd=here, text=True, **pipes)
-
-
-def small(cache):
-    process = started(cache)
-    output = subprocess.CompletedProcess(process.args, process.wait(), *process.communicate())
-    output.check_returncode()
-    return output
-
-
 @pytest.fixture(scope="module")
-def small_cache(tmp_path_factory):
-    """A cache with one function, and what a process prints that has compiled it."""
+def small(tmp_path_factory):
+    """A cache with one function, and a function that runs it in a new process, and gives the messages."""
     folder = tmp_path_factory.mktemp("cache")
-    done = small(folder)
-    assert "compiling it" in done.stderr
-    return folder, done.stdout
+    first = run(folder, SMALL)
+    assert "compiling it" in first.stderr
+
+    def again():
+        done = run(folder, SMALL)
+        assert done.stdout == first.stdout
+        return done.stderr
+
+    return folder, again
 
 
-def test_what_is_compiled_lies_where_only_its_owner_may_write(small_cache):
-    (folder,) = small_cache[0].glob("layernorm-roles/*")
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert small(small_cache[0]).stderr == ""
+def test_what_is_compiled_lies_where_only_its_owner_may_write(small):
+    cache, again = small
+    (folder,) = cache.glob("layernorm-roles/*")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and again() == ""
     folder.chmod(0o777)
-    done = small(small_cache[0])
+    said = again()
     folder.chmod(0o700)
-    assert done.stdout == small_cache[1]
-    assert "compiling it" in done.stderr and "nothing compiled is kept" in done.stderr
+    assert "compiling it" in said and "nothing compiled is kept" in said
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
 @pytest.mark.parametrize("content", [b"", pytest.param(b"garbage", marks=pytest.mark.long)])
-def test_a_damaged_cache_is_compiled_again(small_cache, ending, content):
-    (file,) = small_cache[0].rglob(f"*{ending}")
+def test_a_damaged_cache_is_compiled_again(small, ending, content):
+    cache, again = small
+    (file,) = cache.rglob(f"*{ending}")
     file.write_bytes(content)
-    done = small(small_cache[0])
-    assert done.stdout == small_cache[1]
-    assert "compiling it" in done.stderr and "the cache fails" in done.stderr
-    assert "compiling it" in small(small_cache[0]).stderr, "nothing damaged is left"
-    assert small(small_cache[0]).stderr == ""
+    said = again()
+    assert "compiling it" in said and "the cache fails" in said
+    assert "compiling it" in again(), "nothing damaged is left"
+    assert again() == ""
 
 
 def test_whatever_compiled_code_is_made_of_counts():
-    counted = set(compiling.kernel_sources())
     package = Path(compiling.__file__).parent
-    compiles = [
-        path
-        for path in package.rglob("*.py")
-        if re.search(r"import .*\b(cached_)?njit\b", path.read_text("utf-8"))
-    ]
-    assert len(compiles) > 8
-    seen, waiting = set(), compiles
+    text = {path: path.read_text("utf-8") for path in package.rglob("*.py") if path.name != "__init__.py"}
+    waiting = [path for path in text if re.search(r"import .*\b(cached_)?njit\b", text[path])]
+    assert len(waiting) > 8
+    seen = set()
     while waiting:
         path = waiting.pop()
-        if path in seen or path.name == "__init__.py":
-            continue
-        seen.add(path)
-        for module in re.findall(
-            r"^from (layernorm_roles[\w.]*) import", path.read_text("utf-8"), re.MULTILINE
-        ):
-            waiting.append((package.parent / module.replace(".", "/")).with_suffix(".py"))
-    assert seen <= counted
+        if path in text and path not in seen:
+            seen.add(path)
+            for module in re.findall(r"^from (layernorm_roles[\w.]*) import", text[path], re.MULTILINE):
+                waiting.append((package.parent / module.replace(".", "/")).with_suffix(".py"))
+    assert seen <= set(compiling.kernel_sources())

@@ -24,16 +24,12 @@ def test_steps_and_state_are_those_of_torchs_adamw(decay, dtype):
         reference.step()
         assert all(map(torch.equal, ours, theirs))
     states = reference.state_dict()["state"]
-    for number, found in enumerate(optimiser.state):
-        assert found.keys() == states[number].keys()
-        for name, value in states[number].items():
-            assert found[name].dtype == value.dtype and torch.equal(found[name], value)
+    for known, found in ((states[number], found) for number, found in enumerate(optimiser.state)):
+        assert {name: value.dtype for name, value in found.items()} == {n: v.dtype for n, v in known.items()}
+        assert all(torch.equal(found[name], value) for name, value in known.items())
 
 
-def test_the_learning_rate_falls_linearly_to_zero_and_stays_there():
-    assert linear_decay(0.4, 0, 8) == 0.4
-    assert linear_decay(0.4, 6, 8) == pytest.approx(0.1)
-    assert linear_decay(0.4, 8, 8) == linear_decay(0.4, 9, 8) == 0
-    warmed = [linear_decay(0.4, step, 8, 4) for step in range(8)]
-    assert warmed[:4] == pytest.approx([0.1, 0.2 * 7 / 8, 0.3 * 6 / 8, 0.4 * 5 / 8])
-    assert warmed[4:] == [linear_decay(0.4, step, 8) for step in range(4, 8)]
+def test_the_learning_rate_rises_in_the_warmup_falls_linearly_to_zero_and_stays_there():
+    found = [linear_decay(0.4, step, 8, 4) for step in range(10)]
+    assert found == pytest.approx([0.1, 0.2 * 7 / 8, 0.3 * 6 / 8, 0.4 * 5 / 8, 0.2, 0.15, 0.1, 0.05, 0, 0])
+    assert [linear_decay(0.4, step, 8) for step in (0, 1)] == pytest.approx([0.4, 0.35])

@@ -14,10 +14,7 @@ PLANS = {
     "data/a": {"job": "data/a", "settings": {"size": 3}, "made_by": {}},
     "train/a": {"job": "train/a", "settings": {"steps": 2}, "made_by": {"data/a": "x"}},
 }
-
-
-def changed(job, **settings):
-    return PLANS | {job: PLANS[job] | {"settings": settings}}
+OTHER = PLANS | {"train/a": PLANS["train/a"] | {"settings": {"steps": 3}}}
 
 
 def is_planned(folder, job):
@@ -31,7 +28,7 @@ def finish(folder, job):
 
 
 def write(folder, plans):
-    """Write plans as a command does that has ended."""
+    """Write plans as a command does that has ended; the jobs that are to be done."""
     plan.write(folder, plans)
     while plan._held:
         plan._held.pop().close()
@@ -44,9 +41,8 @@ def test_a_job_is_planned_until_it_was_done_as_planned_and_again_when_its_plan_d
     assert write(tmp_path, PLANS) == {"train/a"}
     finish(tmp_path, "train/a")
     assert write(tmp_path, PLANS) == set()
-    assert write(tmp_path, changed("train/a", steps=3)) == {"train/a"}
+    assert write(tmp_path, OTHER) == {"train/a"}
     assert write(tmp_path, PLANS) == set(), "planned with other settings, and back"
-    finish(tmp_path, "train/a")
     for number, path in enumerate(sorted(tmp_path.rglob("*.json"))):
         os.utime(path, (1e9 - number, 1e9 - number))
     assert write(tmp_path, PLANS) == set(), "the times of files do not matter"
@@ -67,11 +63,10 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
     write(tmp_path, PLANS)
     finish(tmp_path, "train/a")
     assert plan.undone(tmp_path, PLANS) == [], "a job that was never done is no fault"
-    differs = plan.undone(tmp_path, changed("train/a", steps=3))
+    differs = plan.undone(tmp_path, OTHER)
     assert differs == [f"{tmp_path}/plan/train/a.json"]
-    with pytest.raises(
-        ValueError, match=r"1 file is not as .*\n.*plan/train/a.json: differs from its copy in origin/"
-    ):
+    says = r"1 file is not as .*\n.*plan/train/a.json: differs from its copy in origin/"
+    with pytest.raises(ValueError, match=says):
         plan.check(tmp_path, differs)
     (tmp_path / "loose.txt").write_text("")
     with pytest.raises(ValueError, match="2 files are not as"):
@@ -80,35 +75,34 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
         plan.check(tmp_path / "never", [])
 
 
-HOLD = "import sys, time; from layernorm_roles import plan; plan.write(sys.argv[1], {}); print('held'); time.sleep(60)"
+HOLD = """
+import json, sys, time
+from layernorm_roles import plan
+plan.write(sys.argv[1], json.loads(sys.argv[2]))
+print('held')
+time.sleep(60)
+"""
 
 
 def test_while_a_command_is_at_work_another_may_plan_the_same_and_nothing_else(tmp_path):
     write(tmp_path, PLANS)
-    program = f"import json; {HOLD.replace('{}', 'json.loads(sys.argv[2])')}"
-    first = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path), json.dumps(PLANS)], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", HOLD, str(tmp_path), json.dumps(PLANS)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert first.stdout.readline() == "held\n"
         write(tmp_path, PLANS)
-        for other in (changed("train/a", steps=3), {"data/a": PLANS["data/a"]}):
-            with pytest.raises(
-                ValueError, match="another command makes it at this moment, with other settings or code"
-            ):
+        for other in (OTHER, {"data/a": PLANS["data/a"]}):
+            with pytest.raises(ValueError, match="makes it at this moment, with other settings or code"):
                 write(tmp_path, other)
-        assert json.loads((tmp_path / "plan/train/a.json").read_text()) == PLANS["train/a"], (
-            "nothing was changed"
-        )
+        assert json.loads((tmp_path / "plan/train/a.json").read_text()) == PLANS["train/a"]
     finally:
         first.kill()
         first.wait()
-    assert write(tmp_path, changed("train/a", steps=3)) == {*PLANS}, "the lock of a killed command is free"
+    assert write(tmp_path, OTHER) == {*PLANS}, "the lock of a killed command is free"
 
 
 def test_a_plan_knows_those_of_the_jobs_it_reads_and_refuses_others(tmp_path):
-    data = planned(tmp_path, "data/a", settings={"size": 3})
-    train = planned(tmp_path, "train/a", ["data/a"])
+    data, train = planned(tmp_path, "data/a", settings={"size": 3}), planned(tmp_path, "train/a", ["data/a"])
     assert train.of("data/a") == data
     planned(tmp_path, "data/a", settings={"size": 4})
     with pytest.raises(ValueError, match=r"data/a\.json: planned anew since .*train/a\.json was"):
@@ -119,8 +113,9 @@ def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "norm.py").write_text("class Norm: pass\n")
-    (tmp_path / "text.txt").write_text("words")
+    contents = {"norm.py": "class Norm: pass\n", "text.txt": "words"}
+    for file, text in contents.items():
+        (tmp_path / file).write_text(text)
     runs = [{"variant": "mine", "norm": "norm:Norm"}, {"variant": "layernorm", "norm": "layernorm"}]
     own = {"runs": runs, "norm_code": {"mine": plan.rooms.of_norm("norm:Norm"), "layernorm": None}}
     own |= {"corpus": {"text.txt": plan.files.sha256_of("text.txt")}}
@@ -128,14 +123,13 @@ def test_a_job_that_was_planned_anew_or_whose_norm_or_text_was_edited_meanwhile_
     job.finish(origin)
     assert origin.read_text() == job.path.read_text()
     origin.unlink()
-    for file, text in (("norm.py", "class Norm: more = 1\n"), ("text.txt", "other words")):
-        before = (tmp_path / file).read_text()
-        (tmp_path / file).write_text(text)
-        plan.rooms._meaning.cache_clear()
-        with pytest.raises(ValueError, match=rf"^{'norm:Norm' if file == 'norm.py' else file}: edited since"):
-            job.finish(origin)
-        (tmp_path / file).write_text(before)
-        plan.rooms._meaning.cache_clear()
+    for file, named in (("norm.py", "norm:Norm"), ("text.txt", "text.txt")):
+        for text in (f"{contents[file]}more = 1\n", contents[file]):
+            (tmp_path / file).write_text(text)
+            plan.rooms._meaning.cache_clear()
+            if text != contents[file]:
+                with pytest.raises(ValueError, match=rf"^{named}: edited since"):
+                    job.finish(origin)
     planned(tmp_path, "train/a", **own, seed=1)
     with pytest.raises(ValueError, match="planned anew while its job ran"):
         job.finish(origin)

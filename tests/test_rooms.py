@@ -30,26 +30,22 @@ class Norm:
         """The result."""
         return self.factor * x if str(x) in {"a", "b"} else x
 '''
+HOUSE = {"norm.py": CODE, "table.csv": "a,b\n", "page.html.j2": "<p>", "text.yaml": "a: 1"}
 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
     """A package of one room with a module, a table and a template, in place of this one."""
     (tmp_path / "room").mkdir()
-    for name, text in {
-        "norm.py": CODE,
-        "table.csv": "a,b\n",
-        "page.html.j2": "<p>",
-        "text.yaml": "a: 1",
-    }.items():
+    for name, text in HOUSE.items():
         (tmp_path / "room" / name).write_text(text)
     monkeypatch.setattr(rooms, "PACKAGE", tmp_path)
     return tmp_path
 
 
 def digest(*packages):
-    rooms.digest.cache_clear()
-    rooms._meaning.cache_clear()
+    for cached in (rooms.digest, rooms._meaning, rooms._version):
+        cached.cache_clear()
     return rooms.digest(("room",), packages)
 
 
@@ -72,9 +68,9 @@ def digest(*packages):
     ],
 )
 def test_what_computes_something_else_has_another_hash(house, file, old, new, counts):
-    before, path = digest(), house / "room" / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
+    before, text = digest(), HOUSE[file]
+    assert old in text
+    (house / "room" / file).write_text(text.replace(old, new))
     assert (digest() != before) == counts
 
 
@@ -87,99 +83,85 @@ def test_a_file_that_is_added_moved_or_renamed_counts(house):
     (house / "room/__pycache__").mkdir()
     (house / "room/__pycache__/other.pyc").write_text("")
     assert len(found) == 3 and digest() in found
+    with pytest.raises(ValueError, match="nowhere: no such room"):
+        rooms.digest(("nowhere",))
 
 
 def test_a_version_counts_and_what_it_was_built_for_does_not(house, monkeypatch):
     versions = iter(["2.13.0+cpu", "2.13.0+cu130", "2.14.0"])
     monkeypatch.setattr(rooms.metadata, "version", lambda name: next(versions))
-    found = []
-    for _ in range(3):
-        rooms._version.cache_clear()
-        found.append(digest("torch"))
+    found = [digest("torch") for _ in range(3)]
     rooms._version.cache_clear()
     assert found[0] == found[1] != found[2]
 
 
-def test_sets_have_one_hash_in_every_process(house):
+def test_sets_have_one_hash_in_every_process():
     program = "from layernorm_roles import rooms; print(rooms.digest(('catalogue.py', 'settings')))"
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in "123"
-    }
+    command, found = [sys.executable, "-c", program], set()
+    for seed in "123":
+        found.add(subprocess.check_output(command, text=True, env=os.environ | {"PYTHONHASHSEED": seed}))
     assert len(found) == 1 and len(found.pop()) == 17
 
 
-def test_a_room_that_is_not_there_is_named(house):
-    with pytest.raises(ValueError, match="nowhere: no such room"):
-        rooms.digest(("nowhere",))
-
-
-@pytest.fixture
-def norm(tmp_path, monkeypatch):
-    """A function from a change to whether it changes the hash of a user's norm, which imports and reads other files."""
-    monkeypatch.chdir(tmp_path)
-    files = {
-        "mine/norm.py": "from mine.parts import factor\nfrom lib.deep import more\nclass Norm: pass\n",
-        "mine/__init__.py": "",
-        "mine/parts.py": "factor = 2\n",
-        "mine/a table.csv": "1,2\n",
-        "lib/deep.py": "import numpy\nmore = 1\n",
-        "lib/__init__.py": "",
-        "config.yaml": "",
-        "alone.py": "class Norm: pass\n",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-
-    def changes(file, norm="mine.norm:Norm"):
-        rooms._meaning.cache_clear()
-        before = rooms.of_norm(norm)
-        (tmp_path / file).write_text((tmp_path / file).read_text() + "EDITED = 1\n")
-        rooms._meaning.cache_clear()
-        return rooms.of_norm(norm) != before
-
-    return changes
+OWN = {
+    "mine/norm.py": "from mine.parts import factor\nfrom lib.deep import more\nclass Norm: pass\n",
+    "mine/__init__.py": "",
+    "mine/parts.py": "factor = 2\n",
+    "mine/a table.csv": "1,2\n",
+    "lib/deep.py": "import numpy\nmore = 1\n",
+    "lib/__init__.py": "",
+    "config.yaml": "",
+    "alone.py": "class Norm: pass\n",
+}
 
 
 @pytest.mark.parametrize(
-    ("file", "counts"),
+    ("norm", "counts"),
     [
-        *((file, True) for file in ("mine/norm.py", "mine/parts.py", "mine/a table.csv", "lib/deep.py")),
-        *((file, False) for file in ("alone.py", "config.yaml")),
+        (
+            "mine.norm:Norm",
+            {"mine/norm.py", "mine/__init__.py", "mine/parts.py", "mine/a table.csv", "lib/deep.py"},
+        ),
+        ("alone:Norm", {"alone.py"}),
     ],
 )
-def test_the_code_of_a_norm_is_its_module_what_it_imports_and_what_lies_beside_it(norm, file, counts):
-    assert norm(file) == counts
-
-
-def test_beside_a_norm_in_the_working_folder_nothing_counts(norm):
-    assert norm("alone.py", "alone:Norm") and not norm("config.yaml", "alone:Norm")
+def test_the_code_of_a_norm_is_its_module_what_it_imports_and_what_lies_beside_it(
+    tmp_path, monkeypatch, norm, counts
+):
+    """But in the working folder, where anything may lie."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in OWN.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = set()
+    for name in {*OWN} - {"lib/__init__.py"}:
+        before = rooms.of_norm(norm)
+        (tmp_path / name).write_text(OWN[name] + "EDITED = 1\n")
+        rooms._meaning.cache_clear()
+        found |= {name} if rooms.of_norm(norm) != before else set()
+    assert found == counts
 
 
 def test_a_built_in_norm_has_no_code_of_its_own_and_a_missing_or_broken_one_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert rooms.of_norm("layernorm") is None
-    for name in ("nowhere", "nowhere.deep", "json.nowhere"):
-        with pytest.raises(ValueError, match=f"module {name} is not in {tmp_path} and not installed"):
-            rooms.of_norm(f"{name}:Norm")
     (tmp_path / "broken.py").write_text("class Norm(:\n")
-    with pytest.raises(ValueError, match=r"broken\.py: "):
-        rooms.of_norm("broken:Norm")
+    missing = {
+        name: f"module {name} is not in {tmp_path} and not installed" for name in ("nowhere", "json.nowhere")
+    }
+    for name, says in {**missing, "broken": r"broken\.py: "}.items():
+        with pytest.raises(ValueError, match=says):
+            rooms.of_norm(f"{name}:Norm")
+    assert rooms.of_norm("layernorm") is None
+
+
+def files_of(names):
+    return {file for name in names for file in rooms.files_of(name)}
 
 
 def test_every_file_belongs_to_a_room_of_a_stage_or_is_exempt_with_a_reason():
     everything = {file for file in rooms.files_of(".") if not file.endswith(".pyc")}
-    counted = {
-        file for stage in catalogue.STAGES.values() for room in stage.rooms for file in rooms.files_of(room)
-    }
-    exempt = {file for room in catalogue.EXEMPT for file in rooms.files_of(room)}
-    assert everything - counted - exempt == {"py.typed"}
+    counted = files_of(room for stage in catalogue.STAGES.values() for room in stage.rooms)
+    assert everything - counted - files_of(catalogue.EXEMPT) == {"py.typed"}
     assert all(reason for reason in catalogue.EXEMPT.values())
 
 
@@ -196,32 +178,27 @@ def graph():
     return grimp.build_graph("layernorm_roles")
 
 
-@pytest.mark.parametrize("stage", catalogue.STAGES)
-def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage):
-    script = dict(zip(catalogue.STAGES, SCRIPTS.split(), strict=True))[stage]
+@pytest.mark.parametrize(("stage", "script"), zip(catalogue.STAGES, SCRIPTS.split(), strict=True))
+def test_no_stage_reaches_a_module_outside_its_rooms(graph, stage, script):
     starts = set()
     for node in ast.walk(ast.parse((ROOT / f"workflow/scripts/{script}.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("layernorm_roles"):
             names = {f"{node.module}.{alias.name}" for alias in node.names} & graph.modules
             starts |= names or {node.module}
-    assert starts - {"layernorm_roles.job"}
-    reached = starts.union(
-        *(graph.find_upstream_modules(start) for start in starts - {"layernorm_roles.job"})
-    )
-    own = {
-        file for room in (*catalogue.STAGES[stage].rooms, *catalogue.EXEMPT) for file in rooms.files_of(room)
-    }
-    outside = {module for module in reached if not {path_of(module), path_of(module, "__init__")} & own}
-    # A package that only names its parts computes nothing.
-    assert {module for module in outside if not is_empty(module)} == set()
+    starts -= {"layernorm_roles.job"}
+    assert starts
+    own = files_of([*catalogue.STAGES[stage].rooms, *catalogue.EXEMPT])
+    for module in starts.union({"layernorm_roles.job"}, *map(graph.find_upstream_modules, starts)):
+        file, init = (path_of(module, *more) for more in ((), ("__init__",)))
+        # A package that only names its parts computes nothing.
+        assert file in own or init in own or only_names(rooms.PACKAGE / init), module
 
 
 def path_of(module, *more):
     return "/".join([*module.split(".")[1:], *more]) + ".py"
 
 
-def is_empty(module):
-    init = rooms.PACKAGE / path_of(module, "__init__")
+def only_names(init):
     return init.is_file() and not any(
-        isinstance(node, ast.FunctionDef) for node in ast.parse(init.read_text()).body
+        isinstance(n, ast.FunctionDef) for n in ast.parse(init.read_text()).body
     )

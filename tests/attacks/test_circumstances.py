@@ -9,11 +9,11 @@ from checkouts import ROOT, snakemake
 from layernorm_roles import files, planning, store
 from layernorm_roles.provenance import provenance
 
-NAME = "results/tiny"
+FRAME = pd.DataFrame({"split": ["train"], "label": [0], "counts": [[1, 2]]})
 
 
 def as_nobody(work):
-    """What `work` raises, or None, in a process without any rights; the test is skipped where there is none."""
+    """What `work` raises, in words, in a process without any rights; the test is skipped where there is none."""
     if os.geteuid() != 0:
         pytest.skip("only root can give up its rights")
     read, write = os.pipe()
@@ -23,7 +23,6 @@ def as_nobody(work):
             said = answers.read()
         os.waitpid(child, 0)
         return said
-    os.close(read)
     os.setgroups([])
     os.setgid(65_534)
     os.setuid(65_534)
@@ -36,58 +35,39 @@ def as_nobody(work):
     os._exit(0)
 
 
-FRAME = pd.DataFrame({"split": ["train"], "label": [0], "counts": [[1, 2]]})
-
-
 @pytest.fixture
-def open_folder(tmp_path):
-    """A folder to which everybody has a way."""
+def table(tmp_path):
+    """A table in a folder to which everybody has a way, and what it was written with."""
     for folder in (tmp_path, *list(tmp_path.parents)[:3]):
         folder.chmod(0o755)
-    return tmp_path
-
-
-@pytest.fixture
-def table(open_folder):
-    """A written table, and what it was written with."""
     facts = provenance({}, "cpu")  # nobody may be unable to read the environment
-    path = open_folder / "d.parquet"
-    store.write(FRAME, "majority_data", path, facts)
-    return path, facts
+    store.write(FRAME, "majority_data", tmp_path / "d.parquet", facts)
+    return tmp_path / "d.parquet", facts
 
 
-def test_a_file_without_any_rights_is_named(table):
-    path, _ = table
-    path.chmod(0)
-    said = as_nobody(lambda: store.read(path, "majority_data"))
-    assert said.startswith(f"Unusable: {path}: not readable (") and said.endswith("delete it and run again")
-
-
-def test_a_folder_that_cannot_be_written_to_is_named_and_keeps_what_it_has(table):
+def test_a_file_or_folder_without_rights_is_named_and_keeps_what_it_has(table):
     path, facts = table
     before = path.read_bytes()
     said = as_nobody(lambda: store.write(FRAME, "majority_data", path, facts))
     assert said.startswith("PermissionError: ") and str(path.parent) in said
     names = sorted(file.name for file in path.parent.iterdir())
     assert path.read_bytes() == before and names == [".sha256", "d.parquet"]
+    path.chmod(0)
+    said = as_nobody(lambda: store.read(path, "majority_data"))
+    assert said.startswith(f"Unusable: {path}: not readable (") and said.endswith("delete it and run again")
 
 
-def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(open_folder, monkeypatch):
+def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(table, monkeypatch):
     """Nobody may write to the checkout, then nobody may write to results/ alone; in a folder of their own they may."""
-
-    def said():
-        return as_nobody(lambda: planning.refuse_read_only(NAME, "/theirs/Snakefile"))
-
-    monkeypatch.chdir(open_folder)
-    assert said() == (
-        f"ValueError: {open_folder}: no file can be written there; run in a folder of your own: "
-        "snakemake --snakefile /theirs/Snakefile --directory FOLDER"
-    )
-    (open_folder / "results").mkdir()
-    open_folder.chmod(0o777)
-    assert said().startswith(f"ValueError: {open_folder}/results: no file can be written there; ")
-    (open_folder / "results").chmod(0o777)
-    assert said() == "nothing"
+    folder = table[0].parent
+    monkeypatch.chdir(folder)
+    way = "run in a folder of your own: snakemake --snakefile /theirs/Snakefile --directory FOLDER"
+    for opened, named in ((None, folder), (folder, folder / "results"), (folder / "results", None)):
+        if opened:
+            (folder / "results").mkdir(exist_ok=True)
+            opened.chmod(0o777)
+        said = as_nobody(lambda: planning.refuse_read_only("results/tiny", "/theirs/Snakefile"))
+        assert said == (f"ValueError: {named}: no file can be written there; {way}" if named else "nothing")
 
 
 def test_what_stands_in_the_place_of_plans_is_named(tmp_path):
@@ -98,14 +78,12 @@ def test_what_stands_in_the_place_of_plans_is_named(tmp_path):
     assert "\nerror: " in done.stdout and "'results/default/plan'" in done.stdout
 
 
-@pytest.mark.parametrize("what", ["directory", "dangling link", "link to itself"])
-def test_what_is_no_file_is_never_read(table, what):
+@pytest.mark.parametrize("target", [None, "nowhere", "d.parquet"])
+def test_what_is_no_file_is_never_read(table, target):
+    """A folder, a dangling link, and a link to itself."""
     path, _ = table
     path.unlink()
-    if what == "directory":
-        path.mkdir()
-    else:
-        path.symlink_to(path.with_name("nowhere") if what == "dangling link" else path)
+    path.symlink_to(target) if target else path.mkdir()
     for read in (lambda: store.read(path, "majority_data"), lambda: files.verify(path)):
         with pytest.raises(ValueError, match=r"d\.parquet: (no such file|not readable)"):
             read()

@@ -12,38 +12,40 @@ from layernorm_roles.gpu.agreement import (
     operator_difference,
 )
 
-GRADIENTS = {"weight": torch.tensor([3.0, 4.0])}
+WEIGHT = torch.tensor([3.0, 4.0], dtype=torch.float64)
+NAN = float("nan")
+
+
+def apart(loss=0.0, weight=0.0, small=0.0, size=1.0):
+    """What differs between two devices whose numbers differ by these shares, of a model of some size."""
+    one = {"weight": size / 5 * WEIGHT, "small": 0 * WEIGHT[:1]}
+    other = {"weight": (1 + weight) * one["weight"], "small": one["small"] + small * size}
+    return difference(Derivatives(size, one), Derivatives(size * (1 + loss), other))
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize(("apart", "agrees"), [(0.5, True), (5.0, False), (float("nan"), False)])
-def test_losses_agree_within_the_tolerance_of_their_size(size, apart, agrees):
-    other = size * (1 + apart * TOLERANCE)
-    found = difference(Derivatives(size, GRADIENTS), Derivatives(other, GRADIENTS))
-    assert (found is None) == agrees
-    assert agrees or found.startswith("the loss is ")
-
-
-@pytest.mark.parametrize(("factor", "agrees"), [(1 + 5e-5, True), (1 + 5e-4, False), (float("nan"), False)])
-def test_a_gradient_counts_even_where_the_loss_agrees(factor, agrees):
-    other = {"weight": factor * GRADIENTS["weight"]}
-    assert (difference(Derivatives(1.0, GRADIENTS), Derivatives(1.0, other)) is None) == agrees
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ({"loss": 0.5 * TOLERANCE, "weight": 0.5 * TOLERANCE}, None),
+        ({"loss": 5 * TOLERANCE}, "the loss is "),
+        ({"loss": NAN}, "the loss is "),
+        ({"weight": 5 * TOLERANCE}, "the gradient of weight"),
+        ({"weight": NAN}, "the gradient of weight"),
+        # A small gradient is judged by the length of the whole.
+        ({"small": 0.5 * TOLERANCE * SMALLEST_SHARE}, None),
+        ({"small": 2 * TOLERANCE * SMALLEST_SHARE}, "the gradient of small"),
+    ],
+)
+def test_numbers_agree_within_the_tolerance_of_their_size(shares, says, size):
+    found = apart(size=size, **shares)
+    assert found is None if says is None else found.startswith(says)
 
 
 def test_a_gradient_on_either_device_alone_is_a_difference():
-    one = Derivatives(1.0, GRADIENTS)
-    more = Derivatives(1.0, {**GRADIENTS, "bias": torch.ones(1)})
+    one, more = (Derivatives(1.0, {"weight": WEIGHT} | bias) for bias in ({}, {"bias": torch.ones(1)}))
     for pair in ((one, more), (more, one)):
         assert difference(*pair) == "bias has a gradient on one of the two devices only"
-
-
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize(("apart", "agrees"), [(0.5, True), (2.0, False)])
-def test_a_small_gradient_is_judged_by_the_length_of_the_whole(size, apart, agrees):
-    large = torch.tensor([3.0, 4.0], dtype=torch.float64) * size / 5
-    one = {"large": large, "small": torch.zeros(1, dtype=torch.float64)}
-    other = one | {"small": torch.full((1,), apart * TOLERANCE * SMALLEST_SHARE * size, dtype=torch.float64)}
-    assert (difference(Derivatives(1.0, one), Derivatives(1.0, other)) is None) == agrees
 
 
 class Scores(torch.autograd.Function):

@@ -53,33 +53,26 @@ def card(monkeypatch):
 
 
 def test_devices_that_agree_train_on_and_the_model_stays_as_it_was(card, caplog):
-    gpu, _ = card()
-    model = Model().train()
+    (gpu, _), model, state = card(), Model().train(), torch.get_rng_state()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    state = torch.get_rng_state()
     with caplog.at_level(logging.INFO, "layernorm_roles"):
         gpu.compare(derivatives(model), "run")
-    assert model.training
-    assert model.calls == 2
+    assert model.training and model.calls == 2
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-    assert "loss" in caplog.text
-    assert "one batch compared with the CPU: within 0.0001" in gpu.description
+    assert "loss" in caplog.text and "one batch compared with the CPU: within 0.0001" in gpu.description
 
 
 @pytest.mark.parametrize("wrong", [1e-2, float("nan")])
-def test_other_numbers_stop_the_run_with_both(card, wrong):
-    with pytest.raises(
-        ValueError,
-        match=r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn",
-    ):
+def test_other_numbers_stop_the_run_with_both_or_are_a_warning_if_the_configuration_says_so(
+    card, wrong, capsys
+):
+    says = r"run: the GPU computes other numbers .* on the CPU and .* on the GPU.*device_check=warn"
+    with pytest.raises(ValueError, match=says):
         card()[0].compare(derivatives(Model(wrong)), "run")
-
-
-def test_other_numbers_are_a_warning_if_the_configuration_says_so(card, capsys):
     gpu, _ = card("warn")
-    gpu.compare(derivatives(Model(1e-2)), "run")
+    gpu.compare(derivatives(Model(wrong)), "run")
     gpu.check([Operator("identity", lambda x: x * (1 + 1e-3 * (x.dtype == torch.float32)), ((4, 3),))], "run")
     said = capsys.readouterr().err
     assert "warning: run: the GPU computes other numbers than the CPU" in said
@@ -95,10 +88,8 @@ def test_other_numbers_are_a_warning_if_the_configuration_says_so(card, capsys):
     ],
 )
 def test_used_up_memory_says_what_to_lower(error):
-    with (
-        pytest.raises(ValueError, match=r"the memory of the machine is used up; lower batch_size\n\(.+\)$"),
-        Device().memory_advice("lower batch_size"),
-    ):
+    says = r"the memory of the machine is used up; lower batch_size\n\(.+\)$"
+    with pytest.raises(ValueError, match=says), Device().memory_advice("lower batch_size"):
         raise error
 
 

@@ -13,15 +13,10 @@ from layernorm_roles.language_model.kernels import softmax
 from layernorm_roles.language_model.operators import operators
 
 
-def packed(*heads):
-    """Queries, keys and values (batch, heads, n, d_head) as the one tensor that `causal_attention` takes."""
-    return torch.cat([t.transpose(1, 2).flatten(2) for t in heads], dim=-1)
-
-
-def drawn_inputs(seed, shape, size=1.0):
+def drawn_inputs(shape, size=1.0, dtype=torch.float32):
     """Queries, keys, values, and a gradient of what attention makes of them, of the shape (batch, heads, n, d_head)."""
-    g = torch.Generator().manual_seed(seed)
-    return [size * torch.randn(shape, generator=g) for _ in range(4)]
+    g = torch.Generator().manual_seed(shape[2])
+    return [size * torch.randn(shape, generator=g, dtype=dtype) for _ in range(4)]
 
 
 def outputs(attend, q, k, v, grad):
@@ -31,12 +26,12 @@ def outputs(attend, q, k, v, grad):
     return [out.detach(), *torch.autograd.grad(out, inputs, grad.to(out.dtype))]
 
 
-def ours(dropout=0.0):
-    """The compiled attention as a function of q, k and v."""
+def compiled(dropout=0.0):
+    """The compiled attention, of queries, keys and values side by side, as a function of the three."""
 
     def attend(q, k, v):
-        out = causal_attention(packed(q, k, v), q.shape[1], dropout)
-        return out.unflatten(-1, (q.shape[1], -1)).transpose(1, 2)
+        packed = torch.cat([t.transpose(1, 2).flatten(2) for t in (q, k, v)], dim=-1)
+        return causal_attention(packed, q.shape[1], dropout).unflatten(-1, (q.shape[1], -1)).transpose(1, 2)
 
     return attend
 
@@ -45,12 +40,12 @@ def ours(dropout=0.0):
 @pytest.mark.parametrize("n", [1, 65, 700])
 @pytest.mark.parametrize("size", [1.0, 12.0])
 def test_values_and_gradients(d, n, size):
-    q, k, v, grad = drawn_inputs(n, (2, 3, n, d), size)
-    exact = [t.double() for t in (q, k, v, grad)]
+    given = drawn_inputs((2, 3, n, d), size)
+    exact = [t.double() for t in given]
     expected = outputs(lambda *heads: F.scaled_dot_product_attention(*heads, is_causal=True), *exact)
     scale = max(1.0, float((exact[0] @ exact[1].mT).abs().max()))
     # A score's gradient is a difference of products of grad and v, whose rounding stays where the difference is 0.
-    for a, b in zip(outputs(ours(), q, k, v, grad), expected, strict=True):
+    for a, b in zip(outputs(compiled(), *given), expected, strict=True):
         atol = 1e-6 * scale * max(1.0, size, float(b.abs().max()))
         torch.testing.assert_close(a.double(), b, rtol=0, atol=atol)
 
@@ -97,7 +92,7 @@ def test_dropout_keeps_what_threefry_says_of_key_head_query_and_position():
 @pytest.mark.parametrize(("n", "d"), [(1, 2), (70, 1), (300, 2), (129, 8), (65, 16)])
 @pytest.mark.parametrize("dropout", [0.1, 0.75])
 def test_with_dropout_values_and_gradients_are_torchs_with_the_mask(n, d, dropout):
-    q, k, v, grad = drawn_inputs(n, (2, 3, n, d), 3.0)
+    given = drawn_inputs((2, 3, n, d), 3.0)
     torch.manual_seed(n)
     key, threshold = tuple(torch.randint(2**32, (2,)).tolist()), round((1 - dropout) * 2**16)
     kept = torch.from_numpy(drawn(6, softmax.padded(n), key, threshold)[:, :n, :n].reshape(2, 3, n, n).copy())
@@ -108,45 +103,38 @@ def test_with_dropout_values_and_gradients_are_torchs_with_the_mask(n, d, dropou
         return weights * kept * 2**16 / threshold @ v
 
     torch.manual_seed(n)
-    found = outputs(ours(dropout), q, k, v, grad)
-    for a, b in zip(found, outputs(masked, *(t.double() for t in (q, k, v, grad))), strict=True):
+    found = outputs(compiled(dropout), *given)
+    for a, b in zip(found, outputs(masked, *(t.double() for t in given)), strict=True):
         torch.testing.assert_close(a.double(), b, rtol=0, atol=4e-5 * max(1.0, float(b.abs().max())))
 
 
 @pytest.mark.parametrize("d", [2, 7, 8, 11])
-@pytest.mark.parametrize("kind", ["causal", "padded", "all"])
-def test_widened_heads_have_the_same_values_and_gradients(d, kind):
-    g = torch.Generator().manual_seed(d)
-    q, k, v, grad = (torch.randn(2, 3, 9, d, generator=g, dtype=torch.float64) for _ in range(4))
-    present = (torch.arange(9) < torch.tensor([[4], [9]]))[:, None, None]
-    options = {"causal": {"is_causal": True}, "padded": {"attn_mask": present}, "all": {}}[kind]
-    ours, theirs = ([t.clone().requires_grad_() for t in (q, k, v)] for _ in range(2))
-    out, expected = widened_attention(*ours, **options), F.scaled_dot_product_attention(*theirs, **options)
-    out.backward(grad)
-    expected.backward(grad)
-    assert out.shape == expected.shape
-    for a, b in [(out, expected), *((a.grad, b.grad) for a, b in zip(ours, theirs, strict=True))]:
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
-
-
-FAULTS = {"scores of 0": 0.0, "another scale": 0.5}
-"""Factors of the queries, and so of the scores."""
+def test_widened_heads_have_the_same_values_and_gradients(d):
+    given, present = (
+        drawn_inputs((2, 3, 9, d), dtype=torch.float64),
+        torch.arange(9) < torch.tensor([[4], [9]]),
+    )
+    for options in ({"is_causal": True}, {"attn_mask": present[:, None, None]}, {}):
+        wide = outputs(lambda *heads, own=options: widened_attention(*heads, **own), *given)
+        plain = outputs(lambda *heads, own=options: F.scaled_dot_product_attention(*heads, **own), *given)
+        torch.testing.assert_close(wide, plain, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("settings", [hand_made.SMALL_GPT, hand_made.SMALL_BERT], ids=["gpt", "bert"])
-@pytest.mark.parametrize("fault", [None, *FAULTS])
-def test_faults_of_attention_are_noticed_at_unit_normal_inputs(settings, fault):
+@pytest.mark.parametrize("factor", [None, 0.0, 0.5])
+def test_faults_of_attention_are_noticed_at_unit_normal_inputs(settings, factor):
+    """Of an attention whose scores are 0 in float32, or half as large."""
     found = {operator.name: operator for operator in operators(settings, 300)}
-    if fault:
-        whole = found["attention"].function
+    whole = found["attention"].function
 
-        def spoilt(first, *others):
-            """`first` are the queries, or in GPT queries, keys and values side by side."""
-            factor = torch.ones(first.shape[-1], dtype=first.dtype)
-            if first.dtype == torch.float32:
-                factor[: len(factor) if others else len(factor) // 3] = FAULTS[fault]
-            return whole(factor * first, *others)
+    def spoilt(first, *others):
+        """`first` are the queries, or in GPT queries, keys and values side by side."""
+        by = torch.ones(first.shape[-1], dtype=first.dtype)
+        if first.dtype == torch.float32:
+            by[: len(by) if others else len(by) // 3] = factor
+        return whole(by * first, *others)
 
+    if factor is not None:
         found["attention"] = found["attention"]._replace(function=spoilt)
     differ = {name for name, operator in found.items() if operator_difference(operator, "cpu")}
-    assert differ == ({"attention"} if fault else set())
+    assert differ == (set() if factor is None else {"attention"})

@@ -26,26 +26,18 @@ from layernorm_roles.random_streams import Stream, describe
 TOKENS = np.random.default_rng(0).integers(VOCABULARY, size=200)
 
 
-def verdicts(network, frame, sites, **options):
-    """The tables of keys and of tokens."""
-    tables = measure.heads(
-        network.double().eval(), frame, options.pop("tokenizer", tokenizer()), sites, **options
-    )
-    return tables["keys"], tables["tokens"]
-
-
 def test_scaled_keys_are_all_selectable_and_eps_matters():
     """On a sphere no key is inside; a short key that eps shortens further is."""
     frame, qk = contexts(("sentences", TOKENS[:64])), "layernorm_qk"
-    network = randomise(model.build(GPT, qk, qk, VOCABULARY, 0))
-    table, _ = verdicts(network, frame, measure.sites_of(qk, qk, "gpt"))
-    table = table.groupby("site").n_unselectable.sum()
-    assert table["after_norm_exact"] == 0
-    assert table["head_exact"] == 0
-    settings = changed(GPT, query_key_eps=1e-3)
-    shrunk, _ = verdicts(model.build(settings, qk, qk, VOCABULARY, 0), frame, ("head", "head_exact"))
-    assert shrunk[shrunk.site == "head"].n_unselectable.sum() > 0
-    assert shrunk[shrunk.site == "head_exact"].n_unselectable.sum() == 0
+    random = randomise(model.build(GPT, qk, qk, VOCABULARY, 0))
+    shrunk = model.build(changed(GPT, query_key_eps=1e-3), qk, qk, VOCABULARY, 0).eval()
+    exact, found = (
+        measure.heads(network.double(), frame, tokenizer(), measure.sites_of(qk, qk, "gpt"))["keys"]
+        for network in (random, shrunk)
+    )
+    assert {"after_norm_exact", "head_exact"} < set(exact.site)
+    exact, found = (table.groupby("site").n_unselectable.sum() for table in (exact, found))
+    assert exact["after_norm_exact"] == exact["head_exact"] == found["head_exact"] == 0 < found["head"]
 
 
 STREAM = range(100)
@@ -115,31 +107,20 @@ def test_the_known_tables_of_a_run_with_weights_set_by_hand(weights, tmp_path):
 
 def test_weights_of_other_runs_are_refused(weights, tmp_path):
     run, file = weights
-    other = [
-        replace(run, seed=8),
-        replace(run, settings=changed(run.settings, weight_decay=0.5)),
-        replace(run, name="a"),
-    ]
-    for runs in ([other[0]], [other[1]], [other[2]], [run, other[0]]):
+    seed, settings = replace(run, seed=8), replace(run, settings=changed(run.settings, weight_decay=0.5))
+    for runs in ([seed], [settings], [replace(run, name="a")], [run, seed]):
         with pytest.raises(ValueError, match=r"weights.safetensors: a file of another run \(.*expected"):
             measured(runs, file, tmp_path, "keys")
 
 
-def test_a_token_that_the_model_does_not_know_is_refused(tmp_path):
+def test_contexts_are_those_that_a_model_reads_as_training_reads_them(text, tmp_path):
+    """BERT reads sentences alone, with room for the class token before them."""
+    run = run_of(text, SMALL_BERT)
+    tokens, _, _ = tasks.build(run.settings, text, run.tokenizer, seed=0).batch(0)
+    assert run.prefix == tuple(tokens[0, :1]) and run_of(text).prefix == ()
+    assert set(run.contexts().texts) == {"sentences"}
+    with pytest.raises(ValueError, match="has 16 tokens; the model reads at most 15"):
+        run_of(text, changed(SMALL_BERT, context_length=16)).contexts()
     frame = contexts(("sentences", TOKENS[:9]), ("sentences", [300]))
     with pytest.raises(ValueError, match=r"context 1 of the sentences texts has token 300; .* knows 300"):
         run_of(prepared_text(tmp_path, STREAM, STREAM, frame)).contexts()
-
-
-def test_keys_are_those_of_texts_as_training_reads_them(text):
-    run = run_of(text, SMALL_BERT)
-    tokens, _, _ = tasks.build(run.settings, text, run.tokenizer, seed=0).batch(0)
-    assert run.prefix == tuple(tokens[0, :1])
-    assert run_of(text).prefix == ()
-
-
-def test_bert_reads_sentences_alone_with_room_for_the_class_token(text):
-    frame = run_of(text, SMALL_BERT).contexts()
-    assert set(frame.texts) == {"sentences"}
-    with pytest.raises(ValueError, match="has 16 tokens; the model reads at most 15"):
-        run_of(text, changed(SMALL_BERT, context_length=16)).contexts()

@@ -1,8 +1,6 @@
 """GPT against its formulas, BERT against transformers' on equal weights, and what the variants change."""
 
 import math
-import sys
-from types import ModuleType
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from hand_made import GPT, SMALL_BERT, VOCABULARY, changed, randomise, run_of
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
-from layernorm_roles import norms
 from layernorm_roles.language_model import bert, model, parallel
 from layernorm_roles.settings.language_model import BERTSettings
 from layernorm_roles.variants import SHRUNK, SPLIT_VARIANTS, VARIANTS
@@ -27,36 +24,24 @@ def test_initial_weights_have_gpt2s_spread():
     assert not ours.layers[0].attention.out.bias.any()
 
 
-@pytest.fixture
-def drawn_norm():
-    """The name of a norm of one's own that draws its parameters."""
+class Drawn(nn.Module):
+    """A norm of one's own that draws its parameters."""
 
-    class Drawn(nn.Module):
-        def __init__(self, dim):
-            super().__init__()
-            self.gain = nn.Parameter(torch.randn(dim))
-
-        def forward(self, x):
-            return self.gain * x
-
-    sys.modules["drawn_norm_for_test"] = ModuleType("drawn_norm_for_test")
-    sys.modules["drawn_norm_for_test"].Drawn = Drawn
-    yield "drawn_norm_for_test:Drawn"
-    del sys.modules["drawn_norm_for_test"]
+    def __init__(self, dim):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(dim))
 
 
-def test_parameters_that_variants_of_a_seed_share_start_equal(drawn_norm):
+def test_parameters_that_variants_of_a_seed_share_start_equal():
     first = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 3).state_dict()
-    for variant in (*ALL_VARIANTS, drawn_norm):
+    for variant in (*ALL_VARIANTS, own := f"{__name__}:Drawn"):
         other = model.build(GPT, variant, variant, VOCABULARY, 3).state_dict()
         gone = {name for name in first if ".attention." in name} if variant == "no_attention" else set()
         assert first.keys() - other.keys() == gone
         assert all(torch.equal(first[name], other[name]) for name in first.keys() & other.keys())
         of_norms = other.keys() - first.keys()
-        assert bool(of_norms) == (
-            variant in (drawn_norm, "projection_matched")
-            or (variant in VARIANTS and VARIANTS[variant].learns != "nothing")
-        )
+        learns = variant in VARIANTS and VARIANTS[variant].learns != "nothing"
+        assert bool(of_norms) == (learns or variant in (own, "projection_matched"))
         assert all(".norm." in name for name in of_norms)
     different = model.build(GPT, "layernorm", "layernorm", VOCABULARY, 4).state_dict()
     assert not torch.equal(first["tokens.weight"], different["tokens.weight"])
@@ -98,8 +83,16 @@ def plain_norm(variant, x, parameters, at):
     return y, y
 
 
-def plain_logits(variant, parameters, tokens):
-    """The logits of GPT with four heads of size 2, written down head by head and token by token from the formulas."""
+def assert_found(found, expected):
+    """Assert that an array is what a tensor holds for the first context of a batch."""
+    torch.testing.assert_close(torch.from_numpy(found), expected[0].detach(), rtol=1e-9, atol=1e-9)
+
+
+def plain_logits(variant, parameters, tokens, recorded):
+    """The logits of GPT with four heads of size 2, written down head by head and token by token from the formulas.
+
+    What is `recorded` of the first text's layers is what they compute.
+    """
 
     def layer_norm(x, name):
         return nn.functional.layer_norm(x, (8,), parameters[name + ".weight"], parameters[name + ".bias"])
@@ -114,12 +107,19 @@ def plain_logits(variant, parameters, tokens):
         if variant != "no_attention":
             y, y_values = plain_norm(variant, x, parameters, at)
             w_q, w_k, w_v = parameters[at + "attention.qkv.weight"].split(8)
+            assert_found(recorded[number].before_norm, x)
+            assert_found(recorded[number].attention_input, y)
+            if norm := recorded[number].norm:  # with its factor in float32
+                known = torch.from_numpy(norm(recorded[number].before_norm))
+                torch.testing.assert_close(known, y[0].detach(), rtol=1e-6, atol=1e-6)
             heads = []
             for head in range(4):
                 rows = slice(2 * head, 2 * head + 2)
                 q, k, v = y @ w_q[rows].T, y @ w_k[rows].T, y_values @ w_v[rows].T
                 if variant == "layernorm_qk":
                     q, k = (2**0.5 * t / (t.norm(dim=-1, keepdim=True) ** 2 + 2e-6).sqrt() for t in (q, k))
+                assert_found(recorded[number].queries[head], q)
+                assert_found(recorded[number].keys[head], k)
                 scores = q @ k.transpose(1, 2) / 2**0.5
                 seen = torch.ones(n, n, dtype=torch.bool).tril()
                 heads.append(scores.masked_fill(~seen, -math.inf).softmax(dim=-1) @ v)
@@ -132,13 +132,13 @@ def plain_logits(variant, parameters, tokens):
 
 
 @pytest.mark.parametrize("variant", ALL_VARIANTS)
-def test_loss_and_gradients_equal_those_of_the_formulas(variant):
+def test_loss_gradients_queries_and_keys_are_those_of_the_formulas(variant):
     ours = far_from_initial(variant)
     window = torch.randint(VOCABULARY, (3, 31), generator=torch.Generator().manual_seed(1))
     by_kernels = ours.loss(window)
     ours = ours.double()
     copies = {name: p.detach().clone().requires_grad_() for name, p in ours.named_parameters()}
-    logits = plain_logits(variant, copies, window[:, :-1])
+    logits = plain_logits(variant, copies, window[:, :-1], ours.record(window[0, :-1].tolist()))
     expected = nn.functional.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())
     expected.backward()
     loss = ours.loss(window)
@@ -150,33 +150,10 @@ def test_loss_and_gradients_equal_those_of_the_formulas(variant):
         torch.testing.assert_close(p.grad, copies[name].grad, rtol=1e-8, atol=1e-10)
 
 
-def assert_found(found, expected):
-    """Assert that an array is what a tensor holds for a batch of one context."""
-    torch.testing.assert_close(torch.from_numpy(found), expected[0], rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("variant", [name for name in ALL_VARIANTS if name != "no_attention"])
-@torch.no_grad()
-def test_queries_and_keys_are_where_they_should_be(variant):
-    ours = far_from_initial(variant).double()
-    window = torch.randint(VOCABULARY, (1, 64), generator=torch.Generator().manual_seed(1))
-    parameters = dict(ours.named_parameters())
-    x = ours.tokens(window) + ours.positions.weight
-    for number, (layer, found) in enumerate(zip(ours.layers, ours.record(window[0].tolist()), strict=True)):
-        assert_found(found.before_norm, x)
-        of_keys, _ = plain_norm(variant, x, parameters, f"layers.{number}.")
-        assert_found(found.attention_input, of_keys)
-        for rows, heads in ((slice(8), found.queries), (slice(8, 16), found.keys)):
-            expected = (of_keys @ layer.attention.qkv.weight[rows].T).unflatten(-1, (4, 2)).transpose(1, 2)
-            assert_found(heads, norms.scale(expected, 1e-6) if variant == "layernorm_qk" else expected)
-        x = layer(x)
-
-
 def test_bert_without_attention_has_the_other_weights_of_bert_with_it_and_reads_no_other_token(text):
     """A masked token's prediction depends on its position alone; with attention it depends on the other tokens."""
-    bare, whole = (
-        run_of(text, SMALL_BERT, variant).build_model().eval() for variant in ("no_attention", "layernorm")
-    )
+    runs = [run_of(text, SMALL_BERT, variant) for variant in ("no_attention", "layernorm")]
+    bare, whole = (run.build_model().eval() for run in runs)
     weights = whole.state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in bare.state_dict().items())
     assert not any("qkv" in name or "norm_1" in name for name in bare.state_dict())
@@ -209,7 +186,7 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
     put(body.embeddings.word_embeddings, ours.tokens)
     put(body.embeddings.position_embeddings, ours.positions)
     put(body.embeddings.token_type_embeddings, ours.segment)
-    pairs = [(body.embeddings, "LayerNorm", ours.norm_0), (head.transform, "LayerNorm", ours.readout_norm)]
+    pairs = [(body.embeddings, ours.norm_0), (head.transform, ours.readout_norm)]
     for layer, counterpart in zip(body.encoder.layer, ours.layers, strict=True):
         parts = layer.attention.self
         for i, linear in enumerate((parts.query, parts.key, parts.value)):
@@ -219,15 +196,12 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         put(layer.attention.output.dense, counterpart.out)
         put(layer.intermediate.dense, counterpart.feed_forward[0])
         put(layer.output.dense, counterpart.feed_forward[2])
-        pairs += [
-            (layer.attention.output, "LayerNorm", counterpart.norm_1),
-            (layer.output, "LayerNorm", counterpart.norm_2),
-        ]
-    for owner, name, norm in pairs:
+        pairs += [(layer.attention.output, counterpart.norm_1), (layer.output, counterpart.norm_2)]
+    for owner, norm in pairs:
         if normed:
-            put(getattr(owner, name), norm)
+            put(owner.LayerNorm, norm)
         else:
-            setattr(owner, name, torch.nn.Identity())
+            owner.LayerNorm = torch.nn.Identity()
     put(head.transform.dense, ours.transform)
     with torch.no_grad():
         head.bias.copy_(ours.readout_bias)
@@ -242,16 +216,14 @@ def test_hidden_states_and_masked_loss_equal_transformers_bert(normed):
         torch.testing.assert_close(ours(tokens), out.hidden_states[-1], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(ours.loss(tokens, where, targets), out.loss, rtol=1e-9, atol=1e-9)
         norms = [ours.norm_0, *(layer.norm_2 for layer in ours.layers)]
-        layers = zip(
-            ours.record(tokens[0].tolist()), norms, out.hidden_states, body.encoder.layer, strict=False
-        )
-        for found, norm, hidden, layer in layers:
+        recorded = ours.record(tokens[0].tolist())
+        for found, norm, hidden, layer in zip(
+            recorded, norms, out.hidden_states, body.encoder.layer, strict=False
+        ):
             assert_found(found.attention_input, hidden)
             assert_found(norm(torch.from_numpy(found.before_norm)).numpy(), hidden)
-            for heads, projection in (
-                (found.queries, layer.attention.self.query),
-                (found.keys, layer.attention.self.key),
-            ):
+            theirs = layer.attention.self
+            for heads, projection in ((found.queries, theirs.query), (found.keys, theirs.key)):
                 assert_found(heads, projection(hidden).unflatten(-1, (4, 2)).transpose(1, 2))
 
 

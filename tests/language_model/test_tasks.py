@@ -14,8 +14,8 @@ from layernorm_roles.language_model.bert import CLASS, MASK, PAD
 def test_training_and_validation_read_the_text_of_their_part(disjoint_text, settings):
     """BERT shows random tokens too, so that there only what the model has to predict counts."""
     task = tasks.build(settings, disjoint_text, tokenizer(), seed=0)
+    assert len(task.validation) == (1 if settings is SMALL_GPT else 2)
     for batches, low in (([task.batch(step) for step in range(5)], 0), (task.validation, 100)):
-        assert len(batches) == {0: 5, 100: 1 if settings is SMALL_GPT else 2}[low]
         tokens = np.concatenate([batch[-1].ravel() for batch in batches])
         assert ((low <= tokens) & (tokens < low + 100)).all()
 
@@ -26,71 +26,74 @@ def test_labelled_sentences_come_from_their_sources(tmp_path, disjoint_text):
     settings = labelled(tmp_path, {split: part | {"label": [0, 1] * 4} for split, part in rows.items()})
     task = tasks.build(settings, disjoint_text, tokenizer(), 0, tmp_path)
     assert task.classes == 2
-    seen = []
-    for step in range(2):  # an epoch
-        tokens, lengths, labels = task.batch(step)
-        assert (tokens[:, 0] == 300 + CLASS).all()
-        assert (lengths == 3).all()
-        assert (tokens[:, 3:] == 300 + PAD).all()
+    epoch = [np.concatenate(parts) for parts in zip(task.batch(0), task.batch(1), strict=True)]
+    validation = [np.concatenate(parts) for parts in zip(*task.validation, strict=True)]
+    for (tokens, lengths, labels), first in ((epoch, 0), (validation, 100)):
+        assert (tokens[:, 0] == 300 + CLASS).all() and (tokens[:, 3:] == 300 + PAD).all()
+        assert (lengths == 3).all() and (tokens[:, 1] % 2 == labels).all()
         assert (tokens[:, 1] + 20 == tokens[:, 2]).all()
-        assert (tokens[:, 1] % 2 == labels).all()
-        seen += tokens[:, 1].tolist()
-    assert sorted(seen) == list(range(8))
-    assert seen != sorted(seen)
-    validation = np.concatenate([tokens[:, 1] for tokens, _, _ in task.validation])
-    assert validation.tolist() == list(range(100, 108))
+        in_order = tokens[:, 1].tolist() == list(range(first, first + 8))
+        assert sorted(tokens[:, 1]) == list(range(first, first + 8)) and in_order == (first == 100)
 
 
-def test_labelled_sentences_without_labels_or_too_few_are_refused():
-    with pytest.raises(ValueError, match="source of training has a sentence without a label"):
-        tasks.LabelledSentences([("a", -1)] * 4, [("a", 0)] * 4, tokenizer(), SMALL_BERT, 0)
-    with pytest.raises(ValueError, match="validation has 1 sentences; expected at least batch_size = 4"):
-        tasks.LabelledSentences([("a", 0)] * 4, [("a", 1)], tokenizer(), SMALL_BERT, 0)
-
-
-def next_token(seed, training=1000, **changes):
+def next_token(seed, training=1000, validation=1000, **changes):
     settings = changed(SMALL_GPT, batch_size=3, validation_windows=4, **changes)
-    return tasks.NextToken(np.arange(training), np.arange(1000), 4096, settings, seed)
+    return tasks.NextToken(np.arange(training), np.arange(validation), 4096, settings, seed)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: next_token(seed=0, training=64), r"2 windows of .*context_length = 16.*batch_size = 3"),
+        *(
+            (lambda given=given: tasks.LabelledSentences(*given, tokenizer(), SMALL_BERT, 0), says)
+            for given, says in (
+                (([("a", -1)] * 4, [("a", 0)] * 4), "source of training has a sentence without a label"),
+                (
+                    ([("a", 0)] * 4, [("a", 1)]),
+                    "validation has 1 sentences; expected at least batch_size = 4",
+                ),
+            )
+        ),
+    ],
+)
+def test_too_little_text_and_sentences_without_labels_are_refused(build, says):
+    with pytest.raises(ValueError, match=says):
+        build()
 
 
 def test_an_epoch_reads_each_window_once_from_a_random_offset():
     task = next_token(seed=5)
     steps = task.windows // 3
-    first = np.concatenate([task.batch(step)[0] for step in range(steps)])
-    assert (np.diff(first, axis=1) == 1).all()
-    starts = first[:, 0]
-    assert len(set(starts)) == len(starts)
-    assert len(set(starts % 16)) == 1
-    second = np.concatenate([task.batch(step)[0] for step in range(steps, 2 * steps)])
-    assert len(set(second[:, 0])) == len(starts)
-    assert starts[0] % 16 != second[0, 0] % 16
-    assert not np.array_equal(np.argsort(starts), np.argsort(second[:, 0]))
+    first, second = (
+        np.concatenate([task.batch(epoch * steps + step)[0] for step in range(steps)]) for epoch in (0, 1)
+    )
+    for windows in (first, second):
+        starts = windows[:, 0]
+        assert (np.diff(windows, axis=1) == 1).all()
+        assert len(set(starts)) == len(starts) == 60 and len(set(starts % 16)) == 1
+    assert first[0, 0] % 16 != second[0, 0] % 16
+    assert not np.array_equal(np.argsort(first[:, 0]), np.argsort(second[:, 0]))
     assert np.array_equal(next_token(seed=5).batch(steps + 1)[0], task.batch(steps + 1)[0])
     assert not np.array_equal(next_token(seed=6).batch(0)[0], task.batch(0)[0])
 
 
-def test_validation_windows_lie_at_equal_distances():
-    windows = np.concatenate([batch for (batch,) in next_token(seed=0).validation])
-    possible = 999 // 16
+@pytest.mark.parametrize(("tokens", "possible"), [(1000, 62), (993, 62), (992, 61)])
+def test_validation_windows_lie_at_equal_distances(tokens, possible):
+    """Each with the token after it, of which the text may end one too early."""
+    windows = np.concatenate([batch for (batch,) in next_token(seed=0, validation=tokens).validation])
     assert windows[:, 0].tolist() == [16 * (i * (possible - 1) // 3) for i in range(4)]
 
 
-def test_a_text_shorter_than_a_batch_is_refused():
-    with pytest.raises(ValueError, match=r"2 windows of .*context_length = 16.*batch_size = 3"):
-        next_token(seed=0, training=64)
-
-
-def masked(seed=0, validation_seed=11, **changes):
-    settings = changed(SMALL_BERT, context_length=129, batch_size=200, validation_batches=1, **changes)
-    return tasks.MaskedTokens(
-        np.arange(50_000) % 500, np.arange(5000) % 500, 500, settings, seed, validation_seed
-    )
+def masked(seed=0, validation_seed=11):
+    settings = changed(SMALL_BERT, context_length=129, batch_size=200, validation_batches=1)
+    streams = np.arange(50_000) % 500, np.arange(5000) % 500
+    return tasks.MaskedTokens(*streams, 500, settings, seed, validation_seed)
 
 
 def test_masking_follows_bert():
     tokens, where, targets = masked().batch(0)
-    assert (tokens[:, 0] == 500 + CLASS).all()
-    assert where.shape == (200, round(0.15 * 128))
+    assert (tokens[:, 0] == 500 + CLASS).all() and where.shape == (200, round(0.15 * 128))
     assert all(len(set(row)) == len(row) and row.min() > 0 for row in where)
     shown = np.take_along_axis(tokens, where, axis=1)
     assert np.mean(shown == 500 + MASK) == pytest.approx(0.8, abs=0.02)
@@ -103,13 +106,10 @@ def test_masking_follows_bert():
 def test_every_step_masks_other_tokens_and_a_repeated_step_the_equal_ones():
     task = masked()
     first, second, again = task.batch(0), task.batch(1), masked().batch(0)
-    for a, b, c in zip(first, second, again, strict=True):
-        assert not np.array_equal(a, b)
-        assert np.array_equal(a, c)
-    for a, b in zip(task.validation[0], masked(seed=1).validation[0], strict=True):
-        assert np.array_equal(a, b)
-    tokens, masks = (masked(validation_seed=seed).validation[0][0] for seed in (11, 12))
-    assert not np.array_equal(tokens, masks)
+    assert all(map(np.array_equal, first, again)) and not any(map(np.array_equal, first, second))
+    same, other = masked(seed=1).validation[0], masked(validation_seed=12).validation[0]
+    assert all(map(np.array_equal, task.validation[0], same))
+    assert not any(map(np.array_equal, task.validation[0], other))
 
 
 class Frequencies(nn.Module):

@@ -36,24 +36,22 @@ class ToyTask(tasks.Task):
 class ToyModel(nn.Module):
     """One parameter; `loss_of` computes the loss from it and from a batch of numbers."""
 
-    def __init__(self, loss_of, start=2.0):
+    def __init__(self, loss_of):
         super().__init__()
-        self.w = nn.Parameter(torch.tensor(start))
-        self.dropout = nn.Dropout(0.5)
-        self.loss_of = loss_of
+        self.w, self.dropout, self.loss_of = nn.Parameter(torch.tensor(2.0)), nn.Dropout(0.5), loss_of
 
     def loss(self, numbers):
-        return self.loss_of(self, numbers.double())
+        return self.loss_of(self, numbers.double()) + 0 * self.w
 
 
 def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_loss():
     """The loss of a training batch is its step, that of the validation text the mean over its four rows."""
-    model = ToyModel(lambda model, numbers: numbers.mean() + 0 * model.w)
-    metrics = train.train(model, ToyTask(), SCHEDULE, seed=0).metrics
-    assert metrics.step.tolist() == [0, 4, 8, 10]
+    metrics = train.train(
+        ToyModel(lambda model, numbers: numbers.mean()), ToyTask(), SCHEDULE, seed=0
+    ).metrics
+    assert metrics.step.tolist() == [0, 4, 8, 10] and metrics.tokens.tolist() == [0, 256, 512, 640]
     assert metrics.train_loss.tolist() == [0, np.mean([0, 1, 2, 3]), np.mean([4, 5, 6, 7]), np.mean([8, 9])]
     assert metrics.valid_loss.tolist() == [(3 * 1000 + 3000) / 4] * 4
-    assert metrics.tokens.tolist() == [0, 256, 512, 640]
     assert metrics.unigram_loss.tolist() == [4.5] * 4
     rates = metrics.learning_rate.tolist()
     assert rates == pytest.approx([0.1, 0.07, 0.03, 0.01]), "of the step before the row"
@@ -62,7 +60,7 @@ def test_rows_hold_the_mean_training_loss_since_the_last_row_and_the_validation_
 def test_dropout_is_on_in_training_and_off_in_validation():
     """A dropped 1 is 0 or 2: its square has the mean 2 with dropout and 1 without."""
     ones = torch.ones(10_000)
-    model = ToyModel(lambda model, numbers: model.dropout(ones).square().mean() + 0 * model.w)
+    model = ToyModel(lambda model, numbers: model.dropout(ones).square().mean())
     metrics = train.train(model, ToyTask(), SCHEDULE, seed=0).metrics
     assert metrics.valid_loss.tolist() == [1.0] * 4
     assert metrics.train_loss.tolist() == pytest.approx([2.0] * 4, abs=0.1)
@@ -91,10 +89,35 @@ def test_steps_are_adamws_with_clipped_gradients_and_a_falling_rate(clip, warmup
     assert result.final["w"].item() == pytest.approx(adamw(2.0, gradients, rates, clip, decay), abs=1e-5)
 
 
+def diverging(at: int) -> ToyModel:
+    """A model whose loss is infinite on batch `at`, and not a number after it."""
+    return ToyModel(lambda model, numbers: 1 / (numbers.mean() - at))
+
+
+def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(capsys):
+    with pytest.raises(ValueError, match="title: the loss is not finite at step 0; expected a finite number"):
+        train.train(diverging(0), ToyTask(), SCHEDULE, 0, title="title")
+    result = train.train(diverging(5), ToyTask(), SCHEDULE, 0, title="title")
+    whole = train.train(ToyModel(lambda model, numbers: numbers.mean()), ToyTask(), SCHEDULE, 0).metrics
+    metrics, known, losses = result.metrics, ["step", "tokens", "learning_rate"], ["train_loss", "valid_loss"]
+    assert metrics[known].equals(whole[known])
+    before = metrics.step < 8
+    assert np.isfinite(metrics.loc[before, losses]).all(axis=None)
+    assert np.isposinf(metrics.loc[~before, losses]).all(axis=None) and (~before).any()
+    assert all(tensor.isnan().all() for tensor in result.final.values())
+    assert all(tensor.isfinite().all() for tensor in result.initial.values())
+    assert "title: the loss is no longer finite at step 8" in capsys.readouterr().out
+
+
+def read(out):
+    """The metrics of a batch, but for the wall time, and the weights."""
+    metrics = store.read(out["metrics"], "language_model_metrics")
+    return metrics.drop(columns="seconds"), checkpoint.load(out["weights"])[0]
+
+
 def everything(out):
     """What a finished batch leaves behind, but for the wall time."""
-    metrics = store.read(out["metrics"], "language_model_metrics").drop(columns="seconds")
-    return Path(out["weights"]).read_bytes(), metrics.to_csv(), Path(out["attention"]).read_bytes()
+    return *(Path(out[kind]).read_bytes() for kind in ("weights", "attention")), read(out)[0].to_csv()
 
 
 @pytest.mark.parametrize(
@@ -127,10 +150,8 @@ def test_a_killed_batch_resumes_to_the_same_bytes(text, tmp_path, settings, vari
 
 
 def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, capsys):
-    run, other = (
-        run_of(text, settings, "projection")
-        for settings in (changed(SMALL_GPT, steps=12), changed(SMALL_GPT, steps=12, weight_decay=0.02))
-    )
+    short = changed(SMALL_GPT, steps=12)
+    run, other = (run_of(text, each, "projection") for each in (short, changed(short, weight_decay=0.02)))
     whole, place = trained([run], tmp_path / "whole"), tmp_path / "checkpoint_0.safetensors"
     for killed, changes, said in (
         (other, {}, "checkpoint of another run (different: settings)"),
@@ -150,40 +171,32 @@ def test_a_foreign_or_damaged_checkpoint_is_named_and_not_used(text, tmp_path, c
 def test_runs_of_a_batch_share_initial_weights_and_batches_and_each_is_as_if_alone(text, tmp_path):
     """They differ in their rate, their length, or their variant alone, and say so in their tables."""
     points = [("layernorm", 0.01, 14), ("layernorm", 0.02, 14), ("layernorm", 0.01, 28), ("none", 0.01, 14)]
-    runs = [
-        run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=steps), variant)
-        for variant, rate, steps in points
-    ]
+    runs = [run_of(text, changed(SMALL_GPT, learning_rate=rate, steps=n), name) for name, rate, n in points]
     out = trained(runs, tmp_path)
-    weights, table = checkpoint.load(out["weights"])[0], store.read(out["metrics"], "language_model_metrics")
-    columns = ["variant", "base_learning_rate", "steps"]
+    (table, weights), columns = read(out), ["variant", "base_learning_rate", "steps"]
     parts = [table[(table[columns] == [*point]).all(axis=1)].reset_index(drop=True) for point in points]
     assert sum(map(len, parts)) == len(table)
     for run, (_, rate, steps), metrics in zip(runs, points, parts, strict=True):
-        alone = trained([run], tmp_path / "alone")
-        metrics_alone = store.read(alone["metrics"], "language_model_metrics")
-        assert metrics.drop(columns="seconds").equals(metrics_alone.drop(columns="seconds"))
-        for name, tensor in checkpoint.load(alone["weights"])[0].items():
+        metrics_alone, weights_alone = read(trained([run], tmp_path / "alone"))
+        assert metrics.equals(metrics_alone) and metrics.step.max() == steps
+        for name, tensor in weights_alone.items():
             assert torch.equal(tensor, weights[name])
             *_, kind, parameter = name.split("/")
             assert kind == "final" or torch.equal(tensor, weights[f"{runs[0].name}/initial/{parameter}"])
-        assert metrics.step.max() == steps
         rates = [rate * (1 - max(step - 1, 0) / steps) for step in metrics.step]
         assert metrics.learning_rate.tolist() == pytest.approx(rates)
     assert len({metrics.train_loss[0] for metrics in parts[:3]}) == 1
     assert len({metrics.valid_loss.iloc[-1] for metrics in parts}) == 4
     keys = measured(runs, out["weights"], tmp_path, "keys", leave_out=[run.name for run in runs[:3]])["keys"]
-    assert set(store.read(keys, "key_selectability").variant) == {"none"}, (
-        "a part of the batch may be measured"
-    )
+    variants = set(store.read(keys, "key_selectability").variant)
+    assert variants == {"none"}, "a part of the batch may be measured"
 
 
 @pytest.mark.parametrize("settings", [SMALL_GPT, SMALL_BERT])
 def test_all_variants_of_a_seed_drop_the_same_units(text, settings):
     """Each dropout is given ones, of which 0 is left where it drops; and the generators end in one state."""
-    settings = changed(settings, steps=3, dropout=0.3)
-    if gpt := settings.architecture == "gpt":
-        settings = changed(settings, attention_dropout=0.2)
+    gpt = settings is SMALL_GPT
+    settings = changed(settings, steps=3, dropout=0.3, **{"attention_dropout": 0.2} if gpt else {})
     found = []
     for variant in GPT_VARIANTS if gpt else BERT_VARIANTS:
         run, dropped = run_of(text, settings, variant), []
@@ -203,44 +216,19 @@ def test_all_variants_of_a_seed_drop_the_same_units(text, settings):
 def test_metrics_and_learning(text, tmp_path, settings):
     run = run_of(text, settings)
     out = trained([run], tmp_path)
-    metrics = store.read(out["metrics"], "language_model_metrics")
-    assert metrics.valid_loss[0] == pytest.approx(np.log(300), abs=0.1)
-    assert metrics.valid_loss.iloc[-1] < metrics.valid_loss[0] - (0.5 if settings is SMALL_GPT else 0.1)
+    metrics, weights = read(out)
+    first, last = metrics.valid_loss.iloc[[0, -1]]
+    assert first == pytest.approx(np.log(300), abs=0.1)
+    assert last < first - (0.5 if settings is SMALL_GPT else 0.1)
     # The text has six words, equally frequent.
     assert metrics.unigram_loss.tolist() == pytest.approx([np.log(6)] * len(metrics), abs=0.15)
-    streams = tasks.task_type(settings).streams
     rule = store.read_provenance(out["metrics"])["seed_rule"]
-    assert rule == random_streams.describe(streams, torch=True)
+    assert rule == random_streams.describe(tasks.task_type(settings).streams, torch=True)
     # The weights are those of the first and of the last row.
     task = tasks.build(settings, text, run.tokenizer, run.seed)
-    for name, loss in (("initial", metrics.valid_loss.iloc[0]), ("final", metrics.valid_loss.iloc[-1])):
-        restored = run.restore_model(checkpoint.load(out["weights"])[0], name)
+    for name, loss in (("initial", first), ("final", last)):
+        restored = run.restore_model(weights, name)
         assert train.validation_loss(restored, task, "cpu") == pytest.approx(loss, rel=1e-6)
-
-
-def diverging(at: int) -> ToyModel:
-    """A model whose loss is infinite on batch `at`, and not a number after it."""
-    return ToyModel(lambda model, numbers: 1 / (numbers.mean() - at) + 0 * model.w)
-
-
-def test_a_loss_that_is_not_finite_before_training_is_refused():
-    with pytest.raises(ValueError, match="title: the loss is not finite at step 0; expected a finite number"):
-        train.train(diverging(0), ToyTask(), SCHEDULE, 0, title="title")
-
-
-def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(capsys):
-    result = train.train(diverging(5), ToyTask(), SCHEDULE, 0, title="title")
-    finite = ToyModel(lambda model, numbers: numbers.mean() + 0 * model.w)
-    whole = train.train(finite, ToyTask(), SCHEDULE, 0).metrics
-    metrics, losses = result.metrics, ["train_loss", "valid_loss"]
-    assert metrics.step.tolist() == whole.step.tolist() and metrics.tokens.tolist() == whole.tokens.tolist()
-    assert metrics.learning_rate.tolist() == whole.learning_rate.tolist()
-    before = metrics.step < 8
-    assert np.isfinite(metrics.loc[before, losses]).all(axis=None)
-    assert np.isposinf(metrics.loc[~before, losses]).all(axis=None) and (~before).any()
-    assert all(tensor.isnan().all() for tensor in result.final.values())
-    assert all(tensor.isfinite().all() for tensor in result.initial.values())
-    assert "title: the loss is no longer finite at step 8" in capsys.readouterr().out
 
 
 def test_what_does_not_fit_shows_before_training(text, tmp_path):
@@ -259,16 +247,15 @@ def test_sentences_with_labels_train(text, tmp_path):
     settings = labelled(tmp_path, {"train": rows, "validation": rows}, steps=60)
     run = run_of(text, settings, seed=2)
     out = trained([run], tmp_path, downloads=[*tmp_path.glob("*.parquet")])
-    metrics = store.read(out["metrics"], "language_model_metrics")
+    metrics, weights = read(out)
     assert metrics.valid_loss[0] == pytest.approx(np.log(2), abs=0.05)
-    assert metrics.valid_loss.iloc[-1] < 0.5
-    assert metrics.unigram_loss.isna().all()
+    assert metrics.valid_loss.iloc[-1] < 0.5 and metrics.unigram_loss.isna().all()
     assert "Stream.LABELLED_BATCHES" in store.read_provenance(out["metrics"])["seed_rule"]
     tables = measured([run], out["weights"], tmp_path, "keys")
     assert len(store.read(tables["tokens"], "sentence_tokens"))
     # What enters the norms on the first context, which BERT reads after its class token.
-    first, network = run.contexts().iloc[0], run.restore_model(checkpoint.load(out["weights"])[0], "final")
-    network, window = network.double().eval(), torch.tensor([[*run.prefix, *first.tokens]])
+    first, network = run.contexts().iloc[0], run.restore_model(weights, "final").double().eval()
+    window = torch.tensor([[*run.prefix, *first.tokens]])
     known = ones_direction.table(network, lambda: network(window))
     ones = store.read(tables["ones_share"], "language_model_ones_share").query("checkpoint == 'final'")
     assert ones.ones_share.tolist() == pytest.approx(known.ones_share.tolist(), rel=1e-12)

@@ -39,23 +39,24 @@ def run_of(norm, seed, d_model=4, learning_rate=0.01):
 
 @pytest.fixture(scope="module")
 def sets():
-    frame = data.generate(task(), seed=0)
-    split = (frame.split == "test").to_numpy()
-    counts, label = np.stack(frame.counts), frame.label.to_numpy()
-    return {
-        name: data.Sequences(counts[rows], label[rows]) for name, rows in (("train", ~split), ("test", split))
-    }
+    parts = data.generate(task(), seed=0).groupby("split")
+    return {name: data.Sequences(np.stack(p.counts), p.label.to_numpy(copy=True)) for name, p in parts}
+
+
+def assert_equal(result, expected):
+    """Assert that two runs have equal bytes."""
+    for kind in ("metrics", "vectors"):
+        pd.testing.assert_frame_equal(getattr(result, kind), getattr(expected, kind), check_exact=True)
+    for name, value in expected.model.state_dict().items():
+        assert torch.equal(value, result.model.state_dict()[name]), name
 
 
 def test_a_seed_gives_equal_bytes_and_learns(sets):
     first, again = (train.train(task(), run_of("layernorm", 3), sets) for _ in range(2))
-    pd.testing.assert_frame_equal(first.metrics, again.metrics, check_exact=True)
-    for name, value in first.model.state_dict().items():
-        assert torch.equal(value, again.model.state_dict()[name]), name
-    loss = first.metrics.train_loss
-    assert loss.iloc[-1] < 0.7 * loss.iloc[0]
-    assert list(first.metrics.step) == [0, 20, 40, 60]
-    assert list(first.metrics.learning_rate) == pytest.approx([0.01 * (1 - s / 120) for s in (0, 19, 39, 59)])
+    assert_equal(again, first)
+    loss, rates = first.metrics.train_loss, [0.01 * (1 - step / 120) for step in (0, 19, 39, 59)]
+    assert loss.iloc[-1] < 0.7 * loss.iloc[0] and list(first.metrics.step) == [0, 20, 40, 60]
+    assert list(first.metrics.learning_rate) == pytest.approx(rates)
 
 
 @pytest.mark.parametrize("checkpoints", [1, 8])
@@ -74,10 +75,7 @@ def test_a_killed_run_goes_on_to_equal_bytes(sets, tmp_path, monkeypatch, norm, 
     monkeypatch.setattr(train, "gradient_on", counted(taken))
     resumed = train.train(settings, run, sets, checkpoint=kept)
     assert len(taken) == settings.steps - 7 * checkpoints, "steps that were kept are not taken again"
-    pd.testing.assert_frame_equal(resumed.metrics, whole.metrics, check_exact=True)
-    pd.testing.assert_frame_equal(resumed.vectors, whole.vectors, check_exact=True)
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(value, resumed.model.state_dict()[name]), name
+    assert_equal(resumed, whole)
 
 
 def counted(taken):
@@ -95,35 +93,27 @@ def counted(taken):
     return lambda device: watched
 
 
-@pytest.fixture
-def float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 @pytest.mark.parametrize("variant", ["scale", "layernorm_affine", "projected_qk"])
-def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, float64):
+def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, monkeypatch):
     """The shortcut of one vector of parameters changes nothing: here torch's Adam has them one by one.
 
     In float64, because the fused Adam rounds an element by its place in the vector.
     """
-    settings = task()
+    settings, build = task(), MajorityTransformer
+    monkeypatch.setattr(train, "MajorityTransformer", lambda *sizes: build(*sizes).double())
     ours = train.train(settings, run_of(variant, 2), sets).model.state_dict()
     torch.manual_seed(2)
-    model = MajorityTransformer(settings.classes, 4, settings.d_ff, variant)
+    model = build(settings.classes, 4, settings.d_ff, variant).double()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda s: 1 - s / settings.schedule_steps)
-    counts, label = map(torch.from_numpy, sets["train"])
-    rng = generator(Stream.MAJORITY_BATCHES, 2)
-    epochs = (
-        np.split(rng.permutation(len(label)), range(100, len(label), 100)) for _ in range(settings.steps)
-    )
+    (counts, label), rng = sets["train"], generator(Stream.MAJORITY_BATCHES, 2)
+    ends = range(100, len(label), 100)
+    epochs = (np.split(rng.permutation(len(label)), ends) for _ in range(settings.steps))
     for rows in islice(chain.from_iterable(epochs), settings.steps):
         optimiser.zero_grad()
         parameters = model.loss_parameters()
         arrays = [parameter.detach().numpy() for parameter in parameters]
-        _, _, gradients = kernel.loss_and_gradients(counts[rows].numpy(), label[rows].numpy(), arrays)
+        _, _, gradients = kernel.loss_and_gradients(counts[rows], label[rows], arrays)
         torch.autograd.backward(parameters, list(map(torch.from_numpy, gradients)))
         optimiser.step()
         schedule.step()
@@ -132,21 +122,17 @@ def test_one_flat_adam_is_adam_on_every_parameter(variant, sets, float64):
 
 
 def test_a_run_whose_loss_stops_being_finite_is_worse_than_any_other_from_there_on(sets, capsys):
+    """The scores of projection_grown differ by hundreds, so that the weights of all classes of a sequence underflow."""
     settings = task(steps=60)
     result = train.train(settings, run_of("none", 0, learning_rate=10.0), sets)
-    metrics, steps = result.metrics, train.evaluation_steps(settings.evaluate_every, 60)
-    assert sorted(steps) == metrics.step.tolist()
+    metrics, steps = result.metrics, evaluation_steps(settings.evaluate_every, 60)
     finite = np.isfinite(metrics.test_loss)
+    assert sorted(steps) == metrics.step.tolist()
     assert finite.iloc[0] and not finite.iloc[-1] and finite.is_monotonic_decreasing
     assert np.isposinf(metrics.loc[~finite, ["train_loss", "test_loss"]]).all(axis=None)
     assert (metrics.test_accuracy[~finite] == 0).all() and metrics.notna().all(axis=None)
     assert set(result.vectors.checkpoint) == {"initial"}
-    said = capsys.readouterr().out
-    assert "small/none/0: the loss is no longer finite" in said
-
-
-def test_a_loss_that_is_not_finite_before_training_stops_with_the_runs_name(sets):
-    """The scores of projection_grown differ by hundreds, so that the weights of all classes of a sequence underflow."""
+    assert "small/none/0: the loss is no longer finite" in capsys.readouterr().out
     says = r"small/projection_grown/0: the loss is not finite at step 0; expected .* results are smaller, may help"
     with pytest.raises(ValueError, match=says):
         train.train(task(), run_of("projection_grown", 0), sets)
@@ -161,18 +147,17 @@ def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
     """
     settings = task()
     counts, label = (np.concatenate([part, other]) for part, other in zip(*sets.values(), strict=True))
+    few, many = label < 3, np.flatnonzero(label >= 3)[:150]
     unlike = {
-        "train": data.Sequences(counts[label < 3], label[label < 3]),
-        "test": data.Sequences(counts[label >= 3][:150], label[label >= 3][:150]),
+        "train": data.Sequences(counts[few], label[few]),
+        "test": data.Sequences(counts[many], label[many]),
     }
     result = train.train(settings, run_of(variant, 3, learning_rate=0.05), unlike)
     torch.manual_seed(3)
     initial = MajorityTransformer(settings.classes, 4, settings.d_ff, variant)
     vectors = result.vectors.set_index(["checkpoint", "kind", "token"]).vector
-    for when, model, row in (
-        ("initial", initial, result.metrics.iloc[0]),
-        ("final", result.model, result.metrics.iloc[-1]),
-    ):
+    for when, model, last in (("initial", initial, 0), ("final", result.model, -1)):
+        row = result.metrics.iloc[last]
         with torch.no_grad():
             train_loss, right_in_training = loss_and_correct(model, *map(torch.from_numpy, unlike["train"]))
             test_loss, right = loss_and_correct(model, *map(torch.from_numpy, unlike["test"]))
@@ -184,7 +169,9 @@ def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
         angle = np.degrees(np.arccos(np.repeat(cosine.numpy(), unlike["train"].counts.sum(0, dtype=int))))
         assert row.query_angle_mean == pytest.approx(angle.mean(), rel=1e-6)
         assert row.query_angle_std == pytest.approx(angle.std(), rel=1e-6)
-        attention = attention_of_all_classes(model)
+        normed = model.layer.norm1(model.embedding(torch.arange(settings.classes)))[None]
+        with torch.no_grad():  # torch's layer, on a sequence in which every class occurs once
+            attention = model.layer.self_attn(normed, normed, normed)[1][0].double().numpy()
         np.testing.assert_allclose(softmax((queries @ keys.T).numpy(), axis=1), attention, rtol=1e-4)
         assert row.score_std == pytest.approx(np.log(attention).std(axis=1).mean(), rel=1e-4)
         share = np.exp(entropy(attention, axis=1)).mean() / 6
@@ -195,13 +182,6 @@ def test_metrics_are_those_of_an_oracle_on_tokens(variant, sets):
     assert train_loss < 0.5 * test_loss
     assert right_in_training / (20 * len(unlike["train"].label)) > 0.2 + row.test_accuracy
     assert len(vectors) == 2 * 2 * settings.classes
-
-
-def attention_of_all_classes(model):
-    """The attention weights that torch's layer gives to a sequence in which every class occurs once."""
-    normed = model.layer.norm1(model.embedding(torch.arange(model.embedding.num_embeddings)))[None]
-    with torch.no_grad():
-        return model.layer.self_attn(normed, normed, normed, need_weights=True)[1][0].double().numpy()
 
 
 @pytest.mark.parametrize(
@@ -216,46 +196,43 @@ def test_steps_at_which_a_run_is_evaluated(every, steps, expected):
     assert sorted(evaluation_steps(every, steps)) == expected
 
 
+NAMED = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
+
+
 def planned_batch(folder, code="a"):
-    """The plan of two runs of different variants and seeds, the data of each seed, in the order of seeds, and the
-    files."""
-    jobs, named = [], {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
-    for seed in (3, 4):
-        jobs.append(f"majority_data/small/seed_{seed}")
-        data.write(
-            planned(folder, jobs[-1], settings=task().of_data(), seed=seed), folder / f"{seed}.parquet"
-        )
+    """The plan of two runs of different variants and seeds, the data of each seed, in order, and the files."""
+    jobs, inputs = [f"majority_data/small/seed_{seed}" for seed in (3, 4)], []
+    for job, seed in zip(jobs, (3, 4), strict=True):
+        inputs.append(folder / f"{seed}.parquet")
+        data.write(planned(folder, job, settings=task().of_data(), seed=seed), inputs[-1])
     runs = [
-        {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **named}
+        {"name": f"small/{variant}/{seed}", "variant": variant, "norm": norm, "seed": seed, **NAMED}
         for variant, norm, seed in (("mine", "scale", 4), ("layernorm", "layernorm", 3))
     ]
     norm_code = {"mine": "b", "layernorm": None}
     given = {"settings": task().of_training(), "runs": runs, "device": "cpu", "device_check": "stop"}
     plan = planned(folder, "majority/small", jobs, code=code, norm_code=norm_code, **given)
-    out = {
-        "metrics": folder / "m.parquet",
-        "vectors": folder / "v.parquet",
-        "weights": folder / "w.safetensors",
-    }
-    return plan, [folder / f"{seed}.parquet" for seed in (3, 4)], out
+    out = {name: folder / name for name in ("metrics", "vectors", "weights.safetensors")}
+    return plan, inputs, {name.partition(".")[0]: file for name, file in out.items()}
 
 
 def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_computes_alone(tmp_path):
     plan, files, out = planned_batch(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"3\.parquet: a file of another run \(job = 'majority_data/small/seed_3'"
+    ):
+        train.train_batch(plan, files[::-1], out)
     train.train_batch(plan, files, out)
-    of_seed = dict(zip((3, 4), files, strict=True))
-    runs = [MajorityRun(**run) for run in plan["runs"]]
+    runs, of_seed = [MajorityRun(**run) for run in plan["runs"]], dict(zip((3, 4), files, strict=True))
     alone = {run: train.train(task(), run, data.load(of_seed[run.seed])) for run in runs}
     for kind in ("metrics", "vectors"):
-        written = store.read(out[kind], f"majority_{kind}", plan)
-        named = {"experiment": "small", "d_model": 5, "base_learning_rate": 0.02}
+        written, origin = store.read(out[kind], f"majority_{kind}", plan), store.read_provenance(out[kind])
         frames = [
-            getattr(result, kind).assign(seed=run.seed, variant=run.variant, **named)
+            getattr(result, kind).assign(seed=run.seed, variant=run.variant, **NAMED)
             for run, result in alone.items()
         ]
         expected = pd.concat(frames)[written.columns].reset_index(drop=True)
         pd.testing.assert_frame_equal(written, expected, check_exact=True)
-        origin = store.read_provenance(out[kind])
         assert json.loads(origin["config"]) == plan
         for stream in (Stream.MAJORITY_DATA, Stream.MAJORITY_BATCHES):
             assert stream.sentence in origin["seed_rule"]
@@ -264,16 +241,7 @@ def test_runs_of_a_batch_have_the_data_of_their_seeds_and_write_what_each_comput
     for run, result in alone.items():
         for name, value in result.model.state_dict().items():
             assert torch.equal(value, weights.pop(f"{run.name}/{name}"))
-    assert not weights
-    assert not list(tmp_path.rglob("checkpoint*"))
-
-
-def test_data_of_another_seed_are_refused(tmp_path):
-    plan, files, out = planned_batch(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"3\.parquet: a file of another run \(job = 'majority_data/small/seed_3'"
-    ):
-        train.train_batch(plan, files[::-1], out)
+    assert not weights and not list(tmp_path.rglob("checkpoint*"))
 
 
 def test_a_killed_batch_takes_no_step_again_and_another_code_all(tmp_path, monkeypatch):
@@ -289,6 +257,5 @@ def test_a_killed_batch_takes_no_step_again_and_another_code_all(tmp_path, monke
         train.train_batch(plan, files, out)
     assert len(steps) == 60 - 21
     steps.clear()
-    edited, *_ = planned_batch(tmp_path, code="edited")
-    train.train_batch(edited, files, out)
+    train.train_batch(planned_batch(tmp_path, code="edited")[0], files, out)
     assert len(steps) == 2 * 60, "the checkpoints of other code are not used"

@@ -20,20 +20,11 @@ LETTERS = [letter for letter in bytes_to_unicode().values() if letter.isascii()]
 """Bytes, as a byte-level tokenizer spells them."""
 PAIR = f"{LETTERS[3]} {LETTERS[4]}"
 """The only two tokens that are merged to one."""
-PROJECTIONS = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
 NAMES = {"embed_tokens": "token_embd", "norm": "output_norm", "input_layernorm": "attn_norm"}
-NAMES |= {"post_attention_layernorm": "ffn_norm"} | {
-    f"self_attn.{n}": gguf for n, gguf in PROJECTIONS.items()
-}
+NAMES |= {"post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attn_output"}
+NAMES |= {f"self_attn.{name}_proj": f"attn_{name}" for name in "qkv"}
 NAMES |= {f"mlp.{name}_proj": f"ffn_{name}" for name in ("gate", "up", "down")}
 """Names of a Llama's modules, and what GGUF calls them."""
-
-
-def gguf_name(name):
-    """What GGUF calls the tensor that a Llama of transformers calls layers.1.self_attn.q_proj.weight, say."""
-    parts = name.removesuffix(".weight").split(".", 2)
-    layer = f"blk.{parts[1]}." if parts[0] == "layers" else ""
-    return f"{layer}{NAMES[parts[-1] if layer else parts[0]]}.weight"
 
 
 def by_pairs(weights, heads):
@@ -50,23 +41,21 @@ def write_llama(folder, path):
     from gguf import GGUFWriter
 
     config, writer = AutoConfig.from_pretrained(folder), GGUFWriter(path, "llama")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([*LETTERS, PAIR.replace(" ", "")])
-    writer.add_token_merges([PAIR])
+    numbers = {"block_count": config.num_hidden_layers, "context_length": config.max_position_embeddings}
+    numbers |= {"embedding_length": config.hidden_size, "feed_forward_length": config.intermediate_size}
+    numbers |= {"head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads}
+    numbers |= {"layer_norm_rms_eps": config.rms_norm_eps, "rope_dimension_count": config.head_dim}
+    numbers |= {"rope_freq_base": config.rope_parameters["rope_theta"], "tokenizer_model": "gpt2"}
+    numbers |= {"token_list": [*LETTERS, PAIR.replace(" ", "")], "token_merges": [PAIR]}
+    for name, value in numbers.items():
+        getattr(writer, f"add_{name}")(value)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     for name, weights in load_file(folder / "model.safetensors").items():
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-        part = name.split(".")[-2]
-        weights = by_pairs(weights, heads[part]) if part in heads else weights
-        writer.add_tensor(gguf_name(name), np.ascontiguousarray(weights, np.float32))
+        parts = name.removesuffix(".weight").split(".", 2)  # as in layers.1.self_attn.q_proj.weight
+        kind, layer = parts[-1].rpartition(".")[2], f"blk.{parts[1]}." if parts[0] == "layers" else ""
+        weights = by_pairs(weights, heads[kind]) if kind in heads else weights
+        own = f"{layer}{NAMES[parts[-1] if layer else parts[0]]}.weight"
+        writer.add_tensor(own, np.ascontiguousarray(weights, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

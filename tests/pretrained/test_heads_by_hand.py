@@ -11,7 +11,6 @@ from layernorm_roles.heads import ceilings, keys
 from layernorm_roles.heads.layer import Layer, LearnedNorm, Projection, Rotation
 from layernorm_roles.schemas import CEILING_QUANTILES, CEILING_SHARES
 from layernorm_roles.selectability import certify
-from layernorm_roles.selectability.ceilings import QueryEllipsoid
 from layernorm_roles.selectability.ceilings import ceilings as of_keys
 
 N, D, D_HEAD = 7, 6, 2
@@ -49,49 +48,33 @@ def test_the_queries_behind_a_norm_are_the_image_of_its_sphere(kind):
     x = np.random.default_rng(4).standard_normal((20_000, D))
     x = x - x.mean(axis=1, keepdims=True) if kind == "layernorm" else x
     normed = made.norm.gain * x / np.sqrt((x**2).mean(axis=1, keepdims=True)) + made.norm.bias
-    for head, (weight, bias) in enumerate(
-        zip(made.query_projection.weight, made.query_projection.bias, strict=True)
-    ):
-        queries = SCALING * (normed @ weight.T + bias)
-        found = ceilings.queries_behind_norm(made, head)
-        inside = np.linalg.norm(np.linalg.solve(found.axes, (queries - found.centre).T), axis=0)
-        assert inside.max() <= 1 + 1e-9, "no query lies outside"
-        assert inside.max() > 0.97, "and some come near its surface"
+    projection = made.query_projection
+    for head, (weight, bias) in enumerate(zip(projection.weight, projection.bias, strict=True)):
+        queries, found = SCALING * (normed @ weight.T + bias), ceilings.queries_behind_norm(made, head)
+        lengths = np.linalg.norm(np.linalg.solve(found.axes, (queries - found.centre).T), axis=0)
+        assert 0.97 < lengths.max() <= 1 + 1e-9, "no query lies outside, and some come near its surface"
+    # It is known of heads with a linear map alone.
+    norm = LearnedNorm("rmsnorm", np.ones(2), np.zeros(2), 0.0)
+    for changes in ({"norm": norm}, {"rotation": Rotation(np.ones((N, 2)), np.zeros((N, 2)))}):
+        other = replace(made, query_projection=replace(projection, **changes))
+        assert ceilings.queries_behind_norm(other, 0) is None
+    assert ceilings.queries_behind_norm(replace(made, norm=None), 0) is None
 
 
 def test_each_query_head_has_ceilings_of_its_own_on_the_shared_keys():
     made = layer("layernorm")
     found = ceilings.pairs(made, ["as used", "without norm"]).assign(context=5)
-    used = found[found.normalised == "as used"]
     uppers = []
     for head in (0, 1):
+        rows = found[(found["head"] == head) & (found.queries == "norm") & (found.normalised == "as used")]
         behind = ceilings.queries_behind_norm(made, head)
-        assert isinstance(behind, QueryEllipsoid)
-        rows = used[(used["head"] == head) & (used.queries == "norm")]
         np.testing.assert_allclose(rows.upper, of_keys(made.keys[0], behind).upper)
         uppers.append(rows.upper.to_numpy())
         scores = np.where(made.visible, SCALING * made.queries[head] @ made.keys[0].T, -np.inf)
         weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(rows.received_max, weights.max(axis=0))
-    assert abs(uppers[0] - uppers[1]).max() > 1e-3
+    assert abs(uppers[0] - uppers[1]).max() > 1e-3 and (found.layer == 1).all()
     assert found[found.normalised == "without norm"].received_max.isna().all()
-    assert (found.layer == 1).all()
-    summed = ceilings.summary(found).query("layer == 1 and normalised == 'as used'").set_index("queries").idle
-    for queries, rows in used.groupby("queries"):
-        assert summed[queries] == ((rows.lower >= 0.5) & (rows.received_max < 0.5)).sum()
-
-
-def test_what_queries_a_norm_allows_is_known_of_heads_with_a_linear_map_alone():
-    made = layer("layernorm")
-    norm, turn = (
-        LearnedNorm("rmsnorm", np.ones(2), np.zeros(2), 0.0),
-        Rotation(np.ones((N, 2)), np.zeros((N, 2))),
-    )
-    for changes in ({"norm": norm}, {"rotation": turn}):
-        other = replace(made, query_projection=replace(made.query_projection, **changes))
-        assert ceilings.queries_behind_norm(other, 0) is None
-    assert ceilings.queries_behind_norm(replace(made, norm=None), 0) is None
-    assert ceilings.queries_behind_norm(made, 0) is not None
 
 
 def test_sums_over_layers_and_contexts_are_those_of_their_pairs():
@@ -106,13 +89,13 @@ def test_sums_over_layers_and_contexts_are_those_of_their_pairs():
     found = ceilings.summary(pairs)
     assert len(found) == 2 * 3 * (4 + 1)
     for row in found.itertuples():
-        of_context = pairs[(pairs.context == row.context) & (pairs.normalised == row.normalised)]
-        part = of_context[of_context.queries == ("any" if row.queries == "own" else row.queries)]
+        part = pairs[(pairs.context == row.context) & (pairs.normalised == row.normalised)]
+        part = part[part.queries == ("any" if row.queries == "own" else row.queries)]
         part = part if pd.isna(row.layer) else part[part.layer == row.layer]
         received = part.received_max
         lower, upper = (received, received) if row.queries == "own" else (part.lower, part.upper)
-        assert (row.pairs, row.n_keys) == (len(part), row.context * 10)
-        assert row.dimensions == part.dimensions.iloc[0]
+        known = len(part), row.context * 10, part.dimensions.iloc[0]
+        assert (row.pairs, row.n_keys, row.dimensions) == known
         for counts, values in ((row.lower_below, lower), (row.upper_below, upper)):
             assert list(counts) == [(values < share).sum() for share in CEILING_SHARES]
         np.testing.assert_allclose(row.quantiles, [upper.quantile(q) for q in CEILING_QUANTILES])
@@ -140,9 +123,8 @@ def test_margins_and_residuals_are_rounded_to_the_side_of_caution_and_causal_hea
         margin = one.margin[(one.verdict == "selectable") & np.isfinite(one.margin)].min()
         residual = one.residual[one.verdict == "unselectable"].max()
         for rounded, exact, way in ((row.min_margin, margin, 1), (row.max_residual, residual, -1)):
-            assert rounded == float(f"{rounded:.0e}") and 0 <= way * (exact - rounded) < 10 ** np.floor(
-                np.log10(exact)
-            )
+            assert rounded == float(f"{rounded:.0e}")
+            assert 0 <= way * (exact - rounded) < 10 ** np.floor(np.log10(exact))
 
 
 def test_tokens_are_listed_of_the_layer_in_which_most_keys_cannot_get_half():

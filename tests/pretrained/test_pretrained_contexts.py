@@ -37,9 +37,8 @@ def test_short_texts_are_left_out(tokens, capsys):
     assert contexts(texts, tokens, 5, 2, "m") == {1: [0, 4, 5, 6, 1], 2: [0, 6, 7, 8, 1]}
     assert not capsys.readouterr().err
     assert [*contexts(texts, tokens, 5, 4, "m")] == [1, 2, 3]
-    assert (
-        "pretrained.m.contexts = 4, but only 3 of the held-out texts have 5 tokens" in capsys.readouterr().err
-    )
+    said = "pretrained.m.contexts = 4, but only 3 of the held-out texts have 5 tokens"
+    assert said in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"^pretrained.m.context_length = 50: expected fewer"):
         contexts(texts, tokens, 50, 4, "m")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hand_made import contexts, prepared_text, tokenizer
 
-from layernorm_roles import catalogue, store
+from layernorm_roles import store
 from layernorm_roles.pretrained import recording
-from layernorm_roles.pretrained.measure import SITES, measure, measure_files
+from layernorm_roles.pretrained.measure import SITES, Measured, measure, measure_files
 from layernorm_roles.pretrained.projected import ones_shares
 from layernorm_roles.pretrained.source import files_at
 from layernorm_roles.random_streams import Stream, describe
@@ -31,7 +31,7 @@ def settings(folder, length):
 
 def test_a_context_may_be_as_long_as_the_model_reads(folder):
     text = " ".join(f"w{i % 60}" for i in range(70))
-    assert set(measure("tiny", settings(folder, 64), [text])["pretrained_keys"].n_keys) == {64}
+    assert set(measure("tiny", settings(folder, 64), [text]).pretrained_keys.n_keys) == {64}
     with pytest.raises(ValueError, match=r"^pretrained\.tiny\.context_length = 65: expected at most 64"):
         measure("tiny", settings(folder, 65), [text])
 
@@ -40,36 +40,23 @@ def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text_t
     folder, tmp_path, drawn
 ):
     """The first document is too short, of the others each first long context is read, with all that is measured."""
-    frame = contexts(
-        ("sentences", range(9)), *(("long", range(*ends)) for ends in ((5,), (20, 30), (33, 42), (9,)))
-    )
-    frame = frame.assign(document=[0, 1, 2, 3, 4])
-    text = prepared_text(tmp_path / "text", range(9), range(9), frame, 60)
-    out = {
-        name: tmp_path / f"{name}.parquet"
-        for name, stage in catalogue.TABLES.items()
-        if stage == "pretrained"
-    }
+    ends = (5,), (20, 30), (33, 42), (9,)
+    frame = contexts(("sentences", range(9)), *(("long", range(*each)) for each in ends))
+    text = prepared_text(tmp_path / "text", range(9), range(9), frame.assign(document=range(5)), 60)
+    out = {name: tmp_path / f"{name}.parquet" for name in Measured._fields}
     asked = settings(folder, 8).model_dump(mode="json") | {"contexts": 2, "cuts": [2, 3]}
     drawn.clear()
     measure_files({"job": "pretrained/tiny", "model": "tiny", "settings": asked}, text.manifest, out)
-    assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, (
-        "a context's number is the seed of its direction"
-    )
-    tables = {
-        name: store.read(path, name, {"model": "tiny", "text": "made by hand"}) for name, path in out.items()
-    }
+    assert drawn == {Stream.RANDOM_DIRECTION.number: {1, 2}}, "a context's number seeds its direction"
+    identity = {"model": "tiny", "text": "made by hand"}
+    tables = {name: store.read(path, name, identity) for name, path in out.items()}
     for name, table in tables.items():
         assert set(table.model) == {"tiny"} and set(table.context) == {1, 2}
         origin = store.read_provenance(out[name])
         assert json.loads(origin["config"])["settings"] == asked
         assert origin["seed_rule"] == describe((Stream.TEXT_SELECTION, Stream.RANDOM_DIRECTION), torch=True)
-    pretrained = tables["pretrained_keys"]
-    assert {*pretrained.site} == {*SITES} and {*pretrained[pretrained.site == "head_cut"].dimensions} == {
-        2,
-        3,
-    }
-    ceilings = tables["attention_ceilings"]
+    keys, ceilings = tables["pretrained_keys"], tables["attention_ceilings"]
+    assert {*keys.site} == {*SITES} and {*keys[keys.site == "head_cut"].dimensions} == {2, 3}
     assert {*ceilings.normalised} == {AS_USED, WITHOUT_NORM} and {*ceilings.checkpoint} == {"pretrained"}
     assert ceilings.seed.isna().all() and ceilings.variant.isna().all()
     read = recording.load(files_at(folder, "path"))

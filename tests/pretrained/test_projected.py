@@ -40,16 +40,13 @@ def altered(tmp_path):
 def test_attention_moves_as_far_as_the_stream_lies_along_the_ones_vector(architecture, change, altered):
     model = altered(architecture, offset=20.0)
     table = projected.shifts(model, CONTEXTS)
-    for column in ("total_variation", "random_direction"):
-        u = np.ones(24) if column == "total_variation" else projected.random_direction(24, 7)
-        usual, moved = (model.record(CONTEXTS[7], how) for how in (None, projected.projection_changed(u)))
-        rows = table[(table.context == 7) & (table.layer == 2)]
+    rows = table[(table.context == 7) & (table.layer == 2)]
+    directions = {"total_variation": np.ones(24), "random_direction": projected.random_direction(24, 7)}
+    for column, u in directions.items():
+        usual, moved = (model.record(CONTEXTS[7], how)[1] for how in (None, projected.projection_changed(u)))
         for head, shift in zip(rows["head"], rows[column], strict=True):
-            of_queries = [
-                np.maximum(p - q, 0).sum()
-                for p, q in zip(usual[1].attention(head), moved[1].attention(head), strict=True)
-            ]
-            assert shift == pytest.approx(np.mean(of_queries)), (column, head)
+            of_queries = np.maximum(usual.attention(head) - moved.attention(head), 0).sum(axis=1)
+            assert shift == pytest.approx(of_queries.mean()), (column, head)
     assert set(table.change) == {change} and (table.total_variation > 0.02).all()
     assert table.total_variation.mean() > 0.2 and (table.total_variation <= 1).all()
     place = ["context", "layer", "head"]
@@ -80,11 +77,10 @@ def test_random_directions_are_as_long_as_the_ones_vector_and_orthogonal_to_it()
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_each_norm_has_its_share_in_each_context(architecture, altered):
-    names = {
-        "gpt2": ["h.0.ln_1", "h.0.ln_2", "h.1.ln_1", "h.1.ln_2", "ln_f"],
-        "llama": [f"layers.{n}.{kind}_layernorm" for n in (0, 1) for kind in ("input", "post_attention")]
-        + ["norm"],
-    }[architecture]
+    names = ["h.0.ln_1", "h.0.ln_2", "h.1.ln_1", "h.1.ln_2", "ln_f"]
+    if architecture == "llama":
+        of_layers = (f"layers.{n}.{kind}_layernorm" for n in (0, 1) for kind in ("input", "post_attention"))
+        names = [*of_layers, "norm"]
     model = altered(architecture, offset=20.0)
     table = projected.ones_shares(model, CONTEXTS)
     assert table.norm_name.to_list() == 2 * names and table.context.to_list() == [4] * 5 + [7] * 5

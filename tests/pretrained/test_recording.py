@@ -84,50 +84,44 @@ def test_a_sliding_window_hides_keys_that_are_far(recorded):
 
 def test_recording_leaves_the_model_as_it_was(model):
     model = model("llama")
-    first = model.record(TOKENS)
-    model.record(TOKENS[:4])
-    again = model.record(TOKENS)
+    first, _, again = (model.record(tokens) for tokens in (TOKENS, TOKENS[:4], TOKENS))
     for a, b in zip(first, again, strict=True):
-        assert (a.keys == b.keys).all()
-        assert (a.before_norm == b.before_norm).all()
+        assert (a.keys == b.keys).all() and (a.before_norm == b.before_norm).all()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.network.modules())
 
 
 @pytest.mark.parametrize(
-    ("architecture", "message"), [("bloom", "AttentionInterface"), ("t5", "expected one of them alone")]
+    ("architecture", "tokens", "says"),
+    [
+        ("bloom", [1], "AttentionInterface"),
+        ("t5", [1], "expected one of them alone"),
+        ("gemma2", TOKENS, "Gemma2Attention has softcap"),
+        ("gpt2", [1] * 65, "65 tokens: expected at most 64"),
+        ("gpt2", [1, 60], "token 60 of 60, from 0: the tokenizer is that of another model"),
+    ],
 )
-def test_attention_that_cannot_be_recorded_is_refused(architecture, message, model):
-    with pytest.raises(ValueError, match=message):
-        model(architecture).record(TOKENS)
+def test_what_cannot_be_recorded_is_refused(architecture, tokens, says, model):
+    with pytest.raises(ValueError, match=says):
+        model(architecture).record(tokens)
 
 
-def test_a_context_longer_than_the_model_reads_is_refused(model):
-    model = model("gpt2")
-    with pytest.raises(ValueError, match="65 tokens: expected at most 64"):
-        model.record([1] * 65)
-    with pytest.raises(ValueError, match="token 60 of 60, from 0: the tokenizer is that of another model"):
-        model.record([1, 60])
-
-
-def test_missing_weights_and_weights_that_are_not_finite_are_named(saved, tmp_path):
+def test_missing_and_damaged_weights_are_named(saved, tmp_path):
     file = shutil.copytree(saved("llama"), tmp_path / "model") / "model.safetensors"
     tensors, name = load_file(file), "layers.1.self_attn.k_proj.weight"
+
+    def refused(says):
+        with pytest.raises(ValueError, match=says):
+            recording.load(files_at(file.parent, "path"))
+
     tensors[name][0, 0] = torch.nan
     save_file(tensors, file, {"format": "pt"})
-    with pytest.raises(ValueError, match=f"{name} has weights that are not finite"):
-        recording.load(files_at(file.parent, "path"))
+    refused(f"{name} has weights that are not finite")
     del tensors[name]
     save_file(tensors, file, {"format": "pt"})
-    with pytest.raises(ValueError, match=f"1 weights are missing, .* {name}"):
-        recording.load(files_at(file.parent, "path"))
-
-
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
-def test_what_is_no_model_is_refused_in_one_line(file, saved, tmp_path):
-    folder = shutil.copytree(saved("llama"), tmp_path / "model")
-    (folder / file).write_bytes(b"no model")
-    with pytest.raises(ValueError, match=r"^[^\n]*no model that transformers can load[^\n]*\Z"):
-        recording.load(files_at(folder, "path"))
+    refused(f"1 weights are missing, .* {name}")
+    for damaged in (file, file.with_name("config.json")):
+        damaged.write_bytes(b"no model")
+        refused(r"^[^\n]*no model that transformers can load[^\n]*\Z")
 
 
 def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
@@ -136,11 +130,6 @@ def test_a_model_in_shards_is_the_model(saved, recorded, tmp_path):
     assert len(files.weights) > 2
     for ours, expected in zip(recording.load(files).record(TOKENS), recorded("llama"), strict=True):
         assert (ours.keys == expected.keys).all()
-
-
-def test_scores_that_are_capped_are_refused(model):
-    with pytest.raises(ValueError, match="Gemma2Attention has softcap"):
-        model("gemma2").record(TOKENS)
 
 
 def test_a_mask_may_hide_keys_and_not_add_numbers_to_scores():

@@ -37,17 +37,26 @@ def test_a_folder_holds_one_file_or_the_shards_of_its_index(model, tmp_path):
     assert files.sha256() == hashlib.sha256(b"a.safetensorsb.safetensors").hexdigest()
 
 
-def with_index(model, text):
-    (model / "model.safetensors").unlink()
-    (model / "model.safetensors.index.json").write_text(text)
+def with_index(text):
+    def spoil(model):
+        (model / "model.safetensors").unlink()
+        (model / "model.safetensors.index.json").write_text(text)
+
+    return spoil
 
 
-def with_sizes(model, **sizes):
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | sizes))
+def with_sizes(**sizes):
+    def spoil(model):
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | sizes))
+
+    return spoil
 
 
-NO_INDEX = "expected an index with a weight_map"
+NO_INDEX, SIZES_DIFFER = (
+    "expected an index with a weight_map",
+    "the sizes in config.json, .* those of the weights$",
+)
 
 
 @pytest.mark.parametrize(
@@ -56,19 +65,16 @@ NO_INDEX = "expected an index with a weight_map"
         (lambda model: (model / "config.json").unlink(), "expected a model with .*config.json, which"),
         (lambda model: (model / "model.safetensors").unlink(), "expected a model with .*has neither"),
         (shutil.rmtree, "expected the folder of a model"),
-        (lambda model: with_index(model, ""), NO_INDEX),
-        (lambda model: with_index(model, '{"weight_map": 3}'), NO_INDEX),
-        (lambda model: with_index(model, '{"weight_map": {"x": "../a"}}'), NO_INDEX),
-        (lambda model: with_index(model, '{"weight_map": {"x": "a"}}'), "expected the shard a"),
-        (lambda model: with_sizes(model, num_hidden_layers=0), "expected a model with layers"),
+        (with_index(""), NO_INDEX),
+        (with_index('{"weight_map": 3}'), NO_INDEX),
+        (with_index('{"weight_map": {"x": "../a"}}'), NO_INDEX),
+        (with_index('{"weight_map": {"x": "a"}}'), "expected the shard a"),
+        (with_sizes(num_hidden_layers=0), "expected a model with layers"),
         (
             lambda model: (model / "config.json").write_text("[" * 10**5),
             "no model that transformers can load",
         ),
-        (
-            lambda model: with_sizes(model, max_position_embeddings=32),
-            "the sizes in config.json, .* those of the weights$",
-        ),
+        (with_sizes(max_position_embeddings=32), SIZES_DIFFER),
     ],
 )
 def test_a_folder_that_holds_no_whole_model_is_refused(spoil, said, model):
@@ -85,22 +91,17 @@ def test_a_package_is_found_without_running_its_code(model, tmp_path, monkeypatc
     files = locate("m", PretrainedModel(package="some_model", folder="inner", **SIZES))
     assert files.folder == package / "inner"
     assert "some_model" not in sys.modules
-    with pytest.raises(ValueError, match=r"^pretrained.m.folder = 'other': expected the folder of a model"):
-        locate("m", PretrainedModel(package="some_model", folder="other", **SIZES))
-    with pytest.raises(ValueError, match=r"^pretrained.m.package = 'some_model': .* with config.json"):
-        locate("m", PretrainedModel(package="some_model", **SIZES))
-
-
-@pytest.mark.parametrize(
-    ("package", "said"),
-    [
-        ("no_such.package", "an installed package; its files alone are used: pip"),
-        ("json.tool", "an installed package"),
-    ],
-)
-def test_a_package_that_cannot_be_there_is_named(package, said):
-    with pytest.raises(ValueError, match=rf"^pretrained.m.package = '{package}': .*{said}"):
-        locate("m", PretrainedModel(package=package, **SIZES))
+    for given, said in (
+        ({"package": "some_model", "folder": "other"}, "folder = 'other': expected the folder of a model"),
+        ({"package": "some_model"}, "package = 'some_model': .* with config.json"),
+        (
+            {"package": "no_such.package"},
+            "package = 'no_such.package': .*an installed package; its files alone",
+        ),
+        ({"package": "json.tool"}, "package = 'json.tool': .*not a module of Py"),
+    ):
+        with pytest.raises(ValueError, match=rf"^pretrained.m.{said}"):
+            locate("m", PretrainedModel(**given, **SIZES))
 
 
 def test_weights_of_another_sha256_are_refused(model):

@@ -25,25 +25,28 @@ BIAS = np.round(4 * KEYS[:, 0] * KEYS[:, 1]) / 4  # the same number in every for
 
 
 @pytest.fixture
-def files(tmp_path):
-    np.save(tmp_path / "keys.npy", KEYS)
-    pd.DataFrame({"token": range(50), "vector": list(KEYS)}).to_parquet(tmp_path / "lists.parquet")
-    pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet(tmp_path / "words.parquet")
+def files(tmp_path, monkeypatch):
+    """The working folder, with files of every kind."""
+    monkeypatch.chdir(tmp_path)
+    np.save("keys.npy", KEYS)
+    pd.DataFrame({"token": range(50), "vector": list(KEYS)}).to_parquet("lists.parquet")
+    pd.DataFrame({"token": ["a"] * 50, "vector": list(KEYS)}).to_parquet("words.parquet")
     exact = pd.DataFrame(KEYS.astype(float))
-    exact.to_csv(tmp_path / "plain.csv", index=False, header=False)
+    exact.to_csv("plain.csv", index=False, header=False)
     named = exact.to_csv(index=False, header=["2019", "y", "z, quoted"]).encode()
     (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf" + named.replace(b"\n", b"\r\n"))
     (tmp_path / "folder.csv").mkdir()
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
-    chosen[chosen.index % 2 == 0].to_parquet(tmp_path / "chosen.parquet")
+    chosen[chosen.index % 2 == 0].to_parquet("chosen.parquet")
     x = pa.array(KEYS[:, 0])
-    pq.write_table(pa.Table.from_arrays([x, x], names=["x", "x"]), tmp_path / "repeated.parquet")
-    np.save(tmp_path / "short.npy", np.ones(3, np.float32))
-    np.save(tmp_path / "nan_bias.npy", np.where(np.arange(50) == 3, np.nan, BIAS))
-    keys = torch.tensor(KEYS)
-    save_file({"keys": keys, "other": keys[:5].clone()}, tmp_path / "two.safetensors")
-    np.save(tmp_path / "bias.npy", BIAS)
-    save_file({"keys": keys.clone()}, tmp_path / "model-00002-of-00002.safetensors")
+    pq.write_table(pa.Table.from_arrays([x, x], names=["x", "x"]), "repeated.parquet")
+    for name, bias in (("short", BIAS[:3]), ("nan", np.where(np.arange(50) == 3, np.nan, BIAS)), ("", BIAS)):
+        np.save(f"{name}bias.npy", bias)
+    keys, before = torch.tensor(KEYS), torch.zeros(7)  # so that the keys do not begin where the tensors do
+    for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+        save_file({"a": before, "keys": keys.to(dtype)}, f"{name}.safetensors")
+    save_file({"keys": keys, "other": keys[:5].clone()}, "two.safetensors")
+    save_file({"keys": keys.clone()}, "model-00002-of-00002.safetensors")
     shards = {f"layer.{k}": "model-00001-of-00002.safetensors" for k in range(60)}
     index = {"metadata": {}, "weight_map": shards | {"keys": "model-00002-of-00002.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -51,15 +54,10 @@ def files(tmp_path):
 
 
 def verdicts_in(path):
-    """The table that --out wrote."""
+    """The table that --out wrote, and what the file says it was made from."""
     table = pq.ParquetFile(path).read()
     assert table.schema.equals(SCHEMAS["key_verdicts"])
-    return table.to_pandas()
-
-
-def asked(path):
-    """What the provenance in the file that --out wrote says it was made from."""
-    return json.loads(pq.read_schema(path).metadata[b"config"])
+    return table.to_pandas(), json.loads(pq.read_schema(path).metadata[b"config"])
 
 
 def last_error(capsys):
@@ -77,55 +75,32 @@ def last_error(capsys):
         ("words.parquet", [], " (column vector)"),
         ("lists.parquet", ["--tensor", "vector"], " (column vector)"),
         ("two.safetensors", ["--tensor", "keys"], " (tensor keys, float32)"),
+        ("bfloat16.safetensors", ["--tensor", "keys"], " (tensor keys, bfloat16)"),
+        ("float16.safetensors", ["--tensor", "keys"], " (tensor keys, float16)"),
         ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
         ("plain.csv", [], " (numbers from line 1 on)"),
         ("windows.csv", ["--header"], " (line 1 names the columns)"),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
-    assert main([str(files / name), *options, "--out", str(files / "verdicts.parquet")]) == 0
-    keys = KEYS.astype(float) if name.endswith("csv") else KEYS  # every digit of a text is read
-    expected = certify(keys)
-    table = verdicts_in(files / "verdicts.parquet")
+    """Every digit of a text is read, and every number of half precision is taken exactly."""
+    assert main([name, *options, "--out", "verdicts.parquet"]) == 0
+    dtype = {"bfloat16.safetensors": torch.bfloat16, "float16.safetensors": torch.float16}.get(
+        name, torch.float32
+    )
+    keys = torch.tensor(KEYS).to(dtype).to(torch.float64 if name.endswith("csv") else torch.float32).numpy()
+    expected, (table, _) = certify(keys), verdicts_in("verdicts.parquet")
     assert table.verdict.tolist() == expected.verdict.tolist()
-    np.testing.assert_array_equal(table.margin, expected.margin)
-    np.testing.assert_array_equal(table.residual, expected.residual)
+    np.testing.assert_array_equal([table.margin, table.residual], [expected.margin, expected.residual])
     inner = table[table.verdict == "unselectable"].iloc[0]
-    np.testing.assert_allclose(inner.weights @ KEYS[inner.support], KEYS[inner.key], atol=1e-6)
+    np.testing.assert_allclose(inner.weights @ keys[inner.support], keys[inner.key], atol=1e-6)
     winner = table[table.verdict == "selectable"].iloc[0]
-    assert np.argmax(KEYS @ winner["query"]) == winner.key
+    assert np.argmax(keys @ winner["query"]) == winner.key
     printed = capsys.readouterr().out
-    assert f"{name}{taken}: 50 keys, d = 3, {keys.dtype}\n" in printed
+    assert re.search(re.escape(f"{name}{taken}: 50 keys, d = 3, ") + r"float\d+\n", printed)
     inside = np.flatnonzero(expected.verdict == "unselectable")
     first = ", ".join(map(str, inside[:20]))
     assert f"unselectable rows, from 0: {first} and {len(inside) - 20} more\n" in printed
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_verdicts_that_are_written_in_blocks_are_one_table(files, ending, monkeypatch):
-    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", 20)  # six rows
-    out = files / f"verdicts.{ending}"
-    assert main([str(files / "keys.npy"), "--rows", "3:50", "--out", str(out)]) == 0
-    table = verdicts_in(out) if ending == "parquet" else pd.read_csv(out)
-    assert table.key.tolist() == list(range(3, 50))
-    assert table.verdict.tolist() == certify(KEYS[3:]).verdict.tolist()
-    if ending == "parquet":
-        inner = table[table.verdict == "unselectable"].iloc[-1]
-        np.testing.assert_allclose(inner.weights @ KEYS[inner.support], KEYS[inner.key], atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_read_exactly(tmp_path, dtype, capsys):
-    before = torch.zeros(7)  # so that the keys do not begin where the tensors do
-    keys = torch.tensor(KEYS).to(dtype)
-    save_file({"a": before, "keys": keys}, tmp_path / "half.safetensors")
-    options = ["--tensor", "keys", "--out", str(tmp_path / "v.parquet")]
-    assert main([str(tmp_path / "half.safetensors"), *options]) == 0
-    expected = certify(keys.float().numpy())
-    table = verdicts_in(tmp_path / "v.parquet")
-    assert table.verdict.tolist() == expected.verdict.tolist()
-    np.testing.assert_array_equal(table.margin, expected.margin)
-    assert f"tensor keys, {str(dtype).removeprefix('torch.')}" in capsys.readouterr().out
 
 
 LARGE = np.array([2**53, 2**53 + 1, 0, 5])
@@ -135,6 +110,8 @@ NO_CSV = "no table of numbers separated by commas"
 PICKLE = "is a pickle, which runs code when it is read: save the matrix by safetensors.torch.save_file"
 HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }\n"
 CLAIMS = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + HEADER + bytes(24)
+BESIDE = "expected the name of a file beside the index"
+MODEL, K = "model.safetensors.index.json", "k.safetensors.index.json"
 REFUSED = [
     # file, its content (None: one of `files`), further options, a part of the message
     ("absent.npy", None, [], "no such file"),
@@ -161,39 +138,29 @@ REFUSED = [
     ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
     ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, other"),
-    ("model.safetensors.index.json", None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
-    ("model.safetensors.index.json", None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
-    ("model.safetensors.index.json", None, ["--tensor", "layer.3"], "which is not beside the index"),
-    ("k.safetensors.index.json", b'{"weight_map": 3}', ["--tensor", "k"], "no index of safetensors files"),
+    (MODEL, None, [], "holds 61 tensors; choose one with --tensor: keys, layer.0, "),
+    (MODEL, None, ["--tensor", "layer.60"], "no tensor 'layer.60': it has layer.6"),
+    (MODEL, None, ["--tensor", "layer.3"], "which is not beside the index"),
+    (K, b'{"weight_map": 3}', ["--tensor", "k"], "no index of safetensors files"),
+    (K, b'{"weight_map": {"k": "../two.safetensors"}}', ["--tensor", "k"], BESIDE),
+    (K, b'{"weight_map": {"k": ["two.safetensors"]}}', ["--tensor", "k"], BESIDE),
+    (K, b'{"weight_map": {"k": "two.safetensors"}}', ["--tensor", "k"], "two.safetensors: no tensor 'k'"),
+    ("a.csv", b"\nx,y\n2,3\n", [], "line 2 has 'x': expected numbers such as 1.5 and -2e-3, or --header"),
     *(
-        ("k.safetensors.index.json", b'{"weight_map": {"k": %b}}' % file, ["--tensor", "k"], message)
-        for file, message in [
-            (b'"../two.safetensors"', "expected the name of a file beside the index"),
-            (b'["two.safetensors"]', "expected the name of a file beside the index"),
-            (b'"two.safetensors"', "two.safetensors: no tensor 'k'"),
-        ]
+        ("a.csv", f'1,"{number}"\n1,2\n'.encode(), [], f"line 1 has {number!r}: expected numbers")
+        for number in ("0x1", "1,000", "1+2j", "")
     ),
-    *(
-        ("keys.csv", content.encode("latin-1"), [], message)
-        for content, message in [
-            ("\nx,y\n2,3\n", "line 2 has 'x': expected numbers such as 1.5 and -2e-3, or --header"),
-            *(
-                (f'1,"{number}"\n1,2\n', f"line 1 has {number!r}: expected numbers")
-                for number in ("0x1", "1,000", "1+2j", "")
-            ),
-            ("1_000,2\n3,4\n", NO_CSV),
-            ("1.5,2\n3\n", NO_CSV),
-            ("1,2\n1,two\n", "could not convert string 'two'"),
-            ("1,2\n9007199254740993,1\n", "column 0 has integers of 2^53 and more"),
-            ("1,2\n2,-1e400\n", "keys has -inf at (1, 1): expected finite numbers"),
-            ('x,y\n1,2\n3,"4\n', "unexpected end of data"),
-            ("", "empty: expected numbers separated by commas"),
-            ("\xff\xfe1\x00", "no table of text in UTF-8"),
-        ]
-    ),
-    ("keys.csv", b"x,y\n", ["--header"], "keys is empty"),
-    ("keys.npy", None, ["--bias", "short.npy"], "short.npy: bias has shape (3,): expected (50,)"),
-    ("keys.npy", None, ["--bias", "nan_bias.npy"], "nan_bias.npy: bias has nan at (3,): expected finite"),
+    ("a.csv", b"1_000,2\n3,4\n", [], NO_CSV),
+    ("a.csv", b"1.5,2\n3\n", [], NO_CSV),
+    ("a.csv", b"1,2\n1,two\n", [], "could not convert string 'two'"),
+    ("a.csv", b"1,2\n9007199254740993,1\n", [], "column 0 has integers of 2^53 and more"),
+    ("a.csv", b"1,2\n2,-1e400\n", [], "keys has -inf at (1, 1): expected finite numbers"),
+    ("a.csv", b'x,y\n1,2\n3,"4\n', [], "unexpected end of data"),
+    ("a.csv", b"", [], "empty: expected numbers separated by commas"),
+    ("a.csv", b"\xff\xfe1\x00", [], "no table of text in UTF-8"),
+    ("a.csv", b"x,y\n", ["--header"], "keys is empty"),
+    ("keys.npy", None, ["--bias", "shortbias.npy"], "shortbias.npy: bias has shape (3,): expected (50,)"),
+    ("keys.npy", None, ["--bias", "nanbias.npy"], "nanbias.npy: bias has nan at (3,): expected finite"),
     ("keys.npy", None, ["--bias", "bias.npy", "--causal"], "--causal and --bias: expected one of the two"),
     ("keys.npy", None, ["--bias-tensor", "b"], "--bias-tensor without --bias"),
     ("keys.npy", None, ["--rows", "5"], "'5': expected FIRST:STOP, such as 0:5000"),
@@ -203,42 +170,37 @@ REFUSED = [
     ("absent.npy", None, ["--out", "folder.csv"], "is a folder"),
     ("absent.npy", None, ["--out", "bias.npy/deep/v.csv"], "expected a place in a folder"),
     ("absent.npy", None, ["--out", "x" * 245 + ".parquet"], "that can be written to (File name too long)"),
+    # Names may hold control characters, which must not reach the terminal.
+    (
+        "a.safetensors",
+        {"\x1b[31m\x07": KEYS, "two\nlines\u202e": KEYS},
+        [],
+        r"\x1b[31m\x07, two\nlines\u202e",
+    ),
 ]
 
 
 @pytest.mark.parametrize("name,content,options,message", REFUSED)
 def test_what_is_no_matrix_or_may_be_another_one_is_refused_in_one_line(
-    files, name, content, options, message, capsys, monkeypatch
+    files, name, content, options, message, capsys
 ):
-    monkeypatch.chdir(files)
-    write(files / name, content)
-    assert main([name, *options]) == 2
-    assert message in last_error(capsys)
-
-
-def write(path, content):
-    """A file of the kind that its name says; nothing for None."""
+    path = files / name
     if isinstance(content, bytes):
         path.write_bytes(content)
     elif isinstance(content, torch.Tensor):
         save_file({"k": content}, path)
+    elif isinstance(content, dict) and path.suffix == ".safetensors":
+        save_file({key: torch.tensor(value) for key, value in content.items()}, path)
     elif isinstance(content, dict):
         pd.DataFrame(content).to_parquet(path)
     elif content is not None:
         np.save(path, content, allow_pickle=True)
-
-
-def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
-    names = {"\x1b[31mred\x07": torch.zeros(2, 2), "two\nlines\u202e": torch.ones(2, 2)}
-    save_file(names, tmp_path / "names.safetensors")
-    assert main([str(tmp_path / "names.safetensors")]) == 2
+    assert main([name, *options]) == 2
     error = last_error(capsys)
-    assert error.rstrip("\n").isprintable()
-    assert r"\x1b[31mred\x07" in error and r"two\nlines\u202e" in error
+    assert message in error and error.rstrip("\n").isprintable()
 
 
-def test_the_input_is_never_overwritten(files, capsys, monkeypatch):
-    monkeypatch.chdir(files)
+def test_the_input_is_never_overwritten(files, capsys):
     pd.DataFrame({"b": BIAS}).to_parquet("bias.parquet")
     (files / "link.parquet").symlink_to("chosen.parquet")
     (files / "hard.parquet").hardlink_to("chosen.parquet")
@@ -251,18 +213,17 @@ def test_the_input_is_never_overwritten(files, capsys, monkeypatch):
 
 
 def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(files, capsys, monkeypatch):
-    out = files / "new" / "v.csv"
     for rows in ("0:50", "0:40"):  # the second run replaces the file of the first
-        assert main([str(files / "keys.npy"), "--rows", rows, "--out", str(out)]) == 0
-    before = out.read_text()
+        assert main(["keys.npy", "--rows", rows, "--out", "new/v.csv"]) == 0
+    before = (files / "new/v.csv").read_text()
 
     def full_disk(*_, **__):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(command_line.csv, "writer", full_disk)
-    assert main([str(files / "keys.npy"), "--out", str(out)]) == 2
+    assert main(["keys.npy", "--out", "new/v.csv"]) == 2
     assert "no space left" in last_error(capsys)
-    assert out.read_text() == before and [path.name for path in out.parent.iterdir()] == ["v.csv"]
+    assert [(path.name, path.read_text()) for path in (files / "new").iterdir()] == [("v.csv", before)]
 
 
 def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
@@ -271,54 +232,50 @@ def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
     store.write(certify(KEYS).to_frame(), "key_verdicts", out, provenance({}, "cpu"))
     whole = out.read_bytes()
     out.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
-    assert main([str(out), "--tensor", "query"]) == 2
+    assert main([out.name, "--tensor", "query"]) == 2
     assert "verdicts.parquet: damaged" in last_error(capsys)
-    assert main([str(files / "keys.npy"), "--rows", "0:40", "--out", str(out)]) == 0
-    assert main([str(out), "--tensor", "key"]) == 2
+    assert main(["keys.npy", "--rows", "0:40", "--out", out.name]) == 0
+    assert main([out.name, "--tensor", "key"]) == 2
     assert "keys has shape (40,)" in last_error(capsys)
 
 
-def test_rows_are_the_whole_problem_and_keep_their_numbers(files, capsys):
-    out = files / "verdicts.parquet"
-    pd.DataFrame({"bias": BIAS}).to_csv(files / "bias.csv", index=False)
-    for bias in ([], ["--bias", str(files / "bias.csv"), "--header"]):
-        options = ["--rows", "10:40", "--out", str(out), *bias]
-        assert main([str(files / "keys.npy"), *options]) == 0
-        expected = certify(KEYS[10:40], BIAS[10:40] if bias else None)
-        table = verdicts_in(out)
-        assert table.key.tolist() == list(range(10, 40))
+@pytest.mark.parametrize("block", [1 << 23, 20], ids=["at once", "six rows at a time"])
+def test_rows_are_the_whole_problem_and_keep_their_numbers(files, block, capsys, monkeypatch):
+    monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", block)
+    pd.DataFrame({"bias": BIAS}).to_csv("bias.csv", index=False)
+    for bias in ([], ["--bias", "bias.csv", "--header"]):
+        assert main(["keys.npy", "--rows", "10:40", "--out", "v.parquet", *bias]) == 0
+        expected, (table, asked) = (
+            certify(KEYS[10:40], BIAS[10:40] if bias else None),
+            verdicts_in("v.parquet"),
+        )
+        assert table.key.tolist() == list(range(10, 40)) and asked["rows"] == [10, 40]
         assert table.verdict.tolist() == expected.verdict.tolist() != certify(KEYS).verdict[10:40].tolist()
         inside = table[table.verdict == "unselectable"]
         assert f"unselectable rows, from 0: {', '.join(map(str, inside.key[:20]))}" in capsys.readouterr().out
         for row in inside.itertuples():
             np.testing.assert_allclose(row.weights @ KEYS[row.support], KEYS[row.key], atol=1e-6)
-        assert asked(out)["rows"] == [10, 40]
     for rows in (":40", "40:"):
-        assert main([str(files / "keys.npy"), "--rows", rows]) == 0
+        assert main(["keys.npy", "--rows", rows]) == 0
     assert "40 keys" in (printed := capsys.readouterr().out) and "10 keys" in printed
 
 
 @pytest.mark.parametrize("option", ["causal", "flat"])
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_options_are_those_of_the_library(tmp_path, option, ending, capsys):
+def test_options_are_those_of_the_library(files, option, capsys, monkeypatch):
     """Keys in a plane of four dimensions, off which they differ by rounding alone; a .csv file has all but proofs."""
     rng = np.random.default_rng(1)
     keys = rng.standard_normal((60, 2)) @ np.linalg.qr(rng.standard_normal((4, 4)))[0][:2]
-    np.save(tmp_path / "keys.npy", keys)
-    file, out, expected = (
-        tmp_path / "keys.npy",
-        tmp_path / f"verdicts.{ending}",
-        certify(keys, **{option: True}),
-    )
-    assert main([str(file), f"--{option}", "--out", str(out)]) == 0
+    np.save("plane.npy", keys)
+    expected = certify(keys, **{option: True})
     assert expected.counts() != certify(keys).counts()
-    if ending == "parquet":
-        assert verdicts_in(out).verdict.tolist() == expected.verdict.tolist()
-        assert asked(out)[option] is True
-    else:
-        assert "v.csv; its proofs need a .parquet file".replace("v.", "verdicts.") in capsys.readouterr().out
-        plain = expected.to_frame().drop(columns=["query", "support", "weights"])
-        assert out.read_text() == plain.to_csv(index=False)
+    assert main(["plane.npy", f"--{option}", "--out", "v.parquet"]) == 0
+    table, asked = verdicts_in("v.parquet")
+    assert table.verdict.tolist() == expected.verdict.tolist() and asked[option] is True
+    monkeypatch.setattr(command_line, "row_blocks", lambda n, d: [slice(0, 7), slice(7, n)])
+    assert main(["plane.npy", f"--{option}", "--out", "v.csv"]) == 0
+    assert "v.csv; its proofs need a .parquet file" in capsys.readouterr().out
+    plain = expected.to_frame().drop(columns=["query", "support", "weights"])
+    assert (files / "v.csv").read_text() == plain.to_csv(index=False)
 
 
 WORKING = """

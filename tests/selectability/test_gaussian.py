@@ -58,12 +58,6 @@ def test_many_dimensions_and_keys_end_in_numbers():
     assert shares[0][2] < 1
 
 
-@pytest.mark.parametrize("n,d", [(0, 3), (3, 0)])
-def test_refuses(n, d):
-    with pytest.raises(ValueError, match=f"n = {n}, d = {d}"):
-        expected_unselectable(n, d)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("n", "d"), [(40, 2), (60, 5)])
 def test_simulation(n, d, causal):

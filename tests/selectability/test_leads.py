@@ -22,31 +22,22 @@ def in_float64(keys, queries, causal, bias):
     return own - scores.max(axis=1), scores.argmax(axis=1)
 
 
-def of_all_sizes(n, c, rng):
-    """Keys and queries whose entries differ by a hundred orders of magnitude, and a bias."""
-    column = 10.0 ** rng.integers(-150, 100, c)
-    keys = rng.standard_normal((n, c)) * rng.lognormal(size=(n, 1)) * column
-    return keys, rng.standard_normal((n, c)) / column, 3 * rng.standard_normal(n)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("n,c", [(100, 3), (LARGE + 500, 1), (LARGE + 500, 7), (LARGE + 500, 64)])
 def test_leads_are_those_in_float64(n, c, causal):
+    """Entries differ by a hundred orders of magnitude. Some queries lack; a matrix beside this one has all."""
     rng = np.random.default_rng([c, causal])
-    keys, queries, bias = of_all_sizes(n, c, rng)
-    queries[rng.random(len(queries)) < 0.1] = 0  # nothing is asked for these
+    column = 10.0 ** rng.integers(-150, 100, c)
+    keys = rng.standard_normal((n, c)) * rng.lognormal(size=(n, 1)) * column
+    queries, bias = rng.standard_normal((n, c)) / column, 3 * rng.standard_normal(n)
+    queries[rng.random(n) < 0.1] = 0
     expected, best = in_float64(keys, queries, causal, bias)
-    # Beside a matrix with all queries.
-    stack = (np.stack([part, beside]) for part, beside in ((keys, keys), (queries, keys), (bias, bias)))
-    keys, queries, bias = stack
-    lead, rival = (found[0] for found in leads(keys, queries, queries.any(axis=2), causal, bias))
-    queries = queries[0]
-
     asked = queries.any(axis=1)
+    stack = np.stack([keys, keys]), np.stack([queries, keys])
+    lead, rival = leads(*stack, stack[1].any(axis=2), causal, np.stack([bias, bias]))
+    lead, rival = lead[0], rival[0]
     np.testing.assert_array_equal(np.isnan(lead), ~asked)
-    assert (rival[~asked] == -1).all()
-    if causal and asked[0]:
-        assert lead[0] == np.inf
+    assert (rival[~asked] == -1).all() and (not (causal and asked[0]) or lead[0] == np.inf)
     asked[0] &= not causal
     np.testing.assert_allclose(lead[asked], expected[asked], rtol=0, atol=1e-11)
     np.testing.assert_array_equal(rival[asked], best[asked])
@@ -70,14 +61,10 @@ def test_rivals_that_float32_cannot_tell_apart(gap):
     assert (scores.argmax(axis=1) != best).mean() > 0.1, "float32 alone is right, too"
 
 
-def hardly_inside_a_sphere(n, d, rng):
-    """Keys of which thousands are vertices, and hundreds lie inside."""
-    keys = rng.standard_normal((n, d))
-    return keys / np.linalg.norm(keys, axis=1, keepdims=True) * (1 - 0.02 * rng.random((n, 1)))
-
-
 def test_a_pool_of_thousands_of_vertices_against_qhull():
-    keys = hardly_inside_a_sphere(6000, 4, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    keys = rng.standard_normal((6000, 4))
+    keys *= (1 - 0.02 * rng.random((6000, 1))) / np.linalg.norm(keys, axis=1, keepdims=True)
     certificates = certify(keys)
     certificates.verify(keys)
     numbers = certificates.counts()
@@ -129,13 +116,11 @@ def test_memory_grows_with_the_keys_and_not_with_their_pairs(spread, arrays, mon
     tracemalloc.start()
     try:
         certificates = certify(keys)
-        _, most = tracemalloc.get_traced_memory()
+        before, most = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
-        before, _ = tracemalloc.get_traced_memory()
         certificates.verify(keys)
         _, verified = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert (certificates.counts()["selectable"] == len(keys)) == (spread == 0)
-    assert most < arrays * keys.nbytes
-    assert verified - before < 2.5 * keys.nbytes
+    assert most < arrays * keys.nbytes and verified - before < 2.5 * keys.nbytes

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 from default_settings import example
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from layernorm_roles.norms import affine, scale, scale_outside
+from layernorm_roles.norms import affine, scale
 from layernorm_roles.random_streams import Stream, generator
 from layernorm_roles.settings.statements import Geometry
 from layernorm_roles.statements import geometry
@@ -28,22 +26,10 @@ def test_axes_solve_the_secular_equation():
     """
     gain = torch.tensor([0.3, 1.7, -0.9, 2.4, 1.1], dtype=torch.float64)
     squares = np.sort(gain.numpy() ** 2)
-    margin = 1e-12
-    roots = [
-        brentq(lambda s: (1 / (squares - s)).sum(), low + margin, high - margin, xtol=1e-15)
-        for low, high in pairwise(squares)
-    ]
+    between = [(low + 1e-12, high - 1e-12) for low, high in pairwise(squares)]
+    roots = [brentq(lambda s: (1 / (squares - s)).sum(), *ends, xtol=1e-15) for ends in between]
     expected = np.sqrt(len(gain) * np.array(roots[::-1]))
     assert np.allclose(geometry.ellipsoid(gain, projects=True)[0], expected, rtol=1e-9)
-
-
-@given(st.floats(1e-6, 1e3), st.sampled_from([1e-5, 1e-12]))
-@settings(max_examples=40)
-def test_radius_under_eps(size, eps):
-    x = torch.tensor([3.0, -1.0, -2.0], dtype=torch.float64)
-    x = x * size / x.square().mean().sqrt()
-    assert np.isclose(scale(x, eps).square().mean().sqrt(), 1 / np.sqrt(1 + eps / size**2), rtol=1e-12)
-    assert np.isclose(scale_outside(x, eps).square().mean().sqrt(), 1 / (1 + eps / size), rtol=1e-12)
 
 
 def test_table_shape_quantities(table):
@@ -51,9 +37,7 @@ def test_table_shape_quantities(table):
     for quantity in ("axes_deviation", "axes_cosine", "centre_deviation"):
         assert shape[shape.quantity == quantity].value.max() < 1e-12, quantity
     rank = shape[shape.quantity == "rank"].set_index(["norm", "n"]).value
-    for n in SETTINGS.dimensions:
-        assert rank["layernorm", n] == n - 1
-        assert rank["rmsnorm", n] == n
+    assert all(rank["layernorm", n] == n - 1 and rank["rmsnorm", n] == n for n in SETTINGS.dimensions)
 
 
 def test_every_quantity_of_the_arithmetic_is_what_plain_formulas_give(table):
@@ -99,11 +83,8 @@ def test_the_shape_deviates_where_outputs_do(monkeypatch):
 def test_cloud_stages():
     drawn = generator(Stream.GEOMETRY_CLOUD, 3).standard_normal((400, 3))
     x = drawn * [1.2, 0.7, 0.5] + [0.6, 0.2, 0.4]
-    known = {
-        ("layernorm", "x"): x,
-        ("rmsnorm", "x"): x,
-        ("layernorm", "f"): x - x.mean(axis=1, keepdims=True),
-    }
+    known = {("layernorm", "x"): x, ("rmsnorm", "x"): x}
+    known["layernorm", "f"] = x - x.mean(axis=1, keepdims=True)
     for norm, before in (("layernorm", "f"), ("rmsnorm", "x")):
         y = known[norm, before]
         known[norm, "g"] = y / np.sqrt((y**2).mean(axis=1, keepdims=True))

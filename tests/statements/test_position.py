@@ -11,45 +11,32 @@ TOKENS = np.random.default_rng(0).integers(0, 20, size=4000)
 SHAPE = TransformerShape("pre", depth=3, d_model=64, heads=2, context_length=10, vocabulary=20)
 
 
-def accuracy(shape=SHAPE, **zeroed):
-    """Of three untrained runs; the named matrices are set to 0 in the first run, or everywhere."""
-    matrices = shape.matrices(initial(shape, [3, 4, 5]))
-    names = [name for name, _ in shape.parameters()]
-    for name, runs in zeroed.items():
-        for matrix, its in zip(matrices, names, strict=True):
-            if its == name:
-                matrix[runs] = 0
-    return position.position_accuracy(shape, matrices, position.probe_windows(TOKENS, 10, seed=1))
-
-
 def test_windows_are_judged_on_another_part_of_the_text():
     fitted, judged = position.probe_windows(np.arange(4000), 10, seed=1)
     assert fitted.max() < 2010 and judged.min() >= 2000
     assert fitted.shape == judged.shape == (position.WINDOWS, 11)
 
 
+def without_positions(*seeds):
+    """The matrices of untrained runs, of which the first has no positions."""
+    matrices = SHAPE.matrices(initial(SHAPE, seeds))
+    matrices[[name for name, _ in SHAPE.parameters()].index("position")][0] = 0
+    return matrices
+
+
 def test_a_stream_with_positions_tells_them_and_one_without_does_not():
-    found = accuracy(position=slice(1))
-    assert found.shape == (3, 3)
+    windows = position.probe_windows(TOKENS, 10, seed=1)
+    found = position.position_accuracy(SHAPE, without_positions(3, 4, 5), windows)
+    assert found.shape == (3, 3) and (found[1:, 0] > 0.95).all()
     assert found[0, 0] < 0.2, "nothing tells positions at the embedding: one in ten"
-    assert (found[1:, 0] > 0.95).all()
 
 
 def test_the_probe_is_judged_on_windows_that_it_was_not_fitted_to():
     """Where it is fitted the token is the position; where it is judged the tokens come in the opposite order."""
-    matrices = SHAPE.matrices(initial(SHAPE, [3]))
-    matrices[[name for name, _ in SHAPE.parameters()].index("position")][0] = 0
+    matrices = without_positions(3)
     fitted, judged = torch.arange(11).expand(40, 11), torch.tensor([*range(9, -1, -1), 0]).expand(40, 11)
     assert position.position_accuracy(SHAPE, matrices, torch.stack([fitted, fitted]))[0, 0] == 1
     assert position.position_accuracy(SHAPE, matrices, torch.stack([fitted, judged]))[0, 0] == 0
-
-
-def test_without_a_residual_connection_the_stream_holds_what_a_part_puts_out():
-    """With all outputs 0, the stream is the embedding or nothing."""
-    with_residual = accuracy(out=slice(None), down=slice(None))
-    without = accuracy(SHAPE._replace(residual=False), out=slice(None), down=slice(None))
-    assert (with_residual == with_residual[:, :1]).all(), "the embedding is carried on, unchanged"
-    assert (without[:, 0] == with_residual[:, 0]).all() and (without[:, 1:] <= 0.2).all()
 
 
 def test_a_diverged_run_has_no_accuracy():

@@ -1,6 +1,7 @@
 """Files of the statements: their rows are those of `measure`, and they say which plan and draws made them."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,8 @@ from planned import planned
 
 from layernorm_roles import checkpoint, files, random_streams, store
 from layernorm_roles.random_streams import Stream
-from layernorm_roles.settings.statements import BatchDependence, Fusion, Geometry, Placement, ScoreScale
-from layernorm_roles.statements import batch_dependence, fusion, geometry, placement, score_scale
+from layernorm_roles.settings.statements import Fusion, Geometry, Placement
+from layernorm_roles.statements import fusion, geometry, placement
 
 RUNS = [("a", 9), ("b", 3), ("ab", 4)]
 SHAPES = {
@@ -61,49 +62,21 @@ def test_geometry_and_its_cloud(tmp_path, drawn):
     check(tmp_path / "cloud", "geometry_cloud", geometry.cloud(4), plan, Stream.GEOMETRY_CLOUD)
 
 
-def test_batch_dependence(tmp_path, drawn):
-    settings = example(BatchDependence, batch_sizes=[1, 2], repeats=1)
-    plan = planned(tmp_path, "batch_dependence", settings=settings.model_dump(), seeds=[4, 6])
-    batch_dependence.write(plan, tmp_path / "rows")
-    assert drawn == {Stream.BATCH_DEPENDENCE.number: {4, 6}}
-    frame = batch_dependence.measure(settings, [4, 6])
-    check(tmp_path / "rows", "batch_dependence", frame, plan, Stream.BATCH_DEPENDENCE)
-
-
 def test_fusion_of_random_blocks_and_of_trained_ones(tmp_path, drawn, samples):
     path, tensors, job = samples
-    plan = planned(
-        tmp_path, "fusion", [job["job"]], settings=example(Fusion, d_model=[4]).model_dump(), seeds=[4, 6]
-    )
+    given = {"settings": example(Fusion, d_model=[4]).model_dump(), "seeds": [4, 6]}
+    plan = planned(tmp_path, "fusion", [job["job"]], **given)
     fusion.write(plan, [path], tmp_path / "rows")
     assert drawn == {Stream.FUSION.number: {4, 6}}
-    trained = [
-        fusion.AttentionBlock(
-            *(tensors[f"{name}/layer_{layer}.{kind}"].numpy() for kind in SHAPES),
-            {"source": "language_model", "seed": seed, "layer": layer},
-        )
-        for name, seed in RUNS
-        for layer in (1, 2)
-    ]
-    frame = fusion.measure([*fusion.random_blocks([4], [4, 6]), *trained])
-    check(tmp_path / "rows", "fusion", frame, plan, Stream.FUSION)
-
-
-def test_score_scale(tmp_path, drawn):
-    settings = example(ScoreScale, d_k=[2])
-    plan = planned(tmp_path, "score_scale", settings=settings.model_dump(), seeds=[4, 6])
-    score_scale.write(plan, tmp_path / "rows")
-    assert drawn == {Stream.SCORE_SCALE.number: {4, 6}}
-    check(tmp_path / "rows", "score_scale", score_scale.measure(settings, [4, 6]), plan, Stream.SCORE_SCALE)
-
-
-def test_samples_of_another_plan_are_refused(tmp_path, samples):
-    path, _, job = samples
+    blocks = [*fusion.random_blocks([4], [4, 6])]
+    for (name, seed), layer in product(RUNS, (1, 2)):
+        arrays = (tensors[f"{name}/layer_{layer}.{kind}"].numpy() for kind in SHAPES)
+        columns = {"source": "language_model", "seed": seed, "layer": layer}
+        blocks.append(fusion.AttentionBlock(*arrays, columns))
+    check(tmp_path / "rows", "fusion", fusion.measure(blocks), plan, Stream.FUSION)
     planned(tmp_path, job["job"], runs=[1])
-    settings = example(Fusion, d_model=[4]).model_dump()
-    plan = planned(tmp_path, "fusion", [job["job"]], settings=settings, seeds=[4])
     with pytest.raises(ValueError, match="samples: a file of another run"):
-        fusion.write(plan, [path], tmp_path / "rows")
+        fusion.write(planned(tmp_path, "fusion", [job["job"]], **given), [path], tmp_path / "rows")
 
 
 def test_placement(tmp_path, drawn):

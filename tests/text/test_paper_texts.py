@@ -18,21 +18,15 @@ def plan(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folder(plan, tmp_path_factory):
-    """The folder to which everything was downloaded."""
+def prepared(plan, tmp_path_factory):
+    """The folder to which everything was downloaded, and the text of it."""
+    folder, out = tmp_path_factory.mktemp("downloads"), tmp_path_factory.mktemp("text")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("home")))
-        folder = tmp_path_factory.mktemp("downloads")
         for source in plan.hub_sources.values():
             downloads.download(source, folder / source.file_name)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def text(plan, folder, tmp_path_factory):
-    out = tmp_path_factory.mktemp("text")
     prepare(plan.settings.text["words"], out, folder)
-    return PreparedText(out)
+    return folder, PreparedText(out)
 
 
 def test_every_dataset_is_downloaded_once_and_jobs_name_what_they_read(plan):
@@ -45,37 +39,34 @@ def test_every_dataset_is_downloaded_once_and_jobs_name_what_they_read(plan):
     assert read == [source.dataset for source in [*plan.hub_sources.values()][:3]]
 
 
-def test_contexts_are_different_texts_of_the_papers_lengths(text):
+def test_contexts_are_different_texts_of_the_papers_lengths(prepared):
+    _, text = prepared
     contexts = store.read(text.contexts, "contexts")
-    long = contexts[contexts.texts == "long"]
-    assert len(long) == 16
-    assert long.tokens.map(len).between(768, 1024).all()
-    assert long.tokens.map(tuple).nunique() == 16
-    words = tokenizer.load(text.tokenizer).decode(list(long.tokens.iloc[0]))
+    long = contexts[contexts.texts == "long"].tokens
+    assert long.map(len).between(768, 1024).all() and long.map(tuple).nunique() == len(long) == 16
+    words = tokenizer.load(text.tokenizer).decode(list(long.iloc[0]))
     paragraphs = [line for line in words.split("\n") if line.endswith(".")]
     assert len(paragraphs) == len(set(paragraphs)) > 2
     assert len(contexts[contexts.texts == "sentences"]) == 10
 
 
-def test_both_tasks_find_their_text(text, plan, folder):
-    models, bpe = plan.settings.language_model, tokenizer.load(text.tokenizer)
+def test_both_tasks_find_their_text(prepared, plan):
+    (folder, text), models = prepared, plan.settings.language_model
+    bpe = tokenizer.load(text.tokenizer)
     assert bpe.get_vocab_size() == 50257
     (window,) = tasks.build(models["gpt"], text, bpe, 0).batch(0)
-    assert window.shape == (2, 1025)
     task = tasks.build(models["bert"], text, bpe, 0, folder)
-    assert task.classes == 2
-    assert task.batch(0)[0].shape == (2, 129)
+    assert window.shape == (2, 1025) and task.batch(0)[0].shape == (2, 129) and task.classes == 2
 
 
-def test_too_few_contexts_show_before_the_corpus_is_tokenised(plan, folder, tmp_path, monkeypatch):
+def test_too_few_contexts_show_before_the_corpus_is_tokenised(prepared, plan, tmp_path, monkeypatch):
     """The paragraphs alone are too short, as in the preset's first form."""
-    words = plan.settings.text["words"].model_dump()
-    words["long"]["source"]["joined_by"] = None
-    alone = type(plan.settings.text["words"]).model_validate(words)
+    (folder, _), words = prepared, plan.settings.text["words"]
+    alone = words.model_dump()
+    alone["long"]["source"]["joined_by"] = None
+    alone = type(words).model_validate(alone)
     downloads.download(alone.long.source, folder / alone.long.source.file_name)
     monkeypatch.setattr("layernorm_roles.text.prepare.part_of", None)  # fails with the corpus' first document
-    with pytest.raises(
-        ValueError,
-        match=r"long\.contexts = 16: the source \S*squad gives 0 of 768 to 1024 tokens; .* joined_by",
-    ):
+    says = r"long\.contexts = 16: the source \S*squad gives 0 of 768 to 1024 tokens; .* joined_by"
+    with pytest.raises(ValueError, match=says):
         prepare(alone, tmp_path / "text", folder)

@@ -76,73 +76,72 @@ def changed(settings, **changes):
     return Text.model_validate(settings.model_dump() | changes)
 
 
-def test_streams_hold_the_documents_of_their_part_and_no_others(world, prepared):
-    texts, _ = world
-    bpe = tokenizer.load(prepared.tokenizer)
+def test_streams_hold_the_documents_of_their_part_and_the_tokenizer_has_seen_those_of_training(
+    world, prepared
+):
+    (texts, _), bpe = world, tokenizer.load(prepared.tokenizer)
     for part in ("training", "validation"):
         stream = read_stream(prepared.tokens(part), 300, 64)
         assert stream.dtype == np.uint16
         assert stream.tolist() == [i for text in texts[part] for i in bpe.encode(text).ids]
         assert letters(bpe.decode(stream.tolist())) == set(LETTERS[part])
+    merged = [entry for entry in bpe.get_vocab() if len(entry) > 1 and entry.isascii()]
+    assert len(merged) > 10 and set("".join(merged).lower()) <= set(LETTERS["training"]) | {"."}
 
 
-def test_the_tokenizer_has_seen_training_documents_alone(prepared):
-    entries = tokenizer.load(prepared.tokenizer).get_vocab()
-    merged = [entry for entry in entries if len(entry) > 1 and entry.isascii()]
-    assert len(merged) > 10
-    assert set("".join(merged).lower()) <= set(LETTERS["training"]) | {"."}
-
-
-def test_contexts_are_held_out_text_of_the_right_length(world, prepared):
-    bpe, frame = tokenizer.load(prepared.tokenizer), store.read(prepared.contexts, "contexts")
-    assert frame.groupby("texts").size().to_dict() == {"long": 25, "sentences": 40}
+def test_contexts_are_a_random_choice_of_held_out_text_in_the_order_of_the_documents(world, prepared):
+    texts, bpe = world[0]["held_out"], tokenizer.load(prepared.tokenizer)
+    frame = store.read(prepared.contexts, "contexts")
     for row in frame.itertuples():
         text = bpe.decode(row.tokens.tolist()).strip()
-        assert text in world[0]["held_out"][row.document]
-        assert letters(text) <= set(LETTERS["held_out"])
-    assert frame[frame.texts == "long"].tokens.map(len).between(48, 64).all()
-    sentences = frame[frame.texts == "sentences"].tokens.map(list).map(bpe.decode)
-    assert sentences.str.count(r"\.").eq(1).all()
-
-
-def test_contexts_are_a_random_choice_in_the_order_of_the_documents(world, prepared):
-    bpe, frame = tokenizer.load(prepared.tokenizer), store.read(prepared.contexts, "contexts")
-    candidates = [s + "." for text in world[0]["held_out"] for s in text[:-1].split(". ")]
-    candidates = [s for s in candidates if 4 <= len(bpe.encode(s).ids) <= 60]
-    order = random_streams.generator(Stream.TEXT_SELECTION, SEED, 1).permutation(len(candidates))
-    chosen = [bpe.decode(list(t)) for t in frame[frame.texts == "sentences"].tokens]
-    assert chosen == [candidates[i] for i in sorted(order[:40])]
-    assert chosen != candidates[:40]
-    long = frame[frame.texts == "long"]
+        assert text in texts[row.document] and letters(text) <= set(LETTERS["held_out"])
+    long, sentences = (frame[frame.texts == kind] for kind in ("long", "sentences"))
+    assert long.tokens.map(len).between(48, 64).all() and long.context.tolist() == list(range(25))
     assert long.document.is_monotonic_increasing
     assert long.document.max() > 8  # the first 25 windows are those of fewer documents
-    assert long.context.tolist() == list(range(25))
+    candidates = [s + "." for text in texts for s in text[:-1].split(". ")]
+    candidates = [s for s in candidates if 4 <= len(bpe.encode(s).ids) <= 60]
+    order = random_streams.generator(Stream.TEXT_SELECTION, SEED, 1).permutation(len(candidates))
+    chosen = [bpe.decode(list(tokens)) for tokens in sentences.tokens]
+    assert chosen == [candidates[i] for i in sorted(order[:40])] != candidates[:40]
 
 
 def test_the_manifest_describes_the_text(world, prepared):
-    manifest = read_manifest(prepared.manifest)
-    assert manifest["documents"] == DOCUMENTS
-    assert manifest["split"] == SPLIT
+    manifest, frame = read_manifest(prepared.manifest), store.read(prepared.contexts, "contexts")
+    assert manifest["documents"] == DOCUMENTS and manifest["split"] == SPLIT
     assert manifest["corpus"]["licence"] == "none"
     for part in ("training", "validation"):
         assert manifest["tokens"][part] == len(np.load(prepared.tokens(part)))
-    frame = store.read(prepared.contexts, "contexts")
     tokens = int(frame[frame.texts == "long"].tokens.map(len).sum())
     assert manifest["contexts"]["long"] == {"number": 25, "tokens": tokens}
     assert manifest["tokenizer"] == {"kind": "trained", "vocabulary": 300}
 
 
-def test_another_seed_chooses_other_contexts_of_equal_texts(world, prepared, tmp_path):
-    prepare(world[1], tmp_path, seed=SEED + 1)
+SENTENCES = {"source": None, "shortest": 4, "longest": 60, "contexts": 3}
+SPLITS = [{"training": a, "validation": b, "held_out": c} for a, b, c in ((0.5, 0.3, 0.2), (0.6, 0.15, 0.25))]
+
+
+@pytest.mark.parametrize(
+    ("seed", "change", "equal"),
+    [
+        # Another seed chooses other contexts of equal texts.
+        (SEED + 1, {}, "training.npy validation.npy tokenizer.json"),
+        (SEED, {"vocabulary": 301}, "validation.npy"),  # one merge more of letters of the training documents
+        (SEED, {"split": SPLITS[0]}, ""),
+        (SEED, {"split": SPLITS[1]}, "training.npy tokenizer.json"),
+        # The identity of a text is that of its tokenizer and streams: models read no contexts in training.
+        (SEED, {"sentences": SENTENCES}, "training.npy validation.npy tokenizer.json identity"),
+    ],
+)
+def test_the_identity_of_a_text_is_that_of_its_seed_tokenizer_and_streams(
+    world, prepared, tmp_path, seed, change, equal
+):
+    prepare(changed(world[1], **change), tmp_path, seed=seed)
     other = PreparedText(tmp_path)
-    for part in ("training", "validation"):
-        assert other.tokens(part).read_bytes() == prepared.tokens(part).read_bytes()
-    ours, theirs = (store.read(text.contexts, "contexts") for text in (prepared, other))
-    for texts in ("long", "sentences"):
-        mine, others = (frame[frame.texts == texts].tokens.map(tuple).tolist() for frame in (ours, theirs))
-        assert mine != others
-    assert (prepared.seed, other.seed) == (SEED, SEED + 1)
-    assert other.content_hash() != prepared.content_hash()
+    names = ("training.npy", "validation.npy", "tokenizer.json", "contexts.parquet")
+    same = {name for name in names if (tmp_path / name).read_bytes() == (prepared.folder / name).read_bytes()}
+    same |= {"identity"} if other.content_hash() == prepared.content_hash() else set()
+    assert same == {*equal.split()} and other.seed == seed
 
 
 def test_with_the_fewest_entries_every_byte_is_a_token(world, tmp_path):
@@ -159,23 +158,8 @@ def test_with_the_fewest_entries_every_byte_is_a_token(world, tmp_path):
         assert bpe.decode(ids) == spelt
 
 
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        ({"vocabulary": 301}, False),
-        ({"split": {"training": 0.5, "validation": 0.3, "held_out": 0.2}}, False),
-        ({"split": {"training": 0.6, "validation": 0.15, "held_out": 0.25}}, False),
-        ({"sentences": {"source": None, "shortest": 4, "longest": 60, "contexts": 3}}, True),
-    ],
-)
-def test_the_identity_of_a_text_is_that_of_its_tokenizer_and_streams(world, prepared, tmp_path, change, same):
-    prepare(changed(world[1], **change), tmp_path, seed=SEED)
-    assert (PreparedText(tmp_path).content_hash() == prepared.content_hash()) == same
-
-
 def test_no_file_of_another_text_is_read_beside_a_manifest(world, prepared, tmp_path):
-    split = {"training": 0.5, "validation": 0.3, "held_out": 0.2}
-    prepare(changed(world[1], vocabulary=301, split=split), tmp_path / "other", seed=SEED + 1)
+    prepare(changed(world[1], vocabulary=301, split=SPLITS[0]), tmp_path / "other", seed=SEED + 1)
     for name in ("tokenizer.json", "training.npy", "validation.npy", "contexts.parquet"):
         folder = shutil.copytree(prepared.folder, tmp_path / name)
         for file in (tmp_path / "other" / name, files.checksum_file(tmp_path / "other" / name)):
@@ -184,39 +168,37 @@ def test_no_file_of_another_text_is_read_beside_a_manifest(world, prepared, tmp_
             PreparedText(folder).content_hash()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"corpus": "one document", "vocabulary": 300},
-            "its 1 documents are too few, or too short:"
-            "  split.validation = 0.2: 0 documents with 0 tokens; expected more than long.longest = 64"
-            "  split.held_out = 0.2: 0 documents with 0 windows of 48 to 64 tokens; expected long.contexts = 25"
-            "  split.held_out = 0.2: 0 documents with 0 sentences of 4 to 60 tokens; expected sentences.contexts = 40"
-            "expected 21 such documents or more",
-        ),
-        (
-            {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 1000}, "vocabulary": 10**6},
-            "its 40 documents are too few, or too short:"
-            r"  split.training = 0.6: 20 documents with \d,\d+ entries of a tokenizer; expected vocabulary = 1,000,000"
-            r"  split.held_out = 0.2: 12 documents with \d+ windows of 48 to 64 tokens; expected long.contexts = 1,000"
-            r"expected \d+,\d+ such documents or more",
-        ),
-    ],
-)
-def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(
-    world, tmp_path, change, message
-):
-    texts, settings = world
-    if "corpus" in change:
+FEW = "its %d documents are too few, or too short:"
+TOO_SMALL = {
+    "one document": (
+        {"vocabulary": 300},
+        FEW % 1,
+        "  split.validation = 0.2: 0 documents with 0 tokens; expected more than long.longest = 64",
+        "  split.held_out = 0.2: 0 documents with 0 windows of 48 to 64 tokens; expected long.contexts = 25",
+        "  split.held_out = 0.2: 0 documents with 0 sentences of 4 to 60 tokens; expected sentences.contexts = 40",
+        "expected 21 such documents or more",
+    ),
+    "all documents": (
+        {"long": {"source": None, "shortest": 48, "longest": 64, "contexts": 1000}, "vocabulary": 10**6},
+        FEW % 40,
+        r"  split.training = 0.6: 20 documents with \d,\d+ entries of a tokenizer; expected vocabulary = 1,000,000",
+        r"  split.held_out = 0.2: 12 documents with \d+ windows of 48 to 64 tokens; expected long.contexts = 1,000",
+        r"expected \d+,\d+ such documents or more",
+    ),
+}
+
+
+@pytest.mark.parametrize("corpus", TOO_SMALL)
+def test_too_small_a_corpus_is_refused_with_all_that_it_lacks_and_outputs_stay(world, tmp_path, corpus):
+    (texts, settings), (change, *lines), out = world, TOO_SMALL[corpus], tmp_path / "out"
+    if corpus == "one document":
         (tmp_path / "one.txt").write_text(texts["training"][0])
         change = change | {"corpus": {"kind": "files", "paths": [str(tmp_path / "one.txt")]}}
-    out = tmp_path / "out"
     prepare(settings, out)
-    before = {path.name: path.read_bytes() for path in out.glob("*.*") if path.is_file()}
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     with pytest.raises(ValueError) as fault:
         prepare(changed(settings, **change), out)
-    assert re.match(rf"text\.out: {message}", str(fault.value).replace("\n", "")), fault.value
+    assert re.match("\n".join([r"text\.out: " + lines[0], *lines[1:]]), str(fault.value)), fault.value
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
 
 
@@ -227,10 +209,10 @@ def test_contexts_from_other_sources(world, tmp_path):
     for i, passage in enumerate(passages * 2):  # a text that came before is left out
         (tmp_path / "passages" / f"{i}.txt").write_text(passage)
         (tmp_path / "sentences" / f"{i}.txt").write_text(passage.split(". ")[i % 3])
-    long, sentences = (
-        {"source": {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]}, "shortest": 4, "longest": 64}
-        for name in ("passages", "sentences")
-    )
+    sources = [
+        {"kind": "files", "paths": [str(tmp_path / name / "*.txt")]} for name in ("passages", "sentences")
+    ]
+    long, sentences = ({"source": source, "shortest": 4, "longest": 64} for source in sources)
     settings = changed(world[1], long=long | {"contexts": 5}, sentences=sentences | {"contexts": 3})
     prepare(settings, tmp_path / "out")
     text = PreparedText(tmp_path / "out")

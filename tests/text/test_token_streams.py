@@ -29,19 +29,6 @@ def test_tokens_take_16_bits_where_they_fit(tmp_path, entries, dtype):
     assert {path.name for path in tmp_path.iterdir()} == {"training.npy", ".sha256"}
 
 
-def test_streams_that_do_not_fit_are_refused(tmp_path):
-    path = tmp_path / "training.npy"
-    with files.atomic_write(path) as partial:
-        np.save(partial, np.arange(100, dtype=np.uint16))
-    with pytest.raises(ValueError, match="token 99 does not fit a model with 50 entries"):
-        read_stream(path, 50, 10)
-    with pytest.raises(ValueError, match="expected more than one window of 100"):
-        read_stream(path, 100, 100)
-    files.write_text(path, "no array")
-    with pytest.raises(ValueError, match=r"training\.npy: no token stream"):
-        read_stream(path, 100, 10)
-
-
 STREAM = np.arange(100, dtype=np.uint16)
 WRITTEN = {
     "training.npy": (lambda path: np.save(path, STREAM), lambda path: read_stream(path, 300, 10)),
@@ -64,6 +51,21 @@ def test_a_file_that_changed_since_it_was_written_is_never_read(tmp_path, name):
     path.unlink()
     with pytest.raises(ValueError, match=rf"{name}: no such file"):
         read(path)
+
+
+def test_streams_that_do_not_fit_are_refused(tmp_path):
+    path = tmp_path / "training.npy"
+    with files.atomic_write(path) as partial:
+        np.save(partial, STREAM)
+    for entries, window, says in (
+        (50, 10, "token 99 does not fit a model with 50 entries"),
+        (100, 100, "expected more than one window of 100"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            read_stream(path, entries, window)
+    files.write_text(path, "no array")
+    with pytest.raises(ValueError, match=r"training\.npy: no token stream"):
+        read_stream(path, 100, 10)
 
 
 def test_gpt2_vocabulary():

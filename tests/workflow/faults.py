@@ -5,7 +5,6 @@ the wall time in column `seconds`), equal bytes in every file of weights, tokens
 must be rebuilt, or be named in an error, and is then deleted as the error says. A full disk needs root, for a tmpfs.
 """
 
-import copy
 import os
 import random
 import re
@@ -15,14 +14,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
-from checkouts import ROOT, SMOKE, command
+from checkouts import NONE, ROOT, SMOKE, command
 
 from layernorm_roles import files
+from layernorm_roles.planning import merged
 
 DAMAGED = {
     "Parquet": ("*.parquet",),
@@ -31,13 +29,10 @@ DAMAGED = {
     "checksum": (f"{files.CHECKSUMS}/*",),
     "dataset": ("training.npy", "validation.npy", "tokenizer.json", "manifest.json", "data/**/*.parquet"),
 }
-MOST_STARTS = 6
-"""After a fault, so many starts of the same command must be enough."""
-LONGEST = 3600
-"""Seconds after which a run is given up."""
+MOST_STARTS, LONGEST = 6, 3600
+"""After a fault, so many starts of the same command must be enough; seconds after which a run is given up."""
 JOBS = ".snakemake/scripts"
 """What the command of a running job has in it, and Snakemake's own has not."""
-
 WATCH = """
 import sys
 
@@ -54,19 +49,6 @@ sys.addaudithook(watch)
 
 class Missed(Exception):
     """The run was over before the fault could be done to it."""
-
-
-class Outcome(NamedTuple):
-    """How a run ended that was struck by a fault and started again."""
-
-    damaged: Path | None
-    """The file that the fault damaged."""
-    locked: bool
-    """Whether the fault left Snakemake's lock behind."""
-    did: list[str]
-    """What it took to finish."""
-    different: dict[Path, str]
-    """Files and how they differ from those of the undisturbed run, empty if all is well."""
 
 
 class Trials:
@@ -94,15 +76,10 @@ class Trials:
     def start(self, *arguments: str) -> None:
         """Start the command in a new session, so that no other process is ever signalled."""
         path = os.pathsep.join(map(str, (self.folder / "site", ROOT / "src")))
-        with (self.folder / "output.txt").open("w") as output:
-            self.process = subprocess.Popen(
-                command("--cores", "2", *(arguments or self.targets)),
-                cwd=self.folder,
-                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        own = {"env": os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}, "start_new_session": True}
+        with (self.folder / "output.txt").open("w") as out:
+            words = command("--cores", "2", *(arguments or self.targets))
+            self.process = subprocess.Popen(words, cwd=self.folder, stdout=out, stderr=out, **own)
 
     def end(self) -> bool:
         """Wait for the end of the command, and return whether it was successful."""
@@ -174,7 +151,10 @@ class Trials:
                 did.append("started once more")
         raise AssertionError(f"not done after {MOST_STARTS} starts:\n{self.output[-3000:]}")
 
-    def trial(self, strike: Callable[["Trials", random.Random], Path | None], rng: random.Random) -> Outcome:
+    def trial(
+        self, strike: Callable[["Trials", random.Random], Path | None], rng: random.Random
+    ) -> list[str]:
+        """Strike the run and finish it; what that took. Fails if a file differs from the undisturbed run's."""
         while True:
             self.clear()
             try:
@@ -183,10 +163,8 @@ class Trials:
             except Missed:
                 self.end()
                 self.seconds = max(0.8 * self.seconds, 2.0)  # the first run may have compiled
-        locks = self.folder / ".snakemake/locks"
-        locked = locks.is_dir() and any(locks.iterdir())
         did = self.finish(damaged)
-        different = differences(self.reference, self.results)
+        different = self.differences()
         lost = [name for name, how in different.items() if how == "missing"]
         assert all(name.parts[0] in ("data", "runs") for name in lost), "the same command makes all results"
         # Intermediate files that nothing needed any more are made for the comparison, damaged ones if they show it.
@@ -194,10 +172,25 @@ class Trials:
             damaged.unlink()
             lost.append(damaged.relative_to(self.results))
         if lost:
-            paths = [str((self.results / name).relative_to(self.folder)) for name in lost]
-            assert self.do(*paths), self.output[-3000:]
-            different = differences(self.reference, self.results)
-        return Outcome(damaged, locked, did, different)
+            assert self.do(*(str((self.results / name).relative_to(self.folder)) for name in lost)), (
+                self.output
+            )
+        assert not self.differences(), (damaged, did, self.differences())
+        return did
+
+    def differences(self) -> dict[Path, str]:
+        """Files of the undisturbed run that the results lack or have with another content."""
+        found = {}
+        for file in sorted(file for file in self.reference.rglob("*") if file.is_file()):
+            name = file.relative_to(self.reference)
+            timed = name.parts[0] in ("logs", "benchmarks", "report.html") or file.stem == "durations"
+            if timed or file.parent.name == files.CHECKSUMS:
+                continue  # what tells the time, and checksums of files that hold it
+            if not (self.results / name).exists():
+                found[name] = "missing"
+            elif content(file) != content(self.results / name):
+                found[name] = "different"
+        return found
 
 
 def kill(number: signal.Signals, whole: bool) -> Callable[[Trials, random.Random], None]:
@@ -207,10 +200,8 @@ def kill(number: signal.Signals, whole: bool) -> Callable[[Trials, random.Random
         run.start_and_wait(rng)
         if whole and number == signal.SIGINT:  # as from a terminal, where Ctrl-C goes to all
             os.killpg(run.process.pid, number)
-        elif whole:
-            run.process.send_signal(
-                number
-            )  # after SIGKILL jobs live a moment longer, and the next start meets them
+        elif whole:  # after SIGKILL jobs live a moment longer, and the next start meets them
+            run.process.send_signal(number)
         else:
             try:
                 os.kill(rng.choice(run.until(lambda: run.processes(JOBS))), number)
@@ -232,9 +223,8 @@ def damage(kind: str, cut: bool) -> Callable[[Trials, random.Random], Path]:
         while run.processes():
             time.sleep(0.1)
         # The record of the rules is left alone: no job makes it again, and claims then count as younger.
-        found = [
-            file for file in run.files(*DAMAGED[kind]) if file.stat().st_size and file.name != "rules.json"
-        ]
+        there = (file for file in run.files(*DAMAGED[kind]) if file.name != "rules.json")
+        found = [file for file in there if file.stat().st_size]
         if not found:  # a checkpoint, removed between the two looks
             raise Missed
         file = rng.choice(found)
@@ -264,8 +254,15 @@ def fill_disk(run: Trials, rng: random.Random) -> None:
     folder = run.folder / "results"
     folder.mkdir()
     needed = sum(file.stat().st_blocks * 512 for file in run.reference.rglob("*") if file.is_file())
-    size = int(needed * rng.uniform(0.1, 0.9))
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    mount = [
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        f"size={int(needed * rng.uniform(0.1, 0.9))}",
+        "tmpfs",
+        str(folder),
+    ]
     if subprocess.run(mount, capture_output=True).returncode:
         raise PermissionError("a tmpfs is refused")
     assert not run.do(), "the run fails"
@@ -280,21 +277,6 @@ FAULTS = {
     "directory removed": remove_directory,
     "disk full": fill_disk,
 }
-
-
-def differences(one: Path, other: Path) -> dict[Path, str]:
-    """Files of the folder `one` that `other` lacks or has with another content."""
-    found = {}
-    for file in sorted(file for file in one.rglob("*") if file.is_file()):
-        name = file.relative_to(one)
-        timed = name.parts[0] in ("logs", "benchmarks", "report.html") or file.stem == "durations"
-        if timed or file.parent.name == files.CHECKSUMS:
-            continue  # what tells the time, and checksums of files that hold it
-        if not (other / name).exists():
-            found[name] = "missing"
-        elif content(file) != content(other / name):
-            found[name] = "different"
-    return found
 
 
 def content(file: Path) -> bytes:
@@ -321,23 +303,21 @@ def is_damaged(file: Path) -> bool:
     return False
 
 
+def seeds(section: str, group: str, **wanted: int) -> dict[str, int]:
+    """Numbers of runs of the variants in an experiment or model of the smoke preset: none but those wanted."""
+    return dict.fromkeys(SMOKE[section][group]["seeds"], 0) | {"layernorm": 1} | wanted
+
+
 def configuration() -> dict:
     """Every stage of smoke, with few runs that train longer, so that checkpoints come and go."""
-    smoke = copy.deepcopy(SMOKE)
-    majority, model = smoke["majority"], smoke["language_model"]
-    for part, kept in ((majority, ("d8", "d3")), (model, ("gpt", "bert"))):
-        for name in {*part} - {*kept}:
-            del part[name]
-        for experiment in part.values():
-            experiment["seeds"] = dict.fromkeys(experiment["seeds"], 0) | {"layernorm": 1}
-        part["only"] = [*kept]
-    majority["d8"] |= {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50, "runs_per_job": 1}
-    majority["d8"]["seeds"] |= {"layernorm": 2, "scale_released": 1}
-    majority["d3"]["seeds"] |= {"none": 1}
-    model["gpt"] |= {"steps": 60, "checkpoint_every": 5}
-    model["gpt"]["seeds"] |= {"projection": 1}  # two runs in a job, unlike d8
-    model["bert"] |= {"checkpoint_every": 5}
-    return smoke | {"name": "faults"}
+    d8 = {"steps": 1500, "evaluate_every": 100, "checkpoint_every": 50, "runs_per_job": 1}
+    d8["seeds"] = seeds("majority", "d8", layernorm=2, scale_released=1)
+    majority = {"only": ["d8", "d3"], "d8": d8, "d3": {"seeds": seeds("majority", "d3", none=1)}}
+    # Two runs of the GPT in a job, unlike d8.
+    gpt = {"steps": 60, "checkpoint_every": 5, "seeds": seeds("language_model", "gpt", projection=1)}
+    bert = {"checkpoint_every": 5, "seeds": seeds("language_model", "bert")}
+    models = {"only": ["gpt", "bert"], "gpt": gpt, "bert": bert}
+    return merged(SMOKE, {"name": "faults", "majority": majority, "language_model": models})
 
 
 TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"
@@ -346,8 +326,6 @@ TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"
 
 def tiny_configuration() -> dict:
     """One majority experiment with two short runs that often write their checkpoints: some seconds a fault."""
-    default = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["majority"]["d8"]
     steps = {"steps": 3000, "schedule_steps": 6000, "evaluate_every": 500, "checkpoint_every": 25}
-    seeds = dict.fromkeys(default["seeds"], 0) | {"layernorm": 2}
-    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": seeds}
+    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": NONE | {"layernorm": 2}}
     return {"name": "tiny", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}

@@ -1,5 +1,6 @@
 """What holds for the workflow and the package as a whole."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -14,6 +15,10 @@ from checkouts import ROOT, snakemake
 import layernorm_roles
 
 
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def test_lint_has_only_its_wish_for_an_environment_per_rule():
     """The pinned pip packages are the environment of all rules, so no rule names one."""
     done = snakemake(ROOT, "--lint", package=ROOT)
@@ -22,23 +27,21 @@ def test_lint_has_only_its_wish_for_an_environment_per_rule():
 
 
 def test_every_target_says_what_it_is_and_help_lists_them():
-    text = (ROOT / "workflow/rules/targets.smk").read_text(encoding="utf-8")
-    targets = ["all", *re.findall(r"^(?:use rule \w+ as|rule) (\w+)", text, re.MULTILINE)]
+    found = re.findall(
+        r"^(?:use rule \w+ as|rule) (\w+)", text_of("workflow/rules/targets.smk"), re.MULTILINE
+    )
+    targets = ["all", *found]
     assert {"majority", "pretrained", "publish", "help"} <= {*targets}
     lines = snakemake(ROOT, "help", "--quiet", "all", package=ROOT).stdout.splitlines()
     listed = dict(line.split(maxsplit=1) for line in lines if line.startswith("    "))
     assert {*listed} == {*targets} and all(meaning.endswith(".") for meaning in listed.values()), listed
 
 
+STATEMENTS = "error: statemnts: no target; expected statements: `snakemake --cores 1 help` lists all"
+
+
 @pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        (
-            "statemnts",
-            "error: statemnts: no target; expected statements: `snakemake --cores 1 help` lists all",
-        ),
-        ("results/default/nothing.csv", "MissingRuleException"),
-    ],
+    ("target", "says"), [("statemnts", STATEMENTS), ("results/default/nothing.csv", "MissingRuleException")]
 )
 def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(target, says):
     done = snakemake(ROOT, target, package=ROOT)
@@ -47,58 +50,90 @@ def test_a_mistyped_target_names_the_nearest_and_a_file_is_missed_by_snakemake(t
 
 
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
-PYTHON = [*(ROOT / "src").rglob("*.py"), *(ROOT / "workflow").rglob("*.py")]
+PYTHON = [
+    file
+    for folder in ("src", "workflow", "benchmarks", "examples")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+]
+PROFILES = [*(ROOT / "profiles").glob("*/config.yaml")]
+NETWORK = r"socket|ssl|http|urllib(?!\.parse)|ftplib|requests|httpx|aiohttp|datasets|huggingface_hub"
+PICKLES = "pickle|dill|joblib|shelve|marshal|cloudpickle"
+UNWANTED = {
+    # Of Snakemake what https://snakemake.readthedocs.io names: `workflow.basedir` is the folder of the Snakefile.
+    "parts of Snakemake that may change": (RULES, r"\bworkflow\.(?!basedir\b)\w+", ()),
+    "modules of Snakemake that may change": (RULES, r"^\s*(from|import) snakemake(?!\.utils\b)", ()),
+    # Wildcards and parameters travel as values, never as words of a command.
+    "text of the configuration in a shell": (RULES, r"^\s*(shell|run|notebook|wrapper|cwl)\s*:", ()),
+    # A value given with --config would replace all of it, silently: the device is in config.yaml or a preset.
+    "configuration in a profile": (PROFILES, r"^config:", ()),
+    "private parts of other packages": (
+        [file for file in PYTHON if not {"benchmarks", "examples"} & {*file.relative_to(ROOT).parts}],
+        r"import ctypes|\bnumba\.core\.caching\b|\bdispatcher\._|_cache_dir_locator"
+        r"|^\s*from \w[\w.]*(\._[a-z]| import (.*[\s,])?_[a-z])",
+        (),
+    ),
+    "pickles": (PYTHON, rf"^\s*(from|import) ({PICKLES})\b", ()),
+    "the network, but for a configured dataset or model of the hub": (
+        PYTHON,
+        rf"^\s*(from|import) ({NETWORK})\b",
+        ("src/layernorm_roles/text/downloads.py", "src/layernorm_roles/pretrained/source.py"),
+    ),
+}
+"""By what it is: the files that must not hold it, the lines that do, and files with one such line."""
 
 
-def test_of_snakemake_only_what_its_documentation_names_is_used():
-    """https://snakemake.readthedocs.io: `workflow.basedir` is the folder of the Snakefile."""
-    for file in RULES:
-        text = file.read_text(encoding="utf-8")
-        bare = re.sub(r'(?m)#.*$|"[^"]*"', "", text)
-        assert {*re.findall(r"\bworkflow\.(\w+)", bare)} <= {"basedir"}, file
-        imported = re.findall(r"^\s*(?:from|import) (snakemake[\w.]*)", text, re.MULTILINE)
-        assert {*imported} <= {"snakemake.utils"}, file
+@pytest.mark.parametrize("what", UNWANTED)
+def test_nothing_in_the_sources_reaches_for(what):
+    files, pattern, allowed = UNWANTED[what]
+    found = [
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if re.search(pattern, re.sub(r'"[^"]*"|#.*$', "", line))
+    ]
+    assert sorted(found) == sorted(allowed)
 
 
-def test_no_private_part_of_another_package_is_used():
+def test_nothing_that_is_loaded_can_run_code():
+    """No pickle, in any of its disguises; no YAML loader but the safe one; no eval of what was read."""
+    never = {
+        "eval",
+        "exec",
+        "os.system",
+        "pd.read_pickle",
+        "yaml.unsafe_load",
+        "yaml.load_all",
+        "yaml.full_load",
+    }
+    options = {"allow_pickle": "False", "trust_remote_code": "False", "shell": "False"}
     for file in PYTHON:
-        text = file.read_text(encoding="utf-8")
-        assert not re.search(
-            r"import ctypes|\bnumba\.core\.caching\b|\bdispatcher\._|_cache_dir_locator", text
-        ), file
-        imported = re.findall(r"^\s*from (\w[\w.]*) import (.+)$", text, re.MULTILINE)
-        private = [
-            names for package, names in imported if re.search(r"(^|[\s,.])_[a-z]", f"{package} {names}")
-        ]
-        assert not private, (file, private)
-
-
-@pytest.mark.parametrize("profile", [*(ROOT / "profiles").glob("*/config.yaml")], ids=str)
-def test_no_profile_has_configuration(profile):
-    """A value given with --config would replace all of it, silently: the device is in config.yaml or a preset."""
-    assert "config" not in yaml.safe_load(profile.read_text(encoding="utf-8"))
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call):
+                name = ast.unparse(call.func)
+                given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+                assert name not in never and not name.endswith("to_pickle"), file
+                assert name != "yaml.load" or given.get("Loader") == "LOADER", file
+                assert name != "torch.load" or given.get("weights_only") == "True", file
+                assert options.items() <= (options | given).items(), file
 
 
 def test_every_module_imports_only_from_the_floors_below_it():
     """In a process of its own, because import-linter switches off the loggers of the one it runs in."""
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 broken" in done.stdout
+    assert done.returncode == 0 and "0 broken" in done.stdout, done.stdout + done.stderr
 
 
 def test_package_citation_and_changelog_have_the_version_of_pyproject():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert layernorm_roles.__version__ == citation["version"] == newest[1] == project["version"]
+    citation = yaml.safe_load(text_of("CITATION.cff"))["version"]
+    newest = re.search(r"^## ([\d.]+)", text_of("CHANGELOG.md"), re.MULTILINE)[1]
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    assert layernorm_roles.__version__ == citation == newest == project["version"]
 
 
 def test_a_checkout_that_is_not_installed_has_no_version_and_works(tmp_path):
     shutil.copytree(ROOT / "src/layernorm_roles", tmp_path / "layernorm_roles")
-    code = (
-        f"import sys; sys.path = ['{tmp_path}', *(path for path in sys.path if 'site-packages' not in path)]"
-    )
-    command = [sys.executable, "-I", "-S", "-c", f"{code}; import layernorm_roles as l; print(l.__version__)"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    path = f"['{tmp_path}', *(path for path in sys.path if 'site-packages' not in path)]"
+    code = f"import sys; sys.path = {path}; import layernorm_roles as l; print(l.__version__)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
     assert done.stdout == "unknown\n", done.stderr

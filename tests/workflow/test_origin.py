@@ -9,11 +9,10 @@ import subprocess
 import time
 
 import pytest
-from checkouts import TINY_RUNS, command, jobs_of
+from checkouts import NONE, TINY_RUNS, command, jobs_of
 
-from layernorm_roles import files, variants
+from layernorm_roles import files
 
-NONE = dict.fromkeys((*variants.VARIANTS, *variants.SPLIT_VARIANTS), 0)
 TEXT = {
     "like": "bytes",
     "corpus": {"kind": "files", "paths": ["mine/*.txt"]},
@@ -26,7 +25,6 @@ NORM = "from torch import nn\nclass Mine(nn.Module):\n    def __init__(self, dim
 METRICS = "majority_metrics.parquet"
 TABLE = f"results/tiny/parquet/{METRICS}"
 TARGETS = (TABLE, "results/tiny/data/text/mine/manifest.json")
-RUNS = "results/tiny/runs/majority/d8"
 OWN = "d_model_8/base_learning_rate_0.001/seed_1000"
 
 
@@ -57,6 +55,13 @@ def copied(finished, tmp_path):
 
 def again(made):
     return jobs_of(made.run("--dry-run", *TARGETS))
+
+
+def refused(made, *arguments):
+    """What is said by a command that fails, without a traceback."""
+    done = made.snakemake(*arguments)
+    assert done.returncode != 0 and "Traceback" not in done.stdout
+    return done.stdout
 
 
 def test_unchanged_nothing_is_done_and_a_check_says_so(finished):
@@ -106,48 +111,43 @@ def test_other_settings_make_again_what_depends_on_them_and_once_they_are_back_l
     assert again(copied) == {**ALL, "text": 1}
     change(copied, steps=5)
     assert again(copied) == {"majority_train": 2, "tables": 1}
-    done = copied.snakemake("check")
-    assert done.returncode != 0
+    said = refused(copied, "check")
     for variant in ("layernorm", "mine"):
-        plan = f"plan/majority/d8/{variant}/{OWN}.json"
-        assert f"results/tiny/{plan}: differs from its copy in origin/; run again" in done.stdout
+        plan = f"results/tiny/plan/majority/d8/{variant}/{OWN}.json"
+        assert f"{plan}: differs from its copy in origin/; run again" in said
     copied.configure(TINY)
     assert "  1 job\n" in copied.run(*TARGETS, "check")
 
 
 def test_more_seeds_keep_the_runs_that_are_there_and_end_with_what_was_planned(copied):
     change(copied, seeds=NONE | {"layernorm": 2, "mine": 1})
-    said = copied.run(*TARGETS)
-    assert "  3 jobs\n" in said, "data, a run, and the table"
+    assert "  3 jobs\n" in copied.run(*TARGETS), "data, a run, and the table"
     assert again(copied) == {}
 
 
 def test_a_file_of_another_run_is_refused_by_what_it_says_of_itself(copied):
-    ours, theirs = (copied.folder / RUNS / each / OWN / METRICS for each in ("layernorm", "mine"))
+    runs = copied.folder / "results/tiny/runs/majority/d8"
+    ours, theirs = (runs / each / OWN / METRICS for each in ("layernorm", "mine"))
     for of in (lambda path: path, files.checksum_file):
         shutil.copy(of(theirs), of(ours))
     (copied.folder / TABLE).unlink()
-    done = copied.snakemake(TABLE)
-    assert done.returncode != 0 and "Traceback" not in done.stdout
-    assert "majority_metrics.parquet: a file of another run (job = 'majority/d8/mine" in done.stdout
+    assert f"{METRICS}: a file of another run (job = 'majority/d8/mine" in refused(copied, TABLE)
 
 
 def test_while_a_run_goes_on_no_other_plan_takes_its_place(copied):
     change(copied, steps=200_000, schedule_steps=200_000, evaluate_every=1000)
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     logs = copied.folder / "results/tiny/logs/majority"
     shutil.rmtree(logs)
     own = {"cwd": copied.folder, "env": copied.environment(), "start_new_session": True}
-    running = subprocess.Popen(command("--cores", "1", *TARGETS), **own, **pipes)
+    own |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    running = subprocess.Popen(command("--cores", "1", *TARGETS), **own)
     try:
         while running.poll() is None and not [*logs.rglob("*.log")]:
             time.sleep(0.2)
         assert running.poll() is None
         change(copied, steps=5)
-        done = copied.snakemake("--dry-run", *TARGETS)
-        assert done.returncode != 0 and "Traceback" not in done.stdout
         says = "results/tiny: another command makes it at this moment, with other settings or code"
-        assert says in done.stdout
+        assert says in refused(copied, "--dry-run", *TARGETS)
     finally:
         os.killpg(running.pid, signal.SIGKILL)  # with its job, which would else be waited for
         running.wait()

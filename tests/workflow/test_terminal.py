@@ -30,33 +30,31 @@ def test_a_dry_run_counts_the_jobs_of_each_rule(made):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--configfile", "folder"], "--configfile folder: Is a directory; targets come before"),
-        (["--configfile=missing.yaml"], "--configfile missing.yaml: No such file"),
-        (["--configfile", "tiny.yaml", "empty.yaml"], "empty.yaml: expected keys with values"),
-        (["--configfile", "tabs.yaml"], r"tabs.yaml: no YAML: (?s:.*)line 2"),
+        (["--configfile", "folder"], "^error: --configfile folder: Is a directory; targets come before"),
+        (["--configfile=missing.yaml"], "^error: --configfile missing.yaml: No such file"),
+        (["--configfile", "tiny.yaml", "empty.yaml"], "^error: empty.yaml: expected keys with values"),
+        (["--configfile", "tabs.yaml"], r"^error: tabs.yaml: no YAML: (?s:.*)line 2"),
+        # A file that can be read is not blamed for another error in another folder.
+        (
+            ["--directory", "folder", "--configfile", "tiny.yaml"],
+            "No rule to produce nothing/such",
+        ),
     ],
 )
 def test_a_file_of_configfile_that_cannot_be_read_is_named(made, words, says):
     (made.folder / "folder").mkdir(exist_ok=True)
     (made.folder / "empty.yaml").touch()
     (made.folder / "tabs.yaml").write_text("name: x\n\tdevice: cpu\n")
-    done = snakemake(made.folder, "majority", "--dry-run", *words, package=ROOT)
-    assert done.returncode != 0 and re.search(rf"^error: {says}", done.stdout, re.MULTILINE), done.stdout
-    assert "Traceback" not in done.stdout
-
-
-def test_a_file_of_configfile_is_not_blamed_for_another_error_in_another_folder(made, tmp_path):
-    done = made.snakemake("nothing/such", "--dry-run", "--directory", str(tmp_path))
-    assert "No rule to produce nothing/such" in done.stdout and "tiny.yaml" not in done.stdout
-
-
-EARLIER = {"data": 1.0, "train": 100.0}
+    target = "nothing/such" if "nothing/such" in says else "majority"
+    done = snakemake(made.folder, target, "--dry-run", *words, package=ROOT)
+    assert done.returncode != 0 and re.search(says, done.stdout, re.MULTILINE), done.stdout
+    assert "Traceback" not in done.stdout and (target == "majority" or "tiny.yaml" not in done.stdout)
 
 
 @pytest.mark.parametrize("speed", [0.05, 1.0, 3.0])
 def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
     """Two jobs at a time, data before training: after 10 of 40 trainings the rest takes three times as long as they."""
-    remaining = Remaining({"data": 40, "train": 40}, EARLIER)
+    remaining = Remaining({"data": 40, "train": 40}, {"data": 1.0, "train": 100.0})
     for _ in range(40):
         remaining.finished("data", speed)
     assert remaining.seconds(20 * speed, []) is None, "data say nothing about training"
@@ -64,8 +62,9 @@ def test_the_time_left_is_right_on_a_machine_of_another_speed(speed):
         remaining.finished("train", 100 * speed)
     elapsed = (40 + 1000) * speed / 2
     assert remaining.seconds(elapsed, []) == pytest.approx(30 * 100 * speed / 2)
-    halfway = [("train", 50 * speed)] * 2
-    assert remaining.seconds(elapsed + 50 * speed, halfway) == pytest.approx(29 * 100 * speed / 2)
+    for spent, left in ((50, 29), (110, 28)):  # two jobs half way, and a little longer than expected
+        running = [("train", spent * speed)] * 2
+        assert remaining.seconds(elapsed + spent * speed, running) == pytest.approx(left * 100 * speed / 2)
     overrun = [("train", 250 * speed)]
     assert (remaining.seconds(elapsed, overrun) is None) == (150 * speed > 30)
 
@@ -78,18 +77,15 @@ def test_the_time_left_of_a_run_of_which_nothing_is_known_is_that_of_what_was_se
     assert remaining.seconds(16.0, []) == pytest.approx(2 * 8.0 + 5.0)
 
 
-def test_the_kept_durations_are_those_of_the_rules(tmp_path):
+def test_the_kept_durations_are_those_of_the_rules_and_others_stop_nothing(tmp_path):
     seconds = seconds_by_rule(ROOT / "results/published/tables/durations.csv")
     assert seconds["majority_train"] > seconds["geometry"] > 0
-    assert seconds_by_rule(tmp_path / "missing.csv") == seconds_by_rule(None) == {}
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a,b\n1,2\n", "rule,jobs,wall_minutes\nx,0,1\n", "rule,jobs,wall_minutes\nx\n"]
-)
-def test_durations_that_cannot_be_read_stop_nothing(tmp_path, text):
-    (tmp_path / "durations.csv").write_text(text, encoding="utf-8")
-    assert seconds_by_rule(tmp_path / "durations.csv") == {}
+    file = tmp_path / "durations.csv"
+    assert seconds_by_rule(file) == seconds_by_rule(None) == {}
+    header = "rule,jobs,wall_minutes\n"
+    for text in ("", "a,b\n1,2\n", f"{header}x,0,1\n", f"{header}x\n"):
+        file.write_text(text, encoding="utf-8")
+        assert seconds_by_rule(file) == {}
 
 
 def handler():
@@ -120,10 +116,12 @@ class TestPlugin(TestLogHandlerBase):
         assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.fixture
 def listening(monkeypatch):
     """A handler, its clock, and a function that tells it of an event."""
     made, now = handler(), [0.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(made, "_watch", lambda: None)
 
     def tell(event, **facts):
         made.handle(logging.makeLogRecord({"event": event, "log": [], "rule_name": "train", **facts}))
@@ -131,10 +129,9 @@ def listening(monkeypatch):
     return made, now, tell
 
 
-def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys):
+def test_after_a_long_silence_a_line_says_how_far_the_run_is(listening, capsys):
     """Once in a fortieth of an hour, since that is longer than half a minute; failed jobs run no more."""
-    handler, now, tell = listening(monkeypatch)
-    monkeypatch.setattr(handler, "_watch", lambda: None)
+    handler, now, tell = listening
     tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
     for job in (1, 2):
         tell(LogEvent.JOB_INFO, jobid=job)
@@ -147,9 +144,9 @@ def test_after_a_long_silence_a_line_says_how_far_the_run_is(monkeypatch, capsys
     handler.close()
 
 
-def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(monkeypatch, capsys):
+def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(listening, capsys):
     """Long is above ten seconds and above twice the mean of the jobs before; two of four jobs run at a time."""
-    handler, now, tell = listening(monkeypatch)
+    handler, now, tell = listening
     handler._earlier = {"train": 200.0}
     tell(LogEvent.RUN_INFO, stats={"train": 4, "total": 4})
     for job, log in ((1, "a/b"), (2, "c")):
@@ -170,15 +167,14 @@ def test_the_end_of_a_long_job_is_said_with_the_time_left_and_that_of_the_run(mo
 
 
 def test_a_job_that_fails_on_a_cluster_says_why_and_is_forgotten_if_it_succeeds_at_last(
-    monkeypatch, capsys, tmp_path
+    listening, capsys, tmp_path
 ):
     """Of a group all jobs are reported, also those that succeeded; the cluster's own log says which failed, and why."""
     own = "error: results/tiny/d.parquet: damaged\n(details: x.log)"
     limit = "slurmstepd: error: *** JOB 7 ON one CANCELLED AT 2026-11-22T23:00:00 DUE TO TIME LIMIT ***"
-    log = tmp_path / "7.log"
+    log, (handler, _, tell) = tmp_path / "7.log", listening
     text = f"ValueError: error: not at the start\n\n{own}\n\xff\n{own}\n{limit}\nslurmstepd: error: no\n"
     log.write_bytes(text.encode("latin-1"))
-    handler, _, tell = listening(monkeypatch)
     tell(LogEvent.RUN_INFO, stats={"train": 3, "total": 3})
     for job in (1, 2, 3):
         tell(LogEvent.JOB_INFO, jobid=job)
@@ -186,12 +182,8 @@ def test_a_job_that_fails_on_a_cluster_says_why_and_is_forgotten_if_it_succeeds_
     for job in (1, 2):
         tell(LogEvent.JOB_ERROR, jobid=job, indent=True, log=["missing.log"])
     refused = "SLURM sbatch failed. The error message was 'sbatch: error: Invalid partition name specified'."
-    tell(
-        LogEvent.JOB_ERROR,
-        jobid=3,
-        indent=False,
-        rule_msg=f"{refused}\n    sbatch call:\n        sbatch --parsable",
-    )
+    said = f"{refused}\n    sbatch call:\n        sbatch --parsable"
+    tell(LogEvent.JOB_ERROR, jobid=3, indent=False, rule_msg=said)
     for job in (1, 2):
         tell(LogEvent.JOB_INFO, jobid=job, log=["logs/train.log"])
         tell(LogEvent.JOB_FINISHED, job_id=job)
@@ -205,9 +197,8 @@ def test_a_job_that_fails_on_a_cluster_says_why_and_is_forgotten_if_it_succeeds_
 
 
 @pytest.mark.parametrize("option", ["dryrun", "verbose"])
-def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option, monkeypatch, capsys):
-    line = "x" * LINE_CHARACTERS
-    handler, _, tell = listening(monkeypatch)
+def test_a_dry_run_prints_counts_and_long_lines_are_cut_but_with_verbose(option, listening, capsys):
+    line, (handler, _, tell) = "x" * LINE_CHARACTERS, listening
     setattr(handler.common_settings, option, True)
     for _ in range(1 + (option == "dryrun")):  # Snakemake says the counts of a dry run twice
         tell(LogEvent.RUN_INFO, msg="counts", stats={"train": 1200, "draw": 3, "total": 1203})

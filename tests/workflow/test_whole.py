@@ -25,19 +25,15 @@ def smoke(checkout):
     shutil.copytree(ROOT / "results/published", made.folder / "results/published", dirs_exist_ok=True)
     made.printed = made.run()
     made.results = made.folder / "results/smoke"
+    settings = planning.configured(made.folder / "config.yaml", SMOKE)
+    made.exhibits = planning.Reproduction(settings, made.folder / "workflow/presets").exhibits
     return made
 
 
-@pytest.fixture(scope="module")
-def exhibits(smoke):
-    settings = planning.configured(smoke.folder / "config.yaml", SMOKE)
-    return planning.Reproduction(settings, smoke.folder / "workflow/presets").exhibits
-
-
-def test_every_figure_table_and_verdict_is_there_and_intact(smoke, exhibits):
+def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     expected = {"report.html", "findings.html", "settings.json", "tables/durations.csv"}
     expected |= {f"parquet/{name}.parquet" for name in ("claims", "comparisons")}
-    expected |= {str(Path(file).relative_to("results/smoke")) for file in exhibits.drawn()}
+    expected |= {str(Path(file).relative_to("results/smoke")) for file in smoke.exhibits.drawn()}
     figures = ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")
     assert {f"figures/figure_{name}.png" for name in figures} < expected
     assert {f"tables/table_{number}.md" for number in (1, 2, 3, 4)} < expected
@@ -57,11 +53,12 @@ def test_the_run_prints_less_than_150_lines_and_ends_with_its_report(smoke):
 def test_numbers_of_the_page_are_those_of_the_tables(smoke):
     """One number followed from a run to the page: the share of keys in heads that no query after them selects."""
     run = pd.read_parquet(smoke.results / "runs/measure/gpt/all/key_selectability.parquet")
-    whole = pd.read_parquet(smoke.results / "parquet/key_selectability.parquet")
-    mine = whole[whole.model == "gpt"]
-    pd.testing.assert_frame_equal(mine.reset_index(drop=True), run)
-    heads = whole[(whole.model == "gpt") & (whole.variant == "layernorm") & (whole.checkpoint == "final")]
-    heads = heads[(heads.site == "head") & (heads.texts == "long") & heads.causal]
+    whole = pd.read_parquet(smoke.results / "parquet/key_selectability.parquet").query("model == 'gpt'")
+    pd.testing.assert_frame_equal(whole.reset_index(drop=True), run)
+    where = (
+        "variant == 'layernorm' and checkpoint == 'final' and site == 'head' and texts == 'long' and causal"
+    )
+    heads = whole.query(where)
     by_seed = (100 * heads.n_unselectable / heads.n_keys).groupby(heads.seed).mean()
     claims = pd.read_parquet(smoke.results / "parquet/claims.parquet").set_index("claim")
     assert claims.measured["heads"] == pytest.approx(by_seed.mean(), rel=1e-12)
@@ -78,11 +75,11 @@ def test_tables_say_what_they_come_from_and_every_job_has_a_log(smoke):
     runs = metrics[metrics.experiment == "d8"].groupby("variant").seed.unique().map(list)
     assert runs["dynamic_tanh"] == [1000] and runs["layernorm"] == [1000, 1001]
     for log in ("majority_data/d8/seed_1000", "majority/d8/all", f"majority/{ALONE}"):
-        assert (smoke.results / f"logs/{log}.log").stat().st_size
-        assert (smoke.results / f"benchmarks/{log}.tsv").stat().st_size
+        for file in (f"logs/{log}.log", f"benchmarks/{log}.tsv"):
+            assert (smoke.results / file).stat().st_size
 
 
-def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke):
+def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_another(smoke, monkeypatch):
     said = smoke.run("all", "check", "compare", "--config", "against=published")
     assert "  2 jobs\n" in said, "nothing but what was asked for beside `all`"
     assert "results/smoke: every file is as it was written" in said
@@ -90,9 +87,6 @@ def test_a_finished_run_does_nothing_again_is_intact_and_can_be_set_beside_anoth
     table = pd.read_csv(smoke.results / "tables/compare_published.csv").set_index("claim")
     assert table.verdict_other["faster"] == "confounded"
     assert set(table.index) == {claim.name for claim in CLAIMS}
-
-
-def test_verdicts_are_set_beside_those_of_another_finished_reproduction_alone(smoke, monkeypatch):
     monkeypatch.chdir(smoke.folder)
     for name in ("nowhere", "smoke", "results/smoke"):
         with pytest.raises(ValueError, match=f"against = '{name}': expected another finished reproduction"):
@@ -100,42 +94,32 @@ def test_verdicts_are_set_beside_those_of_another_finished_reproduction_alone(sm
 
 
 def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_with_the_same_bytes(smoke):
-    lost = [
-        "data/majority/d3_uniform/seed_1001.parquet",
-        f"runs/majority/{ALONE}/majority_metrics.parquet",
-        f"runs/majority/{ALONE}/weights.safetensors",
-        "parquet/majority_metrics.parquet",
-        "figures/figure_1c.png",
-        "tables/gaussian_law.md",
-    ]
-    before = {name: (smoke.results / name).read_bytes() for name in lost}
-    for name in lost:
-        (smoke.results / name).unlink()
+    names = ["data/majority/d3_uniform/seed_1001.parquet", f"runs/majority/{ALONE}/majority_metrics.parquet"]
+    names += [f"runs/majority/{ALONE}/weights.safetensors", "parquet/majority_metrics.parquet"]
+    lost = [smoke.results / name for name in (*names, "figures/figure_1c.png", "tables/gaussian_law.md")]
+    before = {path: path.read_bytes() for path in lost}
+    for path in lost:
+        path.unlink()
     law = smoke.results / "parquet/gaussian_law.parquet"
     content = law.read_bytes()
     law.write_bytes(content[:-1])
     done = smoke.snakemake("random_keys", "check", "compare")
     law.write_bytes(content)
-    assert done.returncode != 0
-    lines = done.stdout.splitlines()
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    names = [f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check", "compare")]
     first = next(number for number, line in enumerate(lines) if "FAILED    draw/random_keys" in line)
-    assert lines[first + 1].strip() == "its log: results/smoke/logs/draw/random_keys.log", done.stdout
-    assert "parquet/gaussian_law.parquet: damaged" in done.stdout
-    assert "compare: with what?" in done.stdout
-    logs = lines[lines.index("3 jobs failed; the log says why:") + 1 :]
-    assert {log.strip() for log in logs[:3]} == {
-        f"results/smoke/logs/{name}.log" for name in ("draw/random_keys", "check", "compare")
-    }
-    assert "the same command goes on" in logs[3] and len(lines) < 40
+    assert done.returncode != 0 and lines[first + 1] == f"its log: {names[0]}", done.stdout
+    assert "parquet/gaussian_law.parquet: damaged" in done.stdout and "compare: with what?" in done.stdout
+    *logs, last = lines[lines.index("3 jobs failed; the log says why:") + 1 :][:4]
+    assert {*logs} == {*names} and "the same command goes on" in last and len(lines) < 40
     assert "CalledProcessError" not in done.stdout and "Traceback" not in done.stdout
     smoke.run("results/smoke/parquet/majority_metrics.parquet", "random_keys")
-    for name, content in before.items():
-        assert (smoke.results / name).read_bytes() == content, name
+    assert {path: path.read_bytes() for path in lost} == before
 
 
-def test_snakemake_makes_its_own_report_with_captions(smoke, exhibits):
+def test_snakemake_makes_its_own_report_with_captions(smoke):
     smoke.run("--report", "snakemake.html", "random_keys")
-    caption = exhibits.rooms["random_keys"].figures["figure_1c"].caption
+    caption = smoke.exhibits.rooms["random_keys"].figures["figure_1c"].caption
     assert " ".join(caption.split()[:6]) in (smoke.folder / "snakemake.html").read_text()
 
 
