@@ -210,30 +210,40 @@ def request(
 
 
 def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outcome:
-    """The outcome of the comparisons of an entry; `reported` is a number or, for a table of the paper, one a layer."""
-    measured: dict[tuple[str, str | None], Measured] = {}
-    rows, others, passing = [], [], {}
+    """The outcome of the comparisons of an entry; `reported` is a number or, for a table of the paper, one a layer.
+
+    The columns of a place that may not be lacking are measured together, and those that may be with them.
+    """
+    measured: dict[tuple[Any, ...], Measured] = {}
+    rows, others, notes, specifics, passing = [], [], [], [], {}
     for each in requests:
+        together = [*(own for own in requests if own.place == each.place and not own.if_lacking), each]
+        names = (name.removeprefix(BEFORE_TRAINING) for own in together for name in own.columns)
+        key = (each.place, *dict.fromkeys(names))
         try:
-            own = [*_compared(each, requests, measured, tables)]
+            if key not in measured:
+                measured[key] = each.quantity.measure(tables, each.place[1], key[1:])
+            own = [*each.comparisons(measured[key])]
         except Untestable:
             if each.if_lacking is None:
                 raise
             rows += [each.lacking()] if each.if_lacking == "cannot tell" else []
             continue
         rows += own
+        if not each.if_lacking:
+            notes.append(measured[key].note)
+            specifics.append(measured[key].specifics)
         if each.also:
             try:
-                alike = [*each.comparisons(measured[each.place], each.also)]
+                alike = [*each.comparisons(measured[key], each.also)]
             except Untestable:
                 alike = []
             others += alike
             met = bool(alike) and all(row.met for row in own + alike)
             passing[PASSING[each.also]] = passing.get(PASSING[each.also], True) and met
-    notes = [of_place.note for of_place in measured.values()]
-    first, gates = requests[0], [row.words for row in rows if row.role == "gate" and not row.met]
-    if not first.names[1:] and (count := measured[first.place].counted(first.names[0], rows[0].estimate)):
+    if count := rows[0].statistic.removeprefix(requests[0].quantity.words).removeprefix(", "):
         notes.append(f"The number is {count}.")
+    gates = [row.words for row in rows if row.role == "gate" and not row.met]
     if gates:
         notes.append(f"No verdict, because {gates[0]} is not known to be more than 0.")
     if isinstance(reported, list):
@@ -245,29 +255,6 @@ def compare(requests: Sequence[Request], reported: Any, tables: Tables) -> Outco
         sentences(*dict.fromkeys(notes)),
         reported,
         next((name for name, met in passing.items() if met), None),
-        sentences(*(of_place.specifics for of_place in measured.values())),
+        sentences(*dict.fromkeys(specifics)),
         not_trained=bool(gates),
     )
-
-
-def _compared(
-    each: Request, requests: Sequence[Request], measured: dict, tables: Tables
-) -> Iterator[Comparison]:
-    """The comparisons of one request, from what `measured` has of its place, which is measured once.
-
-    What may be lacking is measured alone where the run lacks something of what is measured together.
-    """
-
-    def measure(*together: Request) -> Measured:
-        names = (name.removeprefix(BEFORE_TRAINING) for one in together for name in one.columns)
-        return each.quantity.measure(tables, each.place[1], list(dict.fromkeys(names)))
-
-    if each.place not in measured:
-        others = (other for other in requests if other.place == each.place and not other.if_lacking)
-        measured[each.place] = measure(each, *others)
-    try:
-        return iter([*each.comparisons(measured[each.place])])
-    except Untestable:
-        if not each.if_lacking:
-            raise
-        return each.comparisons(measure(each))
