@@ -69,7 +69,7 @@ def judge_files(
 
     Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the run
     began, a path without a file if there is none, and `settings` are those of the reproduction. The provenance of both
-    files is that of the inputs, joined: judging draws nothing at random, so equal files and equal code give equal bytes.
+    files is that of the inputs, joined: judging draws nothing at random, so equal files and code give equal bytes.
     """
     chosen = {name: path for name, path in inputs.items() if name in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})

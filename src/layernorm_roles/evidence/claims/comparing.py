@@ -51,7 +51,7 @@ PASSING = {BEFORE_TRAINING: UNTRAINED, "without norm ": "the same heads without 
 """In words, models or keys that may pass a test as well, by the beginning of the names of their columns."""
 
 
-def one_of(known: Collection[str], name: Any, what: str) -> Any:
+def one_of(known: Collection[Any], name: Any, what: str) -> Any:
     """The `name` itself; ValueError, which says what is unknown, if it is not among the `known` ones."""
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; expected one of {', '.join(map(str, known))}")

@@ -184,7 +184,9 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
             high.layernorm - low.projection for high, low in ((known, above), (known, known), (above, known))
         )
     between = Estimate(ratio.fillna(0.0).mean(), Estimate.of(least).low, Estimate.of(most).high)
-    first = Comparison("layernorm over projection", between, len(both), ask("positive", 1, RATIO), unit=RATIO)
+    first = Comparison(
+        "layernorm over projection", between, len(both), ask("positive", unit=RATIO), unit=RATIO
+    )
     return Outcome((first, *_largest_rates(runs)))
 
 
@@ -257,7 +259,7 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
                 named = by_layer.add_prefix(f"{name}, layer ")
                 into.append(named.assign(**{name: by_layer.mean(axis=1)}))
             number = rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ")
-            cases |= {**number, name: number.sum()}
+            cases |= {key: int(n) for key, n in [*number.items(), (name, number.sum())]}
             if not before:  # projected keys have a dimension less
                 projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects
                 frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})

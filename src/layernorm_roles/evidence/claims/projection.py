@@ -216,7 +216,7 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     shown = {"unit": RATIO, "statistic": "length of that part, after over before training"}
     along, visible = (np.log(lengths[part]) for part in ("along", "visible"))
     words = "layernorm's queries along the ones vector"
-    grows = minus(along, "final", "initial", ask("positive", 1, RATIO), words=words, part=1, **shown)
+    grows = minus(along, "final", "initial", ask("positive", unit=RATIO), words=words, part=1, **shown)
     words = "layernorm's queries that scores see"
     seen = minus(visible, "final", "initial", None, "context", words=words, **shown)
     untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
@@ -247,9 +247,9 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
 
         def keys(name: str, kind: str, role: str) -> Comparison:
-            values, n, _ = Known.range_over(flatness[name], angle[name].count())
+            values, n, _ = Known.range_over(flatness[name], int(angle[name].count()))
             words = "smallest singular value of the keys over the largest"
-            return Comparison(name, values, int(n), ask(kind, flat), role, statistic=words)
+            return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
 
         angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [

@@ -112,7 +112,7 @@ class Measured:
     def _log_ratio_of_steps(self, high: str, low: str) -> Known:
         """Untestable with too few pairs of runs, and if so few of them get there that the ratio has no bound."""
         last = self.last_steps.reindex(columns=[high, low]).dropna()
-        enough(last, high)
+        enough(last[high], high)
         if len(last) < self.least_pairs:
             pairs = f"{len(last)} pairs of runs of {high} and {low}"
             raise Untestable(f"The run has {pairs}, fewer than {self.least_pairs}.", runs=len(last))
