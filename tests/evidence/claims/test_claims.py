@@ -14,7 +14,7 @@ from layernorm_roles.evidence import claims
 from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.claims import entries, projection
-from layernorm_roles.evidence.claims.claim import ASKED, Outcome, compare
+from layernorm_roles.evidence.claims.claim import Comparison, Outcome, ask
 from layernorm_roles.schemas import SCHEMAS
 
 
@@ -41,35 +41,6 @@ def test_every_claim_names_its_control_its_rule_and_tables_that_exist():
     assert set(figures.split()) <= set(CLAIMS)
     assert CLAIMS["faster_uniform"].statement.startswith(CLAIMS["faster"].statement + " Again, ")
     assert CLAIMS["faster_uniform"].source == CLAIMS["faster"].source + "; on other data"
-
-
-RUNS = worlds.metrics({"scale": 1.0}, last=9000, seeds=4)
-RATES = pd.concat(worlds.metrics({"scale": 1.0}, experiment="rates", rate=rate) for rate in (0.001, 0.3))
-KEYS = worlds.keys({("projection", "final", "after_norm"): 0.3})
-MODELS = {"language_model_metrics": worlds.losses(0.05), "key_selectability": KEYS}
-MATRICES = worlds.random_keys({"none": (1.0, 0.0)}, matrices=7)
-HEADS = worlds.pretrained_keys({("head", 32): 0.0})
-SIZES = [
-    (
-        "faster",
-        {"majority_metrics": RUNS},
-        "d = 8, learning rate 0.001; 9,000 steps, 4 runs of each variant (the",
-    ),
-    ("faster_best_rate", {"majority_metrics": RATES}, "learning rate 0.001 to 0.3"),
-    ("table_1", MODELS, "d_model = 8; 1,000 steps of 100 tokens, 3 runs of each variant (the paper: d_model"),
-    ("table_1", MODELS, "Keys of 4 contexts of 1,000 tokens."),
-    ("random_keys", {"random_keys": MATRICES}, "n = 10 to 60, d = 3 to 15, 7 matrices for each (the paper"),
-    (
-        "heads_of_practical_width",
-        {"pretrained_keys": HEADS},
-        "minilm: 4 documents of 200 tokens, 2 layers of 2",
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "tables", "words"), SIZES)
-def test_the_setting_names_the_sizes_of_the_run_beside_those_of_the_paper(name, tables, words):
-    assert words in verdict_on(name, **tables)[1].setting
 
 
 def test_a_row_has_students_interval_of_the_number_and_of_its_control():
@@ -130,16 +101,12 @@ def test_an_effect_that_the_correction_leaves_open_makes_no_verdict():
 
 def of_family(p: dict[str, float], verdict="holds", **options):
     """The row of a claim whose comparisons have these p-values and findings, after a correction to `p_holm`."""
-    names = {
-        "seen": ASKED["positive"](0),
-        "bound": ASKED["positive"](0),
-        "at most": ASKED["no_more_than"](9.0),
-    }
+    names = {"seen": ask("positive"), "bound": ask("positive"), "at most": ask("no_more_than", 9.0)}
     rows = []
     for i, (name, value) in enumerate(p.items()):
         half = stats.t.ppf(0.975, 9) / stats.t.isf(value / 2, 9)  # of an estimate of 1 from ten values
         found = Estimate(1.0, 1 - half, np.inf if name == "bound" else 1 + half)
-        rows.append(compare(name, found, 10, names[name], part=i))
+        rows.append(Comparison(name, found, 10, names[name], part=i))
     outcome = Outcome(tuple(rows))
     row = {"verdict": verdict, "reason": ""}
     return outcome.p, CLAIMS["widths"].corrected(row, outcome, **options)

@@ -71,37 +71,6 @@ def test_worlds(name, world, expected):
     assert verdict == expected, row.reason
 
 
-MEASURED = {"value", "error", "train_loss", "gradient_norm", "position_accuracy"}
-MEASURED |= {"change", "score_mean", "score_std", "entropy_share", "gradient"}
-
-
-def drawn_anew(name, table, number):
-    """The table with each measurement changed at random, by much in some worlds and by little in others.
-
-    In a third of the worlds on placement some runs diverge, of one placement.
-    """
-    rng = np.random.default_rng(number)
-    size = (0.0, 0.01, 0.3)[number % 3]
-    table = table.copy()
-    for column in (name for name in table.columns if name in MEASURED):
-        table[column] *= np.exp(size * rng.standard_normal(len(table)))
-    if name == "placement" and number % 3 == 0:
-        lost = table[["depth", "learning_rate", "seed"]].sum(axis=1).mod(rng.integers(2, 4)) < 1
-        lost &= table.placement == rng.choice(["pre", "post"])
-        loss = rng.choice([np.inf, np.nan])
-        table.loc[lost & (table.step > 10), "train_loss"] = loss
-    return table
-
-
-@pytest.mark.parametrize("number", range(len(WORLDS)), ids=[world[0] for world in WORLDS])
-def test_another_computation_finds_the_same(number):
-    name, world, _ = WORLDS[number]
-    for i in range(3 * number, 3 * number + 3):
-        verdict_on(
-            name, **{table: drawn_anew(table, frame, i) for table, frame in tables(name, world).items()}
-        )
-
-
 @pytest.mark.parametrize(
     ("lost", "verdict"),
     [

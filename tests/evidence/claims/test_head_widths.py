@@ -102,15 +102,3 @@ def test_only_models_that_differ_in_the_width_of_heads_alone_are_compared():
     other.loc[(other.model == "heads_4") & (other.site == "after_norm"), "dimensions"] = 32
     other.loc[other.model == "heads_2", "n_keys"] = 500
     assert narrower(other, "gpt_bytes") == {8: "heads_8"}
-
-
-def test_among_the_keys_before_them_the_trained_heads_are_told():
-    world = tables({4: 0.5, 8: 0.4})
-    keys = world["key_selectability"]
-    causal = keys[keys.site == "head"].assign(causal=True)
-    causal["n_unselectable"] = 150 + 100 * (causal.checkpoint == "final")
-    _, row = verdict_on("head_widths", **{**world, "key_selectability": pd.concat([keys, causal])})
-    law = {d: 100 * expected_unselectable(N, d, causal=True) / N for d in (4, 8)}
-    for d, percent in law.items():
-        words = f"d_head = {d}, among the keys before them; Gaussian keys {percent:.3g} %"
-        assert row.rows[words].estimate == 25

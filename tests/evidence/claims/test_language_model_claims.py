@@ -19,8 +19,6 @@ from judging import (
 from pytest import approx
 from scipy import stats
 
-from layernorm_roles.gaussian_keys import expected_unselectable
-
 BY_MODEL = {"": "gpt", "_bytes": "gpt_bytes"}
 """The model that a claim is about, by the end of the claim's name."""
 
@@ -166,16 +164,6 @@ def test_every_layer_is_held_against_the_paper_s_number_for_it(
         assert row.rows[f"{place}, layer {layer}"].asked == f"at least {number / 2:.3g}"
 
 
-def test_a_share_of_none_has_a_binomial_bound():
-    """None of 3 seeds x 4 contexts x 4 layers x 1,000 keys: 1 - 0.025 ** (1 / 48,000) is the upper end."""
-    _, row = on("table_1", attention_input(0.0, 0.0))
-    assert (row.measured, row.ci_low) == (0, 0)
-    assert row.ci_high == approx(100 * (1 - 0.025 ** (1 / 48_000)))
-    assert row.reason == "The number is 0 of 48,000."
-    statistics = {row.rows[f"{v} after_norm, layer 2"].statistic for v in ("projection", "layernorm")}
-    assert statistics == {"unselectable keys, 0 of 12,000"}
-
-
 def test_a_model_whose_initial_weights_were_not_tested_is_judged_without_them():
     shares = {place: share for place, share in attention_input(0.3, 0.0).items() if place[1] == "final"}
     verdict, row = on("table_1", shares)
@@ -204,21 +192,6 @@ def test_the_heads_are_judged_among_the_keys_that_a_query_sees():
     assert row.rows["layernorm head"].estimate == approx(61.2)
     verdict, row = verdict_on("heads", language_model_metrics=losses, key_selectability=keys)
     assert verdict == NOT_TESTED and "layernorm, head causal" in row.reason
-
-
-def test_the_share_of_as_many_gaussian_keys_is_shown():
-    """Projected keys have a dimension less."""
-    shares = attention_input(0.3, 0.0) | HEADS
-    places = {
-        "heads_qk_norm": ("layernorm_qk head", 2),
-        "table_1": ("projection after_norm", 7),
-        "table_2": ("layernorm before_norm", 8),
-    }
-    for name, (place, d) in places.items():
-        found = on(name, shares)[1].rows[f"Gaussian keys, {place}"]
-        assert found.estimate == approx(expected_unselectable(1000, d) / 10) and found.asked == ""
-    found = on("heads", shares)[1].rows["Gaussian keys, layernorm head causal"]
-    assert found.estimate == approx(expected_unselectable(1000, 2, causal=True) / 10)
 
 
 # Figure 4, at the paper's learning rate and at a larger one
@@ -298,18 +271,6 @@ def test_the_gap_by_size_and_scaling(loses, effects, expected):
     found = [row.rows[name].estimate for name in ("size", "scaling", "interaction")]
     assert found == approx(effects, abs=0.004) and row.n_seeds == 5
     assert row.rows["scaling"].asked == "at most 0.0125, up or down"
-
-
-def test_effects_are_of_the_seeds_that_ran_with_all_four():
-    losses = worlds.losses(0.05, seeds=6, model=PAPER_RATE, more=SMALL, worth=0.3, spread=0.02)
-    for variant, seed in (("projection_grown", 1), ("layernorm_shrunk", 4)):
-        losses = losses[(losses.variant != variant) | (losses.seed != seed)]
-    row = on("size_or_scaling", losses=losses)[1]
-    wide = losses[losses.step == 1000].pivot(index="seed", columns="variant", values="valid_loss")
-    wide = wide.loc[[0, 2, 3, 5]]
-    size = (wide.layernorm_shrunk + wide.projection - wide.layernorm - wide.projection_grown) / 2
-    low, high = stats.ttest_1samp(size, 0).confidence_interval()
-    assert row.n_seeds == 4 and (row.ci_low, row.ci_high) == approx((low, high))
 
 
 AS_WITHOUT = [
@@ -545,16 +506,6 @@ def test_seeds_that_differ_widen_the_interval_of_the_grid():
     assert row.measured == approx(np.exp(np.log(with_ / without).mean()))
     low = stats.ttest_1samp(np.log(with_ / (2 * without)), 0).confidence_interval().low
     assert row.ci_low == approx(np.exp(low)) and row.ci_high == np.inf
-
-
-def test_what_counts_as_trained_is_half_way_from_one_loss_to_another():
-    """Unigram 7.5, no attention 6.5, LayerNorm 6: half ways are 7.0 and 6.25."""
-    for name, model, half in (("stability", "gpt_rates", 7.0), ("stability_bytes", "bytes_rates", 6.25)):
-        for loss, trains in ((half - 0.02, True), (half + 0.02, False)):
-            losses = rate_worlds(model, {"layernorm": (0, 0, 0, 6), "projection": (6, 0, 0, 0)})
-            losses.loc[(losses.variant == "projection") & (losses.valid_loss == 7.2), "valid_loss"] = loss
-            row = verdict_on(name, language_model_metrics=losses)[1]
-            assert row.rows["projection"].estimate == (0.008 if trains else 0.001), (name, loss)
 
 
 def learning(steps: dict[str, tuple[float, ...]]) -> pd.DataFrame:

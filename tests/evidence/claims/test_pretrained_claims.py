@@ -38,12 +38,6 @@ def test_heads_of_practical_width(shares, undecided, expected, passes):
     assert not undecided or (layer.estimate == 0 and layer.met is None)
 
 
-def test_the_width_is_that_of_the_fewest_dimensions_that_heads_are_cut_to():
-    verdict, row = on_heads(FEW | {("head_cut", 2): 0.9, ("head_cut", 24): 0.5})
-    assert verdict == HOLDS and row.control_measured == approx(92.75)
-    assert row.rows["cut to the fewest components"].estimate == approx(92.75)
-
-
 def on_ceilings(name, used, without, **world):
     pairs = worlds.ceiling_pairs({"as used": used, "without norm": without}, **world)
     return verdict_on(name, attention_ceilings=worlds.ceilings(pairs), pairs=pairs)
@@ -67,17 +61,6 @@ def test_norm_lets_keys_win(used, without, world, expected):
     verdict, row = on_ceilings("norm_lets_keys_win", used, without, **world)
     anywhere = row.rows["queries that no norm confines"]
     assert verdict == expected and anywhere.asked == "" and (anywhere.estimate > 50) == ("anywhere" in world)
-
-
-def test_what_is_out_of_reach_for_a_tenth_is_told_of_the_last_layer():
-    pairs = worlds.ceiling_pairs({"as used": (0.4, 0.2), "without norm": (0.5, 0.3)})
-    pairs[["lower", "upper"]] /= 5  # the lower ones of a layer fall below a tenth
-    last = pairs[(pairs.layer == 2) & (pairs.queries == "norm")]
-    used, without = (100 * (last.upper < 0.1)).groupby(last.normalised).mean()[["as used", "without norm"]]
-    _, row = verdict_on("norm_lets_keys_win", attention_ceilings=worlds.ceilings(pairs), pairs=pairs)
-    words = "a tenth, last layer"
-    shown = [row.rows[name].estimate for name in (words, f"{words}, without the norm")]
-    assert 0 < used < without and shown == approx([used, without])
 
 
 @pytest.mark.parametrize(("received", "expected"), [(0.05, HOLDS), (0.7, DOES_NOT_HOLD)])
@@ -130,15 +113,3 @@ def test_projections_are_idle_if_little_lies_along_the_ones_vector_and_attention
         100 * shifts.total_variation.mean()
     )
     assert row.control_measured == approx(untrained * 1.02**1.5)
-
-
-def test_a_tenth_that_keys_never_get_is_not_a_half():
-    """The largest attention that the text gives a key is 0.04 in one layer: below a tenth; 0.8 in the others."""
-    pairs = worlds.ceiling_pairs({"as used": 0.2, "without norm": 0.2}, received=0.25)
-    tables = {"attention_ceilings": worlds.ceilings(pairs), "pairs": pairs}
-    _, row = verdict_on("ceilings_not_used", **tables)
-    got = pairs[(pairs.queries == "norm") & (pairs.normalised == "as used")].received_max
-    pairs["received_max"] = pairs.received_max.where(~(pairs.received_max < 0.1), 0.3)
-    _, above = verdict_on("ceilings_not_used", attention_ceilings=worlds.ceilings(pairs), pairs=pairs)
-    assert row.rows["never get a tenth"].estimate == approx(100 * (got < 0.1).mean())
-    assert above.rows["never get a tenth"].estimate == 0 < row.rows["never get a tenth"].estimate

@@ -118,14 +118,6 @@ def test_equal_speed_is_not_reproduced():
     assert verdict_on("faster", majority_metrics=even)[0] == NOT_REPRODUCED
 
 
-def test_the_size_is_shown_beside_the_verdict_and_makes_none():
-    verdict, row = on("faster", SIZE)
-    small = row.rows["layernorm_small over layernorm"]
-    assert (small.role, small.met, small.asked) == ("context", True, "at least 1.73")
-    other, row = on("faster", SIZE | {"layernorm_small": 1.0})
-    assert other == verdict and row.rows["layernorm_small over layernorm"].met is False
-
-
 def test_scattered_seeds_cannot_tell():
     """3 times the steps with one seed, 0.6 times with the other."""
     table = worlds.metrics({"layernorm": 1.0, "scale_released": 3.0, "scale": 3.0}, seeds=2, spread=0)
@@ -281,15 +273,6 @@ def test_final_accuracy_is_that_of_the_last_step_at_one_learning_rate():
     assert verdict == NOT_TESTED and "no learning rate 0.03" in row.reason
 
 
-def test_what_scaling_only_costs_without_the_scaling_is_shown_beside_the_values():
-    world = of_values(0.66, 0.67, 0.90)
-    verdict, row = on("project_values", **world)
-    both = world | {"accuracies": world["accuracies"] | {"projection": 0.7}}
-    beside, shown = on("project_values", **both)
-    assert verdict == beside == HOLDS and "scale minus projection" not in row.rows
-    assert shown.rows["scale minus projection"].estimate == approx(21, abs=0.7)
-
-
 WIDTHS = [
     # LayerNorm's accuracy, and that with projected queries and keys, at three widths; scaling only has 0.9
     ((0.66, 0.80, 0.89), (0.89, 0.90, 0.90), HOLDS),
@@ -314,14 +297,6 @@ def test_widths(everywhere, keys, expected):
     assert verdict == expected
     assert row.control_measured == approx(90 - 100 * keys[0], abs=0.5)
     assert verdict_on("widths", majority_metrics=table[table.d_model == 3])[0] == NOT_TESTED
-
-
-def test_only_the_seeds_of_all_that_is_compared_count():
-    table = worlds.metrics(SIZE)
-    lacking = {"size_or_projection": ("layernorm_small", 3), "accurate": ("scale_released", 7)}
-    for name, (variant, number) in lacking.items():
-        few = table[(table.variant != variant) | (table.seed < number)]
-        assert verdict_on(name, majority_metrics=few)[1].n_seeds == number
 
 
 # Planes and angles

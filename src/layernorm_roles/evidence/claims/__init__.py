@@ -1,8 +1,8 @@
 """The judge: every claim, its test and its verdict, from the tables of a reproduction alone.
 
 The YAML files say in words what is claimed and how it is tested, as `entries` explains. Most tests are data there:
-pairs of variants, see `pairs`; others are functions in the module beside the file. `rules` has the thresholds and says
-how findings make a verdict.
+comparisons of `quantities`; others are functions in the module beside the file. `rules` has the thresholds and says how
+findings make a verdict.
 """
 
 import math
@@ -15,7 +15,7 @@ import pandas as pd
 from layernorm_roles import store
 from layernorm_roles.evidence.analysis.estimate import holm
 from layernorm_roles.evidence.claims import entries, preregistration
-from layernorm_roles.evidence.claims.claim import Claim, Outcome, Tables
+from layernorm_roles.evidence.claims.claim import Claim, Tables
 from layernorm_roles.evidence.claims.rules import MEANINGS, Verdict
 from layernorm_roles.provenance import joined
 from layernorm_roles.schemas import SCHEMAS
@@ -37,29 +37,25 @@ class Judged(NamedTuple):
     """Table comparisons: a row for each comparison of a claim, in the order of the claims."""
 
 
-def judge(
-    tables: Tables, at_the_start: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None
-) -> Judged:
+def judge(tables: Tables, at_the_start: Mapping[str, str] = {}, settings: Mapping[str, Any] = {}) -> Judged:
     """The verdict on every claim, from those of the reproduction's tables that are there.
 
-    `at_the_start` are the hashes of the rules when the run began, by claim, as `record` wrote them, and `settings`
-    those of the reproduction today. Where the hash of a rule at the start is not today's, the rule was made after the
-    data.
+    `at_the_start` are the hashes of the rules when the run began, by claim, and `settings` those of the reproduction
+    today. A rule whose hash at the start is not today's was made after the data.
     """
-    today, start = preregistration.rule_hashes(CLAIMS, settings or {}), at_the_start or {}
-    outcomes = {claim.name: claim.judge(tables) for claim in CLAIMS}
-    rows = {claim.name: claim.row(outcomes[claim.name], tables) for claim in CLAIMS}
-    adjusted = holm({claim.name: outcomes[claim.name].p for claim in CLAIMS if claim.primary})
-    for claim in CLAIMS:
-        name, row = claim.name, {**rows[claim.name], "p_holm": math.nan}
+    today = preregistration.rule_hashes(CLAIMS, settings)
+    outcomes = [(claim, claim.judge(tables)) for claim in CLAIMS]
+    adjusted = holm({claim.name: outcome.p for claim, outcome in outcomes if claim.primary})
+    rows, compared = [], []
+    for claim, outcome in outcomes:
+        row = claim.row(outcome, tables) | {"p_holm": math.nan}
         if claim.primary:
-            row = claim.corrected(row, outcomes[name], adjusted[name], len(adjusted))
-        row["rule_fixed"] = preregistration.fixed_before_or_after(today[name], start.get(name))
-        rows[name] = row
-    compared = [row for claim in CLAIMS for row in claim.comparisons(outcomes[claim.name])]
+            row = claim.corrected(row, outcome, adjusted[claim.name], len(adjusted))
+        before = today[claim.name] == at_the_start.get(claim.name)
+        rows.append(row | {"rule_fixed": "before" if before else "after"})
+        compared += claim.comparisons(outcome)
     comparisons = pd.DataFrame(compared, columns=SCHEMAS["comparisons"].names)
-    comparisons = comparisons.astype({"n_runs": "Int64", "met": "boolean"})
-    return Judged(pd.DataFrame([*rows.values()]), comparisons)
+    return Judged(pd.DataFrame(rows), comparisons.astype({"n_runs": "Int64", "met": "boolean"}))
 
 
 def judge_files(
@@ -71,35 +67,16 @@ def judge_files(
 ) -> None:
     """Write the tables `claims` and `comparisons`, from the Parquet files `inputs`, by the names of their tables.
 
-    Tables that no test reads are left out. `rules` is the file that `record` wrote when the run began, a path without a
-    file if there is none, and `settings` are those of the reproduction. The provenance of both files is that of the
-    inputs, joined: judging draws nothing at random, so equal files and equal code give equal bytes.
+    Tables that no test reads are left out. `rules` is the file that `preregistration.write_rules` wrote when the run
+    began, a path without a file if there is none, and `settings` are those of the reproduction. The provenance of both
+    files is that of the inputs, joined: judging draws nothing at random, so equal files and code give equal bytes.
     """
     chosen = {name: path for name, path in inputs.items() if name in TABLES}
     provenance = joined((store.read_provenance(path) for path in chosen.values()), {})
     tables = {name: store.read(path, name) for name, path in chosen.items()}
-    judged = judge(tables, preregistration.read_record(rules).rules, settings)
+    judged = judge(tables, preregistration.read_rules(rules).rules, settings)
     store.write(judged.claims, "claims", out_claims, provenance)
     store.write(judged.comparisons, "comparisons", out_comparisons, provenance)
 
 
-def record(path: str | Path, settings: Mapping[str, Any], commit: str) -> None:
-    """Write the hash of every claim's rule to `path` when a run begins with the code of `commit`.
-
-    A file beside results that have been made since stays as it is, see `preregistration.record`.
-    """
-    preregistration.record(path, CLAIMS, settings, commit)
-
-
-__all__ = [
-    "CLAIMS",
-    "MEANINGS",
-    "TABLES",
-    "Claim",
-    "Judged",
-    "Outcome",
-    "Verdict",
-    "judge",
-    "judge_files",
-    "record",
-]
+__all__ = ["CLAIMS", "MEANINGS", "TABLES", "Claim", "Judged", "Verdict", "judge", "judge_files"]

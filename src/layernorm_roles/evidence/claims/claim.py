@@ -5,8 +5,9 @@ it. The verdict follows from the comparisons by `rules`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ RATIO = "×"
 """The unit of ratios, whose effect is the logarithm."""
 
 CAUSE = "cause"
-"""The part of a verdict that says whether the claimed cause makes the effect; see `Comparison.part`."""
+"""The part of a verdict that says whether the claimed cause makes the effect."""
 
 Role = Literal["effect", "control", "gate", "context"]
 """Why something is compared: it is what the claim says; it isolates the claimed cause; it says whether models are
@@ -49,66 +50,68 @@ class Untestable(Exception):
 # What is asked of an estimate
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of an estimate, in words that follow the word "asked", and what is found."""
+class Asked(NamedTuple):
+    """One kind of question about an estimate, which a number completes."""
 
     words: str
-    find: Callable[..., Finding]
-    """From the estimate, and from the same with all that proofs leave open counted."""
-    number: float | None = None
-    """The number that takes the place of {} in the words; of a ratio its logarithm."""
-    of_effect: bool = False
-    """Whether it is met by nothing but a difference from 0, so that a p-value of no difference belongs to it."""
-
-    def text(self, unit: str) -> str:
-        """The words, with the number as it is written in the unit."""
-        number = self.number if self.number is None or unit != RATIO else np.exp(self.number)
-        return self.words if number is None else self.words.format(f"{number:.3g}")
+    """What follows the word "asked"; {} is the number."""
+    find: Callable[[Estimate, Estimate, float], Finding]
+    """The finding, from the estimate, from the one with all that proofs leave open counted, and from the number."""
+    difference: bool = False
+    """Whether nothing but a difference from 0 meets it, so that a p-value of no difference belongs to it."""
+    share: float = 1.0
+    """The share of the given number that is asked; 0 where an entry gives "true" as the number."""
 
 
-_NOTHING = (0.0, 0.0, 0.0)
-ASKED: dict[str, Callable[[Any], Asked]] = {
+def _at_most(estimate: Estimate, _: Estimate, most: float) -> Finding:
+    return rules.OPPOSITE[rules.above(estimate, most)]
+
+
+ASKED = {
     # at least half of what the source reports, with an interval on its side of no effect
-    "half_of": lambda all_: Asked("at least {}", lambda found, _: rules.effect(found, all_), all_ / 2, True),
-    "more_than": lambda least: Asked("more than {}", lambda found, _: rules.above(found, least), least, True),
-    "no_more_than": lambda most: Asked(
-        "at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, most)], most
-    ),
-    "below_half_of": lambda all_: Asked(
-        "at most {}", lambda found, _: rules.OPPOSITE[rules.above(found, all_ / 2)], all_ / 2
-    ),
-    # with all that proofs leave open counted
-    "counted": lambda most: Asked(
-        "at most {}, undecided keys counted", lambda found, worst: rules.at_most(found, worst, most), most
-    ),
-    "positive": lambda _: Asked("more than {}", lambda found, _: rules.direction(found), 0.0, True),
-    "negative": lambda _: Asked(
-        "less than {}", lambda found, _: rules.direction(found.below(0.0)), 0.0, True
-    ),
+    "half_of": Asked("at least {}", lambda each, _, half: rules.effect(each, 2 * half), True, 0.5),
+    "more_than": Asked("more than {}", lambda each, _, least: rules.above(each, least), True),
+    "no_more_than": Asked("at most {}", _at_most),
+    "below_half_of": Asked("at most {}", _at_most, share=0.5),
+    "counted": Asked("at most {}, undecided keys counted", rules.at_most),
+    "positive": Asked("more than {}", lambda each, *_: rules.direction(each), True, 0.0),
+    "negative": Asked("less than {}", lambda each, *_: rules.direction(each.below(0.0)), True, 0.0),
     # a loss above another one; absent if both diverged in every run, where the difference is 0
-    "worse": lambda _: Asked(
-        "more than 0", lambda found, _: Finding.ABSENT if found == _NOTHING else rules.direction(found)
+    "worse": Asked(
+        "more than {}", lambda each, *_: Finding.ABSENT if each == (0, 0, 0) else rules.direction(each)
     ),
-    "further_than": lambda least: Asked(
-        "more than {}, up or down", lambda found, _: rules.beyond(found, least), least
+    "further_than": Asked("more than {}, up or down", lambda each, _, least: rules.beyond(each, least)),
+    "no_further_than": Asked(
+        "at most {}, up or down", lambda each, _, most: rules.OPPOSITE[rules.beyond(each, most)]
     ),
-    "no_further_than": lambda most: Asked(
-        "at most {}, up or down", lambda found, _: rules.OPPOSITE[rules.beyond(found, most)], most
-    ),
-    "within_EXPONENT_of": lambda number: Asked(
-        f"within {rules.EXPONENT:g} of {number:g}",
-        lambda found, _: rules.within(found, number, rules.EXPONENT),
+    "within_EXPONENT_of": Asked(
+        f"within {rules.EXPONENT:g} of {{}}", lambda each, _, power: rules.within(each, power, rules.EXPONENT)
     ),
     # of the range of values in which nothing is random
-    "all_at_most": lambda most: Asked(
-        f"all at most {most:g}", lambda found, _: rules.true(found.high <= most)
-    ),
-    "all_more_than": lambda least: Asked(
-        f"all more than {least:g}", lambda found, _: rules.true(found.low > least)
-    ),
+    "all_at_most": Asked("all at most {}", lambda each, _, most: rules.true(each.high <= most)),
+    "all_more_than": Asked("all more than {}", lambda each, _, least: rules.true(each.low > least)),
 }
-"""What may be asked of an estimate, by name, as a function of a number; of a ratio its logarithm."""
+"""What may be asked of an estimate, by the name that entries of the YAML files give it."""
+
+
+class Question(NamedTuple):
+    """What is asked of one estimate."""
+
+    words: str
+    find: Callable[[Estimate, Estimate], Finding]
+    """The finding, from the estimate and from the one with all that proofs leave open counted."""
+    difference: bool = False
+    """Whether nothing but a difference from 0 meets it."""
+
+
+def ask(kind: str, number: float = 1.0, unit: str = "") -> Question:
+    """The question of a kind of ASKED with its number, in the unit of the estimate."""
+    words, find, difference, share = ASKED[kind]
+    bound = share * (np.log(number) if unit == RATIO else number)
+    written = np.exp(bound) if unit == RATIO else bound
+    return Question(
+        words.format(f"{written:.3g}"), lambda estimate, worst: find(estimate, worst, bound), difference
+    )
 
 
 # What a test returns
@@ -116,117 +119,92 @@ ASKED: dict[str, Callable[[Any], Asked]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row of table `comparisons`: what is compared, what is found, what is asked of it."""
+    """A row of table `comparisons`: what is compared, what is measured, what is asked of it."""
 
-    comparison: str
-    """What is compared, in words, such as "scale_released over layernorm"."""
+    words: str
+    """What is compared, such as "scale_released over layernorm"."""
     estimate: Estimate
-    """The number with its interval, in `unit`."""
+    """The number with its interval; of a ratio the logarithm."""
     n_runs: int | None
     """Pairs or runs behind the estimate."""
-    asked: str
-    """What is asked of the estimate, such as "at least 1.73"; empty if nothing is."""
-    finding: Finding | None
-    role: Role
-    unit: str
-    statistic: str
+    question: Question | None = None
+    role: Role = "effect"
+    unit: str = ""
+    statistic: str = ""
     """What the estimate is; empty where it is the statistic of the claim."""
-    part: int | Literal["cause"] | None
-    """The part of the verdict in which the finding counts: 0 is the claim's own, CAUSE the cause, None is no part."""
-    of_effect: bool = False
-    """Whether what is asked is met by nothing but a difference from 0, see `Asked.of_effect`."""
+    part: int | Literal["cause"] | None = None
+    """The part of the verdict in which the finding counts; None for that of the role: an effect counts in part 0, the
+    claim's own number, a control in its CAUSE, and others in none."""
+    worst: Estimate = NOTHING
+    """The estimate with all that proofs leave open counted."""
+
+    @cached_property
+    def finding(self) -> Finding | None:
+        """The answer to the question; None if nothing is asked."""
+        return self.question and self.question.find(self.estimate, self.worst)
 
     @property
-    def p(self) -> float:
-        """The p-value of no difference, on the scale of the interval; NaN without Student's interval."""
-        with np.errstate(divide="ignore"):
-            found = self.estimate.map(np.log) if self.unit == RATIO else self.estimate
-        return p_value(found, self.n_runs or 0)
-
-    @property
-    def met(self) -> bool | None:
-        """Whether what is asked is met; None if that cannot be told, or nothing is asked."""
-        unknown = self.finding in (None, Finding.UNDECIDED)
-        return None if unknown else self.finding == Finding.SEEN
+    def counts_in(self) -> int | str | None:
+        """The part of the verdict in which the finding counts; None if it counts in none."""
+        part = {"effect": 0, "control": CAUSE}.get(self.role) if self.part is None else self.part
+        return part if self.question else None
 
     @property
     def there(self) -> bool:
         """Whether what is asked is there, if only by less than is asked."""
         return self.finding in rules.THERE
 
+    @property
+    def met(self) -> bool | None:
+        """Whether what is asked is met; None if that cannot be known, or nothing is asked."""
+        return None if self.finding in (None, Finding.UNDECIDED) else self.finding == Finding.SEEN
 
-def compare(
-    comparison: str,
-    estimate: Estimate,
-    n_runs: int | None,
-    asked: Asked | None = None,
-    role: Role = "effect",
-    unit: str = "",
-    statistic: str = "",
-    part: int | Literal["cause"] | None = -1,
-    worst: Estimate = NOTHING,
-) -> Comparison:
-    """A comparison with its finding. An estimate in the unit RATIO is given as a logarithm, and kept as the ratio.
-
-    Without another `part` an effect counts in the claim's own number, a control in its cause, and others in none.
-    `worst` is the estimate with all that proofs leave open counted.
-    """
-    if part == -1:
-        part = {"effect": 0, "control": CAUSE}.get(role)
-    finding = asked.find(estimate, worst) if asked else None
-    shown = estimate.map(np.exp) if unit == RATIO else estimate
-    words = asked.text(unit) if asked else ""
-    of_effect = asked is not None and asked.of_effect
-    return Comparison(comparison, shown, n_runs, words, finding, role, unit, statistic, part, of_effect)
+    @property
+    def shown(self) -> Estimate:
+        """The estimate in its unit."""
+        return self.estimate.map(np.exp) if self.unit == RATIO else self.estimate
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a test found."""
+    """The comparisons of a test, and what no comparison shows."""
 
     comparisons: tuple[Comparison, ...]
     """The first is the claim's own: its estimate is `measured`, and its runs are those of the claim."""
     reason: str = ""
-    """A sentence on what no comparison shows."""
     reported: float | None = None
     """What the source gives for the first estimate, in its unit; None if it gives no number."""
     also_passed_by: str | None = None
     """Models without what the claim is about that pass the test too, such as UNTRAINED; None if none do."""
     specifics: str = ""
     """A sentence that table `claims` appends to the claim's statement, on sizes without which it cannot be read."""
-    shut: bool = False
-    """Whether a gate is shut: then there is no verdict."""
+    not_trained: bool = False
+    """Whether a gate says that there is nothing to judge: then there is no verdict."""
     runs: int = 0
     """Without comparisons, the number of runs that are there and cannot tell."""
 
     @property
-    def control(self) -> Estimate:
-        """The first control that is in the unit of the first estimate; NOTHING without one."""
-        unit = self.comparisons[0].unit if self.comparisons else ""
-        controls = (row.estimate for row in self.comparisons if row.role == "control" and row.unit == unit)
-        return next(controls, NOTHING)
-
-    @property
     def effects(self) -> list[Comparison]:
-        """The comparisons whose differences from none are there, as far as they count in the verdict."""
-        return [row for row in self.comparisons if row.part is not None and row.of_effect and row.there]
+        """The comparisons whose differences are there and count in the verdict."""
+        counted = (row for row in self.comparisons if row.counts_in is not None)
+        return [row for row in counted if row.question.difference and row.there]
 
     @property
     def p(self) -> float:
-        """The largest p-value of the first comparison and of `effects`; NaN if one of them has none."""
-        return float(np.max([row.p for row in (*self.comparisons[:1], *self.effects)] or np.nan))
+        """The largest p-value of no difference of the first comparison and of `effects`; NaN if one has none."""
+        rows = (*self.comparisons[:1], *self.effects)
+        return float(np.max([p_value(row.estimate, row.n_runs or 0) for row in rows] or np.nan))
 
-    def finding(self, part: int | str) -> Finding:
-        """What is found of all comparisons of one part of the verdict; seen if there are none."""
-        return all_of(*(row.finding for row in self.comparisons if row.part == part and row.finding))
+    def findings(self) -> dict[int | str, Finding]:
+        """The finding of each part of the verdict and of its CAUSE, which is seen if nothing is asked of it."""
+        parts = {row.counts_in for row in self.comparisons} - {None, CAUSE}
+        return {
+            part: all_of(*(row.finding for row in self.comparisons if row.counts_in == part))
+            for part in (*sorted(parts), CAUSE)
+        }
 
-    @property
-    def parts(self) -> list[int]:
-        """The parts of the verdict, without its cause."""
-        return sorted({row.part for row in self.comparisons if row.finding and row.part not in (None, CAUSE)})
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim:
     """One claim and its test. All texts are plain; a page or table that shows them escapes them."""
 
@@ -253,17 +231,17 @@ class Claim:
     test: Callable[[Tables], Outcome]
     sizes: Callable[[Tables], str]
     """Sizes of the run at hand, beside the source's, as a sentence; empty if the tables do not tell."""
-    figures: tuple[str, ...] = ()
+    figures: tuple[str, ...]
     """Names of the figures that show the claim."""
-    shown: tuple[str, ...] = ()
+    shown: tuple[str, ...]
     """Names of the readable tables that show the claim."""
-    target: str = ""
+    target: str
     """The workflow's target that makes all that the claim needs."""
-    primary: bool = False
+    primary: bool
     """Whether the claim is one of the few that were named before the run, see `role`."""
-    of: tuple[str, ...] = ()
+    of: tuple[str, ...]
     """The experiments and models that the test reads; empty if it reads whole tables."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Any]
     """The comparisons asked for, as the entry has them, with the numbers that its texts and comparisons name."""
 
     @property
@@ -285,10 +263,9 @@ class Claim:
         return "other documents" if self.part == "documents" else "exploratory"
 
     def judge(self, tables: Tables) -> Outcome:
-        """What the test finds in `tables`; an outcome without comparisons if they lack what the test needs."""
+        """The outcome of the test on `tables`, without comparisons if they lack what the test needs."""
         try:
-            missing = [name for name in self.tables if name not in tables]
-            if missing:
+            if missing := [name for name in self.tables if name not in tables]:
                 raise Untestable(f"This run has no {' and no '.join(missing)}.parquet.")
             return self.test(tables)
         except Untestable as lack:
@@ -296,40 +273,41 @@ class Claim:
 
     def verdict(self, outcome: Outcome) -> Verdict:
         """The verdict that the comparisons make: for claims of the paper by the first table of `rules`."""
-        if outcome.shut or not outcome.comparisons:
+        if outcome.not_trained or not outcome.comparisons:
             return Verdict.NOT_TESTED
-        findings, cause = {part: outcome.finding(part) for part in outcome.parts}, outcome.finding(CAUSE)
+        findings = outcome.findings()
+        cause = findings.pop(CAUSE)
         if not self.source.startswith("Brody"):
             return rules.statement_verdict([*findings.values()], cause)
-        own = findings.pop(0)
-        found = rules.verdict(own, cause, *findings.values())
-        return found if self.of_paper else OUR_WORDS.get(found, found)
+        verdict = rules.verdict(findings.pop(0), cause, *findings.values())
+        return verdict if self.of_paper else OUR_WORDS.get(verdict, verdict)
 
     def row(self, outcome: Outcome, tables: Tables) -> dict[str, Any]:
         """The row of table `claims`, but for the columns that need the hash of the rule or the other claims."""
-        first = outcome.comparisons[0] if outcome.comparisons else compare("", NOTHING, outcome.runs)
-        measured, control = first.estimate, outcome.control
+        first = (*outcome.comparisons, Comparison("", NOTHING, outcome.runs))[0]
+        in_unit = (
+            row.shown for row in outcome.comparisons if (row.role, row.unit) == ("control", first.unit)
+        )
         untrained = GEOMETRY if outcome.also_passed_by == UNTRAINED else ""
         return {
             "claim": self.name,
             "role": self.role,
             "source": self.source,
-            "statement": " ".join(filter(None, (self.statement, outcome.specifics))),
-            "setting": " ".join(filter(None, (self.setting, self.sizes(tables)))),
+            "statement": sentences(self.statement, outcome.specifics),
+            "setting": sentences(self.setting, self.sizes(tables)),
             "paper_value": self.paper_value,
             "statistic": self.statistic,
-            "measured": measured.mean,
-            "ci_low": measured.low,
-            "ci_high": measured.high,
+            **dict(zip(("measured", "ci_low", "ci_high"), first.shown, strict=True)),
             "reported": outcome.reported,
             "control": self.control,
-            "control_measured": control.mean,
-            "control_low": control.low,
-            "control_high": control.high,
+            **{
+                f"control_{end}": number
+                for end, number in zip(("measured", "low", "high"), next(in_unit, NOTHING), strict=True)
+            },
             "also_passed_by": outcome.also_passed_by,
             "n_seeds": first.n_runs,
             "verdict": str(self.verdict(outcome)),
-            "reason": " ".join(filter(None, (outcome.reason, untrained))),
+            "reason": sentences(outcome.reason, untrained),
         }
 
     def corrected(
@@ -342,30 +320,31 @@ class Claim:
         rests = row["verdict"] in rules.OF_EFFECTS and (outcome.effects or row["verdict"] == Verdict.REVERSED)
         if not rests or p_holm < 1 - LEVEL:
             return {**row, "p_holm": p_holm}
-        found = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
-        why = f"No verdict, because with Holm's correction for {family} primary claims {found}."
-        reason = " ".join(filter(None, (row["reason"], why)))
-        return {**row, "p_holm": p_holm, "verdict": str(Verdict.NOT_TESTED), "reason": reason}
+        p_is = f"p is {p_holm:.2g}" if np.isfinite(p_holm) else "a bound has no p-value"
+        why = f"No verdict, because with Holm's correction for {family} primary claims {p_is}."
+        verdict = {"verdict": str(Verdict.NOT_TESTED), "reason": sentences(row["reason"], why)}
+        return {**row, "p_holm": p_holm, **verdict}
 
     def comparisons(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         """The rows of table `comparisons`."""
         for number, row in enumerate(outcome.comparisons, start=1):
-            numbers = zip(("estimate", "ci_low", "ci_high"), row.estimate, strict=True)
             yield {
                 "claim": self.name,
                 "number": number,
-                "comparison": row.comparison,
+                "comparison": row.words,
                 "statistic": row.statistic or self.statistic,
-                **dict(numbers),
+                **dict(zip(("estimate", "ci_low", "ci_high"), row.shown, strict=True)),
                 "unit": row.unit,
                 "n_runs": row.n_runs,
-                "asked": row.asked,
+                "asked": row.question.words if row.question else "",
                 "met": row.met,
                 "role": row.role,
             }
 
 
-# Estimates over seeds, for tests
+def sentences(*texts: str) -> str:
+    """The texts that are not empty, with spaces between them."""
+    return " ".join(filter(None, texts))
 
 
 def enough(values: pd.Series, what: str) -> pd.Series:
@@ -376,20 +355,15 @@ def enough(values: pd.Series, what: str) -> pd.Series:
     return values
 
 
-def over_seeds(values: pd.Series, what: str) -> Estimate:
-    """Mean and interval of one value a seed; Untestable, naming `what`, with fewer than two seeds."""
-    return Estimate.of(enough(values, what))
-
-
-def refuse_rate_at_grid_end(at_end: pd.Series, chosen: pd.Series, what: str, does: str = "is best") -> None:
+def refuse_rate_at_grid_end(at_end: pd.Series, rates: pd.Series, what: str) -> None:
     """Raise Untestable if one of the chosen learning rates is the first or the last of those that were tried.
 
-    Beyond the end of a grid a better rate may lie, whatever is judged at the best one. `at_end` says so of each of
-    the `chosen` rates; `what` was trained with them, and `does` says in words what they were chosen for.
+    Beyond the end of a grid a better rate may lie. `at_end` says so of each of the `rates` with which `what` was
+    trained.
     """
     if at_end.any():
         raise Untestable(
-            f"{what} {does} at a learning rate of {chosen[at_end].iloc[0]:g}, the first or last that was tried: a "
+            f"{what} is best at a learning rate of {rates[at_end].iloc[0]:g}, the first or last that was tried: a "
             "better one may lie beyond.",
-            runs=len(chosen),
+            runs=len(rates),
         )

@@ -13,17 +13,15 @@ import pandas as pd
 from layernorm_roles.evidence.analysis import statements
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import Tables, Untestable
-from layernorm_roles.evidence.claims.pairs import BEFORE_TRAINING, Measured, Quantity
+from layernorm_roles.evidence.claims.quantities import BEFORE_TRAINING, Known, Measured, Quantity
 
 # Geometry: nothing is random but the inputs, and the ends of the estimates are the range over the sizes of a vector
 
-GEOMETRY = (
-    "difference from torch's layer_norm, float64",
-    "layernorm, deviation from the ellipsoid",
-    "layernorm, rank minus (n - 1)",
-    "rmsnorm, deviation from the sphere",
-    "rmsnorm, rank minus n",
-)
+FROM_TORCH = "difference from torch's layer_norm, float64"
+SHAPES = {
+    "layernorm": ("layernorm, deviation from the ellipsoid", "layernorm, rank minus (n - 1)"),
+    "rmsnorm": ("rmsnorm, deviation from the sphere", "rmsnorm, rank minus n"),
+}
 RADII = (
     "between eps inside and outside",
     "eps inside, away from the origin",
@@ -37,15 +35,15 @@ def geometry(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     same = table[(table.quantity == "difference_from_torch") & (table.eps_placement == "inside")]
     if same.empty:
         raise Untestable("The run compares no LayerNorm with torch's.")
-    found = {GEOMETRY[0]: same.groupby("n").value.max()}
-    for norm, (deviation, rank), less in (("layernorm", GEOMETRY[1:3], 1), ("rmsnorm", GEOMETRY[3:], 0)):
+    by_n = {FROM_TORCH: same.groupby("n").value.max()}
+    for norm, (deviation, rank) in SHAPES.items():
         shape = table[table.input_norm.isna() & (table.norm == norm)]
         if shape.empty:
             raise Untestable(f"The run has no ellipsoid of {norm}.")
-        shape = shape.pivot(index="n", columns="quantity", values="value")
-        parts = shape.filter(["axes_deviation", "axes_cosine", *["centre_deviation"] * less])
-        found |= {deviation: parts.max(axis=1), rank: (shape["rank"] - (shape.index - less)).abs()}
-    return Measured(pd.DataFrame(found), random=False)
+        shape, projected = shape.pivot(index="n", columns="quantity", values="value"), norm == "layernorm"
+        parts = shape.filter(["axes_deviation", "axes_cosine", *["centre_deviation"] * projected])
+        by_n |= {deviation: parts.max(axis=1), rank: (shape["rank"] - shape.index + projected).abs()}
+    return Measured(known={name: Known.range_over(values) for name, values in by_n.items()})
 
 
 def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
@@ -57,22 +55,19 @@ def radius(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
         raise Untestable("The run has no radius with eps inside the root and outside.")
     n, length = (radii.index.get_level_values(name) for name in ("n", "input_norm"))
     away = radii[length / np.sqrt(n) >= rules.CLOSE]
-    off = (radii.outside - radii.inside, away.inside - 1, away.outside - 1)
-    found = {name: each.abs().groupby("n").max() for name, each in zip(RADII, off, strict=True)}
-    return Measured(pd.DataFrame(found), random=False)
+    off = zip(RADII, (radii.outside - radii.inside, away.inside - 1, away.outside - 1), strict=True)
+    return Measured(known={name: Known.range_over(each.abs().groupby("n").max()) for name, each in off})
 
 
 def missed(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
     """Per cent of the held-out variance that the best single map of the heads misses, by arrangement."""
-    fusion = tables["fusion"].assign(percent=100 * tables["fusion"].error)
-    found = {}
-    for name, rows in fusion.groupby("arrangement"):
+    means = {}
+    for name, rows in tables["fusion"].groupby("arrangement"):
         random, trained = rows[rows.source == "random"], rows[rows.source != "random"]
-        found[name] = random[random.d == random.d.max()]
-        found[f"{name}, trained language models"] = trained
-        found |= {f"{name}, d = {d}": part for d, part in random.groupby("d")}
-    means = {name: part.groupby("seed").percent.mean() for name, part in found.items() if len(part)}
-    return Measured(pd.DataFrame(means))
+        parts = {name: random[random.d == random.d.max()], f"{name}, trained language models": trained}
+        parts |= {f"{name}, d = {d}": part for d, part in random.groupby("d")}
+        means |= {key: part.groupby("seed").error.mean() for key, part in parts.items() if len(part)}
+    return Measured(100 * pd.DataFrame(means))
 
 
 # Pre-norm and post-norm
@@ -89,15 +84,15 @@ def final_loss_gap(tables: Tables, _: str | None, columns: Sequence[str]) -> Mea
     ends = losses[losses.depth.isin([losses.depth.max(), losses.depth.min()])]
     wide = ends.pivot(index=["depth", "learning_rate", "seed"], columns="placement", values="loss").dropna()
     gaps = (wide.post - wide.pre).where(np.isfinite(wide).any(axis=1), 0.0).rename("gap").reset_index()
-    found = {}
+    frames = []
     for name, depth in (("deepest", gaps.depth.max()), ("shallowest", gaps.depth.min())):
         own = gaps[gaps.depth == depth]
-        found[f"{name}, mean over rates"] = own.groupby("seed").gap.mean()
-        for rate, values in own.groupby("learning_rate"):
-            found[f"{name}, rate {rate:g}"] = values.groupby("seed").gap.mean()
+        frames.append(own.groupby("seed").gap.mean().rename(f"{name}, mean over rates"))
+        by_rate = own.pivot(index="seed", columns="learning_rate", values="gap")
+        frames.append(by_rate.rename(columns=lambda rate, name=name: f"{name}, rate {rate:g}"))
     number = int(np.isinf(ends.loss).sum())
     note = f"{number} of these runs diverged and count as infinitely bad." if number else ""
-    return Measured(pd.DataFrame(found), note=note)
+    return Measured(pd.concat(frames, axis=1), note=note)
 
 
 def first_gradient_change(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured:
@@ -127,11 +122,12 @@ def positions(tables: Tables, _: str | None, columns: Sequence[str]) -> Measured
     last = shares[shares.layer == shares.layer.max()]
     wide = last.pivot(index="seed", columns=["trained", "residual"], values="percent")
     wide = wide.reindex(columns=pd.MultiIndex.from_product([(False, True), (False, True)]))
-    guessed, found = 100 / tables["position_probe"].context_length.max(), {}
+    guessed, values = 100 / tables["position_probe"].context_length.max(), {}
     for beginning, trained in (("", True), (BEFORE_TRAINING, False)):
-        gap = found[f"{beginning}with residual connections minus without"] = wide[trained].diff(axis=1)[True]
-        found[f"{beginning}with them minus without and minus guessing"] = gap - guessed
-    return Measured(pd.DataFrame(found))
+        gap = wide[trained, True] - wide[trained, False]
+        values[f"{beginning}with residual connections minus without"] = gap
+        values[f"{beginning}with them minus without and minus guessing"] = gap - guessed
+    return Measured(pd.DataFrame(values))
 
 
 # The batch, and attention scores
@@ -144,13 +140,15 @@ def change_with_the_batch(tables: Tables, _: str | None, columns: Sequence[str])
     others, padded = (batchnorm[batchnorm.effect == effect] for effect in ("others", "padding"))
     if layernorm.empty or others.batch_size.nunique() < 2:
         raise Untestable("The run lacks a norm, or has a single batch size.")
-    found = {"batchnorm's exponent": exponents("batch_size", "change", others)}
-    found["layernorm, largest change"] = layernorm.groupby("seed").change.max()
-    for size, rows in others.groupby("batch_size"):
-        found[f"batchnorm, {size} sequences"] = rows.groupby("seed").change.mean()
-    for share, rows in padded.groupby("padding"):
-        found[f"batchnorm, {share:.0%} of padding"] = rows.groupby("seed").change.mean()
-    return Measured(pd.DataFrame(found))
+    by_size = others.pivot_table(index="seed", columns="batch_size", values="change")
+    by_padding = padded.pivot_table(index="seed", columns="padding", values="change")
+    columns = [
+        exponents("batch_size", "change", others).rename("batchnorm's exponent"),
+        layernorm.groupby("seed").change.max().rename("layernorm, largest change"),
+        by_size.rename(columns="batchnorm, {} sequences".format),
+        by_padding.rename(columns="batchnorm, {:.0%} of padding".format),
+    ]
+    return Measured(pd.concat(columns, axis=1))
 
 
 def exponents(x: str, y: str, table: pd.DataFrame) -> pd.Series:
@@ -178,9 +176,10 @@ def score_exponents(tables: Tables, _: str | None, columns: Sequence[str]) -> Me
 
 _LOSS = "final training loss, post-norm minus pre-norm, no warm-up"
 _GRADIENT = "decades by which the first layer's gradient changes with depth"
+_OF_LAYERNORM = (FROM_TORCH, *SHAPES["layernorm"])
 QUANTITIES = {
-    "geometry": Quantity(geometry, columns=GEOMETRY[:3]),
-    "sphere": Quantity(geometry, " off", columns=GEOMETRY[3:]),
+    "geometry": Quantity(geometry, columns=_OF_LAYERNORM),
+    "sphere": Quantity(geometry, " off", columns=SHAPES["rmsnorm"]),
     "radius": Quantity(radius, " √n", "difference from the radius √n", RADII, ("CLOSE",)),
     "missed_by_a_single_map": Quantity(
         missed, " %", "variance that a single map misses", ("plain", "residual*", "norm*")
@@ -195,4 +194,3 @@ QUANTITIES = {
     "softmax_gradient": Quantity(softmax, "", "trace of the softmax's Jacobian", ("gradient *",)),
     "score_exponents": Quantity(score_exponents, columns=("mean", "standard deviation")),
 }
-TESTS: dict = {}

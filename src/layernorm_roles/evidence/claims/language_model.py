@@ -10,7 +10,7 @@ frequencies of tokens and than the same model without attention; where losses ar
 be, since another one may have lost what attention is worth.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -24,19 +24,19 @@ from layernorm_roles.evidence.analysis.heads import gaussian_percent, narrower
 from layernorm_roles.evidence.analysis.order import legend_order
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
-    ASKED,
     RATIO,
     UNTRAINED,
-    Asked,
     Comparison,
     Outcome,
+    Question,
     Tables,
     Untestable,
-    compare,
+    ask,
     enough,
     refuse_rate_at_grid_end,
+    sentences,
 )
-from layernorm_roles.evidence.claims.pairs import (
+from layernorm_roles.evidence.claims.quantities import (
     BEFORE_TRAINING,
     UNIGRAM,
     Measured,
@@ -44,7 +44,7 @@ from layernorm_roles.evidence.claims.pairs import (
     of_effects,
     steps_of,
 )
-from layernorm_roles.evidence.claims.rules import Finding, all_of
+from layernorm_roles.evidence.claims.rules import all_of
 from layernorm_roles.evidence.legends import LEGENDS, label
 from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING, VARIANTS
 
@@ -70,10 +70,8 @@ def losses(column: str, tables: Tables, model: str, variants: Sequence[str] = ()
             few = "only 1 seed, which cannot choose its own learning rate, of" if single else "no"
             raise Untestable(f"The run has {few} {model} with {variant}.")
         refuse_rate_at_grid_end(chosen.at_end, chosen.base_learning_rate, f"{model} with {label(variant)}")
-    start = metrics[(metrics.model == model) & (metrics.step == 0)].merge(
-        runs[["variant", "seed", *models.POINT]]
-    )
-    last, first = (each.pivot(index="seed", columns="variant", values=column) for each in (runs, start))
+    before = metrics[(metrics.model == model) & (metrics.step == 0)].merge(runs[models.RUN])
+    last, first = (each.pivot(index="seed", columns="variant", values=column) for each in (runs, before))
     bare = models.losses_without_attention(metrics, model)
     last[NO_ATTENTION_VARIANT] = bare.mean() if model in models.BASELINES else bare
     last[UNIGRAM] = runs.groupby("seed").unigram_loss.mean()
@@ -90,9 +88,7 @@ def at_the_largest_gap(tables: Tables, model: str, variants: Sequence[str]) -> M
 
 def size_and_scaling(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
     """What a small size, and leaving scaling out, add to the validation loss at the end: effects of `two_by_two`."""
-    frame = losses(
-        "valid_loss", tables, model, [*models.SIZE_AND_SCALING[0], *models.SIZE_AND_SCALING[1]]
-    ).frame
+    frame = losses("valid_loss", tables, model, [*chain(*models.SIZE_AND_SCALING)]).frame
     return of_effects(-frame, models.SIZE_AND_SCALING, "scaling")
 
 
@@ -117,15 +113,12 @@ def baselines(tables: Tables, model: str, variant: str) -> Iterator[Comparison]:
     The baselines are the model whose layers have no attention, and the frequencies of the training tokens, which a task
     of labels lacks. The number of a baseline with fewer than two equal seeds is NaN.
     """
-    for name, gain in (
-        (NO_ATTENTION_VARIANT, models.worth_of_attention),
-        (UNIGRAM, models.gain_over_unigram),
-    ):
+    gains = {NO_ATTENTION_VARIANT: models.worth_of_attention, UNIGRAM: models.gain_over_unigram}
+    for baseline, gain in gains.items():
         seeds = gain(tables[LOSSES], model, variant)
-        if len(seeds) or name == NO_ATTENTION_VARIANT:
-            words, asked = f"{name} minus {variant}, {model}", ASKED["positive"](0)
-            found, statistic = Estimate.of_any(seeds), "validation loss at the end"
-            yield compare(words, found, len(seeds), asked, "gate", NATS, statistic)
+        if len(seeds) or baseline == NO_ATTENTION_VARIANT:
+            words, better = f"{baseline} minus {variant}, {model}", Estimate.of_any(seeds)
+            yield Comparison(words, better, len(seeds), ask("positive"), "gate", NATS, _AT_END)
 
 
 def gated(
@@ -136,15 +129,13 @@ def gated(
     That must be so of all variants `keys_of` whose keys were looked at, and of one at least of those whose losses were
     compared, `losses_of`.
     """
-    if not outcome.comparisons:
-        return outcome
     rows = {v: list(baselines(tables, model, v)) for v in dict.fromkeys((*keys_of, *losses_of))}
-    better = {v for v, own in rows.items() if all_of(*(row.finding for row in own)) == Finding.SEEN}
+    better = {v for v, own in rows.items() if all(row.met for row in own)}
     outcome = replace(outcome, comparisons=(*outcome.comparisons, *chain(*rows.values())))
     if better >= set(keys_of) and (not losses_of or better & set(losses_of)):
         return outcome
-    shut = f"No verdict, because trained models ({model}) are not clearly better than both baselines."
-    return replace(outcome, shut=True, reason=f"{outcome.reason} {shut}".strip())
+    why = f"No verdict, because trained models ({model}) are not clearly better than both baselines."
+    return replace(outcome, not_trained=True, reason=sentences(outcome.reason, why))
 
 
 # Learning to attend, and learning rates
@@ -178,38 +169,42 @@ def stability(tables: Tables, model: str, down_to: str, trains: float) -> Outcom
         loss = scale_of_attention(tables, model).learnt(trains)
     if np.isnan(loss):
         raise Untestable(f"The run has no {model} without attention.")
-    runs = runs.assign(trains=runs.valid_loss <= loss)
-    largest, context = {}, []
-    for variant in legend_order(set(runs.variant) - {NO_ATTENTION_VARIANT}):
-        own = runs[runs.variant == variant]
-        largest[variant] = own.base_learning_rate.where(own.trains, 0.0).groupby(own.seed).max()
-        all_train = own.groupby("base_learning_rate").trains.all()
-        most = Estimate(all_train.index[all_train].max() if all_train.any() else 0.0, np.nan, np.nan)
-        words = "largest of the rates tried at which all seeds train"
-        context.append(compare(variant, most, own.seed.nunique(), role="context", statistic=words))
+    rates = np.array([0.0, *sorted(runs.base_learning_rate.unique()), np.inf])
+    runs = runs[runs.variant != NO_ATTENTION_VARIANT].assign(trains=runs.valid_loss <= loss)
+    runs["rate"] = runs.base_learning_rate.where(runs.trains, 0.0)
+    largest = runs.pivot_table(index="seed", columns="variant", values="rate", aggfunc="max")
     if missing := [variant for variant in PAPER_SCALING if variant not in largest]:
         raise Untestable(f"The run has no {model} with {' and no '.join(missing)}.")
-    rates = sorted(runs.base_learning_rate.unique())
-    both = pd.DataFrame({variant: largest[variant] for variant in PAPER_SCALING}).dropna()
+    both = largest[[*PAPER_SCALING]].dropna()
     enough(both.layernorm, f"{model} with both variants")
+    above = both.apply(lambda column: rates[np.searchsorted(rates, column) + 1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        known, open_ = (
-            np.log(both),
-            np.log(both.replace(dict(zip([0, *rates], [*rates, np.inf], strict=True)))),
-        )
+        known, above = np.log(both), np.log(above)
         least, ratio, most = (
-            high.layernorm - low.projection for high, low in ((known, open_), (known, known), (open_, known))
+            high.layernorm - low.projection for high, low in ((known, above), (known, known), (above, known))
         )
-    found = Estimate(ratio.fillna(0.0).mean(), Estimate.of(least).low, Estimate.of(most).high)
-    first = compare("layernorm over projection", found, len(both), ASKED["positive"](0), unit=RATIO)
-    return Outcome((first, *context))
+    between = Estimate(ratio.fillna(0.0).mean(), Estimate.of(least).low, Estimate.of(most).high)
+    first = Comparison(
+        "layernorm over projection", between, len(both), ask("positive", unit=RATIO), unit=RATIO
+    )
+    return Outcome((first, *_largest_rates(runs)))
+
+
+def _largest_rates(runs: pd.DataFrame) -> Iterator[Comparison]:
+    """The largest learning rate at which all runs of each variant train, 0 for none."""
+    words = "largest of the rates tried at which all seeds train"
+    for variant in legend_order(runs.variant):
+        own = runs[runs.variant == variant]
+        all_train = own.groupby("base_learning_rate").trains.all()
+        most = max(all_train.index[all_train], default=0.0)
+        number = Estimate(most, np.nan, np.nan)
+        yield Comparison(variant, number, own.seed.nunique(), role="context", statistic=words)
 
 
 def steps_to_attention(tables: Tables, model: str, variants: Sequence[str]) -> Measured:
     """Steps until a run is the share TRAINS of the way from the loss without attention down to LayerNorm's."""
-    runs = models.steps_to_attend(
-        tables[LOSSES], model, scale_of_attention(tables, model).learnt(rules.TRAINS)
-    )
+    loss = scale_of_attention(tables, model).learnt(rules.TRAINS)
+    runs = models.steps_to_attend(tables[LOSSES], model, loss)
     if runs.base_learning_rate.nunique() > 1:
         raise Untestable(f"The runs of {model} have several learning rates; the claim is about one.")
     if lacking := [variant for variant in variants if variant not in set(runs.variant)]:
@@ -252,36 +247,36 @@ def unselectable(texts: str, tables: Tables, model: str, columns: Sequence[str])
     key_selectability, with CAUSAL for rivals that come before.
     """
     frames, worst, cases, specifics = [], [], {}, ""
-    where = {"model": model, "texts": texts}
     for place in dict.fromkeys(name.removeprefix(GAUSSIAN).split(", ")[0] for name in columns):
         variant, site = place.split(" ", 1)
-        for before, rows in trained_and_before(tables[KEYS], variant, site, **where):
-            name, number = f"{before}{place}", rows.groupby("layer").n_keys.sum()
-            for hits, into in (
-                (rows.n_unselectable, frames),
-                (rows.n_unselectable + rows.n_borderline, worst),
-            ):
-                by_layer = (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
+        for before, rows in trained_and_before(tables[KEYS], variant, site, model=model, texts=texts):
+            name = f"{before}{place}"
+            certified, counted = (
+                (100 * hits / rows.n_keys).groupby([rows.seed, rows.layer]).mean().unstack("layer")
+                for hits in (rows.n_unselectable, rows.n_unselectable + rows.n_borderline)
+            )
+            for by_layer, into in ((certified, frames), (counted, worst)):
                 named = by_layer.add_prefix(f"{name}, layer ")
                 into.append(named.assign(**{name: by_layer.mean(axis=1)}))
-            cases |= {f"{name}, layer {layer}": keys for layer, keys in number.items()} | {name: number.sum()}
+            number = rows.groupby("layer").n_keys.sum().add_prefix(f"{name}, layer ")
+            cases |= {key: int(n) for key, n in [*number.items(), (name, number.sum())]}
             if not before:  # projected keys have a dimension less
                 projected = site == "after_norm" and variant in VARIANTS and VARIANTS[variant].projects
                 frames[-1] = frames[-1].assign(**{GAUSSIAN + place: gaussian_percent(rows, projected)})
             if site.removesuffix(CAUSAL) == "head" and not specifics:
                 specifics = f"Here d_head = {rows.dimensions.iloc[0]} and n = {span(rows.n_keys)} keys."
-    frame, worst = (pd.concat(each, axis=1) for each in (frames, worst))
-    return Measured(frame, worst, pd.Series(cases), specifics=specifics)
+    return Measured(pd.concat(frames, axis=1), pd.concat(worst, axis=1), cases, specifics=specifics)
 
 
-def sentences(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
+def with_unselectable(tables: Tables, model: str, columns: Sequence[str]) -> Measured:
     """Per cent of the sentences with an unselectable key at the attention input in some layer, by variant."""
-    where, found = {"model": model, "texts": "sentences"}, {}
+    percents = {}
     for variant in columns:
-        for before, rows in trained_and_before(tables[KEYS], variant, "after_norm", **where):
+        place = variant, "after_norm"
+        for before, rows in trained_and_before(tables[KEYS], *place, model=model, texts="sentences"):
             hit = (rows.n_unselectable > 0).groupby([rows.seed, rows.context]).any()
-            found[before + variant] = 100 * hit.groupby("seed").mean()
-    return Measured(pd.DataFrame(found))
+            percents[before + variant] = 100 * hit.groupby("seed").mean()
+    return Measured(pd.DataFrame(percents))
 
 
 # Heads of several widths
@@ -299,36 +294,42 @@ def head_widths(tables: Tables, model: str, zero: float) -> Outcome:
     if len(widths) < 2:
         raise Untestable(f"The run has fewer than two widths of heads below that of {model}.")
     heads = {d: unselectable("long", tables, name, [HEAD]) for d, name in widths.items()}
-    found = {
-        before: [of_width(d, own, before, zero, widths[d]) for d, own in heads.items()]
-        for before in ("", BEFORE_TRAINING)
-        if all(before + HEAD in own.frame for own in heads.values())
-    }
-    rows = []
-    for before, role in zip(found, ("effect", "control"), strict=False):
-        points = {
+    by_width, means = {}, []
+    for before, role in (("", "effect"), (BEFORE_TRAINING, "control")):
+        if not all(before + HEAD in own.frame for own in heads.values()):
+            continue
+        by_width[before] = [of_width(d, own, before, zero, widths[d]) for d, own in heads.items()]
+        beyond = {
             d: own.frame[before + HEAD] - own.frame[GAUSSIAN + HEAD].iloc[0] for d, own in heads.items()
         }
-        beyond = enough(pd.DataFrame(points).dropna().mean(axis=1), "every width of heads")
+        points = enough(pd.DataFrame(beyond).dropna().mean(axis=1), "every width of heads")
         words = "heads minus Gaussian keys, mean over widths" + ", before training" * (role == "control")
-        rows.append(compare(words, Estimate.of(beyond), len(beyond), None, role, POINTS))
-    passes = all(row.finding == Finding.SEEN for own in found.values() for row in own) and len(found) > 1
-    causal = []
+        means.append(Comparison(words, Estimate.of(points), len(points), None, role, POINTS))
+    untrained = len(by_width) > 1 and all(row.met for row in chain(*by_width.values()))
+    rows = (means[0], *by_width[""], *means[1:], *_among_keys_before(tables, widths))
+    outcome = Outcome(rows, also_passed_by=UNTRAINED if untrained else None)
+    for name in widths.values():  # without attention the width of heads is no difference
+        losses = tables[LOSSES]
+        bare = losses.variant == NO_ATTENTION_VARIANT
+        both = [
+            losses[(losses.model == name) & ~bare],
+            losses[(losses.model == model) & bare].assign(model=name),
+        ]
+        outcome = gated(outcome, {**tables, LOSSES: pd.concat(both)}, name, keys_of=["layernorm"])
+    return outcome
+
+
+def _among_keys_before(tables: Tables, widths: dict[int, str]) -> Iterator[Comparison]:
+    """Per cent of the keys that are unselectable in the heads of each width among the keys before them."""
     for d, name in widths.items():
         try:
             own = unselectable("long", tables, name, [HEAD + CAUSAL]).frame
         except Untestable:
             continue
-        words = f"d_head = {d}, among the keys before them; Gaussian keys {own[GAUSSIAN + HEAD + CAUSAL].iloc[0]:.3g} %"
+        gaussian = own[GAUSSIAN + HEAD + CAUSAL].iloc[0]
+        words = f"d_head = {d}, among the keys before them; Gaussian keys {gaussian:.3g} %"
         percent = Estimate.of_any(own[HEAD + CAUSAL])
-        causal.append(compare(words, percent, len(own), None, "context", PER_CENT, IN_HEADS))
-    outcome = Outcome((rows[0], *found[""], *rows[1:], *causal), also_passed_by=UNTRAINED if passes else None)
-    for name in widths.values():  # without attention the width of heads is no difference
-        losses = tables[LOSSES]
-        bare = losses[(losses.model == model) & (losses.variant == NO_ATTENTION_VARIANT)].assign(model=name)
-        own = losses[(losses.model == name) & (losses.variant != NO_ATTENTION_VARIANT)]
-        outcome = gated(outcome, {**tables, LOSSES: pd.concat([own, bare])}, name, keys_of=["layernorm"])
-    return outcome
+        yield Comparison(words, percent, len(own), None, "context", PER_CENT, IN_HEADS)
 
 
 def of_width(d: int, heads: Measured, before: str, zero: float, name: str) -> Comparison:
@@ -337,18 +338,15 @@ def of_width(d: int, heads: Measured, before: str, zero: float, name: str) -> Co
     Where Gaussian keys have at most `zero` per cent there is no least number, and `zero` is the most in any case.
     Undecided keys count as unselectable where it is asked whether there are too many.
     """
-    gaussian = float(heads.frame[GAUSSIAN + HEAD].iloc[0])
+    column, gaussian = before + HEAD, float(heads.frame[GAUSSIAN + HEAD].iloc[0])
     most, least = max(2 * gaussian, zero), gaussian / 2
-    bounds = [ASKED["counted"](most)] + [ASKED["more_than"](least)] * (gaussian > zero)
+    bounds = [ask("counted", most)] + [ask("more_than", least)] * (gaussian > zero)
     words = f"at most {most:.3g}" + f" and more than {least:.3g}" * (gaussian > zero)
-    asked = Asked(words, lambda *found: all_of(*(bound.find(*found) for bound in bounds)))
-    percent = enough(heads.frame[before + HEAD].dropna(), name)
-    estimate, worst = (
-        percent_over_seeds(percent, int(heads.cases[before + HEAD])),
-        heads.with_all_open(before + HEAD),
-    )
-    return compare(
-        f"d_head = {d}", estimate, len(percent), asked, unit=PER_CENT, statistic=IN_HEADS, part=d, worst=worst
+    question = Question(words, lambda *both: all_of(*(bound.find(*both) for bound in bounds)))
+    percent, worst = enough(heads.frame[column].dropna(), name), heads.worst[column]
+    estimate, counted = (percent_over_seeds(each, heads.cases[column]) for each in (percent, worst))
+    return Comparison(
+        f"d_head = {d}", estimate, len(percent), question, "effect", PER_CENT, IN_HEADS, d, counted
     )
 
 
@@ -356,40 +354,21 @@ _SITES = ("before_norm", "after_norm", "after_norm_exact", "head", "head_exact",
 _PLACES = tuple(f"{variant} {site}" for variant in LEGENDS for site in _SITES)
 _COLUMNS = (*_PLACES, *(f"{place}, layer *" for place in _PLACES))
 _COLUMNS += (*(BEFORE_TRAINING + name for name in _COLUMNS), *(GAUSSIAN + place for place in _PLACES))
-_AT_END, _SMALL = "validation loss at the end", "small minus large, without minus with scaling"
+_AT_END, _OF_SENTENCES = "validation loss at the end", "unselectable keys of the sentences"
+_SMALL = f"{_AT_END}, small minus large, without minus with scaling"
+_LARGEST, _HALF = "validation loss at the step of the largest gap", "steps to half of what attention is worth"
+_KEPT, _ZERO = "loss added by what attention gives on average", "loss added by scores that are 0"
 QUANTITIES = {
     "train_loss": Quantity(partial(losses, "train_loss"), NATS, "training loss at the end"),
     "valid_loss": Quantity(partial(losses, "valid_loss"), NATS, _AT_END),
-    "valid_loss_at_the_largest_gap": Quantity(
-        at_the_largest_gap, NATS, "validation loss at the step of the largest gap"
-    ),
-    "size_and_scaling": Quantity(
-        size_and_scaling, NATS, f"{_AT_END}, {_SMALL}", ("size", "scaling", "interaction")
-    ),
-    "mean_kept_worth": Quantity(
-        partial(of_attention, "mean_kept_worth"),
-        NATS,
-        "loss added by what attention gives on average",
-        ("*",),
-    ),
-    "zero_scores_worth": Quantity(
-        partial(of_attention, "zero_scores_worth"), NATS, "loss added by scores that are 0", ("*",)
-    ),
-    "steps_to_attention": Quantity(
-        steps_to_attention,
-        RATIO,
-        "steps to half of what attention is worth",
-        thresholds=("TRAINS", "PAIRS"),
-    ),
+    "valid_loss_at_the_largest_gap": Quantity(at_the_largest_gap, NATS, _LARGEST),
+    "size_and_scaling": Quantity(size_and_scaling, NATS, _SMALL, ("size", "scaling", "interaction")),
+    "mean_kept_worth": Quantity(partial(of_attention, "mean_kept_worth"), NATS, _KEPT, ("*",)),
+    "zero_scores_worth": Quantity(partial(of_attention, "zero_scores_worth"), NATS, _ZERO, ("*",)),
+    "steps_to_attention": Quantity(steps_to_attention, RATIO, _HALF, thresholds=("TRAINS", "PAIRS")),
     "unselectable_keys": Quantity(partial(unselectable, "long"), PER_CENT, "unselectable keys", _COLUMNS),
-    "unselectable_tokens": Quantity(
-        partial(unselectable, "sentences"), PER_CENT, "unselectable keys of the sentences", _COLUMNS
-    ),
-    "sentences": Quantity(sentences, PER_CENT),
+    "unselectable_tokens": Quantity(partial(unselectable, "sentences"), PER_CENT, _OF_SENTENCES, _COLUMNS),
+    "sentences": Quantity(with_unselectable, PER_CENT),
 }
-"""The quantities of language models that entries name."""
-
-TESTS: dict[str, Callable[..., Outcome]] = {
-    function.__name__: function for function in (stability, head_widths)
-}
+TESTS = {"stability": stability, "head_widths": head_widths}
 """The functions that entries of language_model.yaml name under `test`."""

@@ -11,6 +11,7 @@ differences and ratios are over pairs of runs of one seed.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,23 +21,22 @@ from layernorm_roles.evidence.analysis import majority
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.claims import rules
 from layernorm_roles.evidence.claims.claim import (
-    ASKED,
     RATIO,
     UNTRAINED,
-    Asked,
     Comparison,
     Outcome,
+    Question,
     Tables,
     Untestable,
-    compare,
+    ask,
     refuse_rate_at_grid_end,
 )
-from layernorm_roles.evidence.claims.pairs import (
+from layernorm_roles.evidence.claims.quantities import (
     BEFORE_TRAINING,
+    Known,
     Measured,
     Quantity,
     of_effects,
-    range_over,
     steps_of,
 )
 from layernorm_roles.evidence.legends import LEGENDS
@@ -160,13 +160,16 @@ def first_and_last(
 RANDOM = "a random direction"
 
 
-def between(
-    values: pd.DataFrame, high: str, low: str, asked: Asked | None = None, **further: Any
+def minus(
+    values: pd.DataFrame, high: str, low: str, question: Question | None, *role: str, **further: Any
 ) -> Comparison:
-    """The comparison of two columns, `high` minus `low`; `further` are arguments of `claim.compare`."""
-    estimate, n = Measured(values).estimate(high, low)
-    return compare(
-        further.pop("words", f"{high} minus {low}"), estimate, n, asked, **{"unit": DEGREES} | further
+    """The comparison of two columns in degrees; `role` and `further` are arguments of `claim.Comparison`."""
+    estimate, n, _ = Measured(values).estimate(high, low)
+    return Comparison(
+        **{"words": f"{high} minus {low}", "unit": DEGREES, "role": (*role, "effect")[0]} | further,
+        estimate=estimate,
+        n_runs=n,
+        question=question,
     )
 
 
@@ -193,35 +196,36 @@ def parallel(tables: Tables, experiment: str) -> Outcome:
     if not {"initial", "final"} <= set(parts.checkpoint):
         raise Untestable("The run has no queries from before and after training.")
     step = step_of_paper(metrics, "query_angle_mean")
-    turned, paper = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
-    random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), paper - turned
-    as_in_paper, below_random = ASKED["half_of"](paper), ASKED["half_of"](random - turned)
+    turned, straight = (float(reported()["majority"][v]["query_angle_mean"][step]) for v in PAPER_PROJECTION)
+    random, paper = majority.random_angle(int(metrics.d_model.iloc[0])), straight - turned
+    as_in_paper, below_random = ask("half_of", paper), ask("half_of", random - turned)
 
-    def compared(angles: pd.DataFrame) -> list[Comparison]:
-        angles = angles.assign(**{RANDOM: random})
-        return [
-            between(angles, "scale_released", "layernorm", as_in_paper),
-            between(angles, RANDOM, "layernorm", below_random),
-            between(angles, "scale", "layernorm", as_in_paper, role="control"),
+    def compared(step: int) -> list[Comparison]:
+        angles = by_variant(metrics, "query_angle_mean", step).assign(**{RANDOM: random})
+        rows = [
+            minus(angles, "scale_released", "layernorm", as_in_paper),
+            minus(angles, RANDOM, "layernorm", below_random),
+            minus(angles, "scale", "layernorm", as_in_paper, "control"),
         ]
+        if "layernorm_small" in angles:
+            rows.append(minus(angles, "scale_released", "layernorm_small", as_in_paper, part=2))
+        return rows
 
-    angles = by_variant(metrics, "query_angle_mean", step)
-    rows = compared(angles)
-    ends = parts[parts.variant == "layernorm"].pivot(
-        index="seed", columns="checkpoint", values=["along", "visible"]
+    first, at_random, control, *small = compared(step)
+    lengths = parts[parts.variant == "layernorm"].pivot(index="seed", columns="checkpoint")
+    shown = {"unit": RATIO, "statistic": "length of that part, after over before training"}
+    along, visible = (np.log(lengths[part]) for part in ("along", "visible"))
+    words = "layernorm's queries along the ones vector"
+    grows = minus(along, "final", "initial", ask("positive", unit=RATIO), words=words, part=1, **shown)
+    words = "layernorm's queries that scores see"
+    seen = minus(visible, "final", "initial", None, "context", words=words, **shown)
+    untrained = (metrics.step == 0).any() and all(row.there for row in compared(0)[:2])
+    return Outcome(
+        (first, at_random, control, grows, seen, *small),
+        f"Angles are compared at step {step:,}.",
+        paper,
+        UNTRAINED if untrained else None,
     )
-    length = {"unit": RATIO, "statistic": "length of that part, after over before training"}
-    for part, words, asked, counts in (
-        ("along", "along the ones vector", ASKED["positive"](0), {"part": 1}),
-        ("visible", "that scores see", None, {"role": "context"}),
-    ):
-        shown = f"layernorm's queries {words}"
-        rows.append(between(np.log(ends[part]), "final", "initial", asked, words=shown, **length, **counts))
-    if "layernorm_small" in angles:
-        rows.append(between(angles, "scale_released", "layernorm_small", as_in_paper, part=2))
-    untrained = by_variant(metrics, "query_angle_mean", 0)
-    passed = UNTRAINED if len(untrained) and all(row.there for row in compared(untrained)[:2]) else None
-    return Outcome(tuple(rows), f"Angles are compared at step {step:,}.", paper, passed)
 
 
 def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Outcome:
@@ -233,28 +237,31 @@ def on_a_plane(tables: Tables, experiment: str, variant: str, flat: float) -> Ou
     vectors = of_setting(tables[VECTORS], experiment, variant, "scale")
     vectors = vectors[vectors.variant.isin([variant, "scale"])]
     centred, random = variant == "layernorm_affine", majority.random_angle(int(vectors.d_model.iloc[0]))
-    flatness = {"statistic": "smallest singular value of the keys over the largest"}
 
     def compared(checkpoint: str) -> list[Comparison]:
         runs = majority.geometry_of_runs(vectors[vectors.checkpoint == checkpoint], centred)
-        values, angle = (
+        flatness, angle = (
             runs.pivot(index="seed", columns="variant", values=column) for column in ("flatness", "angle")
         )
         if lacking := [LEGENDS[name] for name in (variant, "scale") if name not in angle]:
             raise Untestable(f"Every run of {' and of '.join(lacking)} has diverged.", vectors.seed.nunique())
-        n, m = (len(angle[name].dropna()) for name in (variant, "scale"))
-        planar, off = ASKED["all_at_most"](flat), ASKED["all_more_than"](flat)
-        angle, asked = angle.assign(**{RANDOM: random}), ASKED["half_of"](random)
+
+        def keys(name: str, kind: str, role: str) -> Comparison:
+            values, n, _ = Known.range_over(flatness[name], int(angle[name].count()))
+            words = "smallest singular value of the keys over the largest"
+            return Comparison(name, values, n, ask(kind, flat), role, statistic=words)
+
+        angle, far = angle.assign(**{RANDOM: random}), ask("half_of", random)
         return [
-            between(angle, RANDOM, variant, asked),
-            compare(variant, range_over(values[variant]), n, planar, **flatness),
-            between(angle, "scale", variant, asked, role="control"),
-            compare("scale", range_over(values.scale), m, off, "control", **flatness),
+            minus(angle, RANDOM, variant, far),
+            keys(variant, "all_at_most", "effect"),
+            minus(angle, "scale", variant, far, "control"),
+            keys("scale", "all_more_than", "control"),
         ]
 
     rows, untrained = compared("final"), (vectors.checkpoint == "initial").any()
-    passed = UNTRAINED if untrained and all(row.there for row in compared("initial")[:2]) else None
-    return Outcome(tuple(rows), "", random, passed)
+    untrained = untrained and all(row.there for row in compared("initial")[:2])
+    return Outcome(tuple(rows), "", random, UNTRAINED if untrained else None)
 
 
 # What the projection costs, and what size does
@@ -269,14 +276,14 @@ def cost_by_width(tables: Tables, experiment: str, columns: Sequence[str]) -> Me
         raise Untestable(f"The experiment {experiment} has a single width.")
     if lacking := [d for d, accuracy in accuracies.items() if not {*compared} <= set(accuracy)]:
         raise Untestable(f"At the widths {lacking} the run lacks some of the norms that are compared.")
-    found = {}
+    costs = {}
     for variant in ("layernorm", "projected_qk"):
         cost = pd.DataFrame({d: accuracy.scale - accuracy[variant] for d, accuracy in accuracies.items()})
         least, most = cost[min(accuracies)], cost[max(accuracies)]
         mean = cost.dropna().mean(axis=1)  # widths of one seed share their data
         for where, values in zip(WHERE, (least, most, least - most, mean), strict=True):
-            found[f"{variant}, {where}"] = values
-    return Measured(pd.DataFrame(found))
+            costs[f"{variant}, {where}"] = values
+    return Measured(pd.DataFrame(costs))
 
 
 WHERE = ("narrowest", "widest", "narrowest minus widest", "mean over widths")
@@ -284,7 +291,7 @@ WHERE = ("narrowest", "widest", "narrowest minus widest", "mean over widths")
 
 def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str]) -> Measured:
     """Logarithms of how many times the steps are that a d times smaller input needs, and one without projection."""
-    cells = (*majority.SIZE_AND_PROJECTION[0], *majority.SIZE_AND_PROJECTION[1])
+    cells = [*chain(*majority.SIZE_AND_PROJECTION)]
     metrics = of_setting(tables[METRICS], experiment, *cells)
     steps = to_test_loss(metrics[metrics.variant.isin(cells)])
     wide = np.log(steps.pivot(index="seed", columns="variant", values="steps"))
@@ -297,7 +304,7 @@ def size_and_projection(tables: Tables, experiment: str, columns: Sequence[str])
     return of_effects(-wide, majority.SIZE_AND_PROJECTION, "projection")
 
 
-TESTS: dict[str, Callable[..., Outcome]] = {each.__name__: each for each in (parallel, on_a_plane)}
+TESTS = {"parallel": parallel, "on_a_plane": on_a_plane}
 """The functions that entries of projection.yaml name under `test`."""
 
 _STEPS, _ACCURACY = f"steps to test loss {rules.TEST_LOSS}", "test accuracy at the last step"

@@ -57,7 +57,6 @@ import numpy as np
 
 from layernorm_roles.evidence.analysis import attention_by_step
 from layernorm_roles.evidence.analysis.estimate import Estimate
-from layernorm_roles.evidence.analysis.pretrained import THRESHOLDS
 
 TEST_LOSS = 0.5
 """Nats per token. Steps are counted to this test loss: the paper's slow variant ends near it, 0.42 at step 5,000."""
@@ -139,11 +138,6 @@ attention, mean over queries and heads: a hundredth of it goes to other keys."""
 ATTENTION = 0.3
 """Nats per token. A language model uses its attention if removing it costs at least this: six times the gap of Figure
 4, so that what is found about trained attention could show in the loss."""
-
-
-SHARES_OF_ATTENTION = THRESHOLDS
-"""Shares of a query's attention that a key of a pretrained model may reach: a half, a tenth, a hundredth. A key with
-more than half of it has the highest score, and of a key that no query puts first no query's attention exceeds half."""
 
 
 class Verdict(StrEnum):

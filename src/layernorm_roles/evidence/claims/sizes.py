@@ -10,15 +10,13 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.estimate import span
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.claims.claim import Tables
+from layernorm_roles.evidence.claims.claim import Tables, sentences
 
 
 def _rows(tables: Tables, table: str, **where: str) -> pd.DataFrame:
     """The rows of a table with these values in these columns; none if the table is not there."""
     rows = tables.get(table, pd.DataFrame(columns=[*where]))
-    for column, value in where.items():
-        rows = rows[rows[column] == value]
-    return rows
+    return rows[(rows[[*where]] == pd.Series(where)).all(axis=1)]
 
 
 def majority(experiment: str, tables: Tables) -> str:
@@ -40,18 +38,15 @@ def random_keys(tables: Tables) -> str:
     if "random_keys" not in tables:
         return ""
     table, paper = tables["random_keys"], reported()["random_keys"]["sizes"]
-    sentence = "n = {}, d = {}, {} matrices for each"
-    here = sentence.format(span(table.n), span(table.d), span(table.matrices))
-    there = sentence.format(*("{} to {}".format(*paper[ends]) for ends in "nd"), paper["matrices"])
+    sentence = "n = {}, d = {}, {} matrices for each".format
+    here = sentence(span(table.n), span(table.d), span(table.matrices))
+    there = sentence(*("{} to {}".format(*paper[ends]) for ends in "nd"), paper["matrices"])
     return f"{here}, as in the paper." if here == there else f"{here} (the paper: {there})."
 
 
 def losses(model: str, tables: Tables) -> str:
     """Width, from the keys at the attention input, steps and tokens of a step of a language model."""
-    metrics, paper = (
-        _rows(tables, "language_model_metrics", model=model),
-        reported()["language_model"]["sizes"],
-    )
+    metrics = _rows(tables, "language_model_metrics", model=model)
     if metrics.empty:
         return ""
     last, runs = metrics.step.max(), span(metrics.groupby("variant").seed.nunique())
@@ -61,10 +56,8 @@ def losses(model: str, tables: Tables) -> str:
         return f"{text}."
     inputs = _rows(tables, "key_selectability", model=model, site="after_norm")
     width = f"d_model = {inputs.dimensions.iloc[0]}; " if len(inputs) else ""
-    return (
-        f"{width}{text} (the paper: d_model = {paper['d_model']}, {paper['steps']:,} steps of "
-        f"{paper['tokens_per_step']:,} tokens, one run)."
-    )
+    there = "d_model = {d_model}, {steps:,} steps of {tokens_per_step:,} tokens, one run"
+    return f"{width}{text} (the paper: {there.format(**reported()['language_model']['sizes'])})."
 
 
 def keys(model: str, tables: Tables, texts: str) -> str:
@@ -73,19 +66,17 @@ def keys(model: str, tables: Tables, texts: str) -> str:
     if table.empty:
         return ""
     contexts = f"Keys of {table.context.nunique()} contexts of {span(table.n_keys)} tokens."
-    return f"{losses(model, tables)} {contexts}".strip()
+    return sentences(losses(model, tables), contexts)
 
 
 def pretrained(model: str, tables: Tables) -> str:
     """Documents, their keys, and the heads of a pretrained model."""
-    verdicts, ceilings = (
-        _rows(tables, name, model=model) for name in ("pretrained_keys", "attention_ceilings")
-    )
-    table = verdicts if "pretrained_keys" in tables else ceilings
+    by_head = "pretrained_keys" in tables
+    table = _rows(tables, "pretrained_keys" if by_head else "attention_ceilings", model=model)
     if table.empty:
         return ""
-    table = table[table["head" if "head" in table else "layer"].notna()]
-    heads = table["head"].nunique() if "head" in table else (table.pairs // table.n_keys).max()
+    table = table[table["head" if by_head else "layer"].notna()]
+    heads = table["head"].nunique() if by_head else (table.pairs // table.n_keys).max()
     whole = table[table.dimensions == table.dimensions.max()]
     return (
         f"{model}: {table.context.nunique()} documents of {span(whole.n_keys)} tokens, {whole.layer.nunique()} layers "
