@@ -347,7 +347,7 @@ def score_scale() -> pd.DataFrame:
 
 def tables(name: str, majority=MAJORITY) -> dict[str, pd.DataFrame]:
     """The artificial tables that the figure called `name` is drawn from."""
-    makers, names = globals(), shown.FIGURES[name].tables
+    makers, names = globals(), shown.FIGURES[name].inputs
     return {each: makers[each](majority) if each.startswith("majority") else makers[each]() for each in names}
 
 
@@ -358,8 +358,8 @@ def settings(majority=MAJORITY) -> dict:
 
 def figures(given=None) -> set[str]:
     """The names of the figures that a reproduction with some settings has, if it has every table."""
-    rooms = shown.evidence_files(settings() if given is None else given, [*SCHEMAS])
-    return {name for room in rooms for name in room.figures}
+    groups = shown.groups_of(settings() if given is None else given, [*SCHEMAS])
+    return {figure.name for group in groups for figure in group.figures}
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):

@@ -66,13 +66,13 @@ def test_the_list_names_every_function_that_draws_or_tabulates_and_no_other():
     assert {figure.draw for figure in shown.FIGURES.values()} == functions("figures", "Figure") - {
         "style.note"
     }
-    listed = {f"{table.room}.{table.name}" for table in shown.TABLES.values()}
+    listed = {f"{table.group}.{table.name}" for table in shown.TABLES.values()}
     assert listed == functions("tables", "Readable") - {"readable.make"}
 
 
 def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_the_list():
     for figure in shown.FIGURES.values():
-        assert {*figure.tables} <= {*SCHEMAS} and figure.caption.endswith("."), figure.name
+        assert {*figure.inputs} <= {*SCHEMAS} and figure.caption.endswith("."), figure.name
     for table in shown.TABLES.values():
         assert {*table.inputs} <= {*SCHEMAS, "durations"}, table.name
     assert {name for claim in CLAIMS for name in claim.figures} <= {*shown.FIGURES}
@@ -90,19 +90,17 @@ def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_
     assert set().union(*found.values()) == {*shown.FIGURES}
     mine = {"mine": worlds.MAJORITY["widths"]}
     only = {"majority": mine, "language_model": {}}
-    rooms = shown.evidence_files(only, ["majority_metrics", "majority_vectors"])
-    assert [(room.name, [*room.figures]) for room in rooms] == [
+    groups = shown.groups_of(only, ["majority_metrics", "majority_vectors"])
+    assert [(group.name, [figure.name for figure in group.figures]) for group in groups] == [
         ("majority", ["majority_by_width"]),
         ("language_model", []),  # the pilot, which needs no table
         ("verdicts", ["claims_forest"]),
     ]
     drawn = worlds.draw("majority_by_width", mine)
     assert drawn.axes[0].get_title().startswith("mine, ")
-    assert rooms[0].inputs == ["majority_metrics"]
-    assert rooms[0].files("results/x")[:2] == [
-        f"results/x/figures/majority_by_width.{kind}" for kind in ("png", "pdf")
-    ]
-    assert {f"results/x/tables/widths.{kind}" for kind in ("csv", "md")} <= {*rooms[0].files("results/x")}
+    assert groups[0].inputs == ["majority_metrics"]
+    kinds = {"figures/majority_by_width": ("png", "pdf"), "tables/widths": ("csv", "md")}
+    assert {f"{name}.{kind}" for name, pair in kinds.items() for kind in pair} <= {*groups[0].files}
 
 
 def test_figures_of_variants_without_seeds_are_left_out():
@@ -115,7 +113,7 @@ def test_figures_of_variants_without_seeds_are_left_out():
     assert "figure_1d" not in default(random_keys=random_keys | {"norms": ["none"]})
     assert "figure_random_keys_exact" not in default(random_keys=random_keys | {"norms": ["scale", "tanh"]})
     nobody = default(majority={"d8": worlds.D8 | {"seeds": {"layernorm": 0}}})
-    assert not nobody & {*shown.ROOMS["majority"].figures}
+    assert not nobody & {figure.name for figure in shown.GROUPS["majority"].figures}
     four = {"d3": worlds.D3 | {"d_model": [4], "seeds": {"layernorm": 1, "scale_released": 1}}}
     assert not {"figure_1a", "figure_1b"} & default(majority=four)
     wide = worlds.MODELS["wide"]

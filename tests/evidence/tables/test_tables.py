@@ -15,7 +15,7 @@ from printed_tables import faults, shows
 from recomputed_tables import RECOMPUTED, sentences
 
 from layernorm_roles import shown, store
-from layernorm_roles.evidence.draw import draw_room
+from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.compare import compare
 from layernorm_roles.schemas import SCHEMAS
@@ -156,10 +156,10 @@ def test_claims_are_shown_with_units_controls_and_the_effect_over_the_reported_o
 
 
 def test_files_hold_the_numbers_in_full_precision_and_the_table_to_read(tmp_path):
-    store.write(random()["majority_metrics"], "majority_metrics", tmp_path / "m.parquet", {})
+    store.write(random()["majority_metrics"], "majority_metrics", tmp_path / "majority_metrics.parquet", {})
     names = [file for name in ("convergence", "widths") for file in shown.TABLES[name].files]
-    paths = [tmp_path / "tables" / file for file in names]
-    draw_room("majority", {"settings": {}}, {"majority_metrics": tmp_path / "m.parquet"}, paths)
+    paths = [tmp_path / file for file in names]
+    draw_groups({"settings": {}, "groups": ["majority"]}, [tmp_path / "majority_metrics.parquet"], paths)
     for name in ("convergence", "widths"):
         pd.testing.assert_frame_equal(pd.read_csv(tmp_path / f"tables/{name}.csv"), made(name).frame)
         text = (tmp_path / f"tables/{name}.md").read_text(encoding="utf-8")

@@ -180,7 +180,7 @@ class _Evidence:
         firsts = [self._claim(first) for first, *_ in groups]
         again = [[self._claim(claim) for claim in others] for _, *others in groups]
         used = {name for claim in claims for name in claim.figures}
-        of_part = [name for name in self.pictures if shown.FIGURES[name].category in part["categories"]]
+        of_part = [name for name in self.pictures if shown.FIGURES[name].group in part["shows"]]
         return {
             **part,
             "groups": [{"first": first, "again": rest} for first, rest in zip(firsts, again, strict=True)],
@@ -249,7 +249,7 @@ class _Evidence:
         return {
             "name": name,
             "caption": typeset(figure.caption),
-            "files": [f"figures/{name}.pdf", *(f"parquet/{table}.parquet" for table in figure.tables)],
+            "files": [f"figures/{name}.pdf", *(f"parquet/{table}.parquet" for table in figure.inputs)],
             "source": quote(f"figures/{name}.png"),
             **_size(files.read_bytes(self.pictures[name])),
         }
