@@ -22,6 +22,7 @@ from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
 from layernorm_roles.variants import (
+    BUILT_IN,
     MATCHED_VARIANT,
     NO_ATTENTION_VARIANT,
     QUERY_KEY_VARIANT,
@@ -161,10 +162,10 @@ def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
 
 def test_every_built_in_variant_has_a_look_of_its_own():
     known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_VARIANT}
-    assert set(legends.LOOKS) == known
-    colours = [*(look.colour for look in legends.LOOKS.values()), *legends.SPARE_COLOURS]
+    assert set(BUILT_IN) == known
+    colours = [*(variant.colour for variant in BUILT_IN.values()), *legends.SPARE_COLOURS]
     assert len(set(colours)) == len(colours)
-    looks = style.looks(["tanh", "none", "layernorm", "abs"])
+    looks = style.looks_of(["tanh", "none", "layernorm", "abs"])
     assert list(looks) == ["layernorm", "none", "abs", "tanh"]
     assert [looks[name]["color"] for name in ("abs", "tanh")] == list(legends.SPARE_COLOURS[:2])
     assert looks["tanh"]["label"] == "tanh" and looks["tanh"]["ls"] == "-"
@@ -194,7 +195,7 @@ def lab(colour, vision):
 def test_variants_that_meet_in_a_figure_differ_in_colour_or_stroke(vision):
     for settings in (*DEFAULT["majority"].values(), *DEFAULT["language_model"].values()):
         for pair in combinations([name for name, seeds in settings["seeds"].items() if seeds], 2):
-            one, other = (legends.LOOKS[name] for name in pair)
+            one, other = (BUILT_IN[name] for name in pair)
             told_apart = np.linalg.norm(lab(one.colour, vision) - lab(other.colour, vision)) >= ENOUGH
             assert told_apart or one.stroke != other.stroke, pair
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS
+from layernorm_roles.variants import BUILT_IN
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def figure():
     random = np.random.default_rng(0)
     style.theme()
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.9))
-    for number, (_, colour, _) in enumerate(LOOKS.values()):
+    for number, colour in enumerate(variant.colour for variant in BUILT_IN.values()):
         steps = np.arange(50)
         runs = number / 5 + np.cumsum(random.standard_normal((50, 3)), axis=0)
         axes.fill_between(steps, runs.min(axis=1), runs.max(axis=1), color=colour, alpha=0.2, linewidth=0)
