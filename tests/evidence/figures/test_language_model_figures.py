@@ -8,7 +8,7 @@ from figure_worlds import curve, labels, name, named
 
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures.language_model import by_rate
+from layernorm_roles.evidence.figures.language_model import alike, by_rate
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.variants import BUILT_IN
 
@@ -113,6 +113,13 @@ def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it
     (reference,) = named(figure.axes[0], BUILT_IN["no_attention"].label)
     (bare,) = final("gpt").loc["no_attention"].mean(axis=1)
     assert reference.get_ydata()[0] == pytest.approx(bare)
+
+
+def test_models_that_differ_in_their_rates_alone_share_a_panel():
+    swept = worlds.MODELS["swept"]
+    again = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
+    models = {"swept": swept, "again": again, "other": again | {"heads": 2}}
+    assert alike(models, [*models]) == {"swept": ["swept", "again"], "other": ["other"]}
 
 
 # Heads

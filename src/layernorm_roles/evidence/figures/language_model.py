@@ -85,7 +85,7 @@ def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Fi
     return figure, handles
 
 
-def loss_and_differences(panels: Sequence[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
+def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
     """Draw in two panels a loss of all variants by the steps, and its differences from BASE of equal seeds.
 
     The axis of the differences shows the second half of the training of all variants with attention; what is beyond it
@@ -95,7 +95,7 @@ def loss_and_differences(panels: Sequence[Axes], runs: pd.DataFrame, column: str
     last = runs.step.max()
     style.lines(left, runs, "variant", looks, "step", column, spread="seeds")
     left.set(ylabel=f"{LOSSES[column]}\n(nats per token)")
-    for axes in panels:
+    for axes in (left, right):
         axes.set_xlim(0, last)
         style.thousands(axes)
     if BASE not in set(runs.variant):
