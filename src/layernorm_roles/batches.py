@@ -60,12 +60,12 @@ def batches(settings: Settings, stage: str) -> dict[str, Batch]:
     `runs_per_job` of an experiment or model says how many of its runs a batch has: a number of runs that differ in the
     seed only, so that more seeds keep the batches that are full, or all.
     """
-    found = {}
+    by_name = {}
     for group, entry in getattr(settings, stage).items():
         for runs in _split(list(runs_of(settings, stage, group)), entry.runs_per_job):
             name = _batch_name(group, runs, entry.runs_per_job)
-            found[name] = Batch(name, group, runs, _minutes(settings, stage, group, runs))
-    return found
+            by_name[name] = Batch(name, group, runs, _minutes(settings, stage, group, runs))
+    return by_name
 
 
 def runs_of(settings: Settings, stage: str, group: str) -> Iterator[Run]:
@@ -132,11 +132,11 @@ def is_single(entry: Any) -> bool:
 def _split(runs: list[Run], per_job: int | str) -> list[tuple[Run, ...]]:
     if per_job == "all":
         return [tuple(runs)] if runs else []
-    found = []
+    split = []
     for _, alike in groupby(runs, key=_without_seed):
         alike = list(alike)
-        found += [tuple(alike[first : first + per_job]) for first in range(0, len(alike), per_job)]
-    return found
+        split += [tuple(alike[first : first + per_job]) for first in range(0, len(alike), per_job)]
+    return split
 
 
 def _without_seed(run: Mapping[str, Any]) -> str:

@@ -17,11 +17,11 @@ def files_of(text: str, sources: Iterable[Source]) -> list[str]:
     """
     corpus = []
     for source in sources:
-        found = source.matching_files()
-        if missing := [path for path, matched in found.items() if not matched]:
+        matched = source.matching_files()
+        if missing := [path for path, files in matched.items() if not files]:
             raise ValueError(f"text.{text}: no file matches {', '.join(missing)}; expected at least one")
-        each = list(chain(*found.values()))
-        for file in each:
+        read = list(chain(*matched.values()))
+        for file in read:
             if not Path(file).is_file():
                 raise ValueError(f"text.{text}: {file} is a folder, or a link to nothing; expected a file")
             if "{" in file or "}" in file or not file.isprintable():
@@ -30,9 +30,9 @@ def files_of(text: str, sources: Iterable[Source]) -> list[str]:
                 )
             if Path(os.path.abspath(file)).is_relative_to(Path.cwd() / "results"):  # noqa: PTH100, by its name
                 raise ValueError(f"text.{text}: {file} is a result; expected a copy outside results/")
-        if again := [file for file, n in Counter(map(os.path.realpath, each)).items() if n > 1]:
+        if again := [file for file, n in Counter(map(os.path.realpath, read)).items() if n > 1]:
             raise ValueError(
                 f"text.{text}: {again[0]} is found twice by the paths of a source; expected once"
             )
-        corpus += each
+        corpus += read
     return sorted(set(corpus))

@@ -20,8 +20,8 @@ Plans = dict[str, dict[str, Any]]
 
 def plans(of: Reproduction) -> Plans:
     """The plans of all jobs of a reproduction by name, each after those whose results it reads."""
-    found: Plans = {}
-    add = partial(_add, found)
+    planned: Plans = {}
+    add = partial(_add, planned)
     _texts(of, add)
     _majority(of, add)
     _language_models(of, add)
@@ -39,14 +39,14 @@ def plans(of: Reproduction) -> Plans:
     _small_statements(of, add)
     add("settings", "settings", settings=of.plain)
     add("durations", "durations", made_by.values())
-    sources = {table: (job, plan.hash_of(found[job])) for table, job in made_by.items()}
+    sources = {table: (job, plan.hash_of(planned[job])) for table, job in made_by.items()}
     kept = exhibits.Exhibits.kept(Path("results", KEPT))
-    found |= exhibits.plans(of.exhibits, sources, of.options, kept.verdicts)
-    return found
+    planned |= exhibits.plans(of.exhibits, sources, of.options, kept.verdicts)
+    return planned
 
 
-def _add(found: Plans, stage: str, job: str, reads: Iterable[str] = (), **parameters: Any) -> None:
-    found[job] = plan.plan(stage, job, {name: plan.hash_of(found[name]) for name in reads}, **parameters)
+def _add(planned: Plans, stage: str, job: str, reads: Iterable[str] = (), **parameters: Any) -> None:
+    planned[job] = plan.plan(stage, job, {name: plan.hash_of(planned[name]) for name in reads}, **parameters)
 
 
 def _texts(of: Reproduction, add: Any) -> None:

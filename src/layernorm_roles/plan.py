@@ -110,12 +110,12 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The plan files in `folder` of jobs that were done with other settings or code; those never done are left out."""
-    found = []
+    paths = []
     for job, each in plans.items():
         origin = Path(folder, ORIGIN, f"{job}.json")
         if origin.is_file() and _text(origin) != _as_text(each):
-            found.append(f"{Path(folder, FOLDER)}/{job}.json")
-    return found
+            paths.append(f"{Path(folder, FOLDER)}/{job}.json")
+    return paths
 
 
 def check(folder: str | Path, differ: list[str]) -> None:
@@ -123,19 +123,19 @@ def check(folder: str | Path, differ: list[str]) -> None:
 
     It raises ValueError, too, where no job has been done. `differ` is what `undone` returns.
     """
-    found = files.faults(folder, beside=UNCHECKED)
-    found += [
+    faults = files.faults(folder, beside=UNCHECKED)
+    faults += [
         f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew"
         for path in differ
     ]
-    if not found and not any(Path(folder, ORIGIN).rglob("*.json")):
+    if not faults and not any(Path(folder, ORIGIN).rglob("*.json")):
         raise ValueError(
             f"{folder}: no job has left a copy of its plan in {ORIGIN}/; is the configuration that of the run, and was "
             f"{ORIGIN}/ copied with the results?"
         )
-    if found:
-        files_are = "1 file is" if len(found) == 1 else f"{len(found)} files are"
-        raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *found]))
+    if faults:
+        files_are = "1 file is" if len(faults) == 1 else f"{len(faults)} files are"
+        raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *faults]))
 
 
 def _is_plan(path: Path, folder: Path) -> bool:

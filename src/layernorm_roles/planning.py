@@ -98,11 +98,11 @@ class Reproduction:
     @cached_property
     def measured(self) -> dict[str, list[batches.Run]]:
         """The runs of language models that are measured after training, by the name of their batch."""
-        found = {
+        runs_of_batches = {
             name: batches.measured(self.settings, each)
             for name, each in self.training["language_model"].items()
         }
-        return {name: runs for name, runs in found.items() if runs}
+        return {name: runs for name, runs in runs_of_batches.items() if runs}
 
     @cached_property
     def plans(self) -> dict[str, dict[str, Any]]:

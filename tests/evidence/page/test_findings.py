@@ -99,7 +99,7 @@ def test_the_effects_are_a_table_with_the_number_at_best_rates():
     grid = findings.effects(by_name(table())).set_index("effect")
     frame = table().set_index("claim")
     row = grid.loc["steps without the projection"]
-    assert len(grid) == 9
+    assert len(grid) == 10
     for cell, claim, column in (
         ("paper's comparison", "faster", "measured"),
         ("isolating comparison", "faster", "control_measured"),
