@@ -143,7 +143,7 @@ text: {words: {corpus: {paths: ['mine/*.txt']}}}
 norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern
 norms: {big: {like: projection, factor: -.inf}} -> norms.big.factor = -inf: Input should be a finite number
 norms: {v: {like: scale, factor: 2, part: values}}, random_keys: {norms: [v]} -> random_keys.norms = 'v': expected
-majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: this key is now called runs_per_job
+majority: {d8: {seeds_per_job: 4}} -> majority.d8.seeds_per_job: unknown key; the nearest: runs_per_job
 majority: {only: [d3_uniform]} -> majority: expected seeds for at least one experiment
 majority: {d8: {steps: 10,000}} -> majority.d8.0: unknown key; known: sequence_length, 
 """

@@ -47,10 +47,10 @@ class Exhibits:
         return Path(self.folder).name
 
     @cached_property
-    def rooms(self) -> dict[str, shown.Room]:
-        """The figures and readable tables of the reproduction, by room: one job makes each room."""
-        found = shown.evidence_files(self.plain, [*self.tables, *JUDGED]) if self.tables else []
-        return {room.name: room for room in found}
+    def groups(self) -> dict[str, shown.Group]:
+        """What one job each draws and writes, by name."""
+        groups = shown.groups_of(self.plain, [*self.tables, *JUDGED]) if self.tables else []
+        return {group.name: group for group in groups}
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, str]]:
@@ -82,24 +82,19 @@ class Exhibits:
         """The paths of the tables of results and of those that are made from them."""
         return self._parquet([*self.tables, *JUDGED] if self.tables else [])
 
-    def read_by(self, room: str) -> list[str]:
-        """The paths of the Parquet files from which a room is made; none of a room that is not there."""
-        return self._parquet(self.rooms[room].inputs if room in self.rooms else [])
+    def read_by(self, group: str) -> list[str]:
+        """The paths of the Parquet files from which a group is made; none of a group that is not there."""
+        return self._parquet(self.groups[group].inputs if group in self.groups else [])
 
-    def drawn(self, *names: str) -> list[str]:
-        """The files of figures and readable tables of the rooms called `names`, or else of all."""
-        chosen = (self.rooms[name] for name in names or self.rooms if name in self.rooms)
-        return [file for room in chosen for file in room.files(self.folder)]
+    @property
+    def files(self) -> list[str]:
+        """The paths of all figures and readable tables."""
+        return [f"{self.folder}/{file}" for group in self.groups.values() for file in group.files]
 
-    def figures(self) -> dict[str, str]:
-        """The paths of the figures as PNG, by name."""
-        return {
-            name: f"{self.folder}/figures/{name}.png" for room in self.rooms.values() for name in room.figures
-        }
-
-    def figure(self, name: str) -> shown.Figure:
-        """The entry in shown.yaml of the figure called `name`, which this reproduction has."""
-        return next(room.figures[name] for room in self.rooms.values() if name in room.figures)
+    @property
+    def pictures(self) -> list[str]:
+        """The paths of the figures as PNG."""
+        return [file for file in self.files if file.endswith(".png")]
 
     def _parquet(self, tables: Iterable[str]) -> list[str]:
         return [f"{self.folder}/parquet/{table}.parquet" for table in tables]
@@ -110,47 +105,45 @@ Sources = Mapping[str, tuple[str, str]]
 
 
 def plans(
-    of: Exhibits, sources: Sources, options: str, kept: Mapping[str, Mapping[str, str]] | None = None
+    of: Exhibits,
+    sources: Sources,
+    options: str,
+    kept: Mapping[str, Mapping[str, str]],
+    jobs: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """The plans of the jobs that judge, draw and write a reproduction, by name.
 
     `options` are what commands on the page need to mean the reproduction. `kept` are the `verdicts` of the kept one,
-    which stand beside claims that this one does not run.
+    which stand beside claims that this one does not run. `jobs` has the groups of each job that draws: by default there
+    is one for each group.
     """
-    settings, found = dict(of.plain), {}
-    found["claims"] = plan.plan("claims", "claims", dict(sources.values()), settings=settings)
-    judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(found["claims"])))}
-    for name, room in of.rooms.items():
-        reads = dict(judged[table] for table in room.inputs)
-        more = {"kept": kept} if kept and "claims" in room.tables else {}
-        found[f"draw/{name}"] = plan.plan(
-            "draw", f"draw/{name}", reads, rooms=[name], settings=settings, **more
-        )
-    pictures = {job: plan.hash_of(each) for job, each in found.items() if job != "claims"}
-    reads = {**dict(judged.values()), **pictures}
-    found["page"] = plan.plan(
+    settings = dict(of.plain)
+    made = {"claims": plan.plan("claims", "claims", dict(sources.values()), settings=settings)}
+    judged = {**sources, **dict.fromkeys(JUDGED, ("claims", plan.hash_of(made["claims"])))}
+    for job, names in (jobs or {f"draw/{name}": [name] for name in of.groups}).items():
+        groups = [of.groups[name] for name in names]
+        reads = dict(judged[table] for group in groups for table in group.inputs)
+        of_claims = {"kept": kept} if kept and "verdicts" in names else {}
+        made[job] = plan.plan("draw", job, reads, groups=[*names], settings=settings, **of_claims)
+    pictures = {job: plan.hash_of(each) for job, each in made.items() if job != "claims"}
+    made["page"] = plan.plan(
         "page",
         "page",
-        reads,
+        {**dict(judged.values()), **pictures},
         settings=settings,
         options=options,
         tables=[*judged],
-        figures=[*of.figures()],
-        kept=kept or {},
+        figures=[Path(file).stem for file in of.pictures],
+        kept=kept,
     )
-    return found
+    return made
 
 
 def plans_of_kept(kept: Exhibits) -> dict[str, dict[str, Any]]:
-    """The plans of the jobs that judge, draw and write the kept reproduction, whose rooms one job draws all."""
+    """The plans of the jobs that judge, draw and write the kept reproduction, whose groups one job draws all."""
     paths = zip(kept.tables, kept.results, strict=True)
-    found = plans(
-        kept, {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}, ""
-    )
-    drawn = {job: plan.hash_of(found.pop(job)) for job in [*found] if job.startswith("draw/")}
-    reads = {"claims": plan.hash_of(found["claims"]), **drawn}
-    found["draw"] = plan.plan("draw", "draw", reads, rooms=[*kept.rooms], settings=dict(kept.plain))
-    return found
+    sources = {table: (f"parquet/{table}", files.recorded(path) or "") for table, path in paths}
+    return plans(kept, sources, "", {}, {"draw": kept.groups})
 
 
 def to_compare(name: Any, own: str) -> Exhibits:

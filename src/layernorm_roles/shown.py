@@ -18,21 +18,25 @@ class Figure(NamedTuple):
     """A figure's entry in shown.yaml, which says what the fields mean."""
 
     name: str
+    group: str
     draw: str
-    tables: Sequence[str]
+    inputs: Sequence[str]
     caption: str
-    category: str
-    """The title of the figure's room, under which `snakemake --report` lists it."""
     options: Mapping[str, Any] = {}
     settings: str = ""
     needs: Mapping[str, Any] = {}
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the figure's files in the folder of a reproduction."""
+        return [f"figures/{self.name}.png", f"figures/{self.name}.pdf"]
 
 
 class Table(NamedTuple):
     """A readable table's entry in shown.yaml, which says what the fields mean."""
 
     name: str
-    room: str
+    group: str
     title: str
     inputs: Sequence[str]
     note: str = ""
@@ -40,77 +44,71 @@ class Table(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """The names of the table's files in the folder tables/: numbers in full precision, and text."""
-        return [f"{self.name}.csv", f"{self.name}.md"]
+        """The paths of the table's files in the folder of a reproduction: numbers in full precision, and text."""
+        return [f"tables/{self.name}.csv", f"tables/{self.name}.md"]
 
 
-class Room(NamedTuple):
-    """The figures and readable tables that one job draws, by name."""
+class Group(NamedTuple):
+    """The figures and readable tables that one job makes."""
 
     name: str
-    figures: Mapping[str, Figure]
-    tables: Mapping[str, Table]
+    title: str
+    """What `snakemake --report` lists the figures under."""
+    figures: list[Figure]
+    tables: list[Table]
 
     @property
     def inputs(self) -> list[str]:
         """The names of the Parquet tables from which the figures and readable tables are made."""
-        drawn = {name for figure in self.figures.values() for name in figure.tables}
-        return sorted(drawn.union(*(table.inputs for table in self.tables.values())))
+        return sorted({name for exhibit in (*self.figures, *self.tables) for name in exhibit.inputs})
 
-    def files(self, folder: str) -> list[str]:
-        """The PNG and PDF files of the figures and the files of the tables, in the folder of a reproduction."""
-        drawn = [f"{folder}/figures/{name}.{kind}" for name in self.figures for kind in ("png", "pdf")]
-        return drawn + [f"{folder}/tables/{file}" for table in self.tables.values() for file in table.files]
+    @property
+    def files(self) -> list[str]:
+        """The paths of all files of the group in the folder of a reproduction."""
+        return [file for exhibit in (*self.figures, *self.tables) for file in exhibit.files]
 
 
-def _rooms() -> dict[str, Room]:
-    """Every figure and readable table of shown.yaml, by room."""
+def _groups() -> dict[str, Group]:
+    """Every group of shown.yaml by name, with all of its figures and readable tables."""
     text = Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8")
     content = yaml.load(text, Loader=LOADER)
-    rooms = {}
-    for name, entry in content["rooms"].items():
-        figures = {
-            key: Figure(
-                key,
-                category=entry["title"],
-                **own | {"caption": own["caption"].format_map(content["sentences"])},
-            )
-            for key, own in entry.get("figures", {}).items()
-        }
-        tables = {key: Table(key, name, **own) for key, own in entry.get("tables", {}).items()}
-        rooms[name] = Room(name, figures, tables)
-    return rooms
+    groups = {}
+    for name, entry in content["groups"].items():
+        figures = [Figure(figure, name, **fields) for figure, fields in entry.get("figures", {}).items()]
+        figures = [each._replace(caption=each.caption.format_map(content["sentences"])) for each in figures]
+        tables = [Table(table, name, **fields) for table, fields in entry.get("tables", {}).items()]
+        groups[name] = Group(name, entry["title"], figures, tables)
+    return groups
 
 
-ROOMS = _rooms()
-"""Every room with all of its figures and readable tables."""
+GROUPS = _groups()
+"""Every group by name, with all of its figures and readable tables."""
 
-FIGURES = {name: figure for room in ROOMS.values() for name, figure in room.figures.items()}
+FIGURES = {figure.name: figure for group in GROUPS.values() for figure in group.figures}
 """Every figure by name."""
 
-TABLES = {name: table for room in ROOMS.values() for name, table in room.tables.items()}
+TABLES = {table.name: table for group in GROUPS.values() for table in group.tables}
 """Every readable table by name."""
 
 
-def evidence_files(settings: Mapping[str, Any], tables: Collection[str]) -> list[Room]:
-    """The rooms of a reproduction, each with what it has to show, without empty ones.
+def groups_of(settings: Mapping[str, Any], tables: Collection[str]) -> list[Group]:
+    """The groups of a reproduction, each with what it has to show, without empty ones.
 
     `settings` are those of the reproduction as plain dictionaries, `tables` the names of its Parquet tables, to which
     claims are added. A figure is left out if one of its tables is missing, or if no experiment or model of the section
-    named like its room has what it needs.
+    named like its group has what it needs.
     """
     there = {*tables, "claims"}
-    found = []
-    for room in ROOMS.values():
-        figures = {
-            name: figure
-            for name, figure in room.figures.items()
-            if there.issuperset(figure.tables) and _has(settings, room.name, figure.needs)
-        }
-        readable = {name: table for name, table in room.tables.items() if there.issuperset(table.inputs)}
-        if figures or readable:
-            found.append(Room(room.name, figures, readable))
-    return found
+    groups = [
+        group._replace(
+            figures=[
+                each for each in group.figures if there.issuperset(each.inputs) and _has(settings, each)
+            ],
+            tables=[each for each in group.tables if there.issuperset(each.inputs)],
+        )
+        for group in GROUPS.values()
+    ]
+    return [group for group in groups if group.files]
 
 
 def trained(entry: Mapping[str, Any]) -> set[str]:
@@ -120,8 +118,8 @@ def trained(entry: Mapping[str, Any]) -> set[str]:
 
 def is_single(entry: Mapping[str, Any]) -> bool:
     """Whether all runs of a majority experiment or language model have one width, learning rate and length."""
-    keys = ("d_model", "learning_rate", "steps")
-    return all(not isinstance(entry[key], list | tuple) or len(entry[key]) == 1 for key in keys)
+    values = (entry[key] for key in ("d_model", "learning_rate", "steps"))
+    return all(not isinstance(value, list | tuple) or len(value) == 1 for value in values)
 
 
 _ASKED = {
@@ -143,14 +141,13 @@ more_than: variants beside this one.
 """
 
 
-def _has(settings: Mapping[str, Any], room: str, needs: Mapping[str, Any]) -> bool:
-    """Whether the settings have what a figure of a room needs."""
-    asked = dict(needs)
-    section = settings.get(room) or {}
-    if norms := asked.pop("norms", None):  # those of random keys, which are no experiments
+def _has(settings: Mapping[str, Any], figure: Figure) -> bool:
+    """Whether the settings have what a figure needs."""
+    section = settings.get(figure.group) or {}
+    if norms := figure.needs.get("norms"):  # those of random keys, which are no experiments
         return not section or bool({*section["norms"]}.intersection(norms))
-    return not asked or any(
-        all(_ASKED[key](entry, name, value) for key, value in asked.items())
+    return not figure.needs or any(
+        all(_ASKED[key](entry, name, value) for key, value in figure.needs.items())
         for name, entry in section.items()
         if trained(entry)
     )

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from checkouts import ROOT, SMOKE, jobs_of
 
-from layernorm_roles import files, planning, store
+from layernorm_roles import files, planning, shown, store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.exhibits import to_compare
 
@@ -33,7 +33,7 @@ def smoke(checkout):
 def test_every_figure_table_and_verdict_is_there_and_intact(smoke):
     expected = {"report.html", "findings.html", "settings.json", "tables/durations.csv"}
     expected |= {f"parquet/{name}.parquet" for name in ("claims", "comparisons")}
-    expected |= {str(Path(file).relative_to("results/smoke")) for file in smoke.exhibits.drawn()}
+    expected |= {str(Path(file).relative_to("results/smoke")) for file in smoke.exhibits.files}
     figures = ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")
     assert {f"figures/figure_{name}.png" for name in figures} < expected
     assert {f"tables/table_{number}.md" for number in (1, 2, 3, 4)} < expected
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_named_with_the_logs_and_what_is_lost_is_made_again_wi
 
 def test_snakemake_makes_its_own_report_with_captions(smoke):
     smoke.run("--report", "snakemake.html", "random_keys")
-    caption = smoke.exhibits.rooms["random_keys"].figures["figure_1c"].caption
+    caption = shown.FIGURES["figure_1c"].caption
     assert " ".join(caption.split()[:6]) in (smoke.folder / "snakemake.html").read_text()
 
 

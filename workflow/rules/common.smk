@@ -94,14 +94,15 @@ def no_target(wildcards):
     raise ValueError(f"{wildcards.word}: no target; expected {near}: `snakemake --cores 1 help` lists all")
 
 
-def shown(exhibits, *rooms):
-    """The files of rooms as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
-    captions = {path: exhibits.figure(name) for name, path in exhibits.figures().items()}
-    for file in exhibits.drawn(*rooms):
-        if figure := captions.get(file):
+def shown(exhibits, *names):
+    """The files of groups as outputs of a rule; `snakemake --report` shows each PNG with its caption."""
+    groups = [exhibits.groups[name] for name in names or exhibits.groups if name in exhibits.groups]
+    for group in groups:
+        for figure in group.figures:
             labels = {"figure": figure.name, "caption": figure.caption}
-            file = report(file, category=figure.category, labels=labels)
-        yield file
+            png, pdf = (f"{exhibits.folder}/{file}" for file in figure.files)
+            yield from (report(png, category=group.title, labels=labels), pdf)
+        yield from (f"{exhibits.folder}/{file}" for table in group.tables for file in table.files)
 
 
 def doubling(first):

@@ -64,7 +64,7 @@ rule page:
         plan="results/{name}/plan/page.json",
         done=done("page", "{name}"),
         tables=ancient(lambda wildcards: EXHIBITS[wildcards.name].judged),
-        figures=ancient(lambda wildcards: [*EXHIBITS[wildcards.name].figures().values()]),
+        figures=ancient(lambda wildcards: EXHIBITS[wildcards.name].pictures),
         durations=ancient("results/{name}/tables/durations.csv"),
     output:
         origin="results/{name}/origin/page.json",
@@ -100,7 +100,7 @@ rule settings:
 FINISHED = [
     f"{RUN}/settings.json",
     *THIS.exhibits.judged,
-    *THIS.exhibits.drawn(),
+    *THIS.exhibits.files,
     f"{RUN}/tables/durations.csv",
     f"{RUN}/tables/durations.md",
 ]

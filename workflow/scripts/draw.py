@@ -2,7 +2,7 @@ from layernorm_roles.job import job
 
 with job(snakemake) as plan:
     from layernorm_roles import store
-    from layernorm_roles.evidence.draw import draw_rooms
+    from layernorm_roles.evidence.draw import draw_groups
 
     store.refuse_unplanned(plan, snakemake.input.tables)
-    draw_rooms(plan, snakemake.input.tables, [path for path in snakemake.output if "/origin/" not in path])
+    draw_groups(plan, snakemake.input.tables, [path for path in snakemake.output if "/origin/" not in path])

@@ -20,36 +20,27 @@ def draw(name: str, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> A
     figure = shown.FIGURES[name]
     module, _, function = figure.draw.rpartition(".")
     function = getattr(import_module(f"layernorm_roles.evidence.figures.{module}"), function)
-    frames = [tables[table] for table in figure.tables]
+    frames = [tables[table] for table in figure.inputs]
     if figure.settings:
         frames.append(settings[figure.settings])
     return function(*frames, **figure.options)
 
 
-def draw_rooms(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
-    """Draw the rooms that a plan names, from the Parquet files `tables`, each named like its table, to `outputs`."""
-    inputs, paths = {Path(path).stem: path for path in tables}, [*map(Path, outputs)]
-    for room in plan["rooms"]:
-        known = {Path(file).name for file in shown.ROOMS[room].files("")}
-        draw_room(room, plan, inputs, [path for path in paths if path.name in known])
+def draw_groups(plan: Mapping[str, Any], tables: Iterable[str | Path], outputs: Iterable[str | Path]) -> None:
+    """Draw the figures and write the readable tables of a plan's `groups` whose files are among `outputs`.
 
-
-def draw_room(
-    room: str, plan: Mapping[str, Any], inputs: Mapping[str, str | Path], outputs: Iterable[str | Path]
-) -> None:
-    """Draw the figures and write the readable tables of a room whose files are among `outputs`, named by their stems.
-
-    `plan` has the reproduction's settings under "settings"; `inputs` are Parquet files by the names of their tables.
+    The plan has the reproduction's `settings` and, if there is a kept run, its verdicts under `kept`; `tables` are
+    Parquet files, each named like its table.
     """
     legends.name_scaled(plan["settings"].get("norms", {}))
-    frames = {name: store.read(path, name) for name, path in inputs.items()}
+    frames = {path.stem: store.read(path, path.stem) for path in map(Path, tables)}
     if "claims" in frames:
         frames["claims"].attrs["kept"] = plan.get("kept", {})
-    files: dict[tuple[str, str], list[Path]] = {}
-    for path in map(Path, outputs):
-        files.setdefault((path.parent.name, path.stem), []).append(path)
-    for (folder, name), paths in files.items():
-        if folder == "figures":
-            style.save(draw(name, frames, plan["settings"]), *paths)
-        else:
-            readable.write(readable.make(shown.ROOMS[room].tables[name], frames), *paths)
+    wanted = {f"{path.parent.name}/{path.name}": path for path in map(Path, outputs)}
+    for group in (shown.GROUPS[name] for name in plan["groups"]):
+        for exhibit in (*group.figures, *group.tables):
+            paths = [wanted[file] for file in exhibit.files if file in wanted]
+            if paths and isinstance(exhibit, shown.Figure):
+                style.save(draw(exhibit.name, frames, plan["settings"]), *paths)
+            elif paths:
+                readable.write(readable.make(exhibit, frames), *paths)

@@ -122,68 +122,67 @@ def projection_shift() -> pd.DataFrame:
     return table.assign(change=table.model.map({"minilm": "left out", "other": "added"}))
 
 
-def runs(seeds: dict[str, int]) -> list[tuple[str, int]]:
-    return [(variant, seed) for variant, number in seeds.items() for seed in range(number)]
-
-
-def points(settings) -> list[tuple[int, float]]:
-    return list(product(settings["d_model"], settings["learning_rate"]))
+def of_runs(table: str, rng, settings, **values) -> list[pd.DataFrame]:
+    """Rows of a table for every variant, seed, width and learning rate of an experiment, with random numbers."""
+    points = {"base_learning_rate": tuple(settings["learning_rate"])}
+    points |= {} if table.startswith("language") else {"d_model": tuple(settings["d_model"])}
+    seeds = settings["seeds"].items()
+    return [crossed(table, rng, variant=v, seed=range(n), **points, **values) for v, n in seeds if n]
 
 
 def majority_metrics(majority=MAJORITY) -> pd.DataFrame:
-    """Losses fall and accuracies rise around a level that every run has for itself."""
-    rng, rows = np.random.default_rng(1), []
-    for experiment, settings in majority.items():
-        for (variant, seed), point in product(runs(settings["seeds"]), points(settings)):
-            level = rng.uniform(0.3, 0.9, 6)
-            for step in np.linspace(0, settings["steps"], 6).astype(int):
-                values = level * rng.uniform(0.9, 1.1, 6)
-                angle, spread = 80 * values[3], rng.uniform(1, 9)
-                rows.append(
-                    (experiment, variant, seed, *point, step, *values[:3], angle, spread, *values[4:], 0.001)
-                )
-    return pd.DataFrame(rows, columns=SCHEMAS["majority_metrics"].names)
+    """Test losses are around a level that every run has for itself."""
+    rng, tables = noise(1), []
+    for name, settings in majority.items():
+        steps = tuple(np.linspace(0, settings["steps"], 6).astype(int))
+        tables += of_runs("majority_metrics", rng, settings, experiment=name, step=steps)
+    table = pd.concat(tables, ignore_index=True)
+    run = ["experiment", "variant", "seed", "d_model", "base_learning_rate"]
+    level = table.groupby(run).test_loss.transform("first")
+    return table.assign(
+        test_loss=level * (0.9 + 0.2 * table.test_loss), query_angle_mean=80 * table.query_angle_mean
+    )
 
 
 def majority_vectors(majority=MAJORITY) -> pd.DataFrame:
     """Keys of length 0.5 to 1.5 and queries of half of it, of four classes in every run, untrained and trained."""
-    rng, rows = np.random.default_rng(2), []
-    for experiment, settings in majority.items():
-        for (variant, seed), (width, rate), checkpoint in product(
-            runs(settings["seeds"]), points(settings), ("initial", "final")
-        ):
-            for (kind, length), token in product((("key", 1.0), ("query", 0.5)), range(4)):
-                vector = rng.standard_normal(width)
-                vector *= length * rng.uniform(0.5, 1.5) / np.linalg.norm(vector)
-                rows.append((experiment, variant, seed, width, rate, checkpoint, token, kind, vector))
-    return pd.DataFrame(rows, columns=SCHEMAS["majority_vectors"].names)
+    rng, tables = noise(2), []
+    places = {"checkpoint": ("initial", "final"), "kind": ("key", "query"), "token": range(4)}
+    for name, settings in majority.items():
+        tables += of_runs("majority_vectors", rng, settings, experiment=name, **places)
+    table = pd.concat(tables, ignore_index=True)
+    drawn = [rng.standard_normal(width) for width in table.d_model]
+    lengths = rng.uniform(0.5, 1.5, len(table)) * np.where(table.kind == "key", 1, 0.5)
+    return table.assign(
+        vector=[v * length / np.linalg.norm(v) for v, length in zip(drawn, lengths, strict=True)]
+    )
 
 
 def random_keys(norms=tuple(RANDOM_KEYS["norms"])) -> pd.DataFrame:
-    rng, rows = np.random.default_rng(3), []
-    for norm, n, d in product(norms, (4, 9, 30), (3, 4, 7)):
-        share = 0.0 if norm == "layernorm" else rng.uniform(0.1, 0.9)
-        exact = {"layernorm": 0.0, OWN: None}.get(norm, n * share * rng.uniform(0.5, 1))
-        rows.append((norm, n, d, 100, share, n * share * 0.7, rng.uniform(0.5, 1), exact, 0, 0.1, 0.1))
-    columns = ["any_unselectable", "mean_unselectable", "std_unselectable", "expected_unselectable"]
-    columns = ["norm", "n", "d", "matrices", *columns, "n_borderline", "min_margin", "max_residual"]
-    return pd.DataFrame(rows, columns=columns).astype({"expected_unselectable": float})
+    """After LayerNorm no key is unselectable, and of OWN no exact number is known."""
+    places = {"norm": norms, "n": (4, 9, 30), "d": (3, 4, 7), "matrices": 100, "n_borderline": 0}
+    table = crossed("random_keys", noise(3), **places)
+    share = table.any_unselectable.mask(table.norm == "layernorm", 0.0)
+    exact = (table.n * share * table.expected_unselectable).mask(table.norm == OWN)
+    return table.assign(
+        any_unselectable=share, mean_unselectable=0.7 * table.n * share, expected_unselectable=exact
+    )
 
 
 def language_model_metrics(models=MODELS | RATE) -> pd.DataFrame:
     """Untrained models at loss 9, then losses between 6 and 8; token frequencies at 6.5 or so. One run diverges."""
-    rng, rows = np.random.default_rng(5), []
-    for number, (model, settings) in enumerate(models.items()):
-        points = product(settings["learning_rate"], settings["steps"])
-        for (rate, steps), (variant, seed) in product(points, runs(settings["seeds"])):
-            for step in range(0, steps + 1, 100):
-                losses = (9.0, 9.0) if step == 0 else rng.uniform(6, 8, 2)
-                if (model, variant, rate, seed) == LOST and step == steps:
-                    losses = (np.inf, np.inf)
-                unigram = 6.5 + 0.1 * number + 0.01 * seed
-                rows.append((model, variant, seed, rate, steps, step, 10 * step, *losses, unigram))
-    columns = ["base_learning_rate", "steps", "step", "tokens", "train_loss", "valid_loss", "unigram_loss"]
-    return pd.DataFrame(rows, columns=["model", "variant", "seed", *columns])
+    rng, tables = noise(5), []
+    for name, settings in models.items():
+        for steps in settings["steps"]:
+            step = range(0, steps + 1, 100)
+            tables += of_runs("language_model_metrics", rng, settings, model=name, steps=steps, step=step)
+    table = pd.concat(tables, ignore_index=True)
+    run = zip(table.model, table.variant, table.base_learning_rate, table.seed, strict=True)
+    lost = np.array([each == LOST for each in run]) & (table.step == table.steps)
+    for column in ("train_loss", "valid_loss"):
+        table[column] = (6 + 2 * table[column]).mask(table.step == 0, 9.0).mask(lost, np.inf)
+    numbers = table.model.map({name: number for number, name in enumerate(models)})
+    return table.assign(unigram_loss=6.5 + 0.1 * numbers + 0.01 * table.seed)
 
 
 BEGINS = {
@@ -198,50 +197,52 @@ BEGINS = {
 
 def language_model_attention() -> pd.DataFrame:
     """Runs of 400 steps and two layers, whose input has 0.9 and 1.1 times the size of a variant, and grows."""
-    rng, rows = noise(21), []
-    (model, settings), *_ = RATE.items()
     sizes = {
-        "layernorm": 1.0,
+        "layernorm": 1,
         "layernorm_shrunk": 0.03,
         "projection": 0.1,
-        "projection_grown": 1.0,
+        "projection_grown": 1,
         "quarter": 0.25,
     }
-    for (variant, seed), step in product(runs(settings["seeds"]), range(0, 401, 20)):
-        run = (model, variant, seed, 0.01, 400, step)
-        begun = step >= BEGINS.get(variant, 999) + 100 * seed
-        worth = (
-            (0.0, 0.0) if variant == "no_attention" else (0.03 * begun + 0.01 * rng.uniform(), 0.03 * begun)
-        )
-        rows.append((*run, None, *worth, np.nan, np.nan))
-        for layer in (1, 2) if variant != "no_attention" else ():
-            rms = sizes.get(variant, 0.5) * (0.8 + 0.2 * layer - 0.1) * (1 + 0.001 * step)
-            rows.append((*run, layer, np.nan, np.nan, rms, rng.uniform(0.01, 1)))
-    columns = ["layer", "mean_kept_worth", "zero_scores_worth", "input_rms", "score_deviation"]
-    columns = ["model", "variant", "seed", "base_learning_rate", "steps", "step", *columns]
-    return pd.DataFrame(rows, columns=columns).astype({"layer": "Int64"})
+    (model, settings), *_ = RATE.items()
+    places = {"model": model, "steps": 400, "step": range(0, 401, 20), "layer": (None, 1, 2)}
+    table = pd.concat(of_runs("language_model_attention", noise(21), settings, **places), ignore_index=True)
+    table = table[(table.variant != "no_attention") | table.layer.isna()].astype({"layer": "Int64"})
+    whole = table.layer.isna()
+    first = table.variant.map(BEGINS).fillna(999) + 100 * table.seed
+    worth = (0.03 * (table.step >= first)).where(table.variant != "no_attention", 0.0)
+    size = table.variant.map(sizes).fillna(0.5) * (0.7 + 0.2 * table.layer.fillna(0).astype(int))
+    return table.assign(
+        zero_scores_worth=worth.where(whole),
+        mean_kept_worth=table.mean_kept_worth.where(whole),
+        input_rms=(size * (1 + 0.001 * table.step)).mask(whole),
+        score_deviation=table.score_deviation.mask(whole),
+    )
 
 
 def key_selectability(models=MODELS) -> pd.DataFrame:
     """Shares that differ in every row; in the heads also those among the keys before, which other figures show."""
-    rng, rows = np.random.default_rng(6), []
-    for model, settings in models.items():
-        if model == "swept":
+    rng, tables = noise(6), []
+    for name, settings in models.items():
+        if len(settings["learning_rate"]) > 1:
             continue  # keys are certified in models with one learning rate and length
-        sizes = {"before_norm": settings["d_model"], "after_norm": settings["d_model"]}
-        sizes |= dict.fromkeys(("head", "head_exact"), settings["d_model"] // settings["heads"])
-        for (variant, seed), checkpoint, texts, context, layer in product(
-            runs(settings["seeds"]), ("initial", "final"), TEXTS[settings["architecture"]], range(2), (1, 2)
-        ):
-            for site, d in sizes.items():
-                if site == "head_exact" and variant != "layernorm_qk":
-                    continue
-                in_head = site.startswith("head")
-                for head, causal in product((0, 1) if in_head else (None,), (False, True)[: 1 + in_head]):
-                    n = 900 + 10 * context
-                    place = (model, variant, seed, checkpoint, texts, context, layer, site, head, causal)
-                    rows.append((*place, n, d, int(rng.integers(0, n)), 0, 0.1, 0.1))
-    return pd.DataFrame(rows, columns=SCHEMAS["key_selectability"].names)
+        sites = ("before_norm", "after_norm", "head", "head_exact")
+        places = {
+            "model": name,
+            "texts": TEXTS[settings["architecture"]],
+            "context": range(2),
+            "layer": (1, 2),
+        }
+        places |= {"checkpoint": ("initial", "final"), "site": sites, "head": (0, 1), "causal": (False, True)}
+        for variant, seeds in settings["seeds"].items():
+            run = {"variant": variant, "seed": range(seeds), "n_borderline": 0, **places}
+            table = crossed("key_selectability", rng, **run)
+            in_heads = table.site.str.startswith("head")
+            d = np.where(in_heads, settings["d_model"] // settings["heads"], settings["d_model"])
+            there = in_heads | ((table["head"] == 0) & ~table.causal)
+            there &= (table.site != "head_exact") | (variant == "layernorm_qk")
+            tables.append(table.assign(dimensions=d, n_keys=900 + 10 * table.context)[there])
+    return pd.concat(tables, ignore_index=True)
 
 
 def language_model_ceilings(summed=True) -> pd.DataFrame:
@@ -347,7 +348,7 @@ def score_scale() -> pd.DataFrame:
 
 def tables(name: str, majority=MAJORITY) -> dict[str, pd.DataFrame]:
     """The artificial tables that the figure called `name` is drawn from."""
-    makers, names = globals(), shown.FIGURES[name].tables
+    makers, names = globals(), shown.FIGURES[name].inputs
     return {each: makers[each](majority) if each.startswith("majority") else makers[each]() for each in names}
 
 
@@ -358,8 +359,8 @@ def settings(majority=MAJORITY) -> dict:
 
 def figures(given=None) -> set[str]:
     """The names of the figures that a reproduction with some settings has, if it has every table."""
-    rooms = shown.evidence_files(settings() if given is None else given, [*SCHEMAS])
-    return {name for room in rooms for name in room.figures}
+    groups = shown.groups_of(settings() if given is None else given, [*SCHEMAS])
+    return {figure.name for group in groups for figure in group.figures}
 
 
 def draw(name: str, majority=MAJORITY, **changed: pd.DataFrame):

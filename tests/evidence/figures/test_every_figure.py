@@ -17,17 +17,11 @@ from matplotlib.text import Text
 from layernorm_roles import planning, shown
 from layernorm_roles.evidence import legends
 from layernorm_roles.evidence.claims import CLAIMS
-from layernorm_roles.evidence.figures import language_model, style
+from layernorm_roles.evidence.figures import style
 from layernorm_roles.schemas import SCHEMAS
 from layernorm_roles.settings import yaml_files
 from layernorm_roles.settings.loading import load
-from layernorm_roles.variants import (
-    MATCHED_VARIANT,
-    NO_ATTENTION_VARIANT,
-    QUERY_KEY_VARIANT,
-    SPLIT_VARIANTS,
-    VARIANTS,
-)
+from layernorm_roles.variants import BUILT_IN
 
 DEFAULT = load(default_settings.DEFAULT).model_dump(mode="json")
 PAPER = {f"figure_{name}" for name in ("1a", "1b", "1c", "1d", "2a", "2b", "3", "4a", "4b")}
@@ -62,19 +56,15 @@ def functions(folder, returns):
     return found
 
 
-def test_the_list_names_every_function_that_draws_or_tabulates_and_no_other():
+def test_the_list_names_every_function_and_tables_that_exist_and_claims_name_entries_of_the_list():
     assert {figure.draw for figure in shown.FIGURES.values()} == functions("figures", "Figure") - {
         "style.note"
     }
-    listed = {f"{table.room}.{table.name}" for table in shown.TABLES.values()}
+    listed = {f"{table.group}.{table.name}" for table in shown.TABLES.values()}
     assert listed == functions("tables", "Readable") - {"readable.make"}
-
-
-def test_the_list_names_tables_that_exist_and_claims_name_figures_and_tables_of_the_list():
-    for figure in shown.FIGURES.values():
-        assert {*figure.tables} <= {*SCHEMAS} and figure.caption.endswith("."), figure.name
-    for table in shown.TABLES.values():
-        assert {*table.inputs} <= {*SCHEMAS, "durations"}, table.name
+    for exhibit in (*shown.FIGURES.values(), *shown.TABLES.values()):
+        assert {*exhibit.inputs} <= {*SCHEMAS, "durations"}, exhibit.name
+    assert all(figure.caption.endswith(".") for figure in shown.FIGURES.values())
     assert {name for claim in CLAIMS for name in claim.figures} <= {*shown.FIGURES}
     assert {name for claim in CLAIMS for name in claim.shown} <= {*shown.TABLES}
 
@@ -90,19 +80,17 @@ def test_presets_have_every_figure_and_one_experiment_of_a_user_those_that_show_
     assert set().union(*found.values()) == {*shown.FIGURES}
     mine = {"mine": worlds.MAJORITY["widths"]}
     only = {"majority": mine, "language_model": {}}
-    rooms = shown.evidence_files(only, ["majority_metrics", "majority_vectors"])
-    assert [(room.name, [*room.figures]) for room in rooms] == [
+    groups = shown.groups_of(only, ["majority_metrics", "majority_vectors"])
+    assert [(group.name, [figure.name for figure in group.figures]) for group in groups] == [
         ("majority", ["majority_by_width"]),
         ("language_model", []),  # the pilot, which needs no table
         ("verdicts", ["claims_forest"]),
     ]
     drawn = worlds.draw("majority_by_width", mine)
     assert drawn.axes[0].get_title().startswith("mine, ")
-    assert rooms[0].inputs == ["majority_metrics"]
-    assert rooms[0].files("results/x")[:2] == [
-        f"results/x/figures/majority_by_width.{kind}" for kind in ("png", "pdf")
-    ]
-    assert {f"results/x/tables/widths.{kind}" for kind in ("csv", "md")} <= {*rooms[0].files("results/x")}
+    assert groups[0].inputs == ["majority_metrics"]
+    kinds = {"figures/majority_by_width": ("png", "pdf"), "tables/widths": ("csv", "md")}
+    assert {f"{name}.{kind}" for name, pair in kinds.items() for kind in pair} <= {*groups[0].files}
 
 
 def test_figures_of_variants_without_seeds_are_left_out():
@@ -115,28 +103,13 @@ def test_figures_of_variants_without_seeds_are_left_out():
     assert "figure_1d" not in default(random_keys=random_keys | {"norms": ["none"]})
     assert "figure_random_keys_exact" not in default(random_keys=random_keys | {"norms": ["scale", "tanh"]})
     nobody = default(majority={"d8": worlds.D8 | {"seeds": {"layernorm": 0}}})
-    assert not nobody & {*shown.ROOMS["majority"].figures}
+    assert not nobody & {figure.name for figure in shown.GROUPS["majority"].figures}
     four = {"d3": worlds.D3 | {"d_model": [4], "seeds": {"layernorm": 1, "scale_released": 1}}}
     assert not {"figure_1a", "figure_1b"} & default(majority=four)
     wide = worlds.MODELS["wide"]
     alone = default(language_model={"wide": wide | {"seeds": {"layernorm": 2}}})
     assert not {"language_model_losses", "figure_heads", "loss_by_rate", "figure_4a"} & alone
     assert {"figure_1c", "statement_fusion", "claims_forest"} <= worlds.figures({})
-
-
-def test_every_experiment_is_a_row_or_a_panel_of_the_figures_that_show_it():
-    both = worlds.MAJORITY | {"again": worlds.MAJORITY["rates"], "also": worlds.MAJORITY["widths"]}
-    for name, others in {
-        "majority_by_rate": ("rates", "again"),
-        "majority_by_width": ("widths", "also"),
-    }.items():
-        titles = [axes.get_title() for axes in worlds.draw(name, both).axes]
-        assert [title.partition(",")[0] for title in titles if title] == [*others]
-    swept = worlds.MODELS["swept"]
-    alike = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
-    models = {"swept": swept, "alike": alike, "other": alike | {"heads": 2}}
-    panels = language_model.alike(models, [*models])
-    assert panels == {"swept": ["swept", "alike"], "other": ["other"]}
 
 
 # Legends
@@ -161,12 +134,10 @@ def test_every_entry_of_a_legend_looks_like_something_that_is_drawn(name):
         assert any(worlds.like(axes, handle) for axes in panels), label
 
 
-def test_every_built_in_variant_has_a_look_of_its_own():
-    known = {*VARIANTS, *SPLIT_VARIANTS, QUERY_KEY_VARIANT, MATCHED_VARIANT, NO_ATTENTION_VARIANT}
-    assert set(legends.LOOKS) == known
-    colours = [*(look.colour for look in legends.LOOKS.values()), *legends.SPARE_COLOURS]
+def test_every_variant_has_a_look_of_its_own():
+    colours = [*(variant.colour for variant in BUILT_IN.values()), *legends.SPARE_COLOURS]
     assert len(set(colours)) == len(colours)
-    looks = style.looks(["tanh", "none", "layernorm", "abs"])
+    looks = style.looks_of(["tanh", "none", "layernorm", "abs"])
     assert list(looks) == ["layernorm", "none", "abs", "tanh"]
     assert [looks[name]["color"] for name in ("abs", "tanh")] == list(legends.SPARE_COLOURS[:2])
     assert looks["tanh"]["label"] == "tanh" and looks["tanh"]["ls"] == "-"
@@ -196,7 +167,7 @@ def lab(colour, vision):
 def test_variants_that_meet_in_a_figure_differ_in_colour_or_stroke(vision):
     for settings in (*DEFAULT["majority"].values(), *DEFAULT["language_model"].values()):
         for pair in combinations([name for name, seeds in settings["seeds"].items() if seeds], 2):
-            one, other = (legends.LOOKS[name] for name in pair)
+            one, other = (BUILT_IN[name] for name in pair)
             told_apart = np.linalg.norm(lab(one.colour, vision) - lab(other.colour, vision)) >= ENOUGH
             assert told_apart or one.stroke != other.stroke, pair
 

@@ -8,9 +8,9 @@ from figure_worlds import curve, labels, name, named
 
 from layernorm_roles.evidence.analysis.language_model import losses_without_attention
 from layernorm_roles.evidence.analysis.paper import reported
-from layernorm_roles.evidence.figures.language_model import by_rate
-from layernorm_roles.evidence.legends import LOOKS
+from layernorm_roles.evidence.figures.language_model import alike, by_rate
 from layernorm_roles.gaussian_keys import expected_unselectable
+from layernorm_roles.variants import BUILT_IN
 
 
 def metrics(model="gpt"):
@@ -47,7 +47,7 @@ def test_figure_4_shows_losses_differences_of_equal_seeds_and_the_paper_s_gap(fi
     (diamond,) = [line for line in gaps.lines if line.get_marker() == "D"]
     ends = reported()["language_model"]
     assert diamond.get_ydata()[0] == pytest.approx(ends["projection"][column] - ends["layernorm"][column])
-    assert diamond.get_markeredgecolor() == LOOKS["projection"].colour and diamond.get_xdata()[0] > 400
+    assert diamond.get_markeredgecolor() == BUILT_IN["projection"].colour and diamond.get_xdata()[0] > 400
     assert {"LayerNorm, 3 seeds", "single run, where fewer than 5 seeds"} <= {*labels(losses.figure)}
     unigram = [line for line in losses.lines if len(set(line.get_ydata())) == 1]
     assert [line.get_ydata()[0] for line in unigram] == pytest.approx(
@@ -93,13 +93,13 @@ def test_loss_by_rate_has_means_of_runs_that_trained_and_marks_those_that_did_no
         np.testing.assert_allclose(sorted(np.concatenate([dot.get_ydata() for dot in dots])), expected)
     rates = {"layernorm": 0.1, "projection": 0.01}
     for ring in named(axes, "largest rate at which no run diverges"):
-        (variant,) = [v for v in rates if LOOKS[v].colour == ring.get_markeredgecolor()]
+        (variant,) = [v for v in rates if BUILT_IN[v].colour == ring.get_markeredgecolor()]
         assert ring.get_xdata()[0] == pytest.approx(rates.pop(variant), rel=0.1)
     assert not rates
     (cross,) = named(axes, "diverged runs")
-    assert cross.get_color() == LOOKS["projection"].colour
+    assert cross.get_color() == BUILT_IN["projection"].colour
     assert cross.get_xdata()[0] == pytest.approx(0.1, rel=0.1)
-    (reference,) = named(axes, LOOKS["no_attention"].label)
+    (reference,) = named(axes, BUILT_IN["no_attention"].label)
     bare = losses_without_attention(worlds.language_model_metrics(), "swept")
     assert len(bare) and reference.get_ydata()[0] == pytest.approx(bare.mean())
     complete = worlds.language_model_metrics().replace(np.inf, 7.0)
@@ -110,9 +110,16 @@ def test_the_loss_without_attention_is_that_of_the_model_whose_runs_stand_for_it
     table = worlds.language_model_metrics().replace({"model": {"swept": "gpt_rates"}})
     table = table[(table.model != "gpt_rates") | (table.variant != "no_attention")]
     figure = by_rate(table, {"gpt_rates": worlds.MODELS["swept"]})
-    (reference,) = named(figure.axes[0], LOOKS["no_attention"].label)
+    (reference,) = named(figure.axes[0], BUILT_IN["no_attention"].label)
     (bare,) = final("gpt").loc["no_attention"].mean(axis=1)
     assert reference.get_ydata()[0] == pytest.approx(bare)
+
+
+def test_models_that_differ_in_their_rates_alone_share_a_panel():
+    swept = worlds.MODELS["swept"]
+    again = swept | {"learning_rate": [1.0, 2.0], "seeds": {"none": 1}}
+    models = {"swept": swept, "again": again, "other": again | {"heads": 2}}
+    assert alike(models, [*models]) == {"swept": ["swept", "again"], "other": ["other"]}
 
 
 # Heads

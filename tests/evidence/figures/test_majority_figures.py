@@ -11,7 +11,7 @@ from scipy import stats
 from layernorm_roles.evidence.analysis.majority import steps_to_reach
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS
+from layernorm_roles.variants import BUILT_IN
 
 COLUMNS = {"figure_2a": "train_loss", "figure_2b": "query_angle_mean", "figure_3": "test_accuracy"}
 
@@ -59,7 +59,7 @@ def test_the_paper_s_values_are_in_its_setting_alone_and_end_with_the_runs():
     for last, within in ((6000, (4000,)), (10_000, (4000, 8000))):
         (axes,) = worlds.draw("figure_2b", {"d8": worlds.MAJORITY["d8"] | {"steps": last}}).axes
         expected = [
-            (LOOKS[v].colour, step, float(angle[step])) for v, angle in angles.items() for step in within
+            (BUILT_IN[v].colour, step, float(angle[step])) for v, angle in angles.items() for step in within
         ]
         assert diamonds(axes) == sorted(expected)
     smaller = {"d8": worlds.MAJORITY["d8"] | {"classes": 10}}
@@ -215,7 +215,7 @@ def test_accuracy_and_steps_by_rate(variant):
     left, right = worlds.draw("majority_by_rate").axes
     last = ends("rates", variant=variant).groupby("base_learning_rate")
     check(left, name(variant), last.test_accuracy, worlds.RATES)
-    colour = style.looks([variant])[variant]["color"]
+    colour = style.looks_of([variant])[variant]["color"]
     arrived = steps_to_reach(metrics("rates", variant=variant), [0.5])
     full, bounds = {}, {}
     for rate, part in arrived.groupby("base_learning_rate"):

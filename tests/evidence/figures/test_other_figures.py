@@ -10,9 +10,7 @@ from figure_worlds import curve, labels, named
 
 from layernorm_roles.evidence.analysis.random_keys import z_scores
 from layernorm_roles.evidence.claims.rules import MEANINGS
-from layernorm_roles.evidence.figures import forest, pretrained
-from layernorm_roles.evidence.figures.statements import batch_dependence as batches
-from layernorm_roles.evidence.figures.statements import fusion, geometry, placement, score_scale
+from layernorm_roles.evidence.figures import forest, pretrained, statements
 
 
 def shows(line, values, by, geometric=False):
@@ -184,7 +182,7 @@ def panels(figure):
 def test_fusion_draws_what_random_blocks_miss_on_average():
     axes, table = worlds.draw("statement_fusion").axes[0], worlds.fusion()
     low, high = axes.get_ylim()
-    for arrangement, look in fusion.ARRANGEMENTS.items():
+    for arrangement, look in statements.ARRANGEMENTS.items():
         part = table[(table.source == "random") & (table.arrangement == arrangement)]
         shows(stroked(axes, **look), 100 * part.error, part.d)
         assert low <= 0 and 100 * part.error.max() <= high
@@ -193,7 +191,9 @@ def test_fusion_draws_what_random_blocks_miss_on_average():
 def test_geometry_shows_the_radius_and_torch_s_difference_in_the_largest_dimension_up_to_64():
     figure, table = worlds.draw("statement_geometry"), worlds.geometry()
     table = table[(table.n == 64) & (table.quantity == "difference_from_torch")]
-    for (place, colour), (eps, stroke) in product(geometry.PLACEMENTS.items(), ((1e-5, "-"), (1e-12, "--"))):
+    for (place, colour), (eps, stroke) in product(
+        statements.PLACEMENTS.items(), ((1e-5, "-"), (1e-12, "--"))
+    ):
         line = stroked(panels(figure)["radius after scaling"], colour, stroke)
         x = line.get_xdata()
         exact = 1 / np.sqrt(1 + eps / x**2) if place == "inside" else x / (x + eps)
@@ -225,7 +225,7 @@ def test_positions_are_those_of_the_deepest_networks_untrained_and_trained():
         assert level == pytest.approx(5)
         for (kind, residual), part in here.groupby(["placement", "residual"]):
             seeds = part.groupby(["layer", "seed"]).position_accuracy.mean().dropna()
-            line = stroked(axes, placement.PLACES[kind]["color"], placement.RESIDUAL[residual]["ls"])
+            line = stroked(axes, statements.PLACES[kind]["color"], statements.RESIDUAL[residual]["ls"])
             shows(line, 100 * seeds, "layer")
 
 
@@ -236,7 +236,7 @@ def test_placement_has_final_losses_of_the_runs_that_did_not_diverge():
             (table.depth == depth) & (table.placement == kind) & (table.step >= 36)
         ]  # the last tenth
         part = part[np.isfinite(part.train_loss)]
-        line = stroked(drawn[f"{depth} layers"], placement.PLACES[kind]["color"], "-")
+        line = stroked(drawn[f"{depth} layers"], statements.PLACES[kind]["color"], "-")
         shows(line, part.train_loss, part.learning_rate)
     assert [[text.get_text() for text in drawn[f"{depth} layers"].texts] for depth in (2, 6)] == [
         [],
@@ -247,7 +247,7 @@ def test_placement_has_final_losses_of_the_runs_that_did_not_diverge():
 def test_gradients_are_geometric_means_of_those_that_have_not_vanished():
     drawn = panels(worlds.draw("statement_placement"))
     table = worlds.untrained_gradients().query("gradient_norm > 0")
-    for (kind, look), (residual, stroke) in product(placement.PLACES.items(), placement.RESIDUAL.items()):
+    for (kind, look), (residual, stroke) in product(statements.PLACES.items(), statements.RESIDUAL.items()):
         part = table[(table.placement == kind) & (table.residual == residual)]
         axes = drawn["no LayerNorm" if kind == "none" else "LayerNorm"]
         shows(stroked(axes, look["color"], stroke["ls"]), part.gradient_norm, part.depth, geometric=True)
@@ -256,14 +256,14 @@ def test_gradients_are_geometric_means_of_those_that_have_not_vanished():
 def test_batch_dependence_has_its_means_in_every_panel():
     figure, table = worlds.draw("statement_batch_dependence"), worlds.batch_dependence()
     effects = zip(figure.axes, (("others", "batch_size"), ("padding", "padding")), strict=True)
-    for (axes, (effect, x)), (norm, look) in product(effects, batches.NORMS.items()):
+    for (axes, (effect, x)), (norm, look) in product(effects, statements.NORMS.items()):
         means = table[(table.effect == effect) & (table.norm == norm)].groupby(x).change.mean()
         np.testing.assert_allclose(curve(axes, look["label"]).get_xydata(), means.reset_index().to_numpy())
 
 
 def test_score_scale_has_means_of_random_scores_in_every_panel():
     figure, table = worlds.draw("statement_score_scale"), worlds.score_scale()
-    panel = zip(figure.axes, score_scale.COLUMNS, strict=True)
-    for (axes, column), (divided, look) in product(panel, score_scale.DIVIDED.items()):
+    panel = zip(figure.axes, statements.SCORES, strict=True)
+    for (axes, column), (divided, look) in product(panel, statements.DIVIDED.items()):
         normal = table[(table.divided == divided) & (table.source == "normal")]
         shows(curve(axes, look["label"]), normal[column], normal.d_k)

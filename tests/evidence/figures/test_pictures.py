@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS
+from layernorm_roles.variants import BUILT_IN
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def figure():
     random = np.random.default_rng(0)
     style.theme()
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.9))
-    for number, (_, colour, _) in enumerate(LOOKS.values()):
+    for number, colour in enumerate(variant.colour for variant in BUILT_IN.values()):
         steps = np.arange(50)
         runs = number / 5 + np.cumsum(random.standard_normal((50, 3)), axis=0)
         axes.fill_between(steps, runs.min(axis=1), runs.max(axis=1), color=colour, alpha=0.2, linewidth=0)
@@ -27,29 +27,20 @@ def figure():
     plt.close(figure)
 
 
-def full_colour(figure) -> tuple[np.ndarray, int]:
-    """What matplotlib draws, as (height, width, RGB), and the bytes of its own PNG file."""
-    file = BytesIO()
-    figure.savefig(file, format="png")
-    return np.asarray(Image.open(file).convert("RGB"), dtype=int), len(file.getvalue())
-
-
 def test_every_pixel_is_near_what_was_drawn_and_areas_keep_their_colours(figure):
     """By the areas a reader tells a band of one variant from that of another; the largest of them is the paper."""
-    small = style.png(figure)
-    picture = Image.open(BytesIO(small))
+    file, small = BytesIO(), style.png(figure)
+    figure.savefig(file, format="png")
+    drawn, picture = np.asarray(Image.open(file).convert("RGB"), dtype=int), Image.open(BytesIO(small))
     shown = np.asarray(picture.convert("RGB"), dtype=int)
-    drawn, size = full_colour(figure)
     colours, counts = np.unique(drawn.reshape(-1, 3), axis=0, return_counts=True)
     assert len(colours) > 2000, "more colours than a palette holds"
-    assert picture.mode == "P" and len(small) < size / 2
+    assert picture.mode == "P" and len(small) < len(file.getvalue()) / 2
     assert shown.shape == drawn.shape and picture.info["dpi"] == pytest.approx((220, 220), abs=0.1)
     assert np.sqrt(((shown - drawn) ** 2).mean()) < 3
     assert (shown[(drawn == 255).all(axis=2)] == 255).all(), "the paper is white"
     for colour in colours[np.argsort(-counts)[:100]]:
-        assert np.abs(shown[(drawn == colour).all(axis=2)] - colour).max() < 12, (
-            "a difference that no eye sees"
-        )
+        assert np.abs(shown[(drawn == colour).all(axis=2)] - colour).max() < 12, "no eye sees it"
 
 
 def test_equal_figures_give_equal_bytes_without_a_date_or_a_version(figure, tmp_path):

@@ -82,13 +82,13 @@ def test_the_verdict_and_the_number_of_the_kept_run_stand_beside_it(kept, table)
 
 
 def test_the_table_of_every_claim_says_so(kept, table, tmp_path):
-    draw.draw_rooms(
-        planned(kept)["draw/verdicts"], [table], [tmp_path / "claims.md", tmp_path / "claims.csv"]
-    )
-    lines = (tmp_path / "claims.md").read_text(encoding="utf-8").splitlines()
-    (row,) = [line for line in lines if line.startswith(f"| {LACKING} ")]
+    text, numbers = tmp_path / "tables/claims.md", tmp_path / "tables/claims.csv"
+    draw.draw_groups(planned(kept)["draw/verdicts"], [table], [text, numbers])
+    (row,) = [
+        each for each in text.read_text(encoding="utf-8").splitlines() if each.startswith(f"| {LACKING} ")
+    ]
     assert "| not run here; kept run: partial, 2.25× [1.75, 2.88] |" in " ".join(row.split())
-    verdicts = pd.read_csv(tmp_path / "claims.csv").set_index("claim").verdict
+    verdicts = pd.read_csv(numbers).set_index("claim").verdict
     assert verdicts[LACKING] == verdicts[OPEN] == "not tested"
 
 

@@ -51,7 +51,8 @@ def words_of(text: str) -> str:
     return typeset(text).replace("W_O", "WO").replace("\u00a0", " ")
 
 
-def test_it_is_valid_html_with_one_heading_and_a_language(tree):
+def test_it_has_one_heading_and_a_language(tree):
+    """`parsed` raises for all that is no valid HTML."""
     assert tree.get("lang") == "en"
     assert len(tree.findall(".//h1")) == len(tree.findall(".//main")) == 1
 
@@ -74,16 +75,13 @@ def test_ids_are_unique_and_links_lead_somewhere(tree):
             assert name is None or name in ids
 
 
-def test_every_figure_is_on_the_page_once_with_its_caption(tree, world):
+def test_every_figure_is_on_the_page_once_and_files_lie_beside_figures_and_tables(tree, world):
     pictures = list(tree.iter("img"))
-    shown = {picture.get("src") for picture in pictures}
-    assert len(pictures) == len(shown) == len(world.plan["figures"]) > 3
+    sources = {picture.get("src") for picture in pictures}
+    assert len(pictures) == len(sources) == len(world.plan["figures"]) > 3
     for picture in pictures:
         assert (world.folder / unquote(picture.get("src"))).read_bytes().startswith(b"\x89PNG")
         assert picture.get("alt") and int(picture.get("width")) and int(picture.get("height"))
-
-
-def test_files_lie_beside_every_figure_and_table(tree):
     tables = [part for part in tree.iter("details") if part.get("class") == "table"]
     for element in (*tree.iter("figure"), *tables):
         (files,) = [span for span in element.iter("span") if span.get("class") == "files"]
@@ -132,11 +130,16 @@ def test_every_claim_is_there_with_verdict_numbers_control_and_setting(articles,
             assert re.match(rf"1\.13?2?\s?{re.escape(unit)} \[−0\.875, 1\.38\]", shown["Control"])
 
 
-def test_the_table_of_verdicts_has_a_row_for_each_claim_with_what_else_passes(tree):
-    shown = [row for row in rows(tree.find(".//table[@class='verdicts']")) if row]
-    assert len(shown) == len(CLAIMS) and {len(row) for row in shown} == {6}
-    for row in shown:
+def test_the_table_of_verdicts_has_a_row_for_each_claim_and_every_word_is_counted_and_defined(tree):
+    found = [row for row in rows(tree.find(".//table[@class='verdicts']")) if row]
+    assert len(found) == len(CLAIMS) and {len(row) for row in found} == {6}
+    for row in found:
         assert row[-1].endswith("untrained models pass too") == row[-1].startswith("reproduced")
+    tally = tree.find(".//ul[@class='tally']")
+    counted = {words(item).split(" ", 1)[1]: int(item.find("b").text) for item in tally}
+    assert sum(counted.values()) == len(CLAIMS) and set(counted) == set(map(str, Verdict))
+    (meanings,) = tree.findall(".//dl[@class='meanings']")
+    assert [words(term) for term in meanings.iter("dt")] == list(map(str, MEANINGS))
 
 
 def test_repeated_claims_stand_below_the_claim_that_they_repeat(tree):
@@ -187,14 +190,6 @@ def test_a_small_reproduction_has_a_banner_and_no_verdict(world, tmp_path):
     assert not [figure for figure in page.iter("figure") if figure.get("id") in report.VERDICT_FIGURES]
 
 
-def test_every_verdict_word_is_counted_and_defined_once(tree):
-    tally = tree.find(".//ul[@class='tally']")
-    counted = {words(item).split(" ", 1)[1]: int(item.find("b").text) for item in tally}
-    assert sum(counted.values()) == len(CLAIMS) and set(counted) == set(map(str, Verdict))
-    (meanings,) = tree.findall(".//dl[@class='meanings']")
-    assert [words(term) for term in meanings.iter("dt")] == list(map(str, MEANINGS))
-
-
 def test_a_table_without_rows_is_left_out(articles):
     assert not articles["table_1"].findall(".//details[@class='table']"), "no keys of language models"
     assert articles["faster"].findall(".//details[@class='table']")
@@ -210,85 +205,75 @@ def test_texts_of_readable_tables_are_escaped():
 
 
 def test_the_comparisons_behind_a_claim_are_rows(world, tmp_path, monkeypatch):
-    steps = "at least 1.73"
-    rows_ = [
-        ("faster", 1, "scale_released over layernorm", "steps", 2.39, 2.04, 2.81, "×", 10, steps, True, "effect"),
-        ("faster", 2, "scale over layernorm", "steps", 0.895, 0.842, 0.953, "×", 10, steps, False, "control"),
-        ("parallel", 1, "scale - layernorm", "angle", 59.0, np.nan, np.nan, "°", 1, None, None, "context"),
-    ]  # fmt: skip
-    columns = "claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split()
-    frame = pd.DataFrame(rows_, columns=columns)
-    read, path = store.read, world.inputs["claims"]
-    monkeypatch.setattr(
-        store, "read", lambda file, name: frame if name == "comparisons" else read(file, name)
+    frame = pd.DataFrame(
+        [
+            ("faster", 1, "a over b", "steps", 2.39, 2.04, 2.81, "×", 10, "at least 1.73", True, "effect"),
+            (
+                "faster",
+                2,
+                "c over b",
+                "loss",
+                0.895,
+                0.842,
+                0.953,
+                "×",
+                10,
+                "at least 1.73",
+                False,
+                "control",
+            ),
+            ("parallel", 1, "c - b", "angle", 59.0, np.nan, np.nan, "°", 1, None, None, "context"),
+        ],
+        columns="claim number comparison statistic estimate ci_low ci_high unit n_runs asked met role".split(),
     )
-    tables = [*world.plan["tables"], "comparisons"]
-    page = parsed(written(world, tmp_path, {"comparisons": path}, tables=tables))
-    shown = rows(page)
-    assert [
-        "scale_released over layernorm",
-        "steps",
-        "2.39× [2.04, 2.81]",
-        "at least 1.73",
-        "yes",
-        "10",
-    ] in shown
-    assert ["scale over layernorm", "steps", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"] in shown
-    assert ["scale − layernorm", "angle", "59.0°", "", "", ""] in shown
+    read, path = store.read, world.inputs["claims"]
+    of_claims = {"comparisons": frame}
+    monkeypatch.setattr(
+        store, "read", lambda file, name: of_claims[name] if name in of_claims else read(file, name)
+    )
+    page = written(world, tmp_path, {"comparisons": path}, tables=[*world.plan["tables"], "comparisons"])
+    found = rows(parsed(page))
+    assert ["a over b", "steps", "2.39× [2.04, 2.81]", "at least 1.73", "yes", "10"] in found
+    assert ["c over b", "loss", "0.895× [0.842, 0.953]", "at least 1.73", "no", "10"] in found
+    assert ["c − b", "angle", "59.0°", "", "", ""] in found
 
 
 def test_the_view_has_the_experiments_in_three_dimensions_whatever_their_names(tree):
-    data = json.loads(next(tree.iter("script")).text)
-    views = {view["name"]: view for view in data["views"]}
+    """With all trained keys and queries of each run."""
+    views = {view["name"]: view for view in json.loads(next(tree.iter("script")).text)["views"]}
     assert list(views) == ["three layernorm", "three scale", f"three {HOSTILE}"]
-    runs = views["three layernorm"]["runs"]
-    assert [len(runs), len(runs[0]["keys"])] == [3, 10]
     assert "all keys lie on one plane" in views["three layernorm"]["text"]
     assert "do not lie on a plane" in views["three scale"]["text"]
     assert len({view["colour"] for view in views.values()}) == 3
-    texts = [run["text"] for run in runs]
+    texts = [run["text"] for run in views["three layernorm"]["runs"]]
     assert [text.split(":")[0] for text in texts] == [f"LayerNorm, seed {seed}" for seed in (0, 1, 2)]
     assert len({text.split(";")[1] for text in texts}) == 3, "each run has an angle of its own"
-
-
-def test_views_of_several_experiments_say_which(world):
-    frame = store.read(world.inputs["majority_vectors"], "majority_vectors")
-    frame = frame[frame.vector.map(len) == 3]
-    views = vectors.views(frame.assign(experiment=frame.seed.map({0: "a", 1: "a", 2: "b"})))
-    assert [view["label"] for view in views][:4:3] == ["a, LayerNorm", "b, LayerNorm"]
-    assert [len(view["runs"]) for view in views] == [2, 2, 2, 1, 1, 1]
-
-
-def test_the_view_has_the_trained_keys_and_queries_of_each_run():
     table = table_of_vectors().query("checkpoint == 'final'").sort_values("token", kind="stable")
-    for view in vectors.views(table_of_vectors()):
-        experiment, _, variant = view["name"].partition(" ")
-        here = table[(table.experiment == experiment) & (table.variant == variant)]
-        for run, (kind, name) in product(view["runs"], (("key", "keys"), ("query", "queries"))):
+    for name, view in views.items():
+        here = table[table.experiment + " " + table.variant == name]
+        assert len(view["runs"]) == 3
+        for run, (kind, points) in product(view["runs"], (("key", "keys"), ("query", "queries"))):
             known = here.vector[(here.seed == run["seed"]) & (here.kind == kind)]
-            np.testing.assert_allclose(run[name], np.stack(known.to_numpy()), atol=0.0005)
+            np.testing.assert_allclose(run[points], np.stack(known.to_numpy()), atol=0.0005)
+    several = table[table.vector.map(len) == 3]
+    several = vectors.views(several.assign(experiment=several.seed.map({0: "a", 1: "a", 2: "b"})))
+    assert [view["label"] for view in several][:4:3] == ["a, LayerNorm", "b, LayerNorm"]
+    assert [len(view["runs"]) for view in several] == [2, 2, 2, 1, 1, 1]
 
 
-def test_the_time_taken_is_that_of_the_file(tree):
+def test_the_origin_of_files_and_the_time_taken_stand_below_their_headings(tree):
     (origin,) = [part for part in tree.iter("section") if part.get("aria-labelledby") == "provenance"]
     assert ["train", "7", "90 min", "512"] in rows(origin)
-
-
-def test_the_origin_of_a_file_stands_below_its_headings():
     names = ("version", "git_commit", "torch", "python", "device", "config_sha256")
     values = ("1.2", "0123456789abcdef", "2.1", "3.4", "cpu", "fedcba9876543210")
     grid = sections.provenance({"claims": dict(zip(names, values, strict=True))})
     headings = ["table", "version", "commit", "torch", "Python", "device", "settings (SHA-256)"]
-    assert [*grid.columns] == headings
-    assert grid.to_numpy().tolist() == [
-        ["claims.parquet", "1.2", "0123456789", "2.1", "3.4", "cpu", "fedcba9876"]
-    ]
-
-
-def test_a_processor_that_is_named_stands_for_the_plain_word():
+    assert dict(zip(grid.columns, grid.iloc[0], strict=True)) == dict(
+        zip(headings, ["claims.parquet", "1.2", "0123456789", "2.1", "3.4", "cpu", "fedcba9876"], strict=True)
+    )
     named, card = "cpu (znver5 with 512-bit vectors)", "cuda (a card)"
-    shown = {("cpu",): ["cpu"], ("cpu", named): [named], ("cpu", f"{card}, cpu"): ["cpu", card]}
-    for devices, expected in shown.items():
+    known = {("cpu",): ["cpu"], ("cpu", named): [named], ("cpu", f"{card}, cpu"): ["cpu", card]}
+    for devices, expected in known.items():
         assert sections.devices({device: {"device": device} for device in devices}) == expected
 
 
@@ -312,16 +297,14 @@ def test_a_damaged_figure_is_refused(world, tmp_path):
         written(world, tmp_path, {"figures": [path]}, figures=[path.stem])
 
 
-def test_commands_name_their_target_before_the_options(tree):
-    commands = {code.text for code in tree.iter("code") if code.text.startswith("snakemake")}
-    targets = {"", *(f"{claim.target} " for claim in CLAIMS)}
-    assert commands == {f"snakemake --cores all {target}{OPTIONS}" for target in targets}
-
-
-def test_every_printed_command_plans_a_run():
+def test_every_printed_command_names_its_target_before_the_options_and_plans_a_run(tree):
     """All targets at once: a dry run takes seconds."""
-    targets = " ".join(sorted({claim.target for claim in CLAIMS}))
-    planned = [*shlex.split(text.command(targets, OPTIONS)), "--dry-run", "--quiet", "all"]
+    commands = {code.text for code in tree.iter("code") if code.text.startswith("snakemake")}
+    targets = {claim.target for claim in CLAIMS}
+    assert commands == {
+        f"snakemake --cores all {name}{OPTIONS}" for name in ("", *(f"{t} " for t in targets))
+    }
+    planned = [*shlex.split(text.command(" ".join(sorted(targets)), OPTIONS)), "--dry-run", "--quiet", "all"]
     done = subprocess.run([sys.executable, "-m", *planned], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
 

@@ -101,8 +101,8 @@ def make(folder: Path) -> World:
     frames = {"claims": claims(), "majority_metrics": metrics(), "majority_vectors": vectors()}
     for name, frame in frames.items():
         store.write(frame, name, folder / f"parquet/{name}.parquet", source)
-    rooms = shown.evidence_files(settings(), [*frames, "language_model_metrics"])
-    names = [name for room in rooms for name in room.figures]
+    groups = shown.groups_of(settings(), [*frames, "language_model_metrics"])
+    names = [figure.name for group in groups for figure in group.figures]
     for name in names:
         with files.atomic_write(folder / f"figures/{name}.png") as path:
             path.write_bytes(png(1200 if name == "claims_forest" else 700, 400))

@@ -186,11 +186,6 @@ def keys_at(t, *sites: str, **where) -> pd.DataFrame:
     return k[k.site.isin(sites) & (k[[*where]] == pd.Series(where)).all(axis=1)]
 
 
-def sentence_shares(t) -> pd.DataFrame:
-    """The last grid of Table 3: shares of all tokens of the sentences, for each model without scaling."""
-    return shares(keys_at(t, "after_norm", texts="sentences", variant="projection", causal=False))
-
-
 def without_scaling(t) -> pd.DataFrame:
     tokens = t["sentence_tokens"]
     return tokens[(tokens.model == "gpt") & (tokens.variant == "projection")]

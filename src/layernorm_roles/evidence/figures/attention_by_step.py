@@ -1,4 +1,4 @@
-"""Language models while they train: losses, what attention is worth, and when it begins, by the size of its input."""
+"""Language models while they train: losses, what attention adds, and when it begins, by the size of its input."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,61 +13,59 @@ from layernorm_roles.evidence.analysis.attention_by_step import ONSET, dose, ons
 from layernorm_roles.evidence.analysis.majority import steps_to_reach
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS
-from layernorm_roles.variants import MATCHED_VARIANT, NO_ATTENTION_VARIANT
+from layernorm_roles.evidence.figures.language_model import loss_and_differences
+from layernorm_roles.variants import BUILT_IN, MATCHED_VARIANT, NO_ATTENTION_VARIANT
 
-BASE = "layernorm"
-"""The variant from which the losses of the others are subtracted."""
-
-COMPARED = (BASE, "layernorm_shrunk", "projection", "projection_grown", NO_ATTENTION_VARIANT)
+COMPARED = ("layernorm", "layernorm_shrunk", "projection", "projection_grown", NO_ATTENTION_VARIANT)
 """The variants of `paper_rate`: scaled or not, each large and small, and without attention."""
 
 
 def paper_rate(metrics: pd.DataFrame, attention: pd.DataFrame, model: str) -> Figure:
     """Draw by the steps the losses of COMPARED, their differences, and what attention does in them.
 
-    metrics: table language_model_metrics; attention: table language_model_attention; both of `model` are drawn. The
-    worth of attention is that of the whole model, the deviation of its scores the mean over layers.
+    metrics: table language_model_metrics; attention: table language_model_attention; both of `model` are drawn. What
+    equal attention adds to the loss is that of the whole model, the deviation of scores the mean over layers.
     """
     runs = style.runs_of(metrics, "language_model_metrics", "model", [model])
     runs = runs[runs.variant.isin(COMPARED) & (runs.step > 0)]
-    looks = attention[(attention.model == model) & attention.variant.isin(COMPARED) & (attention.step > 0)]
-    deviations = looks.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
-    figure, ((left, right), (below, last)) = plt.subplots(2, 2, figsize=(style.PAGE, 5.2), sharex=True)
-    drawn = style.looks(runs.variant)
-    gaps = style.differences(runs, BASE, "valid_loss", "step", "seed")
-    worth = looks[looks.layer.isna() & (looks.variant != NO_ATTENTION_VARIANT)]
-    for axes, table, column in (
-        (left, runs, "valid_loss"),
-        (right, gaps[np.isfinite(gaps.difference)], "difference"),
-        (below, worth, "mean_kept_worth"),
-        (last, deviations, "score_deviation"),
+    of_model = attention[(attention.model == model) & attention.variant.isin(COMPARED) & (attention.step > 0)]
+    worth = of_model[of_model.layer.isna() & (of_model.variant != NO_ATTENTION_VARIANT)]
+    deviations = of_model.groupby(["variant", "seed", "step"]).score_deviation.mean().dropna().reset_index()
+    figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.2), sharex=True)
+    looks = style.looks_of(runs.variant)
+    loss_and_differences(above, runs, "valid_loss", looks)
+    above[0].set_title("validation loss")
+    for axes, table, column in zip(
+        below, (worth, deviations), ("zero_scores_worth", "score_deviation"), strict=True
     ):
-        style.lines(axes, table, "variant", drawn, "step", column, spread="band")
-    right.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
-    left.set(title="validation loss", ylabel="nats per token")
-    right.set(title="difference from LayerNorm, equal seeds", ylabel="nats per token")
-    below.set(title="worth of attention", ylabel="nats per token")
-    last.set(title="deviation of a query’s scores", ylabel="mean over layers", yscale="log")
-    for axes in (below, last):
+        style.lines(axes, table, "variant", looks, "step", column, spread="seeds")
         axes.set_xlabel("optimiser steps")
-        axes.set_xlim(0, runs.step.max())
-        style.thousands(axes)
-    style.legend_below(figure, style.marks(style.with_seeds(drawn, runs)), columns=3)
+    below[0].set(
+        title="loss that equal attention adds", ylabel="loss with all scores 0 − loss\n(nats per token)"
+    )
+    below[1].set(
+        title="deviation of a query's scores over keys", ylabel="standard deviation,\nmean over layers"
+    )
+    below[1].set_yscale("log")
+    handles = style.marks(looks, runs, single=True)
+    style.legend_below(figure, handles, columns=3)
     return figure
 
 
+_VIOLET = (
+    "#882255"  # MATCHED_VARIANT's colour in other figures is too near that of projection for single marks
+)
+
 DOSES = {
-    "layernorm": {"label": "LayerNorm × constant", "color": LOOKS["layernorm"].colour, "marker": "o"},
-    "projection": {"label": "projection × constant", "color": LOOKS["projection"].colour, "marker": "s"},
-    "scale": {"label": "scaling × constant", "color": LOOKS["scale"].colour, "marker": "o"},
-    MATCHED_VARIANT: {"label": LOOKS[MATCHED_VARIANT].label, "color": "#882255", "marker": "D"},
-    "shrunk_qk": {
-        "label": "LayerNorm, × 0.028 for QK alone",
-        "color": LOOKS["shrunk_qk"].colour,
-        "marker": "<",
-    },
-    "shrunk_v": {"label": "LayerNorm, × 0.028 for V alone", "color": LOOKS["shrunk_v"].colour, "marker": ">"},
+    kind: {"label": words, "color": colour or BUILT_IN[kind].colour, "marker": marker}
+    for kind, words, colour, marker in (
+        ("layernorm", "LayerNorm × constant", None, "o"),
+        ("projection", "projection × constant", None, "s"),
+        ("scale", "scaling × constant", None, "o"),
+        (MATCHED_VARIANT, BUILT_IN[MATCHED_VARIANT].label, _VIOLET, "D"),
+        ("shrunk_qk", "LayerNorm, × 0.028 for QK alone", None, "<"),
+        ("shrunk_v", "LayerNorm, × 0.028 for V alone", None, ">"),
+    )
 }
 """Looks of the marks of `dose_response`: families of `dose`, and single variants of other kinds."""
 
@@ -89,25 +87,25 @@ def dose_response(
     """
     begun = onsets(style.runs_of(attention, "language_model_attention", "model", [model]))
     begun = begun.assign(kind=[_kind(name, norms) for name in begun.variant]).dropna(subset="kind")
-    found = steps_to_reach(metrics[metrics.experiment.isin(SIZES)], [TEST_LOSS])
-    doses = [dose(run.variant, norms, run.d_model) for run in found.itertuples()]
-    found = found.assign(
-        kind=[each and each.family for each in doses], size=[each and each.size for each in doses]
-    )
-    found = found[found.kind.isin(["layernorm", "scale"])]
-    size = (style.PAGE if len(found) else style.COLUMN, 3.6)
-    figure, (panels,) = plt.subplots(1, 1 + (len(found) > 0), figsize=size, squeeze=False)
+    learnt = steps_to_reach(metrics[metrics.experiment.isin(SIZES)], [TEST_LOSS])
+    doses = [dose(run.variant, norms, run.d_model) for run in learnt.itertuples()]
+    kinds = [each and each.family for each in doses]
+    learnt = learnt.assign(kind=kinds, size=[each and each.size for each in doses])
+    learnt = learnt[learnt.kind.isin(APART)]
+    learnt = learnt.assign(place=learnt["size"] * learnt.kind.map(APART))
+    size = (style.PAGE if len(learnt) else style.COLUMN, 3.6)
+    figure, (panels,) = plt.subplots(1, 1 + (len(learnt) > 0), figsize=size, squeeze=False)
     _marks(panels[0], begun, "input_rms", "onset")
     panels[0].set_title(f"{model}, {style.number_of([len(begun)], 'run')}")
-    panels[0].set_ylabel(f"first step at which scores are\nworth {ONSET:g} nats per token")
+    panels[0].set_ylabel(f"first step at which equal attention\nadds {ONSET:g} nats per token")
     panels[0].set_xlabel("root mean square of attention’s input")
     for axes in panels[1:]:
-        _marks(axes, found.assign(size=found["size"] * found.kind.map(APART)), "size", "steps")
-        axes.set_title(f"majority task, {style.number_of([len(found)], 'run')}")
+        _marks(axes, learnt, "place", "steps")
+        axes.set_title(f"majority task, {style.number_of([len(learnt)], 'run')}")
         axes.set_ylabel(f"steps to a test loss of {TEST_LOSS:g}")
         axes.set_xlabel("size relative to LayerNorm’s")
-        style.ticks_at(axes, found["size"])
-    present = {*begun.kind, *found.kind}
+        style.ticks_at(axes, learnt["size"])
+    present = {*begun.kind, *learnt.kind}
     handles = [style.mark(**look, ls="") for kind, look in DOSES.items() if kind in present]
     style.legend_below(figure, handles, columns=3)
     return figure
@@ -115,8 +113,8 @@ def dose_response(
 
 def _kind(variant: str, norms: Mapping[str, Any]) -> str | None:
     """The key of DOSES by which a variant is drawn: its own or that of its family; None if it has neither."""
-    found = dose(variant, norms)
-    return variant if variant in DOSES else found and found.family
+    of_family = dose(variant, norms)
+    return variant if variant in DOSES else of_family and of_family.family
 
 
 def _marks(axes: Axes, runs: pd.DataFrame, x: str, y: str) -> None:

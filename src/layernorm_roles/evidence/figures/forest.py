@@ -50,27 +50,28 @@ def forest(claims: pd.DataFrame) -> Figure:
     claims: table claims. Claims of which no effect was measured are left out.
     """
     scaled = on_common_scale(claims)
-    drawn = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]
-    figure, axes = plt.subplots(figsize=(style.PAGE, 0.23 * max(len(drawn), 1) + 1.4))
+    shown = scaled[scaled.effect.notna() & scaled.source.str.startswith(PAPER)]
+    figure, axes = plt.subplots(figsize=(style.PAGE, 0.23 * max(len(shown), 1) + 1.4))
     axes.axvline(0, color="black", lw=0.7, zorder=0)
     axes.axvline(1, color="black", lw=0.7, ls="--", zorder=0)
-    for y, row in enumerate(drawn.itertuples()):
+    for y, row in enumerate(shown.itertuples()):
         _row(axes, y, row)
-    axes.set(xlim=ENDS, ylim=(len(drawn) - 0.4, -0.6), xticks=np.arange(-1, 2.1, 0.5))
-    axes.set_yticks(range(len(drawn)), [words(row) for row in drawn.itertuples()])
+    axes.set(xlim=ENDS, ylim=(len(shown) - 0.4, -0.6), xticks=np.arange(-1, 2.1, 0.5))
+    daggers = shown.also_passed_by.notna().map({True: f" {DAGGER}", False: ""})
+    axes.set_yticks(range(len(shown)), shown.source.str.removeprefix(PAPER) + daggers)
     axes.tick_params(axis="y", length=0, pad=2 * OUTSIDE)
     axes.set_xlabel("measured effect / reported effect")
     for x, name in ((0, "no effect"), (1, "as reported")):
         axes.annotate(name, (x, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7)
-    counts = drawn.verdict.value_counts()
+    counts = shown.verdict.value_counts()
     present = [verdict for verdict in MEANINGS if verdict in counts]
     handles = [style.mark(f"{name} ({counts[name]})", ls="", ms=5, **LOOKS[name]) for name in present]
-    controls = drawn.control[np.isfinite(drawn.isolated)].str.startswith(UNTRAINED)
+    controls = shown.control[np.isfinite(shown.isolated)].str.startswith(UNTRAINED)
     if not controls.all():
         handles.append(style.mark("isolating comparison", **ISOLATED))
     if controls.any():
         handles.append(style.mark("untrained models", **WITHOUT_TRAINING))
-    if drawn.also_passed_by.notna().any():
+    if shown.also_passed_by.notna().any():
         look = {"ls": "", "marker": f"${DAGGER}$", "ms": 5, "color": "black"}
         handles.append(style.mark("passed also without the cause", **look))
     style.legend_below(figure, handles, columns=5)
@@ -102,8 +103,3 @@ def _effect(axes: Axes, y: float, estimate: tuple[float, float, float], color: s
             arrow_look = {"ms": 3.5, "color": color, "ls": "", "clip_on": False}
             axes.plot(edge, y, marker=arrow, transform=outside, **arrow_look)
     axes.plot(np.clip(mean, *ENDS), y, zorder=3, clip_on=False, **{"ls": "", "color": color} | look)
-
-
-def words(row: Any) -> str:
-    """Return where in the paper a claim is; a dagger follows if models without the claimed cause pass its test, too."""
-    return row.source.removeprefix(PAPER) + (f" {DAGGER}" if isinstance(row.also_passed_by, str) else "")

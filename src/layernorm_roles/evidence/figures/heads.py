@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from layernorm_roles.evidence.analysis import heads as numbers
 from layernorm_roles.evidence.analysis.language_model import CHECKPOINTS, unselectable_shares
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import FEWEST, FRACTIONS, LEGENDS
+from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL, LEGENDS
 from layernorm_roles.gaussian_keys import expected_unselectable
 from layernorm_roles.schemas import ANY, NORM
 from layernorm_roles.variants import PAPER_SCALING, QUERY_KEY_VARIANT
@@ -32,14 +32,14 @@ GAUSSIAN = {"color": "#808080", "lw": 0.9, "ls": "--"}
 """Look of the exact expectation for as many Gaussian keys."""
 
 
-TRAINED = CHECKPOINTS[-1]
-
 POINTS = {
     checkpoint: {"marker": "o", "ms": 3.4, "ls": "", "mfc": filling, "mew": 0.8, "zorder": 3}
     for checkpoint, filling in zip(CHECKPOINTS, ("white", None), strict=True)
 }
 """Look of a share of unselectable keys at each checkpoint: hollow before training."""
 
+SIDES = dict(zip(CHECKPOINTS, (-1, 1), strict=True))
+"""On which side of a place on the axis the points of a checkpoint stand: untrained left of it, trained right."""
 
 IN_HEADS = {*PAPER_SCALING, QUERY_KEY_VARIANT}
 """Of the built-in variants those that `heads` draws."""
@@ -59,7 +59,7 @@ def heads(keys: pd.DataFrame) -> Figure:
     size = (style.PAGE, 2.1 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), len(SITES), figsize=size, sharey="row", squeeze=False)
     everything = style.runs_of(keys, "key_selectability", "model", [*models])
-    drawn = style.looks({variant for variants in models.values() for variant in variants})
+    looks = style.looks_of({variant for variants in models.values() for variant in variants})
     for row, (model, variants) in zip(panels, models.items(), strict=True):
         of_model = everything[(everything.model == model) & (everything.texts == "long")]
         for axes, (title, (site, causal, taken)) in zip(row, SITES.items(), strict=True):
@@ -67,30 +67,26 @@ def heads(keys: pd.DataFrame) -> Figure:
             if here.empty:
                 axes.set_axis_off()
                 continue
-            looks = {name: look for name, look in drawn.items() if name in variants}
-            _layers(axes, unselectable_shares(here, causal), looks)
+            of_variants = {name: look for name, look in looks.items() if name in variants}
+            _layers(axes, unselectable_shares(here, causal), of_variants)
             axes.axhline(numbers.gaussian_percent(here, fewer=taken), zorder=0, **GAUSSIAN)
             size = f"d = {here.dimensions.max()}, {style.number_of(here.n_keys, 'key')}"
             axes.set(title=f"{title}\n{size}", ylim=(-4, 104), xticks=sorted(of_model.layer.unique()))
         row[0].set_ylabel(f"{model}:\nunselectable keys (%)")
     for axes in panels[-1]:
         axes.set_xlabel("layer")
-    handles = style.marks(style.each(style.with_seeds(drawn, everything), **POINTS[TRAINED]))
-    handles += _points()
+    handles = style.marks(style.each(looks, **POINTS[CHECKPOINTS[-1]]), everything) + _points()
     handles.append(style.mark("as many Gaussian keys, exactly", **GAUSSIAN))
     style.legend_below(figure, handles, columns=3)
     return figure
 
 
-def _layers(axes: Axes, shares: pd.DataFrame, drawn: style.Looks) -> None:
+def _layers(axes: Axes, shares: pd.DataFrame, looks: style.Looks) -> None:
     """Draw each variant's shares side by side around the number of the layer, untrained before trained."""
-    room = 0.8 / len(drawn)
-    for number, (variant, look) in enumerate(drawn.items()):
+    for number, (variant, look) in enumerate(looks.items()):
         for checkpoint, point in POINTS.items():
             part = shares[(shares.variant == variant) & (shares.checkpoint == checkpoint)]
-            x = part.layer + room * (
-                number - (len(drawn) - 1) / 2 + (0.18 if checkpoint == TRAINED else -0.18)
-            )
+            x = part.layer + 0.8 / len(looks) * (number - (len(looks) - 1) / 2 + 0.18 * SIDES[checkpoint])
             axes.vlines(x, part.low.clip(lower=0), part.high.clip(upper=100), color=look["color"], lw=0.8)
             axes.plot(x, part.percent, color=look["color"], **point)
 
@@ -107,16 +103,18 @@ def by_width(keys: pd.DataFrame, ceilings: pd.DataFrame) -> Figure:
         raise ValueError(
             "key_selectability, language_model_ceilings: no heads of models with LayerNorm to draw"
         )
-    figure, grid = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
-    for axes, causal in zip(grid[0], RIVALS, strict=True):
-        handles = unselectable(axes, shares, causal)
-    handles += _reach(grid[1], reach)
-    for axes in grid[1]:
-        axes.set(xscale="log", ylim=(-4, 104), xlabel="width of a head, d_head")
+    figure, (above, below) = plt.subplots(2, 2, figsize=(style.PAGE, 5.6), sharex=True, sharey="row")
+    handles = [_unselectable(axes, shares, causal) for axes, causal in zip(above, RIVALS, strict=True)][-1]
+    handles += _reach(below, reach[reach.checkpoint == CHECKPOINTS[-1]])
+    for axes in (*above, *below):
+        axes.set(xscale="log", ylim=(-4, 104))
         style.ticks_at(axes, shares.d_head)
-    grid[0, 0].set_ylabel("unselectable keys (%)")
-    grid[1, 0].set_ylabel("keys that can get it (%)")
-    style.legend_below(figure, handles, columns=3, **style.seeds_title([*shares.seeds, *reach.seeds]))
+    for axes in below:
+        axes.set_xlabel("width of a head, d_head")
+    above[0].set_ylabel("unselectable keys (%)")
+    below[0].set_ylabel("keys that can get it (%)")
+    title = f"means over {style.number_of([*shares.seeds, *reach.seeds], 'seed')}"
+    style.legend_below(figure, handles, columns=3, title=title)
     return figure
 
 
@@ -124,31 +122,28 @@ RIVALS = {False: "all keys of the context", True: "the keys before them alone"}
 """What the rivals of a key are, by whether heads are causal."""
 
 
-def unselectable(axes: Axes, shares: pd.DataFrame, causal: bool) -> list:
+def _unselectable(axes: Axes, shares: pd.DataFrame, causal: bool) -> list:
     """Draw the shares of unselectable keys among `RIVALS[causal]` by width; return the legend's entries.
 
     shares: what `analysis.heads.by_width` returns.
     """
     tones = {n: SIZES[i % len(SIZES)] for i, n in enumerate(sorted(shares.n_keys.unique()))}
+    looks = {f"{n:,} Gaussian keys": {"color": tone, "ls": "--", "lw": 1.0} for n, tone in tones.items()}
     dimensions = range(max(1, shares.d_head.min() - 1), shares.d_head.max() + 3)
-    for n, tone in tones.items():
+    for n, look in zip(tones, looks.values(), strict=True):
         law = [100 * expected_unselectable(int(n), d, causal) / n for d in dimensions]
-        axes.plot(dimensions, law, color=tone, lw=1.0, ls="--", zorder=1)
+        axes.plot(dimensions, law, zorder=1, **look)
     for row in shares[shares.causal == causal].itertuples():
-        tone = tones[row.n_keys]
-        # Untrained left of the width and trained right of it, the first layer first.
-        x = row.d_head * (1.02 + 0.025 * row.layer) ** (1 if row.checkpoint == TRAINED else -1)
-        if row.seeds >= FEWEST:
-            axes.vlines(x, row.low, row.high, color=tone, lw=0.8)
-        axes.plot(x, row.percent, color=tone, **POINTS[row.checkpoint])
-    axes.set(title=f"unselectable among {RIVALS[causal]}", xscale="log", ylim=(-4, 104))
-    style.ticks_at(axes, shares.d_head)
-    handles = [style.mark(f"{n:,} Gaussian keys", color=tone, ls="--", lw=1.0) for n, tone in tones.items()]
-    return handles + _points()
+        x = row.d_head * (1.02 + 0.025 * row.layer) ** SIDES[row.checkpoint]  # the first layer first
+        if row.seeds >= LEAST_FOR_INTERVAL:
+            axes.vlines(x, row.low, row.high, color=tones[row.n_keys], lw=0.8)
+        axes.plot(x, row.percent, color=tones[row.n_keys], **POINTS[row.checkpoint])
+    axes.set_title(f"unselectable among {RIVALS[causal]}")
+    return [style.mark(words, **look) for words, look in looks.items()] + _points()
 
 
 def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
-    """Draw the shares of keys that can get a part of a query's attention, trained; return the legend's entries.
+    """Draw the shares of keys that can get a part of a query's attention; return the legend's entries.
 
     Where models differ in the number of keys, each has a marker, and the fewest go without saying.
     """
@@ -156,18 +151,18 @@ def _reach(panels: Iterable[Axes], shares: pd.DataFrame) -> list:
     thin = {"lw": 0.9, "ms": 3.4}
     words = {ANY: "any query", NORM: "any query behind the norm, on any text"}
     for axes, (queries, title) in zip(panels, words.items(), strict=True):
-        here = shares[(shares.queries == queries) & (shares.checkpoint == TRAINED)]
-        for (threshold, n), part in here.sort_values("d_head").groupby(["threshold", "n_keys"]):
+        here = shares[shares.queries == queries].sort_values("d_head")
+        for (threshold, n), part in here.groupby(["threshold", "n_keys"]):
             axes.plot(part.d_head, part.percent, marker=markers[n], color=SHARES[threshold], **thin)
-            some = part[part.seeds >= FEWEST]
+            some = part[part.seeds >= LEAST_FOR_INTERVAL]
             axes.vlines(some.d_head, some.low, some.high, color=SHARES[threshold], lw=thin["lw"])
         axes.set_title(f"can get from {title}")
     handles = [
         style.mark(f"at least {FRACTIONS[threshold]}, trained", color=colour, marker="o", **thin)
         for threshold, colour in SHARES.items()
     ]
-    further = list(markers.items())[1:]
     grey = {"color": style.GREY, **thin}
+    further = list(markers.items())[1:]
     return handles + [style.mark(f"likewise, of {n:,} keys", marker=marker, **grey) for n, marker in further]
 
 

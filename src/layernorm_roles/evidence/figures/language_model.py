@@ -10,19 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis.language_model import ends as last_rows
-from layernorm_roles.evidence.analysis.language_model import losses_without_attention
+from layernorm_roles.evidence.analysis.language_model import losses_without_attention, of_single_points
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS, MODELS, PAPER_MODEL, PAPER_RATE_MODEL
-from layernorm_roles.variants import NO_ATTENTION_VARIANT, PAPER_SCALING
+from layernorm_roles.evidence.legends import MODELS, PAPER_MODEL, PAPER_RATE_MODEL
+from layernorm_roles.variants import BUILT_IN, NO_ATTENTION_VARIANT, PAPER_SCALING
 
 LOSSES = {"train_loss": "training loss", "valid_loss": "validation loss"}
 """What each column is called in labels and titles."""
 
 BASE, WITHOUT = PAPER_SCALING
 """The variant from which the others are subtracted, and the one without its scaling."""
-
-PAPER_LABEL = "paper, projection only − LayerNorm at step 50,000"
 
 UNIGRAM = {"color": "#404040", "ls": ":", "lw": 1.0}
 """Look of the loss of the training tokens' frequencies."""
@@ -42,12 +40,12 @@ def paper_losses(metrics: pd.DataFrame, column: str) -> Figure:
     if set(PAPER_SCALING) <= set(runs.variant):
         ends, last = reported()["language_model"], runs.step.max()
         gap = ends[WITHOUT][column] - ends[BASE][column]
-        look = style.PAPER_MARK | {"mec": LOOKS[WITHOUT].colour}
+        look = style.PAPER_MARK | {"mec": BUILT_IN[WITHOUT].colour}
         axes.plot(1.04 * last, gap, clip_on=False, zorder=5, **look)
         axes.set(xlim=(0, 1.06 * last))
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, gap - 0.01), max(high, gap + 0.01))
-        handles.append(style.mark(PAPER_LABEL, **look))
+        handles.append(style.mark("paper, projection only − LayerNorm at step 50,000", **look))
     style.legend_below(figure, handles, columns=3)
     return figure
 
@@ -58,81 +56,77 @@ def losses(metrics: pd.DataFrame) -> Figure:
     metrics: table language_model_metrics, of which models with one rate and length are drawn that have other variants
     beside LayerNorm; those of the paper have figures of their own.
     """
-    points = metrics.groupby("model", sort=False)[["base_learning_rate", "steps"]].nunique().eq(1).all(axis=1)
-    others = metrics[metrics.model.isin(points.index[points]) & (metrics.variant != BASE)]
-    models = [model for model in dict.fromkeys(others.model) if model not in (PAPER_MODEL, PAPER_RATE_MODEL)]
+    single = of_single_points(metrics)
+    several = single.model[single.variant != BASE].unique()
+    models = [model for model in several if model not in (PAPER_MODEL, PAPER_RATE_MODEL)]
     figure, handles = _rows(metrics, models, "valid_loss")
     style.legend_below(figure, handles, columns=3)
     return figure
 
 
 def _rows(metrics: pd.DataFrame, models: Sequence[str], column: str) -> tuple[Figure, list]:
-    """Draw a row for each model: the loss of all variants, and the differences from BASE of equal seeds.
-
-    Return the figure and the entries of its legend. The axis of the differences shows the second half of the training
-    of all variants with attention; what is beyond it at the end is written there.
-    """
+    """Draw a row of `loss_and_differences` for each model; return the figure and the entries of its legend."""
     trained = style.runs_of(metrics, "language_model_metrics", "model", models)
     trained = trained[trained.step > 0]
     size = (style.PAGE, 2.35 * len(models) + 0.7)
     figure, panels = plt.subplots(len(models), 2, figsize=size, squeeze=False)
-    drawn = style.looks(trained.variant)
-    for (left, right), model in zip(panels, models, strict=True):
+    looks = style.looks_of(trained.variant)
+    for row, model in zip(panels, models, strict=True):
         runs = trained[trained.model == model]
-        style.lines(left, runs, "variant", drawn, "step", column, spread="seeds")
+        loss_and_differences(row, runs, column, looks)
+        row[0].set_title(f"{model}: {LOSSES[column]}")
         if column == "valid_loss":
-            left.axhline(runs.unigram_loss.mean(), zorder=0, **UNIGRAM)
-        left.set(title=f"{model}: {LOSSES[column]}", ylabel=f"{LOSSES[column]}\n(nats per token)")
-        left.set_xlim(0, runs.step.max())
-        _differences(right, runs, column, drawn)
-        for axes in (left, right):
-            axes.set_xlabel("optimiser steps" if right is panels[-1][1] else "")
-            style.thousands(axes)
-    handles = style.marks(style.with_seeds(drawn, trained))
-    handles += style.single_runs(trained, "variant", "model")
+            row[0].axhline(runs.unigram_loss.mean(), zorder=0, **UNIGRAM)
+    for axes in panels[-1]:
+        axes.set_xlabel("optimiser steps")
+    handles = style.marks(looks, trained, single=True)
     if column == "valid_loss" and trained.unigram_loss.notna().any():
         handles.append(style.mark("token frequencies (unigram)", **UNIGRAM))
     return figure, handles
 
 
-def _differences(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks) -> None:
-    """Draw each variant's loss minus BASE's of equal seed against the steps; leave the axes empty without BASE."""
+def loss_and_differences(panels: Iterable[Axes], runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
+    """Draw in two panels a loss of all variants by the steps, and its differences from BASE of equal seeds.
+
+    The axis of the differences shows the second half of the training of all variants with attention; what is beyond it
+    at the end is written there. Without runs of BASE that panel is empty.
+    """
+    left, right = panels
+    last = runs.step.max()
+    style.lines(left, runs, "variant", looks, "step", column, spread="seeds")
+    left.set(ylabel=f"{LOSSES[column]}\n(nats per token)")
+    for axes in (left, right):
+        axes.set_xlim(0, last)
+        style.thousands(axes)
     if BASE not in set(runs.variant):
-        axes.set_axis_off()
+        right.set_axis_off()
         return
     gaps = style.differences(runs, BASE, column, "step", "seed")
-    style.lines(axes, gaps, "variant", drawn, "step", "difference", spread="seeds")
-    axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
-    last = runs.step.max()
+    style.lines(right, gaps, "variant", looks, "step", "difference", spread="seeds")
+    right.axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
     late = gaps[(gaps.step >= last / 2) & np.isfinite(gaps.difference)]
     bare = late.variant == NO_ATTENTION_VARIANT
-    shown = [0.0, *late.difference[~bare]]
-    shown += [gap for gap in late.difference[bare] if abs(gap) <= FARTHEST * np.abs(shown).max()]
-    room = 0.1 * np.ptp(shown) + 0.005
-    low, high = min(shown) - room, max(shown) + room
-    axes.set(ylim=(low, high), xlim=(0, last))
+    inside = [0.0, *late.difference[~bare]]
+    inside += [gap for gap in late.difference[bare] if abs(gap) <= FARTHEST * np.abs(inside).max()]
+    margin = 0.1 * np.ptp(inside) + 0.005
+    low, high = min(inside) - margin, max(inside) + margin
     ends = gaps[gaps.step == last].groupby("variant").difference.mean()
-    beyond = {name: end for name, end in ends.items() if not low < end < high}
-    for number, (name, end) in enumerate(beyond.items()):
-        arrow = "↑" if end > 0 else "↓"
-        text = f"{drawn[name]['label']} {end:+.2f} {arrow}".replace("-", "−")
-        look = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
-        axes.annotate(text, (0.98, 0.98 - 0.1 * number), color=drawn[name]["color"], **look)
-    axes.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
+    for number, (name, end) in enumerate(ends[(ends <= low) | (ends >= high)].items()):
+        text = f"{looks[name]['label']} {end:+.2f} {'↑' if end > 0 else '↓'}".replace("-", "−")
+        place = {"xycoords": "axes fraction", "ha": "right", "va": "top", "fontsize": 7}
+        right.annotate(text, (0.98, 0.98 - 0.1 * number), color=looks[name]["color"], **place)
+    right.set(title="difference from LayerNorm, equal seeds", ylabel="loss − LayerNorm's\n(nats per token)")
+    right.set_ylim(low, high)
 
 
 # Learning rates and lengths of training
 
 
-BARE = {"color": LOOKS[NO_ATTENTION_VARIANT].colour, "ls": "-.", "lw": 1.0}
+BARE = {"color": BUILT_IN[NO_ATTENTION_VARIANT].colour, "ls": "-.", "lw": 1.0}
 """Look of the line for the loss without attention, at the best learning rate."""
 
 DIVERGED = {"marker": "x", "ms": 4.5, "mew": 1.2, "ls": ""}
 """Look of the diverged runs of a rate, at the top of the axes."""
-
-LARGEST = {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""}
-"""Look of the ring around the largest rate at which no run of a variant diverges."""
-
 
 APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 """Settings in which models may differ and still share a panel of losses by learning rate."""
@@ -140,16 +134,15 @@ APART = {"learning_rate", "seeds", "evaluate_every", "checkpoint_every"}
 
 def alike(settings: Mapping[str, Mapping[str, Any]], models: Iterable[str]) -> dict[str, list[str]]:
     """The models grouped by panel, under the name of the first: those whose settings differ in APART alone."""
-    panels: dict[str, list[str]] = {}
+    panels: list[tuple[dict[str, Any], list[str]]] = []
     for name in models:
-        of_run = {key: value for key, value in settings[name].items() if key not in APART}
-        same = (
-            first
-            for first in panels
-            if of_run == {key: value for key, value in settings[first].items() if key not in APART}
-        )
-        panels.setdefault(next(same, name), []).append(name)
-    return panels
+        of_runs = {key: value for key, value in settings[name].items() if key not in APART}
+        panel = next((names for known, names in panels if known == of_runs), None)
+        if panel is None:
+            panels.append((of_runs, [name]))
+        else:
+            panel.append(name)
+    return {names[0]: names for _, names in panels}
 
 
 def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
@@ -165,8 +158,9 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     runs = style.runs_of(metrics, "language_model_metrics", "model", models)
     size = (style.PAGE if len(panels) > 1 else 0.62 * style.PAGE, 3.2)
     figure, (row,) = plt.subplots(1, len(panels), figsize=size, squeeze=False)
-    drawn = style.looks(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
-    diverged = referred = False
+    looks = style.looks_of(set(runs.variant) - {NO_ATTENTION_VARIANT}, lw=1.2)
+    handles = style.marks(looks, runs)
+    further: dict[str, Any] = {}
     for axes, (title, together) in zip(row, panels.items(), strict=True):
         ends = pd.concat([last_rows(runs, model) for model in together])
         ends = ends[ends.steps == ends.groupby("steps").base_learning_rate.nunique().iloc[::-1].idxmax()]
@@ -174,18 +168,15 @@ def by_rate(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
         top = finite.max() + 0.12 * np.ptp(finite) + 0.01 if len(finite) else 1.0
         if len(bare := losses_without_attention(metrics, together[0])):
             axes.axhline(bare.mean(), zorder=0, **BARE)
-            referred = True
-        for variant, look in style.apart(drawn, 10**0.02).items():
-            diverged |= _loss_by_rate(axes, ends[ends.variant == variant], look, top)
+            further[BUILT_IN[NO_ATTENTION_VARIANT].label] = BARE
+        further["largest rate at which no run diverges"] = style.RING | {"mec": style.GREY}
+        for variant, look in style.apart(looks, 10**0.02).items():
+            if _loss_by_rate(axes, ends[ends.variant == variant], look, top):
+                further["diverged runs"] = DIVERGED | {"color": style.GREY}
         style.rates(axes, ends.base_learning_rate)
         axes.set(title=f"{MODELS.get(title, title)}, {ends.steps.max():,} steps", ylim=(None, top))
     row[0].set_ylabel("validation loss at the last step\n(nats per token)")
-    handles = style.marks(style.with_seeds(drawn, runs))
-    if referred:
-        handles.append(style.mark(LOOKS[NO_ATTENTION_VARIANT].label, **BARE))
-    handles.append(style.mark("largest rate at which no run diverges", mec=style.GREY, **LARGEST))
-    if diverged:
-        handles.append(style.mark("diverged runs", color=style.GREY, **DIVERGED))
+    handles += [style.mark(words, **look) for words, look in further.items()]
     style.legend_below(figure, handles, columns=3 if len(panels) > 1 else 2)
     return figure
 
@@ -196,12 +187,12 @@ def _loss_by_rate(axes: Axes, ends: pd.DataFrame, look: dict, top: float) -> boo
     rates = set(ends.base_learning_rate)
     lost = rates & set(ends.base_learning_rate[np.isinf(ends.valid_loss)])
     if len(finite):
-        drawn = style.line(axes, finite, "base_learning_rate", "valid_loss", spread="bars", **look)
+        curve = style.line(axes, finite, "base_learning_rate", "valid_loss", spread="bars", **look)
         dots = {"marker": ".", "ls": "", "ms": 4, "alpha": 0.5, "color": colour}
         axes.plot(finite.base_learning_rate * shift, finite.valid_loss, **dots)
         if rates - lost:
             largest = max(rates - lost) * shift
-            axes.plot(largest, drawn["mean"][largest], mec=colour, **LARGEST)
+            axes.plot(largest, curve["mean"][largest], mec=colour, **style.RING)
     for rate in sorted(lost):
         axes.plot(rate * shift, top, color=colour, clip_on=False, zorder=5, **DIVERGED)
     return bool(lost)

@@ -12,23 +12,18 @@ from matplotlib.ticker import MaxNLocator
 from layernorm_roles.evidence.analysis.majority import random_angle
 from layernorm_roles.evidence.analysis.paper import reported
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import LOOKS
-from layernorm_roles.variants import PAPER_PROJECTION
+from layernorm_roles.variants import BUILT_IN, PAPER_PROJECTION
 
 AXES = {
     "train_loss": "training loss (nats per token)",
-    "test_loss": "test loss (nats per token)",
-    "test_accuracy": style.ACCURACY,
-    "query_angle_mean": "angle of queries to\nones vector (degrees)",
-}
-"""Labels of the y axis, by column of the table majority_metrics."""
-
-COLUMNS = {
     "test_loss": "test loss\n(nats per token)",
     "test_accuracy": style.ACCURACY,
-    "query_angle_mean": AXES["query_angle_mean"],
+    "query_angle_mean": "angle of queries to\nones vector (degrees)",
     "unequal": "1 − perplexity of\nattention / classes",
 }
+"""Labels of the y axis, by column of the table majority_metrics; `unequal` is made by `grid`."""
+
+COLUMNS = ("test_loss", "test_accuracy", "query_angle_mean", "unequal")
 """What the columns of `grid` show."""
 
 RANDOM = {"color": "#999999", "lw": 0.8, "ls": ":"}
@@ -58,10 +53,10 @@ def curves(metrics: pd.DataFrame, settings: Mapping[str, Any], experiment: str, 
     """
     runs = style.runs_of(metrics, "majority_metrics", "experiment", [experiment])
     figure, axes = plt.subplots(figsize=(style.PAGE, 3.5))
-    drawn = style.looks(runs.variant)
-    _panel(axes, runs, column, drawn)
+    looks = style.looks_of(runs.variant)
+    _panel(axes, runs, column, looks)
     axes.set_title(title(experiment, settings[experiment]))
-    handles = [*style.marks(style.with_seeds(drawn, runs)), *style.single_runs(runs, "variant")]
+    handles = style.marks(looks, runs, single=True)
     if all(settings[experiment][key] == value for key, value in PAPER.items()):
         handles += _mark_paper(axes, runs, column)
     if column == "query_angle_mean":
@@ -83,29 +78,29 @@ def grid(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> Figure:
     runs = runs.assign(unequal=(1 - runs.attention_share).clip(lower=MOST_EQUAL))
     size = (style.PAGE, 1.4 * len(names) + 1.2)
     figure, panels = plt.subplots(len(names), len(COLUMNS), figsize=size, squeeze=False)
-    drawn = style.looks(runs.variant, lw=1.1)
+    looks = style.looks_of(runs.variant, lw=1.1)
     for row, experiment in zip(panels, names, strict=True):
         part = runs[runs.experiment == experiment]
         for axes, column in zip(row, COLUMNS, strict=True):
-            _panel(axes, part, column, drawn)
+            _panel(axes, part, column, looks)
             axes.set(xlabel="", ylabel="")
             axes.xaxis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]))
             axes.tick_params(labelsize=6)
         words = title(experiment, settings[experiment])
         row[0].set_ylabel(words.partition(",")[0].replace(": ", "\n"))
-    for first, last, words in zip(panels[0], panels[-1], COLUMNS.values(), strict=True):
-        first.set_title(words, fontsize=7)
+    for first, last, column in zip(panels[0], panels[-1], COLUMNS, strict=True):
+        first.set_title(AXES[column], fontsize=7)
         last.set_xlabel("optimiser steps")
-    handles = [*style.marks(style.with_seeds(drawn, runs)), *style.single_runs(runs, "variant", "experiment")]
+    handles = style.marks(looks, runs, single=True)
     handles.append(style.mark("random direction", **RANDOM))
     style.legend_below(figure, handles, columns=3)
     return figure
 
 
-def _panel(axes: Axes, runs: pd.DataFrame, column: str, drawn: style.Looks) -> None:
+def _panel(axes: Axes, runs: pd.DataFrame, column: str, looks: style.Looks) -> None:
     """Draw the variants' means over seeds; set labels, ticks and limits of the axes."""
-    style.lines(axes, runs, "variant", drawn, "step", column, spread="seeds")
-    axes.set(xlabel="optimiser steps", ylabel=AXES.get(column), xlim=(0, max(runs.step.max(), 1)))
+    style.lines(axes, runs, "variant", looks, "step", column, spread="seeds")
+    axes.set(xlabel="optimiser steps", ylabel=AXES[column], xlim=(0, max(runs.step.max(), 1)))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     style.thousands(axes)
     if column == "query_angle_mean":
@@ -126,5 +121,5 @@ def _mark_paper(axes: Axes, runs: pd.DataFrame, column: str) -> list:
         if variant in {*runs.variant} and step <= runs.step.max()
     ]
     for variant, step, value in values:
-        axes.plot(step, value, mec=LOOKS[variant].colour, zorder=5, clip_on=False, **style.PAPER_MARK)
+        axes.plot(step, value, mec=BUILT_IN[variant].colour, zorder=5, clip_on=False, **style.PAPER_MARK)
     return [style.mark("paper, read off its figure", mec=style.GREY, **style.PAPER_MARK)] if values else []

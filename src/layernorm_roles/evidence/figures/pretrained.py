@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from layernorm_roles.evidence.analysis.pretrained import ones_ratios, shares_below
 from layernorm_roles.evidence.figures import style
-from layernorm_roles.evidence.legends import FEWEST, FRACTIONS
+from layernorm_roles.evidence.legends import FRACTIONS, LEAST_FOR_INTERVAL
 from layernorm_roles.schemas import ANY, AS_USED, NORM, OWN, WITHOUT_NORM
 
 LOOKS = {
@@ -74,8 +74,8 @@ def _rows(models: Sequence[str], columns: int, **options: Any) -> tuple[Figure, 
 
 
 def _of_enough(shares: pd.DataFrame) -> pd.DataFrame:
-    """The shares with the ends of their intervals where there are FEWEST contexts, else NaN."""
-    few = shares.contexts < FEWEST
+    """The shares with the ends of their intervals where there are LEAST_FOR_INTERVAL contexts, else NaN."""
+    few = shares.contexts < LEAST_FOR_INTERVAL
     return shares.assign(low=shares.low.mask(few), high=shares.high.mask(few))
 
 

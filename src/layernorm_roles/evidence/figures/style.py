@@ -1,10 +1,10 @@
 """What all figures share: the theme, means with their spread, legends below the axes, and reproducible files."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
-from typing import Any, SupportsFloat, SupportsInt
+from typing import Any, Literal, SupportsFloat, SupportsInt
 
 import matplotlib
 
@@ -18,13 +18,14 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatterSciNotation, NullFormatter, NullLocator, ScalarFormatter
+from matplotlib.ticker import NullFormatter, NullLocator
 from PIL import Image
 
 from layernorm_roles import files
 from layernorm_roles.evidence.analysis.estimate import Estimate
 from layernorm_roles.evidence.analysis.order import legend_order
-from layernorm_roles.evidence.legends import ENOUGH_SEEDS, FEWEST, LOOKS, SPARE_COLOURS, Look, label
+from layernorm_roles.evidence.legends import LEAST_FOR_BAND, LEAST_FOR_INTERVAL, SPARE_COLOURS, label
+from layernorm_roles.variants import BUILT_IN, Named
 
 COLUMN, PAGE = 3.35, 6.9
 """Widths in inches of one column and of the whole text of a page."""
@@ -34,6 +35,9 @@ GREY = "#555555"
 
 PAPER_MARK = {"ls": "", "marker": "D", "ms": 4.5, "mfc": "white", "mew": 1.1}
 """Options of `Axes.plot` for the marker of a value that the paper reports; callers add `mec`, the edge colour."""
+
+RING = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mew": 1.1}
+"""Options for the ring around one of the points of a variant; callers add `mec`."""
 
 THIN = {"lw": 0.6, "alpha": 0.45}
 """Look of the line of a single run."""
@@ -75,48 +79,30 @@ def theme() -> None:
 # Looks
 
 
-def looks(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
+def looks_of(variants: Iterable[str], **more: Any) -> dict[str, dict[str, Any]]:
     """Return label, color and ls of each of the variants, in the order of the legends, with `more` options of a line.
 
-    A variant that is not built in goes by its `label` and takes the next of SPARE_COLOURS.
+    A variant that is not built in takes the next of SPARE_COLOURS.
     """
-    spare, found = cycle(SPARE_COLOURS), {}
+    spare, looks = cycle(SPARE_COLOURS), {}
     for name in legend_order(variants):
-        look = LOOKS.get(name) or Look(label(name), next(spare))
-        found[name] = {"label": look.label, "color": look.colour, "ls": look.stroke} | more
-    return found
+        variant = BUILT_IN.get(name) or Named(label(name), next(spare), computes="")
+        looks[name] = {"label": variant.label, "color": variant.colour, "ls": variant.stroke} | more
+    return looks
 
 
-def each(drawn: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
-    """Return `drawn`, looks by value, with the options `more` added to every look."""
-    return {value: {**look, **more} for value, look in drawn.items()}
+def each(looks: Looks, **more: Any) -> dict[Any, dict[str, Any]]:
+    """Return `looks` by value, with the options `more` added to every look."""
+    return {value: {**look, **more} for value, look in looks.items()}
 
 
-def apart(drawn: Looks, factor: float) -> dict[Any, dict[str, Any]]:
+def apart(looks: Looks, factor: float) -> dict[Any, dict[str, Any]]:
     """Return the looks of lines that stand side by side: each `line` is shifted right of the one before by a factor."""
-    middle = (len(drawn) - 1) / 2
+    middle = (len(looks) - 1) / 2
+    shifts = (factor ** (number - middle) for number in range(len(looks)))
     return {
-        value: {**look, "shift": factor ** (number - middle)}
-        for number, (value, look) in enumerate(drawn.items())
+        value: {**look, "shift": shift} for (value, look), shift in zip(looks.items(), shifts, strict=True)
     }
-
-
-def with_seeds(drawn: Looks, runs: pd.DataFrame, column: str = "variant") -> dict[Any, dict[str, Any]]:
-    """Return the looks of the values that `column` of `runs` has, with the number of seeds in each label.
-
-    Where the settings of `runs` (experiments, models, rates) have different numbers, the fewest and the most are said.
-    """
-    settings = [name for name in SETTINGS if name in runs and name != column]
-    seeds = runs.groupby([column, *settings]).seed.nunique()
-    return {
-        name: {**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"}
-        for name, look in drawn.items()
-        if name in seeds.index
-    }
-
-
-SETTINGS = ("experiment", "model", "d_model", "base_learning_rate")
-"""Columns that say which runs are repeated with several seeds."""
 
 
 def number_of(numbers: Collection[SupportsInt], what: str) -> str:
@@ -134,15 +120,15 @@ def means(
     """Return columns mean, low and high of column `y`, a row for each value of column `x`.
 
     The rows that share a value of `x` are the sample, usually one row a seed. `limits` says what low and high are: the
-    ends of Student's 95 % "interval", NaN for fewer than FEWEST values, or the "range" of the values. With `geometric`
-    means and intervals are those of the logarithms.
+    ends of Student's 95 % "interval", NaN for fewer than LEAST_FOR_INTERVAL values, or the "range" of the values. With
+    `geometric` means and intervals are those of the logarithms.
     """
     rows = {}
     for value, values in table.groupby(x)[y]:
         values = values.to_numpy(float)
         estimate = Estimate.of(np.log(values) if geometric else values)
         estimate = estimate.map(np.exp) if geometric else estimate
-        low, high = estimate[1:] if len(values) >= FEWEST else (np.nan, np.nan)
+        low, high = estimate[1:] if len(values) >= LEAST_FOR_INTERVAL else (np.nan, np.nan)
         if limits == "range":
             low, high = values.min(), values.max()
         rows[float(value)] = (estimate.mean, low, high)
@@ -154,7 +140,7 @@ def line(
     table: pd.DataFrame,
     x: str,
     y: str,
-    spread: str | None = "band",
+    spread: Literal["band", "bars", "seeds"] = "band",
     geometric: bool = False,
     limits: str = "interval",
     shift: float = 1.0,
@@ -162,27 +148,27 @@ def line(
 ) -> pd.DataFrame:
     """Draw the mean of column `y` over column `x`, and how far the values spread; return what is drawn, see `means`.
 
-    `spread` is how: a "band", vertical "bars", None, or "seeds": a band where there are at least ENOUGH_SEEDS seeds,
-    else a thin line for each seed, for which `table` has a row for each seed and `x`. All values of x are multiplied by
+    `spread` is how: a "band", vertical "bars", or "seeds": a band where there are at least LEAST_FOR_BAND seeds, else a
+    thin line for each seed, for which `table` has a row for each seed and `x`. All values of x are multiplied by
     `shift`. `look` are options of `Axes.plot`; `color` must be among them.
     """
-    drawn = means(table, x, y, geometric, limits)
-    drawn.index *= shift
-    if spread == "seeds" and table.seed.nunique() < ENOUGH_SEEDS:
+    curve = means(table, x, y, geometric, limits)
+    curve.index *= shift
+    if spread == "seeds" and table.seed.nunique() < LEAST_FOR_BAND:
         seeds = table.pivot(index=x, columns="seed", values=y)
         axes.plot(seeds.index * shift, seeds, color=look["color"], **THIN)
-    elif spread in ("band", "seeds"):
-        axes.fill_between(drawn.index, drawn.low, drawn.high, color=look["color"], alpha=0.2, linewidth=0)
     elif spread == "bars":
-        some = drawn[np.isfinite(drawn.low)]
+        some = curve[np.isfinite(curve.low)]
         axes.vlines(some.index, some.low, some.high, color=look["color"], linewidth=1.0, alpha=0.6)
-    axes.plot(drawn.index, drawn["mean"], **look)
-    return drawn
+    else:
+        axes.fill_between(curve.index, curve.low, curve.high, color=look["color"], alpha=0.2, linewidth=0)
+    axes.plot(curve.index, curve["mean"], **look)
+    return curve
 
 
-def lines(axes: Axes, table: pd.DataFrame, hue: str, drawn: Looks, x: str, y: str, **options) -> None:
+def lines(axes: Axes, table: pd.DataFrame, hue: str, looks: Looks, x: str, y: str, **options) -> None:
     """Draw a `line` for each value of the column `hue` that has a look; `options` are those of `line`."""
-    for value, look in drawn.items():
+    for value, look in looks.items():
         part = table[table[hue] == value]
         if len(part):
             line(axes, part, x, y, **{**options, **look})
@@ -199,9 +185,9 @@ _PERCENT = np.array([10, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97,
 
 def heights(*panels: Axes) -> np.ndarray:
     """Return the finite heights of all lines of the panels; bars and bands may go on beyond them."""
-    drawn = [np.ravel(np.asarray(line.get_ydata(), dtype=float)) for axes in panels for line in axes.lines]
-    found = np.concatenate([*drawn, []])
-    return found[np.isfinite(found)]
+    of_lines = [np.ravel(np.asarray(line.get_ydata(), dtype=float)) for axes in panels for line in axes.lines]
+    together = np.concatenate([*of_lines, []])
+    return together[np.isfinite(together)]
 
 
 def accuracies(*panels: Axes) -> None:
@@ -213,9 +199,9 @@ def accuracies(*panels: Axes) -> None:
     def height(accuracy: np.ndarray) -> np.ndarray:
         return -np.log(np.maximum(1 - accuracy, 1e-4))
 
-    drawn = height(heights(*panels))
-    room = 0.08 * np.ptp(drawn) + 0.05
-    low, high = drawn.min() - room, drawn.max() + room
+    there = height(heights(*panels))
+    margin = 0.08 * np.ptp(there) + 0.05
+    low, high = there.min() - margin, there.max() + margin
     ticks, last = [], -np.inf
     for tick, at in zip(_PERCENT / 100, height(_PERCENT / 100), strict=True):
         if low <= at <= high and at - last > (high - low) / 9:
@@ -230,19 +216,15 @@ def accuracies(*panels: Axes) -> None:
 
 def logarithmic(*panels: Axes) -> None:
     """Give panels a logarithmic y axis with plain numbers, and limits around the lines of all of them."""
-    drawn = heights(*panels)
-    drawn = drawn[drawn > 0]
+    there = heights(*panels)
+    there = there[there > 0]
     for axes in panels:
         axes.set_yscale("log")
-        if drawn.max() < 200 * drawn.min():
+        if there.max() < 200 * there.min():
             axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(0.9 * drawn.min(), 1.1 * drawn.max())
-
-
-power = LogFormatterSciNotation()
-"""Writes a number, such as an eps, as matplotlib writes the ticks of a logarithmic axis."""
+        axes.set_ylim(0.9 * there.min(), 1.1 * there.max())
 
 
 def thousands(axes: Axes) -> None:
@@ -253,7 +235,7 @@ def thousands(axes: Axes) -> None:
 def ticks_at(axes: Axes, values: Iterable[SupportsFloat]) -> None:
     """Put the ticks of a logarithmic x axis at the different `values`, as plain numbers, and no other ticks."""
     axes.set_xticks(sorted(set(values)))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
 
@@ -275,20 +257,28 @@ def mark(label: str, **look) -> Line2D:
     return Line2D([], [], label=label, **look)
 
 
-def marks(drawn: Looks) -> list[Line2D]:
-    """Return a legend entry for each look."""
-    return [mark(**look) for look in drawn.values()]
+def marks(looks: Looks, runs: pd.DataFrame | None = None, single: bool = False) -> list[Line2D]:
+    """Return a legend entry for each look.
+
+    Where `runs` are given, only for the variants that they have, with the number of seeds in each label; of settings of
+    `runs` (experiments, models, rates) with different numbers the fewest and the most. With `single` there is an entry
+    for the thin lines of `line`, too, if a variant has so few seeds.
+    """
+    if runs is None:
+        return [mark(**look) for look in looks.values()]
+    settings = runs.columns.intersection(SETTINGS, sort=False)
+    seeds = runs.groupby(["variant", *settings]).seed.nunique()
+    entries = [
+        mark(**{**look, "label": f"{look['label']}, {number_of(seeds.loc[[name]], 'seed')}"})
+        for name, look in looks.items()
+        if name in seeds.index
+    ]
+    words = f"single run, where fewer than {LEAST_FOR_BAND} seeds"
+    return entries + [mark(words, color=GREY, **THIN)] * bool(single and (seeds < LEAST_FOR_BAND).any())
 
 
-def single_runs(runs: pd.DataFrame, *columns: Hashable) -> list[Line2D]:
-    """Return the legend entry of the thin lines of `line`, if any group of `runs` by `columns` has too few seeds."""
-    few = (runs.groupby(list(columns)).seed.nunique() < ENOUGH_SEEDS).any()
-    return [mark(f"single run, where fewer than {ENOUGH_SEEDS} seeds", color=GREY, **THIN)] if few else []
-
-
-def seeds_title(numbers: Collection[SupportsInt], what: str = "means") -> dict:
-    """Options of a legend whose title says over how many seeds the means are: `numbers` are those of all of them."""
-    return {"title": f"{what} over {number_of(numbers, 'seed')}"}
+SETTINGS = ["experiment", "model", "d_model", "base_learning_rate"]
+"""Columns that say which runs are repeated with several seeds."""
 
 
 def legend_below(figure: FigureBase, handles: Sequence[Artist], columns: int, **options) -> None:
@@ -334,9 +324,9 @@ def note(text: str) -> Figure:
 
 def png(figure: Figure) -> bytes:
     """Return the figure as a PNG file of 256 colours, which has a third of the bytes of one in full colour."""
-    drawn, small = BytesIO(), BytesIO()
-    figure.savefig(drawn, format="png", pil_kwargs={"compress_level": 1})
-    image = Image.open(drawn)
+    full, small = BytesIO(), BytesIO()
+    figure.savefig(full, format="png", pil_kwargs={"compress_level": 1})
+    image = Image.open(full)
     few = image.convert("RGB").quantize(256, kmeans=1, dither=Image.Dither.NONE)
     few.save(small, "PNG", optimize=True, dpi=image.info["dpi"])
     return small.getvalue()

@@ -20,7 +20,8 @@ from layernorm_roles.evidence.analysis.majority import (
 from layernorm_roles.evidence.claims.rules import TEST_LOSS
 from layernorm_roles.evidence.figures import style
 from layernorm_roles.evidence.figures.majority import title
-from layernorm_roles.evidence.legends import FEWEST, LOOKS
+from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
+from layernorm_roles.variants import BUILT_IN
 
 # Size and projection
 
@@ -48,9 +49,11 @@ def size_and_projection(metrics: pd.DataFrame, settings: Mapping[str, Any]) -> F
     metrics: table majority_metrics. There is a row for each experiment of one width and rate with all four variants;
     `settings` are the section majority. Early is an early step, see `analysis.majority.early_and_last`.
     """
-    points = metrics.groupby("experiment")[["d_model", "base_learning_rate"]].nunique().eq(1).all(axis=1)
-    all_four = metrics.groupby("experiment").variant.agg(lambda names: _VARIANTS <= {*names})
-    names = [name for name in dict.fromkeys(metrics.experiment) if points[name] and all_four[name]]
+    names = [
+        name
+        for name, runs in metrics.groupby("experiment", sort=False)
+        if runs[["d_model", "base_learning_rate"]].nunique().eq(1).all() and _VARIANTS <= {*runs.variant}
+    ]
     figure = plt.figure(figsize=(style.PAGE, 0.4 + 2.2 * len(names)))
     handles = []
     for part, name in zip(np.ravel(figure.subfigures(len(names), 1)), names, strict=True):
@@ -64,7 +67,7 @@ def cells_and_effects(figure: FigureBase, runs: pd.DataFrame) -> list[Line2D]:
     """Draw the accuracies of the four variants of one experiment and their effects; return the legend's entries."""
     steps = sorted({*early_and_last(runs)})
     *moments, right = np.ravel(figure.subplots(1, len(steps) + 1, width_ratios=[1] * len(steps) + [1.35]))
-    colours = {name: LOOKS[large].colour for name, (_, large) in CELLS.items()}
+    colours = {name: BUILT_IN[large].colour for name, (_, large) in CELLS.items()}
     handles = []
     for number, (axes, step) in enumerate(zip(moments, steps, strict=True)):
         at = runs[runs.step == step].pivot(index="seed", columns="variant", values="test_accuracy")
@@ -96,7 +99,7 @@ def _effect(axes: Axes, y: float, values: pd.Series, look: Mapping[str, Any]) ->
     """Draw a mean with its interval at height y, and the seeds as small points below it."""
     mean, low, high = Estimate.of(values)
     axes.plot(values, np.full(len(values), y + 0.1), ".", ms=2.5, color=style.GREY, alpha=0.5)
-    if len(values) >= FEWEST:
+    if len(values) >= LEAST_FOR_INTERVAL:
         axes.hlines(y, low, high, color=look["color"], lw=1)
     axes.plot(mean, y, **look)
 
@@ -123,15 +126,15 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
     widths, and no panel of differences where BASE or another variant is missing.
     """
     metrics = _with_several(metrics, "d_model")
-    drawn = style.looks(metrics.variant, marker="o", ms=3.2)
-    drawn = {name: look | {"label": PROJECTED.get(name, look["label"])} for name, look in drawn.items()}
+    looks = style.looks_of(metrics.variant, marker="o", ms=3.2)
+    looks = {name: look | {"label": PROJECTED.get(name, look["label"])} for name, look in looks.items()}
     rows = list(metrics.groupby(["experiment", "base_learning_rate"], sort=False))
-    columns = 2 if BASE in drawn and len(drawn) > 1 else 1
+    columns = 2 if BASE in looks and len(looks) > 1 else 1
     size = (style.PAGE if columns == 2 else style.COLUMN, 0.6 + 2.6 * len(rows))
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
     for row, ((experiment, rate), runs) in zip(grid, rows, strict=True):
         ends = last_rows(runs)
-        lines = {"hue": "variant", "drawn": style.apart(drawn, 1.03), "x": "d_model", "spread": "bars"}
+        lines = {"hue": "variant", "looks": style.apart(looks, 1.03), "x": "d_model", "spread": "bars"}
         style.lines(row[0], ends, y="test_accuracy", **lines)
         style.accuracies(row[0])
         row[0].set(ylabel=style.ACCURACY, title=f"{experiment}, learning rate {rate:g}")
@@ -139,14 +142,14 @@ def by_d_model(metrics: pd.DataFrame) -> Figure:
             if {BASE} < {*ends.variant}:
                 gains = style.differences(ends, BASE, "test_accuracy", "d_model", "seed")
                 style.lines(axes, gains.assign(points=100 * gains.difference), y="points", **lines)
-                axes.axhline(0, color=LOOKS[BASE].colour, lw=1.4, zorder=0)
+                axes.axhline(0, color=BUILT_IN[BASE].colour, lw=1.4, zorder=0)
                 axes.set_ylabel("accuracy − that of scaling only\n(percentage points)")
             else:
                 axes.set_axis_off()
         for axes in row:
             axes.set(xscale="log", xlabel="width d")
             style.ticks_at(axes, runs.d_model)
-    style.legend_below(figure, style.marks(style.with_seeds(drawn, metrics)), columns=3)
+    style.legend_below(figure, style.marks(looks, metrics), columns=3)
     return figure
 
 
@@ -161,7 +164,7 @@ BEST = "lowest final test loss"
 BOUND = "lower bound"
 DIVERGED = "mean with diverged runs, each 0"
 MARKS = {
-    BEST: {"marker": "o", "ms": 9, "mfc": "none", "mew": 1.1, "ls": ""},
+    BEST: style.RING,
     BOUND: {"marker": "^", "ms": 5, "mfc": "white", "mew": 1.0, "ls": ""},
     DIVERGED: {"marker": "X", "ms": 6, "mfc": "white", "mew": 1.0, "ls": ""},
 }
@@ -177,10 +180,10 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
     metrics = _with_several(metrics, "base_learning_rate")
     rows = list(metrics.groupby(["experiment", "d_model"], sort=False))
     figure, grid = plt.subplots(len(rows), 2, figsize=(style.PAGE, 0.6 + 2.5 * len(rows)), squeeze=False)
-    drawn = style.looks(metrics.variant, marker="o", ms=3, lw=1.1)
+    looks = style.looks_of(metrics.variant, marker="o", ms=3, lw=1.1)
     marked: set[str] = set()
     for (left, right), ((experiment, width), runs) in zip(grid, rows, strict=True):
-        for variant, look in style.apart(drawn, 10**0.03).items():
+        for variant, look in style.apart(looks, 10**0.03).items():
             if variant in {*runs.variant}:
                 marked |= _rates(left, right, runs[runs.variant == variant], look)
         left.set(ylabel=style.ACCURACY, title=f"{experiment}, d_model = {width}")
@@ -191,7 +194,7 @@ def by_rate(metrics: pd.DataFrame) -> Figure:
         right.yaxis.set_major_formatter("{x:,.0f}")
         for axes in (left, right):
             style.rates(axes, runs.base_learning_rate)
-    handles = style.marks(style.with_seeds(drawn, metrics))
+    handles = style.marks(looks, metrics)
     handles += [style.mark(name, mec=style.GREY, **look) for name, look in MARKS.items() if name in marked]
     style.legend_below(figure, handles, columns=3)
     return figure

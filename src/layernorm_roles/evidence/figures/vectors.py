@@ -42,7 +42,7 @@ def keys_and_queries(vectors: pd.DataFrame, experiment: str, variant: str) -> Fi
     chosen = trained[trained.variant == variant]
     if chosen.empty:
         return style.note("Every run has diverged: there is no trained model to draw.")
-    colour = style.looks([variant])[variant]["color"]
+    colour = style.looks_of([variant])[variant]["color"]
     figure = plt.figure(figsize=(style.COLUMN, 3.5))
     grid = figure.add_gridspec(2, 1, height_ratios=[1, 0.13])
     axes = figure.add_subplot(grid[0], projection="3d")

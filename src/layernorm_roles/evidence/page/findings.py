@@ -48,9 +48,7 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
         verdict = claims[entry["claim"]].row.verdict if entry["claim"] in claims else ""
         sentences = [*_sentences(entry["sentences"], claims)]
         if (headline := entry["headlines"].get(verdict)) and sentences:
-            decided.append(
-                Section(typeset(headline), entry["claim"], verdict, sentences, entry.get("figure"))
-            )
+            decided.append(Section(headline, entry["claim"], verdict, sentences, entry.get("figure")))
         elif entry["claim"] not in elsewhere:
             undecided.append(entry["title"])
     return decided, undecided
@@ -60,9 +58,9 @@ def not_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
     """What the kept run found of claims that a reproduction did not run: headline, claim and kept verdict."""
     kept = [(entry, claims[entry["claim"]].kept) for entry in TEXT["sections"] if entry["claim"] in claims]
     return [
-        (typeset(entry["headlines"][found.row.verdict]), entry["claim"], found)
-        for entry, found in kept
-        if found and found.row.verdict in entry["headlines"]
+        (entry["headlines"][judged.row.verdict], entry["claim"], judged)
+        for entry, judged in kept
+        if judged and judged.row.verdict in entry["headlines"]
     ]
 
 
@@ -89,14 +87,7 @@ def effects(claims: Mapping[str, Judged]) -> pd.DataFrame:
         "at best rates": lambda entry: measured(entry.get("best")),
         "verdict": lambda entry: verdict(claims[entry["claim"]]),
     }
-    return grid(entries, cells, texts=5).map(
-        lambda text: text.replace(", ", ",\u00a0")
-    )  # intervals in one piece
-
-
-def prose() -> dict[str, str]:
-    """The texts of findings.html that do not depend on the reproduction, by name."""
-    return {name: typeset(TEXT[name]) for name in ("question", "methods", "limits", "related")}
+    return grid(entries, cells, texts=5)
 
 
 def markdown(claims: Mapping[str, Judged]) -> str:

@@ -143,7 +143,7 @@ class _Evidence:
             "tally": self._tally(),
             "any_kept": any(each.kept for each in self.claims.values()),
             "sources": [source for source in SOURCES if source in cited],
-            "meanings": {str(verdict): typeset(meaning) for verdict, meaning in MEANINGS.items()},
+            "meanings": {str(verdict): meaning for verdict, meaning in MEANINGS.items()},
             "terms": TEXTS["terms"],
             "units": TEXTS["units"],
             "parts": [self._part(part) for part in TEXTS["parts"]],
@@ -160,11 +160,11 @@ class _Evidence:
             "name": self.name,
             "commits": sections.values({"claims": self.provenance["claims"]}, "git_commit"),
             "too_small": self.too_small,
-            "text": findings.prose(),
+            "text": findings.TEXT,
             "sections": decided,
             "undecided": open_,
             "not_run": findings.not_run(self.claims),
-            "effects": [findings.effects(self.claims)],
+            "effects": findings.effects(self.claims),
             "pictures": {name: self._picture(name) for name in names},
         }
 
@@ -180,7 +180,7 @@ class _Evidence:
         firsts = [self._claim(first) for first, *_ in groups]
         again = [[self._claim(claim) for claim in others] for _, *others in groups]
         used = {name for claim in claims for name in claim.figures}
-        of_part = [name for name in self.pictures if shown.FIGURES[name].category in part["categories"]]
+        of_part = [name for name in self.pictures if shown.FIGURES[name].group in part["shows"]]
         return {
             **part,
             "groups": [{"first": first, "again": rest} for first, rest in zip(firsts, again, strict=True)],
@@ -190,30 +190,28 @@ class _Evidence:
     def _claim(self, claim: Claim) -> dict[str, Any]:
         own = self.claims[claim.name]
         row = own.row
-        texts = ("statement", "source", "statistic", "setting", "control", "reason")
         kind = "matrices" if claim.target == "random_keys" else "runs"
         return {
             **row,
-            **{key: typeset(row[key]) for key in texts},
             "name": claim.name,
             "words": claim.name.replace("_", " "),
-            "again": typeset(claim.source.rpartition("; ")[2]),
+            "again": claim.source.rpartition("; ")[2],
             "verdict": "" if self.too_small else row.verdict,
             "word": own.word,
-            "kept": own.kept and {"verdict": own.kept.row.verdict, "measured": own.kept.measured},
+            "kept": own.kept,
             "from": source_of(claim.source),
             "paper_value": _text(row.paper_value),
             "measured": number(row.measured),
             "interval": interval(row.ci_low, row.ci_high),
             "control_measured": number(row.control_measured),
             "control_interval": interval(row.control_low, row.control_high),
-            "control_name": typeset(row.control.partition(";")[0]),
+            "control_name": row.control.partition(";")[0],
             "unit": typeset(claim.unit),
             "size": own.size,
             "effect": "" if pd.isna(row.effect) else str(float(row.effect)).replace("inf", "Infinity"),
             "also_passed_by": _text(row.also_passed_by),
             "runs": f"{row.n_seeds:,} {kind}" if row.n_seeds > 1 else "nothing is random",
-            "rule": typeset(claim.rule),
+            "rule": claim.rule,
             "p_holm": "" if pd.isna(row.p_holm) else f"{row.p_holm:.2g}",
             "comparisons": [] if self.comparisons is None else rows_of(self.comparisons, claim.name),
             "figures": list(self._figures(claim.figures)),
@@ -249,7 +247,7 @@ class _Evidence:
         return {
             "name": name,
             "caption": typeset(figure.caption),
-            "files": [f"figures/{name}.pdf", *(f"parquet/{table}.parquet" for table in figure.tables)],
+            "files": [f"figures/{name}.pdf", *(f"parquet/{table}.parquet" for table in figure.inputs)],
             "source": quote(f"figures/{name}.png"),
             **_size(files.read_bytes(self.pictures[name])),
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from layernorm_roles import files
-from layernorm_roles.evidence.draw import draw_rooms
+from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.page import page
 
 LARGEST = 2_000_000
@@ -43,9 +43,9 @@ def publish(plan: Mapping[str, Any], run: str | Path, kept: str | Path) -> None:
         "durations": partial / "tables/durations.csv",
     }
     # No options are needed to mean the kept reproduction, and beside its verdicts stand no older ones.
-    shown = {**plan, "options": "", "kept": {}, "rooms": ["verdicts"]}
+    shown = {**plan, "options": "", "kept": {}, "groups": ["verdicts"]}
     tables = [partial / name for name in names if name.startswith("tables/claims.")]
-    draw_rooms(shown, [inputs["claims"]], tables)
+    draw_groups(shown, [inputs["claims"]], tables)
     page.write(shown, inputs, partial / "report.html", partial / "findings.html")
     if kept.exists():
         shutil.rmtree(kept)

@@ -8,11 +8,8 @@ import pandas as pd
 
 from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.rules import ACCURACY_STEP
+from layernorm_roles.evidence.legends import LEAST_FOR_INTERVAL
 from layernorm_roles.evidence.tables.readable import Cell, grid
-
-LEAST_RUNS = 3
-"""Least number of runs of a variant for an interval: that of two has 12.7 standard errors on each side."""
-
 
 Sources = Mapping[str, Mapping[str, str]]
 """Provenance of the Parquet files, by the name of their table."""
@@ -31,17 +28,17 @@ def too_small(settings: Mapping[str, Any]) -> list[str]:
         return []
     steps = max(experiment["steps"] for experiment in trained)
     runs = max(number or 0 for experiment in trained for number in experiment["seeds"].values())
-    found = []
+    sentences = []
     if steps < ACCURACY_STEP:
-        found.append(
+        sentences.append(
             f"The longest training of the majority task has {steps:,} steps; the paper’s accuracies are compared at "
             f"step {ACCURACY_STEP:,}."
         )
-    if runs < LEAST_RUNS:
-        found.append(
-            f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_RUNS}."
+    if runs < LEAST_FOR_INTERVAL:
+        sentences.append(
+            f"No variant has more than {runs} {'run' if runs == 1 else 'runs'}; an interval needs {LEAST_FOR_INTERVAL}."
         )
-    return found
+    return sentences
 
 
 def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
@@ -50,19 +47,16 @@ def groups(claims: Iterable[Claim]) -> list[list[Claim]]:
     A claim repeats another one if its name goes on after that one's and its source after that one's and a semicolon:
     faster_d3 with the source "...; in three dimensions" repeats faster.
     """
-    found: list[list[Claim]] = []
+    together: list[list[Claim]] = []
     for claim in claims:
-        repeated = (group for group in found if repeats(claim, group[0]))
-        if group := next(repeated, None):
-            group.append(claim)
+        for group in together:
+            first = group[0]
+            if claim.name.startswith(f"{first.name}_") and claim.source.startswith(f"{first.source}; "):
+                group.append(claim)
+                break
         else:
-            found.append([claim])
-    return found
-
-
-def repeats(claim: Claim, first: Claim) -> bool:
-    """Whether `claim` repeats the claim `first` in another setting, by the rule that `groups` states."""
-    return claim.name.startswith(f"{first.name}_") and claim.source.startswith(f"{first.source}; ")
+            together.append([claim])
+    return together
 
 
 def values(sources: Sources, key: str) -> list[str]:
@@ -74,9 +68,9 @@ def values(sources: Sources, key: str) -> list[str]:
 
 def devices(sources: Sources) -> list[str]:
     """What computed the files; beside a processor that is named a plain cpu goes without saying."""
-    found = values(sources, "device")
-    named = any(device.startswith("cpu (") for device in found)
-    return [device for device in found if device != "cpu" or not named]
+    known = values(sources, "device")
+    named = any(device.startswith("cpu (") for device in known)
+    return [device for device in known if device != "cpu" or not named]
 
 
 def configurations(sources: Sources) -> list[dict[str, str]]:

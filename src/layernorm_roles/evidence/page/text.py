@@ -7,6 +7,8 @@ from typing import NamedTuple
 import yaml
 from markupsafe import Markup, escape
 
+from layernorm_roles.evidence.tables.typography import typeset
+
 TEXTS = yaml.safe_load((Path(__file__).parent / "report.yaml").read_text(encoding="utf-8"))
 """The texts of report.yaml: units, terms, parts of the page, sources."""
 
@@ -57,5 +59,6 @@ def command(target: str, options: str) -> str:
 
 
 def mathematics(text: str) -> Markup:
-    """The text escaped for HTML, with the subscripts of W_O and d_k and the like set as such."""
+    """The text typeset and escaped for HTML, intervals in one piece, the subscripts of W_O and d_k set as such."""
+    text = re.sub(r"\[([^][ ]+), ([^][ ]+)\]", "[\\1,\u00a0\\2]", typeset(text))
     return Markup(re.sub(r"\b([Wd])_(\w)\b", r"<i>\1</i><sub>\2</sub>", str(escape(text))))

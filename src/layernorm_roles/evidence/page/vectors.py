@@ -7,7 +7,7 @@ import pandas as pd
 
 from layernorm_roles.evidence.analysis.majority import geometry_of_runs, random_angle
 from layernorm_roles.evidence.claims.rules import FLAT
-from layernorm_roles.evidence.figures.style import looks
+from layernorm_roles.evidence.figures.style import looks_of
 from layernorm_roles.evidence.figures.vectors import LIMIT, VIEW
 
 BOX = {"limit": LIMIT, "printed": {"azimuth": VIEW["azim"], "elevation": VIEW["elev"]}}
@@ -32,7 +32,7 @@ def views(vectors: pd.DataFrame | None) -> list[dict[str, Any]]:
     several = three.experiment.nunique() > 1
     found = []
     for experiment, part in three.groupby("experiment", sort=False):
-        for variant, look in looks(part.variant).items():
+        for variant, look in looks_of(part.variant).items():
             title = f"{experiment}, {look['label']}" if several else look["label"]
             runs = part[part.variant == variant]
             found.append(

@@ -7,7 +7,7 @@ import pandas as pd
 from layernorm_roles import store
 from layernorm_roles.evidence.claims import CLAIMS
 from layernorm_roles.evidence.tables.readable import Readable, grid, write
-from layernorm_roles.evidence.tables.typography import MISSING, interval, with_unit
+from layernorm_roles.evidence.tables.typography import MISSING, measured
 
 COLUMNS = ["measured", "ci_low", "ci_high", "n_seeds", "verdict"]
 """Columns of the table claims that are set side by side."""
@@ -35,11 +35,9 @@ def compare(folder: str | Path, other: str | Path, out_csv: str | Path, out_md: 
     units = {claim.name: claim.unit for claim in CLAIMS}
 
     def side(row, end: str) -> str:
-        measured, low, high, _, verdict = (getattr(row, f"{column}{end}") for column in COLUMNS)
-        found = with_unit(measured, units.get(row.claim, "")), interval(low, high)
-        return ", ".join(
-            filter(None, [" ".join(filter(None, found)), MISSING if pd.isna(verdict) else verdict])
-        )
+        *estimate, _, verdict = (getattr(row, f"{column}{end}") for column in COLUMNS)
+        numbers = measured(*estimate, units.get(row.claim, ""))
+        return ", ".join(filter(None, [numbers, MISSING if pd.isna(verdict) else verdict]))
 
     cells = {
         "claim": "{.claim}",

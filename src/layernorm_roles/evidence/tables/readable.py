@@ -81,7 +81,7 @@ def ordered(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 def make(table: Table, frames: Mapping[str, pd.DataFrame]) -> Readable:
     """Make a table of the list in `shown` from data frames, given by the names of their Parquet tables."""
-    module = import_module(f"layernorm_roles.evidence.tables.{table.room}")
+    module = import_module(f"layernorm_roles.evidence.tables.{table.group}")
     made = getattr(module, table.name)(*(frames[name] for name in table.inputs))
     last = table.note if made.parts else table.none
     return made._replace(parts=[*made.parts, *([last] if last else [])])

@@ -69,6 +69,15 @@ def with_unit(value: float, unit: str) -> str:
     return number(value) + typeset(unit) if pd.notna(value) else ""
 
 
+def measured(mean: float, low: float, high: float, unit: str = "") -> str:
+    """A number with its unit, followed by its interval in brackets; empty for NaN.
+
+    >>> measured(2.0, 1.0, 3.0, "×"), measured(2.0, np.nan, np.nan)
+    ('2.00× [1.00, 3.00]', '2.00')
+    """
+    return " ".join(filter(None, (with_unit(mean, unit), interval(low, high))))
+
+
 def duration(minutes: float) -> str:
     """A time in seconds, minutes or hours, whichever a reader would choose; empty for NaN.
 

@@ -11,7 +11,7 @@ from layernorm_roles.evidence.claims.claim import Claim
 from layernorm_roles.evidence.claims.relative import on_common_scale
 from layernorm_roles.evidence.claims.rules import Verdict
 from layernorm_roles.evidence.tables.readable import Readable, grid
-from layernorm_roles.evidence.tables.typography import MISSING, interval, typeset, with_unit
+from layernorm_roles.evidence.tables.typography import MISSING, measured, typeset
 
 SEEN = (Verdict.REPRODUCED, Verdict.CONFOUNDED, Verdict.HOLDS)
 """The verdicts that say that an effect is there, and so need a difference from none."""
@@ -37,12 +37,12 @@ class Judged(NamedTuple):
     @property
     def measured(self) -> str:
         """The measured number with its unit and its 95 % interval; empty if nothing was measured."""
-        return _estimate(self, "measured", "ci")
+        return measured(*self.row[["measured", "ci_low", "ci_high"]], self.claim.unit)
 
     @property
     def control(self) -> str:
         """The number of the isolating comparison with its unit and its 95 % interval; empty without one."""
-        return _estimate(self, "control_measured", "control")
+        return measured(*self.row[["control_measured", "control_low", "control_high"]], self.claim.unit)
 
     @property
     def size(self) -> str:
@@ -90,11 +90,11 @@ def _not_run(row: pd.Series) -> bool:
 
 
 def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, Mapping[str, str]]) -> Judged | None:
-    found = kept.get(claim.name)
-    if not found or not _not_run(row) or found["verdict"] == Verdict.NOT_TESTED:
+    of_claim = kept.get(claim.name)
+    if not of_claim or not _not_run(row) or of_claim["verdict"] == Verdict.NOT_TESTED:
         return None
-    numbers = {name: float(found[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
-    return Judged(claim, pd.Series({"verdict": found["verdict"], **numbers}))
+    numbers = {name: float(of_claim[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
+    return Judged(claim, pd.Series({"verdict": of_claim["verdict"], **numbers}))
 
 
 def whole(value: float) -> str:
@@ -136,11 +136,8 @@ def rows_of(table: pd.DataFrame, claim: str) -> list[pd.DataFrame]:
 
 
 def _found(row: Any) -> str:
-    found = (
-        with_unit(row.estimate, "" if pd.isna(row.unit) else row.unit),
-        interval(row.ci_low, row.ci_high),
-    )
-    return " ".join(filter(None, found)) or MISSING
+    unit = "" if pd.isna(row.unit) else row.unit
+    return measured(row.estimate, row.ci_low, row.ci_high, unit) or MISSING
 
 
 def _text(value: Any) -> str:
@@ -163,9 +160,3 @@ _COMPARED = {
     "runs": lambda row: f"{row.n_runs:,.0f}" if row.n_runs > 1 else "",
 }
 """What a reader sees of a row of the table comparisons."""
-
-
-def _estimate(judged: Judged, value: str, ends: str) -> str:
-    row = judged.row
-    words = [with_unit(row[value], judged.claim.unit), interval(row[f"{ends}_low"], row[f"{ends}_high"])]
-    return " ".join(filter(None, words))

@@ -1,0 +1,276 @@
+"""The experiments on what other documents say about LayerNorm: a figure for each of them."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.ticker import LogFormatterSciNotation, NullFormatter, PercentFormatter
+
+from layernorm_roles.evidence.analysis.statements import final_losses, position_accuracies
+from layernorm_roles.evidence.figures import style
+from layernorm_roles.evidence.figures.vectors import box, plane_and_ones, plane_and_ones_marks
+
+# Geometry
+
+PLACEMENTS = {"inside": "#332288", "outside": "#CC79A7"}
+"""Colour of each place of eps: inside the root as in torch, or outside it."""
+
+STAGES = dict(x="inputs x", f="projection f", g="scaling g to length $\\sqrt{3}$", h="gain and bias h")
+"""Title of each stage of the cloud."""
+
+CLOUD_LIMIT = 3.2
+"""Half the side of the box around the cloud."""
+
+power = LogFormatterSciNotation()
+"""Writes an eps as matplotlib writes the ticks of a logarithmic axis."""
+
+
+def geometry(table: pd.DataFrame, cloud: pd.DataFrame) -> Figure:
+    """Draw the cloud before and after each step, the radius after scaling, and the difference from torch.
+
+    table: geometry, of which one dimension is drawn below, the largest up to 64; cloud: geometry_cloud.
+    """
+    figure = plt.figure(figsize=(style.PAGE, 6.4))
+    above, below = figure.subfigures(2, 1, height_ratios=[3.9, 2.5])
+    _clouds(above, cloud)
+    measured = table[table.input_norm.notna()]
+    n = max((n for n in measured.n.unique() if n <= 64), default=measured.n.min())
+    rows = measured[measured.n == n]
+    rows = rows.assign(size=rows.input_norm / np.sqrt(n)).sort_values("size")
+    sizes = np.geomspace(rows["size"].min(), rows["size"].max(), 300)
+    radius, difference = below.subplots(1, 2)
+    strokes = list(zip(sorted(rows.eps.unique(), reverse=True), ("-", "--"), strict=False))
+    handles = []
+    for (placement, colour), (eps, stroke) in ((p, s) for p in PLACEMENTS.items() for s in strokes):
+        part = rows[(rows.eps_placement == placement) & (rows.eps == eps)]
+        exact = 1 / np.sqrt(1 + eps / sizes**2) if placement == "inside" else 1 / (1 + eps / sizes)
+        radius.plot(sizes, exact, stroke, color=colour)
+        points = {"color": colour, "marker": "o", "ms": 2.5}
+        for axes, quantity, line in (
+            (radius, "radius_mean", ""),
+            (difference, "difference_from_torch", stroke),
+        ):
+            shown = part[part.quantity == quantity]
+            axes.plot(shown["size"], shown.value, ls=line, **points)
+        handles.append(style.mark(f"{placement}, ε = {power(eps)}", ls=stroke, **points))
+    radius.set(title="radius after scaling", ylabel="radius over $\\sqrt{n}$", ylim=(0, 1.05))
+    difference.set(title="difference from torch", ylabel="largest difference", yscale="log")
+    for axes in (radius, difference):
+        axes.set(xscale="log", xlabel="root mean square of f(x)")
+    style.legend_below(below, handles, columns=4)
+    return figure
+
+
+def _clouds(figure: FigureBase, cloud: pd.DataFrame) -> None:
+    """Draw one cloud of points before and after each step, LayerNorm above and RMSNorm below.
+
+    Points have the colour of their height before, and all panels have equal axes and one point of view, between the
+    plane's edge and its normal, so that a circle in the plane shows as one.
+    """
+    for row, (norm, name) in enumerate({"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}.items()):
+        of_norm = cloud[cloud.norm == norm].sort_values("point")
+        height = of_norm[of_norm.stage == "x"].x3.rank(pct=True).to_numpy()
+        for column, (stage, label) in enumerate(STAGES.items()):
+            points = of_norm[of_norm.stage == stage][["x1", "x2", "x3"]].to_numpy()
+            axes = figure.add_subplot(2, 4, 4 * row + column + 1, projection="3d")
+            if not len(points):
+                axes.set_axis_off()
+                axes.text2D(0.5, 0.5, f"no {label}", ha="center", transform=axes.transAxes, color=style.GREY)
+                continue
+            plane_and_ones(axes, radius=2.6, half_length=2.0)
+            look = {"s": 2.5, "c": height, "cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0}
+            axes.scatter(*points.T, depthshade=False, **look)
+            view = {"elev": 24, "azim": 8}
+            box(axes, CLOUD_LIMIT, ticks=(-2, 0, 2), zoom=1.0, view=view, labelpad=-11, fontsize=6)
+            axes.tick_params(pad=-4, labelsize=5)
+            title = "gain" if (norm, stage) == ("rmsnorm", "h") else label
+            axes.set_title(f"{name}: {title}" if column == 0 else title, y=0.98)
+    key = ScalarMappable(Normalize(0, 1), "viridis")
+    options = {"ax": figure.axes, "location": "right", "shrink": 0.5, "aspect": 28, "pad": 0.04}
+    figure.colorbar(key, label="rank of the input's $x_3$\n(0 lowest, 1 highest)", **options)
+    style.legend_below(figure, plane_and_ones_marks(), columns=2)
+
+
+# Fusion
+
+_SIZE = {"ms": 3.5}
+
+ARRANGEMENTS = {
+    "plain": {"label": "nothing between", "color": "#7F7F7F", "marker": "o"} | _SIZE,
+    "norm": {"label": "LayerNorm", "color": "#0072B2", "marker": "s"} | _SIZE,
+    "residual": {"label": "residual", "color": "#E69F00", "marker": "^", "lw": 2.2} | _SIZE,
+    "residual_norm": {"label": "residual and LayerNorm", "color": "#009E73", "marker": "D", "ls": "--"}
+    | _SIZE,
+}
+"""Look of what stands between W_O and W_1; the wide and the dashed line coincide and show both."""
+
+_TRAINED_LAYER = {"ls": "", "mfc": "none", "mew": 0.7} | _SIZE
+
+
+def fusion(table: pd.DataFrame) -> Figure:
+    """Draw what the best single map of the heads misses, by the width of the stream.
+
+    table: fusion. Lines are random weights, open marks the layers of trained models, side by side.
+    """
+    figure, axes = plt.subplots(figsize=(style.PAGE, 2.9))
+    table = table.assign(percent=100 * table.error)
+    random, trained = table[table.source == "random"], table[table.source != "random"]
+    style.lines(axes, random, "arrangement", ARRANGEMENTS, "d", "percent")
+    for name, rows in trained.groupby("arrangement"):
+        apart = 1 + 0.08 * (rows.layer - rows.layer.mean())
+        marker, colour = ARRANGEMENTS[name]["marker"], ARRANGEMENTS[name]["color"]
+        axes.plot(rows.d * apart, rows.percent, marker=marker, mec=colour, **_TRAINED_LAYER)
+    axes.set(xscale="log", xlabel="width of the stream, d_model")
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.set(ylim=(-0.01, 110), yticks=[0, 0.1, 1, 10, 100], yticklabels=["0", "0.1", "1", "10", "100"])
+    axes.set_ylabel("variance missed\nby the best map (%)")
+    style.ticks_at(axes, table.d)
+    handles = style.marks(ARRANGEMENTS)
+    if len(trained):
+        handles.append(
+            style.mark("trained, one layer and seed", marker="o", mec=style.GREY, **_TRAINED_LAYER)
+        )
+    title = f"lines are means over {style.number_of([random.seed.nunique()], 'seed')}"
+    style.legend_below(figure, handles, columns=5, title=title)
+    return figure
+
+
+# Placement
+
+PLACES = {
+    "pre": {"label": "pre-norm", "color": "#0072B2"},
+    "post": {"label": "post-norm", "color": "#D55E00"},
+    "none": {"label": "no LayerNorm", "color": "#555555"},
+}
+"""Look of each place of the LayerNorm."""
+
+RESIDUAL = {
+    True: {"label": "with residual connections", "ls": "-", "marker": "o", "ms": 2.5},
+    False: {"label": "without residual connections", "ls": "--", "marker": "o", "ms": 2.5},
+}
+
+GUESSING = {"label": "guessing", "color": "black", "ls": ":", "lw": 1.0}
+
+
+def placement(table: pd.DataFrame, untrained: pd.DataFrame, probe: pd.DataFrame) -> Figure:
+    """Draw final losses by learning rate, and below gradients of untrained networks, and positions that are named.
+
+    table: placement, of which runs that diverged are counted and not drawn. untrained: untrained_gradients, as
+    geometric means without those that vanish or overflow; networks without LayerNorm, whose gradients reach far beyond
+    the others, have an axis of their own. probe: position_probe, of the deepest networks in it.
+    """
+    figure = plt.figure(figsize=(style.PAGE, 5.0))
+    above, below = figure.subfigures(2, 1, height_ratios=[1, 1.25])
+    losses = final_losses(table)
+    depths = sorted(losses.depth.unique())
+    panels = above.subplots(1, len(depths), sharey=True, squeeze=False)[0]
+    for axes, depth in zip(panels, depths, strict=True):
+        here = losses[losses.depth == depth]
+        finite, looks = here[np.isfinite(here.loss)], style.each(PLACES, **RESIDUAL[True])
+        style.lines(axes, finite, "placement", looks, "learning_rate", "loss", limits="range")
+        if lost := len(here) - len(finite):
+            place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+            axes.text(0.98, 0.98, f"{lost} diverged", fontsize=6, **place)
+        style.rates(axes, losses.learning_rate)
+        axes.set(title=f"{depth} layers", xlabel="learning rate")
+    panels[0].set_ylabel("final loss (nats)")
+    normed, bare, *probed = below.subplots(1, 4)
+    first = untrained[np.isfinite(untrained.gradient_norm) & (untrained.gradient_norm > 0)]
+    shares = position_accuracies(probe)
+    for residual, stroke in RESIDUAL.items():
+        looks = style.each(PLACES, **stroke)
+        for axes, without in ((normed, False), (bare, True)):
+            part = first[(first.residual == residual) & ((first.placement == "none") == without)]
+            options = {"geometric": True, "limits": "range"}
+            style.lines(axes, part, "placement", looks, "depth", "gradient_norm", **options)
+        for axes, trained in zip(probed, (False, True), strict=True):
+            part = shares[(shares.trained == trained) & (shares.residual == residual)]
+            style.lines(axes, part, "placement", looks, "layer", "percent", limits="range")
+    for axes, title in ((normed, "LayerNorm"), (bare, "no LayerNorm")):
+        axes.set(xscale="log", yscale="log", title=title, xlabel="layers, untrained")
+        style.ticks_at(axes, untrained.depth)
+    normed.set_ylabel("gradient norm of\nthe first layer")
+    for axes, title in zip(probed, ("untrained", "trained"), strict=True):
+        axes.axhline(100 / probe.context_length.max(), **GUESSING)
+        axes.set(title=title, xlabel="before layer", ylim=(0, 103), xticks=sorted(shares.layer.unique()))
+    probed[0].set_ylabel("tokens whose position\na probe names (%)")
+    handles = [*style.marks(PLACES), *style.marks(style.each(RESIDUAL, color=style.GREY))]
+    numbers = [each.seed.nunique() for each in (losses, first, shares)]
+    title = f"means over {style.number_of(numbers, 'seed')}"
+    style.legend_below(below, [*handles, style.mark(**GUESSING)], columns=3, title=title)
+    return figure
+
+
+# Dependence on the batch
+
+NORMS = {
+    "layernorm": {"label": "LayerNorm", "color": "#0072B2", "marker": "o", "ms": 3},
+    "batchnorm": {"label": "BatchNorm", "color": "#D55E00", "marker": "o", "ms": 3},
+}
+"""Look of each norm."""
+
+
+def batch_dependence(table: pd.DataFrame) -> Figure:
+    """Draw the change of a token's output by other sequences, and by padding, a panel each.
+
+    table: batch_dependence.
+    """
+    figure, panels = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))
+    for axes, effect, x in zip(panels, ("others", "padding"), ("batch_size", "padding"), strict=True):
+        # Padding has one value a seed and share, the mean over batch sizes, which hardly matter there.
+        part = table[table.effect == effect].groupby(["norm", x, "seed"], as_index=False).change.mean()
+        style.lines(axes, part, "norm", NORMS, x, "change")
+    others, padding = panels
+    others.set(title="other sequences drawn anew", xlabel="sequences in the batch", xscale="log")
+    others.set_ylabel("change of a token's output\n(size of the output is 1)")
+    style.ticks_at(others, table.batch_size[table.effect == "others"])
+    padding.set(title="padding after sequences", xlabel="share of padding")
+    padding.set_xticks(sorted(table.padding[table.effect == "padding"].unique()))
+    padding.xaxis.set_major_formatter(PercentFormatter(1))
+    title = f"means over {style.number_of([table.seed.nunique()], 'seed')}"
+    style.legend_below(figure, style.marks(NORMS), columns=2, title=title)
+    return figure
+
+
+# Scale of the scores
+
+DIVIDED = {
+    False: {"label": "not divided", "color": "#D55E00", "marker": "o", "ms": 3},
+    True: {"label": "divided by $\\sqrt{d_k}$", "color": "#0072B2", "marker": "o", "ms": 3},
+}
+"""Look of scores without and with the division."""
+
+SCORES = {
+    "score_std": ("scores", "standard deviation"),
+    "entropy_share": ("entropy of attention", "share of its maximum ln n"),
+    "gradient": ("softmax's Jacobian", "trace"),
+}
+"""Title and label of the y axis for each column of score_scale that is drawn."""
+
+ROOT = {"label": "$\\sqrt{d_k}$", "color": "#333333", "lw": 0.7, "ls": ":"}
+
+
+def score_scale(table: pd.DataFrame) -> Figure:
+    """Draw spread of the scores, entropy of attention and trace of the softmax's Jacobian against d_k.
+
+    table: score_scale, of which queries and keys of mean 0 are drawn.
+    """
+    figure, panels = plt.subplots(1, 3, figsize=(style.PAGE, 2.5))
+    normal = table[table.source == "normal"]
+    d_k = np.array(sorted(normal.d_k.unique()))
+    for axes, (column, (title, label)) in zip(panels, SCORES.items(), strict=True):
+        style.lines(axes, normal, "divided", DIVIDED, "d_k", column)
+        axes.set(xscale="log", title=title, ylabel=label)
+        axes.set_xlabel("dimension of queries and keys, $d_k$", fontsize=7)
+        style.ticks_at(axes, [d for d in (2, 8, 32, 128, 512) if d_k[0] <= d <= d_k[-1]])
+    panels[0].plot(d_k, np.sqrt(d_k), **ROOT)
+    panels[0].set_yscale("log")
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
+    for axes in panels[1:]:
+        axes.set_ylim(0, 1.02)
+    handles = [*style.marks(DIVIDED), style.mark(**ROOT)]
+    title = f"means over {style.number_of([normal.seed.nunique()], 'seed')}"
+    style.legend_below(figure, handles, columns=3, title=title)
+    return figure

@@ -1,1 +1,0 @@
-"""Figures of the experiments on what other documents say about LayerNorm, a module for each experiment."""
