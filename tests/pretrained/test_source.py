@@ -59,8 +59,15 @@ NO_INDEX = "expected an index with a weight_map"
         (lambda model: with_index(model, ""), NO_INDEX),
         (lambda model: with_index(model, '{"weight_map": 3}'), NO_INDEX),
         (lambda model: with_index(model, '{"weight_map": {"x": "../a"}}'), NO_INDEX),
-        (lambda model: with_index(model, '{"weight_map": {"x": "a"}}'), "expected the shard a"),
+        (lambda model: with_index(model, '{"weight_map": {"x": "a.bin"}}'), NO_INDEX),
+        (lambda model: with_index(model, '{"weight_map": {"x": ""}}'), NO_INDEX),
+        (lambda model: with_index(model, '{"weight_map": {"x": "a.safetensors"}}'), "expected the shard a"),
         (lambda model: with_sizes(model, num_hidden_layers=0), "expected a model with layers"),
+        (lambda model: with_sizes(model, num_hidden_layers=-1), "expected a model with layers"),
+        (
+            lambda model: with_sizes(model, quantization_config={"quant_method": "new"}),
+            "quantization_config = .*'new'.*: expected a method that transformers knows",
+        ),
         (
             lambda model: (model / "config.json").write_text("[" * 10**5),
             "no model that transformers can load",
@@ -73,7 +80,7 @@ NO_INDEX = "expected an index with a weight_map"
 )
 def test_a_folder_that_holds_no_whole_model_is_refused(spoil, said, model):
     spoil(model)
-    with pytest.raises(ValueError, match=rf"^(pretrained.m.path = .*|{model}): {said}"):
+    with pytest.raises(ValueError, match=rf"^(pretrained.m.path = .*|{model}(/config.json)?): {said}"):
         recording.load(locate("m", at(model)))
 
 

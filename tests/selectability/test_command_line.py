@@ -157,7 +157,14 @@ REFUSED = [
     ("repeated.parquet", None, ["--tensor", "x"], "two columns have one name"),
     ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),
     ("a.parquet", {"v": [[k, 1] for k in LARGE.tolist()]}, [], "9007199254740993 at (1, 0)"),
+    ("wide.npy", CLAIMS.replace(b"1000000000000, 3", b"4611686018427387904, 9"), [], NO_NUMPY),
     ("text.safetensors", b"not tensors at all", [], "not readable as safetensors"),
+    (
+        "none.safetensors",
+        b"\x02" + bytes(7) + b"{}",
+        [],
+        "none.safetensors: holds no tensor: expected at least",
+    ),
     ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
     ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, other"),
@@ -170,6 +177,7 @@ REFUSED = [
         for file, message in [
             (b'"../two.safetensors"', "expected the name of a file beside the index"),
             (b'["two.safetensors"]', "expected the name of a file beside the index"),
+            (b'""', "k.safetensors.index.json: tensor 'k' is in '': expected the name of a file"),
             (b'"two.safetensors"', "two.safetensors: no tensor 'k'"),
         ]
     ),
@@ -237,6 +245,13 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
     assert r"\x1b[31mred\x07" in error and r"two\nlines\u202e" in error
 
 
+def test_verdicts_are_written_under_a_name_that_is_no_utf8(files):
+    out = files / "gr\udcf6\udcdfe.parquet"
+    assert main([str(files / "keys.npy"), "--out", str(out)]) == 0
+    with out.open("rb") as file:
+        assert pq.ParquetFile(file).metadata.num_rows == 50
+
+
 def test_the_input_is_never_overwritten(files, capsys, monkeypatch):
     monkeypatch.chdir(files)
     pd.DataFrame({"b": BIAS}).to_parquet("bias.parquet")
@@ -261,7 +276,7 @@ def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(file
 
     monkeypatch.setattr(command_line.csv, "writer", full_disk)
     assert main([str(files / "keys.npy"), "--out", str(out)]) == 2
-    assert "no space left" in last_error(capsys)
+    assert f"{out}: --out: no space left" in last_error(capsys)
     assert out.read_text() == before and [path.name for path in out.parent.iterdir()] == ["v.csv"]
 
 
