@@ -1,10 +1,13 @@
 """Plan files: when a job counts as done, whatever the times of files; who may write them; what ends a job."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from planned import planned
 
@@ -73,6 +76,45 @@ def test_what_was_done_with_something_else_is_told(tmp_path):
         plan.check(tmp_path, differs)
     with pytest.raises(ValueError, match="never: no job has left a copy of its plan in origin/"):
         plan.check(tmp_path / "never", [])
+
+
+def planned_table(folder, job, config):
+    """The Parquet file of a job that is done, with `config` as what it was made from, and its checksum."""
+    finish(folder, job)
+    path = folder / "parquet/a.parquet"
+    with plan.files.atomic_write(path) as partial:
+        pq.write_table(
+            pa.table({"x": [1]}, pa.schema({"x": pa.int64()}, {"config": json.dumps(config)})), partial
+        )
+    return path
+
+
+def test_a_check_names_what_is_gone_and_what_is_of_another_run(tmp_path):
+    write(tmp_path, PLANS)
+    path = planned_table(tmp_path, "data/a", {**PLANS["data/a"], "more": 1})
+    plan.check(tmp_path, [])
+    planned_table(tmp_path, "data/a", {**PLANS["data/a"], "settings": {"size": 4}})
+    with pytest.raises(ValueError, match=r"a.parquet: of another run than origin/ says \(settings\); delete"):
+        plan.check(tmp_path, [])
+    path.unlink()
+    with pytest.raises(ValueError, match=r"a.parquet: gone, while its checksum is there"):
+        plan.check(tmp_path, [])
+
+
+@pytest.mark.parametrize(
+    "module,name,number", [("files", "replace_text", errno.ENOSPC), ("os", "utime", errno.EPERM)]
+)
+def test_a_plan_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, module, name, number):
+    """On a full disk, and where another user owns it, whose time nobody else may set."""
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(getattr(plan, module), name, refuse)
+    with pytest.raises(
+        ValueError, match=f"data/a.json or its copy in origin/: {os.strerror(number)}: expected"
+    ):
+        write(tmp_path, PLANS)
 
 
 HOLD = """

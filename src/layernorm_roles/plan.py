@@ -13,7 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the plan files of the reproduction in `folder`, and set the times of those whose jobs are done.
 
     Plan files of other jobs are taken away, and no other file. Raises ValueError if another command makes the
-    reproduction from another plan at this moment: its waiting jobs would read these files.
+    reproduction from another plan at this moment: its waiting jobs would read these files; and if a plan file cannot be
+    written.
     """
     folder = Path(folder)
     texts = {folder / FOLDER / f"{job}.json": _as_text(each) for job, each in plans.items()}
@@ -97,15 +98,20 @@ def write(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> None:
             f"{folder}: another command makes it at this moment, with other settings or code; wait until it has "
             "ended, or give this one another `name`"
         )
-    for path in different:
-        files.replace_text(path, texts[path])
-    for path in others:
-        path.unlink(missing_ok=True)
-    for path, text in texts.items():
-        origin = folder / ORIGIN / path.relative_to(folder / FOLDER)
-        if origin.is_file():
-            os.utime(origin, LONG_AGO)
-        os.utime(path, LONG_AGO if _text(origin) == text else None)
+    try:
+        for path in different:
+            files.replace_text(path, texts[path])
+        for path in others:
+            path.unlink(missing_ok=True)
+        for path, text in texts.items():
+            origin = folder / ORIGIN / path.relative_to(folder / FOLDER)
+            if origin.is_file():
+                os.utime(origin, LONG_AGO)
+            os.utime(path, LONG_AGO if _text(origin) == text else None)
+    except OSError as error:  # it names no file where a disk is full, or where a file is another user's
+        raise ValueError(
+            f"{path} or its copy in {ORIGIN}/: {error.strerror}: expected files of your own, on a disk with space"
+        ) from None
 
 
 def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -119,11 +125,11 @@ def undone(folder: str | Path, plans: Mapping[str, Mapping[str, Any]]) -> list[s
 
 
 def check(folder: str | Path, differ: list[str]) -> None:
-    """Raise ValueError with a line for each file under `folder` that is damaged, and for each plan in `differ`.
+    """Raise ValueError with a line for each file in `folder` that is damaged, gone or alien, and each plan in `differ`.
 
     It raises ValueError, too, where no job has been done. `differ` is what `undone` returns.
     """
-    faults = files.faults(folder, beside=UNCHECKED)
+    faults = [*files.faults(folder, beside=UNCHECKED), *_gone(folder), *_of_other_runs(folder)]
     faults += [
         f"{path}: differs from its copy in {ORIGIN}/; run again, which makes its results anew"
         for path in differ
@@ -136,6 +142,28 @@ def check(folder: str | Path, differ: list[str]) -> None:
     if faults:
         files_are = "1 file is" if len(faults) == 1 else f"{len(faults)} files are"
         raise ValueError("\n".join([f"{folder}: {files_are} not as this configuration makes them", *faults]))
+
+
+def _gone(folder: str | Path) -> Iterator[str]:
+    for checksum in sorted(Path(folder).rglob(f"{files.CHECKSUMS}/[!.]*")):
+        path = checksum.parent.parent / checksum.name
+        if not path.exists():
+            yield f"{path}: gone, while its checksum is there; copy it too, or name it as the target of a command"
+
+
+def _of_other_runs(folder: str | Path) -> Iterator[str]:
+    import pyarrow.parquet as pq  # which no plan needs
+
+    for path in files.visible(folder, UNCHECKED):
+        stated = {}
+        if path.suffix == ".parquet":
+            with suppress(OSError, ValueError):  # a damaged file, which its checksum tells
+                stated = json.loads((pq.read_schema(path).metadata or {}).get(b"config", b"{}"))
+        origin = _text(Path(folder, ORIGIN, f"{stated.get('job')}.json"))
+        with suppress(json.JSONDecodeError):  # a damaged copy, which differs from its plan
+            different = [key for key, value in json.loads(origin or "{}").items() if stated.get(key) != value]
+            if different:
+                yield f"{path}: of another run than {ORIGIN}/ says ({', '.join(different)}); delete it and run again"
 
 
 def _is_plan(path: Path, folder: Path) -> bool:

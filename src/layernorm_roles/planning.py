@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from layernorm_roles import batches, catalogue, jobs
+from layernorm_roles import batches, catalogue, jobs, plan
 from layernorm_roles.batches import Batch
 from layernorm_roles.exhibits import Exhibits, command_options
 from layernorm_roles.gpu.choice import choose
@@ -47,13 +47,18 @@ def configured(defaults: str | Path, overlay: Mapping[str, Any]) -> Settings:
 
 
 def refuse_read_only(folder: str | Path, snakefile: str | Path) -> None:
-    """Raise ValueError unless Snakemake's notes and the reproduction at `folder` can be written.
+    """Raise ValueError unless Snakemake's notes and the reproduction at `folder` can be written, as folders.
 
     Both are relative to the working folder. `snakefile` is the one to start from another working folder.
     """
-    for wanted in (Path(".snakemake"), Path(folder)):
+    inside = [
+        Path(folder, name) for name in ("data", "runs", "parquet", "figures", "tables", *plan.UNCHECKED)
+    ]
+    for wanted in (Path(".snakemake"), Path(folder), *inside):
         there = next(place for place in (wanted, *wanted.parents) if os.path.lexists(place))
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        if not there.is_dir():
+            raise ValueError(f"{there.absolute()}: expected a folder, or nothing; move away the file or link")
+        if wanted not in inside and not os.access(there, os.W_OK | os.X_OK):
             raise ValueError(
                 f"{there.absolute()}: no file can be written there; run in a folder of your own: "
                 f"snakemake --snakefile {snakefile} --directory FOLDER"

@@ -70,12 +70,25 @@ def test_a_checkout_of_another_user_is_refused_with_the_way_to_run_it(table, mon
         assert said == (f"ValueError: {named}: no file can be written there; {way}" if named else "nothing")
 
 
+@pytest.mark.parametrize(
+    "place", [".snakemake", "results", "results/x", "results/x/parquet", "results/x/logs"]
+)
+@pytest.mark.parametrize("what", ["file", "dangling link"])
+def test_what_stands_in_the_place_of_a_folder_is_named(tmp_path, monkeypatch, place, what):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch() if what == "file" else path.symlink_to("nowhere")
+    with pytest.raises(ValueError, match=f"^{path}: expected a folder, or nothing; move away"):
+        planning.refuse_read_only("results/x", "Snakefile")
+
+
 def test_what_stands_in_the_place_of_plans_is_named(tmp_path):
     (tmp_path / "results/default").mkdir(parents=True)
     (tmp_path / "results/default/plan").write_text("")
     done = snakemake(tmp_path, "--snakefile", str(ROOT / "Snakefile"), "-n", "random_keys", package=ROOT)
     assert done.returncode == 1 and 'File "' not in done.stdout
-    assert "\nerror: " in done.stdout and "'results/default/plan'" in done.stdout
+    assert f"\nerror: {tmp_path}/results/default/plan: expected a folder" in done.stdout
 
 
 @pytest.mark.parametrize("target", [None, "nowhere", "d.parquet"])

@@ -135,6 +135,12 @@ REFUSED = [
     ("a.parquet", {"i": LARGE, "x": [0.0, 1.0, 2.0, 3.0]}, [], "9007199254740993 at (1,)"),
     ("a.parquet", {"v": [[k, 1] for k in LARGE.tolist()]}, [], "9007199254740993 at (1, 0)"),
     ("text.safetensors", b"not tensors at all", [], "not readable as safetensors"),
+    (
+        "none.safetensors",
+        b"\x02" + bytes(7) + b"{}",
+        [],
+        "none.safetensors: holds no tensor: expected at least",
+    ),
     ("k.safetensors", torch.tensor(LARGE)[:, None], [], "9007199254740993 at (1, 0)"),
     ("k.safetensors", torch.zeros(4, 2).to(torch.float8_e4m3fn), [], "F8_E4M3: expected real numbers"),
     ("two.safetensors", None, [], "choose one with --tensor: keys, other"),
@@ -144,6 +150,7 @@ REFUSED = [
     (K, b'{"weight_map": 3}', ["--tensor", "k"], "no index of safetensors files"),
     (K, b'{"weight_map": {"k": "../two.safetensors"}}', ["--tensor", "k"], BESIDE),
     (K, b'{"weight_map": {"k": ["two.safetensors"]}}', ["--tensor", "k"], BESIDE),
+    (K, b'{"weight_map": {"k": ""}}', ["--tensor", "k"], BESIDE),
     (K, b'{"weight_map": {"k": "two.safetensors"}}', ["--tensor", "k"], "two.safetensors: no tensor 'k'"),
     ("a.csv", b"\nx,y\n2,3\n", [], "line 2 has 'x': expected numbers such as 1.5 and -2e-3, or --header"),
     *(
@@ -200,6 +207,13 @@ def test_what_is_no_matrix_or_may_be_another_one_is_refused_in_one_line(
     assert message in error and error.rstrip("\n").isprintable()
 
 
+def test_verdicts_are_written_under_a_name_that_is_no_utf8(files):
+    out = files / "gr\udcf6\udcdfe.parquet"
+    assert main(["keys.npy", "--out", str(out)]) == 0
+    with out.open("rb") as file:
+        assert pq.ParquetFile(file).metadata.num_rows == 50
+
+
 def test_the_input_is_never_overwritten(files, capsys):
     pd.DataFrame({"b": BIAS}).to_parquet("bias.parquet")
     (files / "link.parquet").symlink_to("chosen.parquet")
@@ -222,7 +236,7 @@ def test_a_failure_leaves_an_earlier_output_as_it_was_and_nothing_beside_it(file
 
     monkeypatch.setattr(command_line.csv, "writer", full_disk)
     assert main(["keys.npy", "--out", "new/v.csv"]) == 2
-    assert "no space left" in last_error(capsys)
+    assert "new/v.csv: --out: no space left" in last_error(capsys)
     assert [(path.name, path.read_text()) for path in (files / "new").iterdir()] == [("v.csv", before)]
 
 

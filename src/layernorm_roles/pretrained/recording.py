@@ -127,6 +127,11 @@ def load(files: ModelFiles) -> RecordingModel:
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ValueError(f"{files.folder}: {len(missing)} weights are missing, the first {missing[0]}")
+    if hasattr(network.config, "quantization_config") and not hasattr(network, "hf_quantizer"):
+        raise ValueError(
+            f"{files.folder}/config.json: quantization_config = {network.config.quantization_config}: expected a "
+            "method that transformers knows, since codes would be taken for weights"
+        )
     if bad := [name for name, weights in network.named_parameters() if not weights.isfinite().all()]:
         raise ValueError(f"{files.folder}: {bad[0]} has weights that are not finite")
     if getattr(network.config, "is_encoder_decoder", False):

@@ -82,6 +82,8 @@ def files_at(path: Path, given: str) -> ModelFiles:
         raise ValueError(f"{given}: expected the folder of a model, or a GGUF file; {path} is neither")
     if not (path / "config.json").is_file():
         raise ValueError(f"{given}: expected a model with config.json, which {path} lacks")
+    if _has_no_layers(path / "config.json"):
+        raise ValueError(f"{given}: expected a model with layers")
     if (path / _WEIGHTS).is_file():
         return ModelFiles(path, (path / _WEIGHTS,))
     if not (path / _INDEX).is_file():
@@ -95,15 +97,26 @@ def files_at(path: Path, given: str) -> ModelFiles:
     return ModelFiles(path, shards)
 
 
+def _has_no_layers(config: Path) -> bool:
+    """Whether the configuration of a model says that it has no layers; what is no configuration, transformers says."""
+    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    try:
+        return any(json.loads(config.read_bytes()).get(name, 1) < 1 for name in names)
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return False
+
+
 def _shards(index: Path, given: str) -> list[str]:
     """The names of the files that a safetensors index lists."""
     try:
         names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-        if names and all(Path(name).name == name for name in names):
+        if names and all(Path(name).name == name and name.endswith(".safetensors") for name in names):
             return names
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise ValueError(f"{given}: expected an index with a weight_map from tensors to files beside it: {index}")
+    raise ValueError(
+        f"{given}: expected an index with a weight_map from tensors to .safetensors files beside it: {index}"
+    )
 
 
 def _place(name: str, settings: PretrainedModel) -> tuple[Path, str]:

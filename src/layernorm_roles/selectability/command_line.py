@@ -257,13 +257,16 @@ def _write(options: argparse.Namespace, certificates: Certificates, first: int) 
             }
             origin = provenance(asked, "cpu")
             schema = SCHEMAS["key_verdicts"].with_metadata({"table": "key_verdicts", **origin})
-            with pq.ParquetWriter(partial_file, schema, **STORED) as writer:
+            # Opened by Python, since pyarrow takes no path that is not in UTF-8.
+            with partial_file.open("wb") as file, pq.ParquetWriter(file, schema, **STORED) as writer:
                 for columns in blocks:
                     arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in schema]
                     writer.write_table(pa.table(arrays, schema))
         # That of a table of this project, which the new file replaces.
         files.checksum_file(out).unlink(missing_ok=True)
         partial_file.replace(out)
+    except OSError as error:  # it names no file where a disk is full
+        raise ValueError(f"{out}: --out: {error}") from None
     finally:
         partial_file.unlink(missing_ok=True)
 

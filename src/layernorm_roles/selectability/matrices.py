@@ -72,7 +72,7 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
 
 def _from_npy(path: Path, name: str | None) -> Matrix:
     _holds_one(path, name)
-    with _reading(path, "no NumPy array"):
+    with _reading(path, "no NumPy array"), np.errstate(over="ignore"):
         # Mapped, so that a header which claims more than the file holds asks for no memory.
         return Matrix(np.array(np.load(path, mmap_mode="r", allow_pickle=False)), "")
 
@@ -208,7 +208,7 @@ def _from_index(path: Path, name: str | None) -> Matrix:
         shards = dict(json.loads(path.read_bytes())["weight_map"])
     name = _chosen(path, "tensor", sorted(shards), name)
     shard = shards[name]
-    if not isinstance(shard, str) or Path(shard).name != shard:
+    if not isinstance(shard, str) or not shard or Path(shard).name != shard:
         raise ValueError(
             f"{path}: tensor {name!r} is in {shard!r}: expected the name of a file beside the index"
         )
@@ -224,6 +224,8 @@ def _holds_one(path: Path, name: str | None) -> None:
 
 def _chosen(path: Path, kind: str, names: list[str], name: str | None) -> str:
     """`name` if it is one of `names`, the only one if `name` is None; else ValueError, which lists what there is."""
+    if not names:
+        raise ValueError(f"{path}: holds no {kind}: expected at least one")
     if name is None and len(names) == 1:
         return names[0]
     if name is None:
