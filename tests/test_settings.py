@@ -137,7 +137,7 @@ majority: {only: [d8], d8: {test_share: 1.0e-320}} -> majority.d8.test_share = 1
 majority: {only: [d8], d8: {split: partitions, sequences: 100, labellings: 100}}
     -> majority.d8.test_share = 0.2: expected a share that puts at least one of the 2 partitions
 statements: {batch_dependence: {batch_sizes: [1]}} -> statements.batch_dependence.batch_sizes = [1]
-statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: this key is gone
+statements: {geometry: {dtypes: [float32]}} -> statements.geometry.dtypes: unknown key
 text: {words: {corpus: {paths: ['mine/*.txt']}}}
     -> text.words.corpus.paths = ['mine/*.txt']: expected null beside kind: wikipedia_sample, or kind: files or parquet
 norms: {big: {like: no_attention, factor: 2}} -> norms.big.like = 'no_attention': Input should be 'layernorm', 'layern

@@ -11,7 +11,7 @@ from default_settings import example
 from scipy import stats
 
 from layernorm_roles import partitions, store
-from layernorm_roles.majority import data, sampling
+from layernorm_roles.majority import data
 from layernorm_roles.random_streams import Stream
 from layernorm_roles.settings.majority import MajorityExperiment
 
@@ -32,7 +32,7 @@ def shapes(counts):
     return [tuple(row) for row in np.sort(counts, axis=1)]
 
 
-@pytest.mark.parametrize("draw", [sampling.depth_first, sampling.uniform])
+@pytest.mark.parametrize("draw", [data.depth_first, data.uniform])
 @pytest.mark.parametrize("sizes", [(12, 4, 2), (12, 12, 1), (9, 2, 7), (20, 6, 3)])
 def test_drawing_as_many_as_there_are_gives_every_partition_once(draw, sizes):
     number = partitions.count_admissible(*sizes)
@@ -46,10 +46,10 @@ def test_uniform_sampling_is_uniform_and_the_depth_first_walk_shares_its_smalles
     sizes = (16, 5, 2)
     number = partitions.count_admissible(*sizes)
     seeds = map(np.random.default_rng, range(40 * number))
-    drawn = Counter(sampling.uniform(*sizes, 1, rng)[0] for rng in seeds)
+    drawn = Counter(data.uniform(*sizes, 1, rng)[0] for rng in seeds)
     assert len(drawn) == number and stats.chisquare(list(drawn.values())).pvalue > 1e-4
     walked, drawn = (
-        draw(50, 20, 6, 2000, np.random.default_rng(0)) for draw in (sampling.depth_first, sampling.uniform)
+        draw(50, 20, 6, 2000, np.random.default_rng(0)) for draw in (data.depth_first, data.uniform)
     )
     shared = [np.mean([p[-1] == q[-1] for p, q in pairwise(found)]) for found in (walked, drawn)]
     assert shared[0] > 0.99 and shared[1] < 0.95

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hand_made import contexts, prepared_text, tokenizer
 
-from layernorm_roles import store
+from layernorm_roles import catalogue, store
 from layernorm_roles.pretrained import recording
-from layernorm_roles.pretrained.measure import SITES, Measured, measure, measure_files
+from layernorm_roles.pretrained.measure import SITES, measure, measure_files
 from layernorm_roles.pretrained.projected import ones_shares
 from layernorm_roles.pretrained.source import files_at
 from layernorm_roles.random_streams import Stream, describe
@@ -31,7 +31,7 @@ def settings(folder, length):
 
 def test_a_context_may_be_as_long_as_the_model_reads(folder):
     text = " ".join(f"w{i % 60}" for i in range(70))
-    assert set(measure("tiny", settings(folder, 64), [text]).pretrained_keys.n_keys) == {64}
+    assert set(measure("tiny", settings(folder, 64), [text])["pretrained_keys"].n_keys) == {64}
     with pytest.raises(ValueError, match=r"^pretrained\.tiny\.context_length = 65: expected at most 64"):
         measure("tiny", settings(folder, 65), [text])
 
@@ -43,7 +43,8 @@ def test_the_files_hold_two_of_three_documents_and_say_of_which_model_and_text_t
     ends = (5,), (20, 30), (33, 42), (9,)
     frame = contexts(("sentences", range(9)), *(("long", range(*each)) for each in ends))
     text = prepared_text(tmp_path / "text", range(9), range(9), frame.assign(document=range(5)), 60)
-    out = {name: tmp_path / f"{name}.parquet" for name in Measured._fields}
+    made = (name for name, stage in catalogue.TABLES.items() if stage == "pretrained")
+    out = {name: tmp_path / f"{name}.parquet" for name in made}
     asked = settings(folder, 8).model_dump(mode="json") | {"contexts": 2, "cuts": [2, 3]}
     drawn.clear()
     measure_files({"job": "pretrained/tiny", "model": "tiny", "settings": asked}, text.manifest, out)

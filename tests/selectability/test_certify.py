@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import second_methods as second
 
+from layernorm_roles.heads.keys import CertifiedKeys
 from layernorm_roles.selectability import Certificates, certify, certify_many
-from layernorm_roles.selectability.certificates import evaluate, summaries
+from layernorm_roles.selectability.certificates import evaluate
 
 
 def gaussian(n, d, seed=0):
@@ -256,7 +257,8 @@ def test_a_summary_counts_verdicts_and_has_the_weakest_proof_of_each_kind():
     code[0, [1, 2]] = code[1] = 0
     support[0, 2:] = [0, 1]
     weights[0, 2:] = [0.25 - 4e-12, 0.75 + 4e-12], [0.5 - 1e-12, 0.5 + 1e-12], [0.25, 0.75]
-    first, second = summaries(replace(found, code=code, support=support, weights=weights), stack)
+    claimed = replace(found, code=code, support=support, weights=weights)
+    first, second = (row[6:] for row in CertifiedKeys(1, "head", False, stack, claimed).rows(0))
     assert first == (5, 2, 2, 1.0, pytest.approx(2e-12, rel=1e-3)) and second == (5, 0, 5, None, None)
 
 
