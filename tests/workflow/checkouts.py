@@ -11,15 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
-
 ROOT = Path(__file__).parents[2]
 SMOKE = yaml.safe_load((ROOT / "workflow/presets/smoke.yaml").read_text(encoding="utf-8")) | {"device": "cpu"}
 SMOKE["norms"]["dynamic_tanh"] = "examples.dynamic_tanh:DynamicTanh"
 SMOKE["majority"]["d8"]["seeds"]["dynamic_tanh"] = 1
 """The smoke preset with a norm of one's own, of which one run is trained."""
-NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
-"""No run of any built-in variant."""
 TINY_RUNS = {"sequences": 300, "batch_size": 100, "steps": 4, "schedule_steps": 8, "evaluate_every": 2}
 """Settings of an experiment of the majority task that is trained in no time."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from checkouts import NONE, ROOT, SMOKE, command
+from checkouts import ROOT, SMOKE, command
 
 from layernorm_roles import files
 from layernorm_roles.planning import merged
@@ -35,6 +35,8 @@ JOBS = ".snakemake/scripts"
 """What the command of a running job has in it, and Snakemake's own has not."""
 WATCH = """
 import sys
+
+NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
 
 def watch(event, args):
     to_a_host = event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple)

@@ -9,9 +9,12 @@ import subprocess
 import time
 
 import pytest
-from checkouts import NONE, TINY_RUNS, command, jobs_of
+from checkouts import TINY_RUNS, command, jobs_of
 
 from layernorm_roles import files
+from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
+
+NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
 
 TEXT = {
     "like": "bytes",

@@ -297,18 +297,6 @@ def ceilings(t):
     return at_thresholds(with_own(t["attention_pairs"]), SETS, row)
 
 
-def quantiles(t) -> pd.DataFrame:
-    """Quantiles of the upper bounds, mean over contexts with its interval; not in a CSV file."""
-
-    def row(part, level):
-        return named("ceiling", part.upper.groupby(part.context).apply(np.quantile, level), "low", "high")
-
-    frame = with_own(t["attention_pairs"])
-    levels = (0.01, 0.5, 0.99)
-    found = {level: by(frame, SETS, lambda part, level=level: row(part, level)) for level in levels}
-    return pd.concat(found, names=["quantile"])
-
-
 def ceilings_by_token(t):
     given = t["attention_pairs"]
     given = given[(given.queries == "norm") & (given.normalised == "as used")]

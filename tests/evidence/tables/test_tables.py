@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 import random_tables
 from kept import KEPT, TABLES
-from recomputed_tables import RECOMPUTED, quantiles, sentences
+from recomputed_tables import RECOMPUTED, sentences
 
 from layernorm_roles import shown, store
-from layernorm_roles.evidence.analysis import pretrained
 from layernorm_roles.evidence.draw import draw_groups
 from layernorm_roles.evidence.tables import readable
 from layernorm_roles.evidence.tables.compare import compare
@@ -59,11 +58,6 @@ def agree(csv: pd.DataFrame, found: pd.DataFrame) -> None:
 @pytest.mark.parametrize("name", sorted({*shown.TABLES} - ELSEWHERE))
 def test_the_code_makes_of_random_tables_what_is_recomputed(name):
     agree(made(name).frame, RECOMPUTED[name](random()))
-
-
-def test_quantiles_of_ceilings_are_those_of_their_pairs():
-    """They are in the readable table alone, not in its CSV file."""
-    agree(pretrained.quantiles(random()["attention_ceilings"]), quantiles(random()))
 
 
 PAIRS_NEEDED = {"ceilings", "ceilings_by_token"}
