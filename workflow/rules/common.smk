@@ -119,7 +119,10 @@ wildcard_constraints:
 # When a reproduction begins, it is written down how its claims will be judged.
 onstart:
     if not any(Path(RUN, beginning).exists() for beginning in ("data", "runs", "parquet")):
-        from layernorm_roles.evidence.claims import CLAIMS, preregistration  # imports pandas, which no plan needs
+        from layernorm_roles.evidence.claims import (
+            CLAIMS,
+            preregistration,
+        )  # imports pandas, which no plan needs
         from layernorm_roles.provenance import git_commit
 
         preregistration.write_rules(Path(RUN, "rules.json"), CLAIMS, THIS.plain, git_commit())
