@@ -21,6 +21,10 @@ from checkouts import ROOT, SMOKE, command
 
 from layernorm_roles import files
 from layernorm_roles.planning import merged
+from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
+
+NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
+"""No run of any built-in variant."""
 
 DAMAGED = {
     "Parquet": ("*.parquet",),
@@ -35,9 +39,6 @@ JOBS = ".snakemake/scripts"
 """What the command of a running job has in it, and Snakemake's own has not."""
 WATCH = """
 import sys
-
-NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
-
 def watch(event, args):
     to_a_host = event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple)
     if to_a_host or event in ("socket.getaddrinfo", "socket.gethostbyname"):
