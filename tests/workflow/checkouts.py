@@ -28,6 +28,14 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "snakemake", *arguments, "--configfile", "tiny.yaml"]
 
 
+def no_runs() -> dict[str, int]:
+    """The seeds of an experiment that trains no built-in variant."""
+    # Imported here: commands are forked from a process that has imported this file, and find the package of their own.
+    from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
+
+    return dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
+
+
 def environment(package: Path) -> dict[str, str]:
     """An environment in which the code in `package`/src hides the installed one."""
     return os.environ | {"PYTHONPATH": str(package / "src")}

@@ -17,14 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from checkouts import ROOT, SMOKE, command
+from checkouts import ROOT, SMOKE, command, no_runs
 
 from layernorm_roles import files
 from layernorm_roles.planning import merged
-from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
-
-NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
-"""No run of any built-in variant."""
 
 DAMAGED = {
     "Parquet": ("*.parquet",),
@@ -330,5 +326,5 @@ TINY_TARGET = "results/tiny/parquet/majority_metrics.parquet"
 def tiny_configuration() -> dict:
     """One majority experiment with two short runs that often write their checkpoints: some seconds a fault."""
     steps = {"steps": 3000, "schedule_steps": 6000, "evaluate_every": 500, "checkpoint_every": 25}
-    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": NONE | {"layernorm": 2}}
+    d8 = steps | {"sequences": 300, "batch_size": 100, "seeds": no_runs() | {"layernorm": 2}}
     return {"name": "tiny", "device": "cpu", "majority": {"only": ["d8"], "d8": d8}}

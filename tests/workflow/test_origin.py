@@ -9,12 +9,9 @@ import subprocess
 import time
 
 import pytest
-from checkouts import TINY_RUNS, command, jobs_of
+from checkouts import TINY_RUNS, command, jobs_of, no_runs
 
 from layernorm_roles import files
-from layernorm_roles.variants import SPLIT_VARIANTS, VARIANTS
-
-NONE = dict.fromkeys((*VARIANTS, *SPLIT_VARIANTS), 0)
 
 TEXT = {
     "like": "bytes",
@@ -23,7 +20,7 @@ TEXT = {
     "sentences": {"source": None, "shortest": 4, "longest": 128, "contexts": 2},
 }
 TINY = {"name": "tiny", "device": "cpu", "norms": {"mine": "mine_norm:Mine"}, "text": {"mine": TEXT}}
-TINY |= {"majority": {"only": ["d8"], "d8": TINY_RUNS | {"seeds": NONE | {"layernorm": 1, "mine": 1}}}}
+TINY |= {"majority": {"only": ["d8"], "d8": TINY_RUNS | {"seeds": no_runs() | {"layernorm": 1, "mine": 1}}}}
 NORM = "from torch import nn\nclass Mine(nn.Module):\n    def __init__(self, dim): super().__init__()\n"
 METRICS = "majority_metrics.parquet"
 TABLE = f"results/tiny/parquet/{METRICS}"
@@ -123,7 +120,7 @@ def test_other_settings_make_again_what_depends_on_them_and_once_they_are_back_l
 
 
 def test_more_seeds_keep_the_runs_that_are_there_and_end_with_what_was_planned(copied):
-    change(copied, seeds=NONE | {"layernorm": 2, "mine": 1})
+    change(copied, seeds=no_runs() | {"layernorm": 2, "mine": 1})
     assert "  3 jobs\n" in copied.run(*TARGETS), "data, a run, and the table"
     assert again(copied) == {}
 

@@ -137,7 +137,8 @@ def load(files: ModelFiles) -> RecordingModel:
     if getattr(network.config, "is_encoder_decoder", False):
         kind = type(network).__name__
         raise ValueError(f"{files.folder}: {kind} has an encoder and a decoder: expected one of them alone")
-    if getattr(network.config, "num_hidden_layers", None) == 0:
+    layers = getattr(network.config, "num_hidden_layers", None)
+    if layers is not None and layers < 1:
         raise ValueError(f"{files.folder}: expected a model with layers")
     return RecordingModel(network)
 

@@ -82,8 +82,6 @@ def files_at(path: Path, given: str) -> ModelFiles:
         raise ValueError(f"{given}: expected the folder of a model, or a GGUF file; {path} is neither")
     if not (path / "config.json").is_file():
         raise ValueError(f"{given}: expected a model with config.json, which {path} lacks")
-    if _has_no_layers(path / "config.json"):
-        raise ValueError(f"{given}: expected a model with layers")
     if (path / _WEIGHTS).is_file():
         return ModelFiles(path, (path / _WEIGHTS,))
     if not (path / _INDEX).is_file():
@@ -95,15 +93,6 @@ def files_at(path: Path, given: str) -> ModelFiles:
                 f"{given}: expected the shard {shard.name}, which {_INDEX} names and {path} lacks"
             )
     return ModelFiles(path, shards)
-
-
-def _has_no_layers(config: Path) -> bool:
-    """Whether the configuration of a model says that it has no layers; what is no configuration, transformers says."""
-    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    try:
-        return any(json.loads(config.read_bytes()).get(name, 1) < 1 for name in names)
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return False
 
 
 def _shards(index: Path, given: str) -> list[str]:

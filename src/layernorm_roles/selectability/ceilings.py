@@ -166,6 +166,7 @@ class _Distinct:
         self.whitened: Float[np.ndarray, "m r"] = self.at.of(slice(None), slice(None))[0]
 
     def for_data(self, queries: Float[np.ndarray, "m r"]) -> Float[np.ndarray, "m d"]:
+        """The queries that give the original keys the scores of `queries` with the whitened keys, up to a shift."""
         return np.ldexp(queries @ self.at.B[0], -self.at.exponent[0])
 
 

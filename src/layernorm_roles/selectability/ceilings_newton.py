@@ -59,6 +59,7 @@ class _Searches:
     """What the step adds to the scores."""
 
     def where(self, chosen: Bool[np.ndarray, " b"]) -> "_Searches":
+        """The searches for which `chosen` is true; these searches themselves if it is true for all."""
         if chosen.all():
             return self
         return replace(self, **{name: value[chosen] for name, value in vars(self).items()})
