@@ -41,9 +41,9 @@ class Section(NamedTuple):
 def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
     """The findings of a reproduction, from its judged claims by name, and the titles of what they do not decide.
 
-    What it did not run and the kept run decides is in `not_run` alone.
+    What it leaves open and the kept run decides is in `by_kept_run` alone.
     """
-    decided, undecided, elsewhere = [], [], {claim for _, claim, _ in not_run(claims)}
+    decided, undecided, elsewhere = [], [], {claim for _, claim, _ in by_kept_run(claims)}
     for entry in TEXT["sections"]:
         verdict = claims[entry["claim"]].row.verdict if entry["claim"] in claims else ""
         sentences = [*_sentences(entry["sentences"], claims)]
@@ -54,8 +54,8 @@ def sections(claims: Mapping[str, Judged]) -> tuple[list[Section], list[str]]:
     return decided, undecided
 
 
-def not_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
-    """What the kept run found of claims that a reproduction did not run: headline, claim and kept verdict."""
+def by_kept_run(claims: Mapping[str, Judged]) -> list[tuple[str, str, Judged]]:
+    """What the kept run found of claims that a reproduction leaves open: headline, claim and kept verdict."""
     kept = [(entry, claims[entry["claim"]].kept) for entry in TEXT["sections"] if entry["claim"] in claims]
     return [
         (entry["headlines"][judged.row.verdict], entry["claim"], judged)

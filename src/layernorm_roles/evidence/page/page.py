@@ -163,7 +163,7 @@ class _Evidence:
             "text": findings.TEXT,
             "sections": decided,
             "undecided": open_,
-            "not_run": findings.not_run(self.claims),
+            "by_kept_run": findings.by_kept_run(self.claims),
             "effects": findings.effects(self.claims),
             "pictures": {name: self._picture(name) for name in names},
         }

@@ -27,7 +27,7 @@ class Judged(NamedTuple):
     claim: Claim
     row: pd.Series
     kept: Optional["Judged"] = None
-    """What the kept run found of a claim that this reproduction did not run; else None, or where it has no verdict."""
+    """The kept run's verdict on a claim that this reproduction leaves open; None where either is otherwise."""
 
     @property
     def word(self) -> str:
@@ -91,7 +91,7 @@ def _not_run(row: pd.Series) -> bool:
 
 def _kept(claim: Claim, row: pd.Series, kept: Mapping[str, Mapping[str, str]]) -> Judged | None:
     of_claim = kept.get(claim.name)
-    if not of_claim or not _not_run(row) or of_claim["verdict"] == Verdict.NOT_TESTED:
+    if not of_claim or row.verdict != Verdict.NOT_TESTED or of_claim["verdict"] == Verdict.NOT_TESTED:
         return None
     numbers = {name: float(of_claim[name] or "nan") for name in ("measured", "ci_low", "ci_high")}
     return Judged(claim, pd.Series({"verdict": of_claim["verdict"], **numbers}))
