@@ -77,7 +77,9 @@ def test_the_verdict_and_the_number_of_the_kept_run_stand_beside_it(kept, table)
     (effect,) = [row for row in rows(findings) if row[:1] == ["steps without the projection"]]
     assert effect[1].replace("\u00a0", " ") == "kept run: 2.25× [1.75, 2.88]"
     assert effect[-1] == "not run here; kept run: partial"
-    (said,) = [words(each) for each in findings.iter("p") if words(each).startswith("Decided by the kept run")]
+    (said,) = [
+        words(each) for each in findings.iter("p") if words(each).startswith("Decided by the kept run")
+    ]
     assert "by less than half of what the paper reports. partial, 2.25× [1.75, 2.88]" in said
     assert said.endswith("holds, 21.5 points [20.5, 22.5]")
     (open_,) = [words(each) for each in findings.iter("p") if words(each).startswith("Not decided.")]
