@@ -34,7 +34,7 @@ def files(tmp_path, monkeypatch):
     exact = pd.DataFrame(KEYS.astype(float))
     exact.to_csv("plain.csv", index=False, header=False)
     named = exact.to_csv(index=False, header=["2019", "y", "z, quoted"]).encode()
-    (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf" + named.replace(b"\n", b"\r\n"))
+    (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf\r\n" + named.replace(b"\n", b"\r\n"))
     (tmp_path / "folder.csv").mkdir()
     chosen = pd.DataFrame(np.repeat(KEYS, 2, axis=0), columns=["x", "y", "z"])
     chosen[chosen.index % 2 == 0].to_parquet("chosen.parquet")
@@ -79,7 +79,7 @@ def last_error(capsys):
         ("float16.safetensors", ["--tensor", "keys"], " (tensor keys, float16)"),
         ("model.safetensors.index.json", ["--tensor", "keys"], " (tensor keys, float32)"),
         ("plain.csv", [], " (numbers from line 1 on)"),
-        ("windows.csv", ["--header"], " (line 1 names the columns)"),
+        ("windows.csv", ["--header"], " (line 2 names the columns)"),
     ],
 )
 def test_verdicts_of_a_file(files, name, options, taken, capsys):
@@ -257,8 +257,15 @@ def test_a_file_of_the_project_is_checked_and_may_be_replaced(files, capsys):
 def test_rows_are_the_whole_problem_and_keep_their_numbers(files, block, capsys, monkeypatch):
     monkeypatch.setattr("layernorm_roles.selectability.arrays._BLOCK", block)
     pd.DataFrame({"bias": BIAS}).to_csv("bias.csv", index=False)
-    for bias in ([], ["--bias", "bias.csv", "--header"]):
-        assert main(["keys.npy", "--rows", "10:40", "--out", "v.parquet", *bias]) == 0
+    save_file({"keys": torch.zeros(50), "b": torch.tensor(BIAS)}, "bias.safetensors")
+    in_a_csv, in_a_tensor = ["bias.csv", "--header"], ["bias.safetensors", "--bias-tensor", "b"]
+    for keys, bias in (
+        (["keys.npy"], []),
+        (["keys.npy"], in_a_csv),
+        (["two.safetensors", "--tensor", "keys"], in_a_tensor),
+    ):
+        options = ["--bias", *bias] if bias else []
+        assert main([*keys, "--rows", "10:40", "--out", "v.parquet", *options]) == 0
         expected, (table, asked) = (
             certify(KEYS[10:40], BIAS[10:40] if bias else None),
             verdicts_in("v.parquet"),
