@@ -1,7 +1,7 @@
-"""How much attention can a key get? `ceilings` bounds it from both sides, for every key of a head.
+"""How much softmax attention can a query give a key? `ceilings` bounds it from both sides, for every key.
 
-The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With
-f_i(q) = log sum_j exp(q.(k_j - k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
+The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With f_i(q) = log sum_j exp(q.(k_j -
+k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
 
 **All queries.** *Selectable keys have the ceiling 1, and no other key has one above 1/2.*
 
@@ -9,23 +9,23 @@ For weights mu_j >= 0 with sum 1 and sum_j mu_j k_j = k_i, and any query, Jensen
 
     f_i(q) = log sum_j mu_j exp(q.(k_j - k_i) - log mu_j) >= sum_j mu_j (q.(k_j - k_i) - log mu_j) = H(mu),
 
-the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the
-logarithm of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set that holds
-at least mu_i = 1.
+the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the logarithm
+of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set that holds at least mu_i
+= 1.
 
 * If i is selectable, q.k_i > q.k_j for all other j, then f_i(t q) -> 0 as t grows: c_i = 1, which no query attains if
   there is another key.
 * If not, k_i lies in the convex hull of the other keys, because a point outside could be separated strictly. Every
   feasible mu is a mean of weight 1 - a for k_i and a for weights nu of the other keys with mean k_i, and has the
-  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest H(nu)
-  >= 0: c_i = 1 / (1 + e^H) <= 1/2. QED.
+  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest H(nu) >=
+  0: c_i = 1 / (1 + e^H) <= 1/2. QED.
 
-*Duplicates.* An exact copy is among the other keys, so c_i <= 1/2. The m copies of a point always share equally:
-c_i <= 1/m, with equality iff the point without its copies is selectable. *Keys on the boundary* of the hull that are
-no vertices are unselectable, too, and c_i <= 1/2 holds. There the infimum is approached by queries that grow along
-the normal of the smallest face with the key, and mu uses the keys on that face only. The search follows them until
-the attention to all other keys is lost in the rounding; its bounds hold and their gap is as small as elsewhere. The
-infimum is attained iff the key lies in the relative interior of the hull of all keys.
+*Duplicates.* An exact copy is among the other keys, so c_i <= 1/2. The m copies of a point always share equally: c_i <=
+1/m, with equality iff the point without its copies is selectable. *Keys on the boundary* of the hull that are no
+vertices are unselectable, too, and c_i <= 1/2 holds. There the infimum is approached by queries that grow along the
+normal of the smallest face with the key, and mu uses the keys on that face only. The search follows them until the
+attention to all other keys is lost in the rounding; its bounds hold and their gap is as small as elsewhere. The infimum
+is attained iff the key lies in the relative interior of the hull of all keys.
 
 **Queries of a norm.** Over an ellipsoid (`QueryEllipsoid`) f_i has a minimum, and any point of it a lower bound by
 convexity. How both are found is described in `ceilings_newton`, what exactly is proved in `ceilings_bounds`.
@@ -50,7 +50,7 @@ _AGREES = 1e-9  # relative difference that other processors' roundings may make 
 
 @dataclass(frozen=True, repr=False)
 class Ceilings:
-    """Certified bounds of the most attention that each of n keys can get from one query.
+    """Proved lower and upper bounds on the largest attention weight that one query can give each of n keys.
 
     Bounds include allowances for rounding. The gap of their logarithms is below 1e-6, except for a key that is within
     about 1e-12 of the boundary of the keys' hull, and for an ellipsoid that is not filled.
@@ -60,16 +60,17 @@ class Ceilings:
     """
 
     lower: Float[np.ndarray, " n"]
-    """Attention, 0..1, that the stored query gives the key."""
+    """Attention weight, 0..1, that the stored query is proved to give the key at least."""
     upper: Float[np.ndarray, " n"]
-    """Bound, 0..1, on the attention that any query of the set gives the key."""
+    """Attention weight, 0..1, that no query of the set exceeds for the key."""
     query: Float[np.ndarray, "n d"]
-    """For every key the query that proves the lower bound."""
+    """For every key the query of the set that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]
-    """What proves the upper bound: over all queries Newton's step from the query (d numbers), 0 for a selectable key;
-    over an ellipsoid a point of the unit ball that stands for a query (a number for each axis)."""
+    """From which `verify` computes the upper bound of each key: over all queries Newton's step from `query` (d
+    numbers), 0 for a selectable key; over an ellipsoid a point of the unit ball that stands for a query (a number for
+    each axis)."""
     queries: QueryEllipsoid | None
-    """The set of queries, with principal axes; None stands for all queries."""
+    """The set of queries, an ellipsoid with orthogonal axes; None stands for all queries."""
     null: float
     """Threshold for the standard deviation of the keys along a direction, relative to the largest magnitude in a column
     of the keys. Below the threshold the keys count as equal along the direction."""
@@ -82,15 +83,15 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """log(upper) - log(lower) of each key."""
+        """log(upper / lower) of each key, which is 0 where both bounds agree."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
         """Recompute both bounds of every key in float64 from `keys`, the stored queries and the stored proofs.
 
-        Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the bounds
-        as recomputed.
+        Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the
+        recomputed bounds.
         """
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
@@ -116,10 +117,10 @@ class Ceilings:
 def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings:
     """Bound the largest softmax(K q)_i of each of n keys over all queries q, or over those of an ellipsoid.
 
-    keys (n, d): float32 or float64, as used in the scores q.k; half precision is taken as float32, integers as float64.
-    Over all queries, directions in which the keys agree to within rounding count as constant, as in `certify`. All is
-    computed in float64. Raises ValueError on anything that is no finite real matrix with at least one row and one
-    column, and on integers beyond 2^53.
+    keys (n, d): float32 or float64, as used in the scores q.k; float16 is taken as float32, integers as float64. Over
+    all queries, directions in which the keys agree to within rounding count as constant, as in `certify` with `flat`.
+    All is computed in float64. Raises ValueError on anything that is no finite real matrix with at least one row and
+    one column, on integers beyond 2^53, and on an ellipsoid in other than d dimensions.
 
     >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
     >>> ceilings(square).upper.round(6).tolist()
