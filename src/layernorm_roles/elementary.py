@@ -32,7 +32,7 @@ ln(2)/2 is least: 8e-8, little more than a rounding of float32."""
 def exp(typing, x):
     """exp(x) for x <= 0, to 1 unit in the last place; 0 below the smallest normal number; NaN stays NaN.
 
-    Only for functions that numba compiles, and there for numbers of float32 and float64.
+    Only to be called in functions that numba compiles, as exp(x) of a float32 or float64.
     """
     return x(x), lambda context, builder, signature, values: write_exp(builder, *values)
 

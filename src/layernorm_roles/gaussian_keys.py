@@ -21,21 +21,21 @@ def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
     """The expected number, among n standard Gaussian keys in R^d, of keys in the convex hull of the others.
 
     A Gaussian point set is a random projection of a regular simplex with n vertices to R^d, and the chance that a
-    vertex falls inside is a sum over the simplex' faces (Affentranger and Schneider 1992; Baryshnikov and Vitale 1994;
-    angles as in Kabluchko and Zaporozhets 2020):
+    vertex falls inside is a sum over the simplex' faces (Affentranger and Schneider 1992; Baryshnikov and Vitale
+    1994; angles as in Kabluchko and Zaporozhets 2020):
 
         E = n * 2 * sum over m = d+1, d+3, ... <= n-1 of C(n-1, m) * g_m(-1/(m+1)) * g_{n-1-m}(1/(m+1))
 
-    with g_k(r) = E[Phi(sqrt(r) X)^k]: the first is the angle of an m-simplex at a vertex, the second the outer angle at
-    one of its faces, and a face of dimension m > d with the vertex in it covers the vertex. Zero for n <= d+1, where
-    the keys span a simplex.
+    with g_k(r) = E[Phi(sqrt(r) X)^k]: the first is the angle of an m-simplex at a vertex, the second the outer
+    angle at one of its faces, and a face of dimension m > d with the vertex in it covers the vertex. Zero for
+    n <= d+1, where the keys span a simplex.
 
-    With `causal` the rivals of a key are only the keys before it, so that the sum over keys is one over the numbers i =
-    1 ... n of keys in a prefix, of the chance that the last one is inside. The sum over i has a closed form, because
-    that of C(i-1, m) Phi^(i-1-m) is the distribution function of a negative binomial variable.
+    With `causal` the rivals of a key are only the keys before it, so that the sum over keys is one over the numbers
+    i = 1 ... n of keys in a prefix, of the chance that the last one is inside. The sum over i has a closed form,
+    because that of C(i-1, m) Phi^(i-1-m) is the distribution function of a negative binomial variable.
 
-    All terms are positive and taken by their logarithms, so that nothing cancels: the relative error is below 1e-9 for
-    n up to 10^9 and any d, also where the number itself is as small as 1e-100.
+    All terms are positive and taken by their logarithms, so that nothing cancels: the relative error is below 1e-9
+    for n up to 10^9 and any d, also where the number itself is as small as 1e-100.
 
     Raises ValueError if n or d is below 1.
 

@@ -35,13 +35,14 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
 
 
 def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
-    """Proved bounds on the attention that each key of a layer can get in each query head, a row for each key and head.
+    """A table of proved bounds on the attention that each key of a layer can get in each query head.
 
-    `normalised` lists kinds of keys: AS_USED, or WITHOUT_NORM (see `keys_without_norm`). Rows are also by these and by
-    the set of queries: ANY, or NORM, which the head can compute behind its norm. Columns layer, head (of the queries),
-    position (of the key), queries, normalised, n_keys, dimensions, lower and upper (bounds on the largest attention
-    weight) and received_max (the largest weight that the context's own queries give the key; NaN for WITHOUT_NORM).
-    Rows for WITHOUT_NORM or NORM are missing where the layer's norm is unknown.
+    There is a row for each query head, key, kind of keys in `normalised` (AS_USED, the head's keys, or WITHOUT_NORM,
+    see `keys_without_norm`) and set of queries (ANY, all of them, or NORM, those that the head can compute behind its
+    norm). Columns layer, head (of the queries), position (of the key), queries, normalised, n_keys, dimensions, lower
+    and upper (bounds on the largest attention weight) and received_max (the largest weight that the context's own
+    queries give the key; NaN for WITHOUT_NORM). Rows for WITHOUT_NORM or NORM are missing where the layer's norm is
+    unknown.
     """
     parts = []
     for kind in normalised:
@@ -96,11 +97,12 @@ def _below(values: pd.Series) -> np.ndarray:
 
 
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """A table of tokens with bounds on their keys' attention, in the layer with most keys that cannot get half of it.
+    """A table of tokens with an upper bound on the attention that the key of each can get, in one layer's heads.
 
-    The bounds hold for queries that a head can compute behind its norm; no rows if no norm is known. `pairs` is what
-    the function `pairs` returns, with the column context; `words` has the tokens' texts by the number of their context.
-    Columns of table token_ceilings in schemas.csv but model.
+    The layer is the one in which most keys cannot get half of the attention of any query that a head can compute behind
+    its norm; the bounds are over these queries. No rows if no norm is known. `pairs` is what the function `pairs`
+    returns, with the column context; `words` has the tokens' texts by the number of their context. Columns of table
+    token_ceilings in schemas.csv but model.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

@@ -37,7 +37,7 @@ class LearnedNorm:
 
 @dataclass(frozen=True)
 class Rotation:
-    """The rotary embedding of a text (Su et al. 2021): turns pairs of coordinates by angles that its positions set.
+    """The rotary embedding of a text (Su et al. 2021): turns pairs of coordinates by angles that depend on position.
 
     Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and sines
     in float32, so that a rotation changes lengths by up to 1e-7.
@@ -99,10 +99,10 @@ class Layer:
     """The norm before attention: attention_input = norm(before_norm). None if it is not known, or neither a LayerNorm
     nor an RMSNorm."""
     query_projection: Projection | None
-    """Computes the queries by W_Q, b_Q and what follows: queries = query_projection(attention_input). None where
+    """The map to the queries, by W_Q, b_Q and what follows: queries = query_projection(attention_input). None where
     `attention_input` is None."""
     key_projection: Projection | None
-    """Computes the keys by W_K, b_K and what follows: keys = key_projection(attention_input). None where
+    """The map to the keys, by W_K, b_K and what follows: keys = key_projection(attention_input). None where
     `attention_input` is None."""
 
     @property

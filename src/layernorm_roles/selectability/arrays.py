@@ -1,4 +1,4 @@
-"""Converts tensors and other matrices to the checked arrays that `certify` and `ceilings` compute with."""
+"""The array types of this package, and the conversion of tensors and other matrices to checked arrays."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int

@@ -1,7 +1,7 @@
 """How much softmax attention can a query give a key? `ceilings` bounds it from both sides, for every key.
 
-The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With f_i(q) = log sum_j exp(q.(k_j -
-k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
+The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With
+f_i(q) = log sum_j exp(q.(k_j - k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
 
 **All queries.** *Selectable keys have the ceiling 1, and no other key has one above 1/2.*
 
@@ -9,23 +9,23 @@ For weights mu_j >= 0 with sum 1 and sum_j mu_j k_j = k_i, and any query, Jensen
 
     f_i(q) = log sum_j mu_j exp(q.(k_j - k_i) - log mu_j) >= sum_j mu_j (q.(k_j - k_i) - log mu_j) = H(mu),
 
-the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the logarithm
-of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set that holds at least mu_i
-= 1.
+the entropy of mu. The largest entropy is the infimum, since minus the entropy is the convex conjugate of the
+logarithm of a sum of exponentials (Fenchel duality); it is attained, the feasible mu being a compact set that holds
+at least mu_i = 1.
 
 * If i is selectable, q.k_i > q.k_j for all other j, then f_i(t q) -> 0 as t grows: c_i = 1, which no query attains if
   there is another key.
 * If not, k_i lies in the convex hull of the other keys, because a point outside could be separated strictly. Every
   feasible mu is a mean of weight 1 - a for k_i and a for weights nu of the other keys with mean k_i, and has the
-  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest H(nu) >=
-  0: c_i = 1 / (1 + e^H) <= 1/2. QED.
+  entropy -a log a - (1 - a) log(1 - a) + a H(nu). At the best a this is log(1 + e^H(nu)). With H the largest H(nu)
+  >= 0: c_i = 1 / (1 + e^H) <= 1/2. QED.
 
-*Duplicates.* An exact copy is among the other keys, so c_i <= 1/2. The m copies of a point always share equally: c_i <=
-1/m, with equality iff the point without its copies is selectable. *Keys on the boundary* of the hull that are no
-vertices are unselectable, too, and c_i <= 1/2 holds. There the infimum is approached by queries that grow along the
-normal of the smallest face with the key, and mu uses the keys on that face only. The search follows them until the
-attention to all other keys is lost in the rounding; its bounds hold and their gap is as small as elsewhere. The infimum
-is attained iff the key lies in the relative interior of the hull of all keys.
+*Duplicates.* An exact copy is among the other keys, so c_i <= 1/2. The m copies of a point always share equally:
+c_i <= 1/m, with equality iff the point without its copies is selectable. *Keys on the boundary* of the hull that are
+no vertices are unselectable, too, and c_i <= 1/2 holds. There the infimum is approached by queries that grow along
+the normal of the smallest face with the key, and mu uses the keys on that face only. The search follows them until
+the attention to all other keys is lost in the rounding; its bounds hold and their gap is as small as elsewhere. The
+infimum is attained iff the key lies in the relative interior of the hull of all keys.
 
 **Queries of a norm.** Over an ellipsoid (`QueryEllipsoid`) f_i has a minimum, and any point of it a lower bound by
 convexity. How both are found is described in `ceilings_newton`, what exactly is proved in `ceilings_bounds`.
@@ -55,8 +55,9 @@ class Ceilings:
     Bounds include allowances for rounding. The gap of their logarithms is below 1e-6, except for a key that is within
     about 1e-12 of the boundary of the keys' hull, and for an ellipsoid that is not filled.
 
-    Over all queries, `upper` is proved for every query whose scores, in whitened coordinates and added up over them,
-    stay within 10,000. For a selectable key with a margin below 1e-4, the stored query may have larger scores.
+    Over all queries, `upper` is proved for every query whose score has terms, in whitened coordinates, with magnitudes
+    that add up to at most 10,000. For a selectable key with a margin below 1e-4, the stored query may have larger
+    scores.
     """
 
     lower: Float[np.ndarray, " n"]

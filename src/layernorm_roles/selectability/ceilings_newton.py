@@ -17,7 +17,7 @@ from layernorm_roles.selectability.ceilings_steps import minimise_models
 from layernorm_roles.slices import slices
 
 LARGEST_SCORE = 1e4
-"""Upper bounds over all queries are proved for queries whose scores, with terms added up by magnitude, are at most
+"""Upper bounds over all queries are proved for queries whose scores have terms with magnitudes that add up to at most
 this."""
 
 _GAP = 1e-9  # distance between the bounds of log c, before allowances for rounding, at which a search ends
@@ -34,12 +34,12 @@ _PRODUCTS = 2**23  # products of coordinates held at once
 
 @dataclass(frozen=True)
 class CeilingProblem:
-    """What `minimise` solves: n keys of r coordinates, a bias for each key's score, and whether queries are bounded."""
+    """What `minimise` solves: n keys of r coordinates, a bias added to each key's score, and the limit for queries."""
 
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
     bounded: bool
-    """Whether a query u has to satisfy |u| <= 1."""
+    """Whether queries u have to satisfy |u| <= 1; else they are not limited."""
 
 
 @dataclass
@@ -71,11 +71,11 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For each key a query u that gives it about the most attention, and Newton's step from u; 0 in the unit ball.
+    """For each key a query u that gives it about the most attention possible, and Newton's step from u.
 
     Both arrays have a row for each key. A search ends where the bounds of `ceilings_bounds` meet, where over all u the
     key leads every other, or after 100 steps. A u that puts the key first is lengthened until the other keys get next
-    to nothing; its step is 0.
+    to nothing; its step is 0. All steps are 0 if queries are bounded.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
@@ -202,7 +202,7 @@ def _line_search(problem: CeilingProblem, at: _Searches) -> None:
 
 
 class _SecondMoments:
-    """E[z_a z_c] for all a >= c under given attentions, as a matrix product."""
+    """E[z_a z_c] for all a >= c, under given attention to keys z of coordinates z_a, by one matrix product."""
 
     def __init__(self, keys: Float[np.ndarray, "n r"]):
         self.keys = keys

@@ -1,8 +1,8 @@
-"""Coordinates in which the search for certificates is quick: whitened keys, and the way back for queries.
+"""Coordinates in which it is quick to search for queries that put a key first: whitened keys, and the way back.
 
-Which keys can win does not depend on the coordinates, since a linear map of the keys is undone by a linear map of the
-queries. Here columns are brought to a common scale by powers of two, keys centred, directions without variation
-dropped, and the rest whitened. A bias becomes one more coordinate. Many keys are converted in blocks of rows.
+Which keys can get the highest score does not depend on the coordinates, since a linear map of the keys is undone by a
+linear map of the queries. Here columns are brought to a common scale by powers of two, keys centred, directions without
+variation dropped, and the rest whitened. A bias becomes one more coordinate. Many keys are converted in blocks of rows.
 """
 
 from dataclasses import dataclass, replace
@@ -43,8 +43,8 @@ class Coordinates:
     """Matrix that turns a query q for the whitened keys into a query q B for the scaled keys; with a bias, the last
     entry of q B is the factor of the scaled bias."""
     push: Numbers
-    """For every key the tolerance divided by the key's distance from the mean, the largest coordinate of their
-    difference. Pushed outwards by the tolerance, a key moves by this factor times the difference."""
+    """For every key the tolerance divided by its distance from the mean (the largest coordinate of their difference).
+    Pushed outwards by the tolerance, a key moves by this factor times the difference."""
     raised: Numbers
     """The last coordinate, which is the bias's, of every key after it is pushed and its bias raised by the tolerance; 0
     without a bias."""

@@ -106,9 +106,9 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Compute the m atoms of the `Corral` c, as keys of W minus the target x, and their inverse H anew; weights stay.
+    """Compute the atoms of the `Corral` c, keys of W minus the target x, and their inverse H again; the weights stay.
 
-    Returns m, or 0 if the atoms are affinely dependent.
+    That is done when x has moved or rounding has grown. Returns their number m, or 0 if they are affinely dependent.
     """
     for k in range(m):
         weight = c.weights[k]
@@ -135,9 +135,10 @@ def sharpen(c, m, shift):
 
 @njit
 def settle(c, m, y):
-    """Wolfe's minor cycle: move to the nearest point of the atoms' affine hull, dropping atoms of negative weight.
+    """Wolfe's minor cycle: move towards the point of the atoms' affine hull that is nearest to the target.
 
-    c is the `Corral` of m atoms. Writes the point reached, minus the target, into y. Returns the number of atoms left.
+    c is the `Corral` of m atoms. Atoms whose weight turns negative on the way are dropped. Writes the point reached,
+    minus the target, into y. Returns the number of atoms left.
     """
     while True:
         total = dot(c.mass[:m], c.u[:m])

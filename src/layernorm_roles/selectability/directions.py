@@ -52,11 +52,11 @@ class _Some:
 class Directions:
     """Tries guessed queries for keys, and enters those that give their key the strictly highest score in `queries`.
 
-    `state` says of every key whether it is OPEN, SELECTABLE and so on, see `search`. Each method tries queries for the
-    OPEN keys and makes SELECTABLE those whose query has a margin above `enough`: the key's lead over its best rival,
-    relative to the largest score that entries as large as the data's could make. If `causal`, the rivals are only the
-    keys before it. `queries`, in the coordinates of `keys` and maybe float32, have rows of zeros for keys without a
-    query.
+    `state` says of every key whether it is OPEN (not settled), SELECTABLE and so on, see `search`. Each method tries
+    queries for the OPEN keys and makes SELECTABLE those whose query has a margin above `enough`: the key's lead over
+    its best rival, relative to the largest score that entries as large as the data's could make. If `causal`, the
+    rivals are only the keys before it. `queries`, for `keys` as given and maybe in float32, has rows of zeros for keys
+    without a query.
     """
 
     keys: Keys
@@ -67,7 +67,7 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try every OPEN key itself as the query that is to give it the highest score; only for keys without a bias."""
+        """Try every key whose state is OPEN as a query that selects that key; only for keys without a bias."""
         own, every = _Own(self.keys), slice(None)
         lead, _ = leads(self.keys, own, self.state == OPEN, self.causal)
         wins = lead > self.enough
@@ -76,9 +76,10 @@ class Directions:
             self._enter(won[part], wins[:, won[part]], own[every, won[part]])
 
     def try_whitened(self, at: Coordinates) -> None:
-        """Try, as a query for every OPEN key, its whitened coordinates and, from 32 dimensions on, reflections of them.
+        """Try for every key whose state is OPEN its whitened coordinates as the query, and reflections of them.
 
-        `at` has the whitened coordinates of the keys and turns queries for them into queries for the keys themselves.
+        Reflections are tried from 32 dimensions on. `at` has the whitened coordinates of the keys, and turns queries
+        for them into queries for the keys themselves.
         """
         still = np.flatnonzero((self.state == OPEN).any(axis=0))
         for part in row_blocks(len(still), self.keys[:, 0].size):

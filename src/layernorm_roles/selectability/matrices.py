@@ -19,7 +19,7 @@ from layernorm_roles import files
 from layernorm_roles.selectability.arrays import checked
 
 INDEX = ".safetensors.index.json"
-"""How the name of the JSON file ends that says which .safetensors file of a large model holds each of its tensors."""
+"""Ending of the name of a large model's index, a JSON file that says which .safetensors file holds each tensor."""
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
 _LISTED = 40  # so many names of tensors are listed in an error
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
@@ -250,4 +250,5 @@ FORMATS = {
     ".safetensors": ("tensors, bfloat16 and float16 too", _from_safetensors),
     INDEX: ("the names of a model's tensors, and the file beside it that holds each", _from_index),
 }
-"""By the ending of a file's name: words for help texts on what such a file may hold, and the function that reads it."""
+"""Maps the ending of a file's name to words for help texts on what the file may hold, and to the function that reads
+it."""

@@ -104,9 +104,10 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """The number of a vertex w with y . w below `level`, and that y . w, from `near` if it has one.
+    """Find a vertex w with y . w below `level` among those in `near`, or the lowest in the `Pool` except key i.
 
-    If it has none, or the `Pool` is small, what `lowest_vertex` returns, whatever `level` is.
+    Returns the key's number and y . w, as `lowest_vertex`. A vertex from the pool may be above `level`. A small pool is
+    asked at once, without `near`.
     """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
@@ -143,7 +144,7 @@ def _gather(pool, near, level):
 
 @njit
 def lowest_key(pool, y, i, rivals):
-    """The number of the key w with the smallest y . w, of those below `rivals` but for key i, and that y . w.
+    """The number of the key w with the smallest y . w, of the keys 0 to `rivals` - 1 but for key i, and that y . w.
 
     -1 and infinity if there is none.
     """

@@ -1,4 +1,4 @@
-"""Computes on all cores, with results that do not depend on the number of cores."""
+"""Calls a function for many items on all cores, with results that do not depend on the number of cores."""
 
 import os
 import time
