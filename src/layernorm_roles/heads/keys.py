@@ -15,7 +15,8 @@ from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify_many
 
 DIGITS = 1
-"""Number of significant digits of the margins and residuals in tables, which are rounded to the side of caution."""
+"""Number of significant digits of the margins and residuals of proofs (see `Certificates`) in tables; they are rounded
+to the side of caution."""
 
 Stack = Float[np.ndarray, "matrices n d"]
 
@@ -38,7 +39,7 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
     """The coordinates of each head's keys, minus their mean, along their first `dimensions` principal components.
 
-    A head's principal components are the directions in which its keys of the context differ most.
+    A head's principal components are the directions in which its keys on the text differ most.
     """
     centred = keys - keys.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
@@ -83,7 +84,7 @@ class CertifiedKeys(NamedTuple):
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """Yield, for each matrix of keys, a row for `table` with the numbers of verdicts and the weakest proofs.
+        """Yield, for each matrix of keys, a row for `table`: how many keys no query selects, and the weakest proofs.
 
         `context` is the number of the text that the keys are from. Raises ValueError if a certificate does not prove
         its verdict.
@@ -103,8 +104,9 @@ class CertifiedKeys(NamedTuple):
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
     """Yield the keys of a layer at each of `sites`, and for each key whether a query can select it, with proof.
 
-    `sites` and `cuts` are those of `stacks_at`. In a causal layer the keys of the heads (site head) come a second time,
-    with only the keys before a key as its rivals.
+    `sites` are stations of the vectors on their way to the heads, such as after_norm; `stacks_at` lists them and says
+    what `cuts` are. In a causal layer the keys of the heads (site head) come a second time, with only the keys before a
+    key as its rivals.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):

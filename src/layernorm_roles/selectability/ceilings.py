@@ -63,15 +63,15 @@ class Ceilings:
     lower: Float[np.ndarray, " n"]
     """Attention weight, 0..1, that the stored query is proved to give the key at least."""
     upper: Float[np.ndarray, " n"]
-    """Attention weight, 0..1, that no query of the set exceeds for the key."""
+    """Attention weight, 0..1, that no query of the set `queries` exceeds for the key."""
     query: Float[np.ndarray, "n d"]
-    """For every key the query of the set that proves the lower bound."""
+    """For every key a query of the set `queries` that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]
     """From which `verify` computes the upper bound of each key: over all queries Newton's step from `query` (d
     numbers), 0 for a selectable key; over an ellipsoid a point of the unit ball that stands for a query (a number for
     each axis)."""
     queries: QueryEllipsoid | None
-    """The set of queries, an ellipsoid with orthogonal axes; None stands for all queries."""
+    """The set of queries that the bounds are about, an ellipsoid with orthogonal axes; None stands for all queries."""
     null: float
     """Threshold for the standard deviation of the keys along a direction, relative to the largest magnitude in a column
     of the keys. Below the threshold the keys count as equal along the direction."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERDICTS = np.array(["borderline", "selectable", "unselectable"])
-"""The three verdicts on a key; `Certificates.code` holds indices into this array."""
+"""What is proved of a key: that some query gives it the strictly highest score ('selectable'), that none does, or
+neither ('borderline'). `Certificates.code` holds indices into this array."""
 BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 
 # The distance below which data of a precision cannot tell keys apart, relative to the largest magnitude in a column.
@@ -77,7 +78,7 @@ class Certificates:
 
     @property
     def verdict(self) -> np.ndarray:
-        """An array that says 'selectable', 'unselectable' or 'borderline' for each key."""
+        """An array that says for each key 'selectable', 'unselectable' or, where neither is proved, 'borderline'."""
         return VERDICTS[self.code]
 
     @property
@@ -128,7 +129,7 @@ class Certificates:
         return (self.verdict == verdict).sum(axis=-1)
 
     def query(self, i: int) -> Float[np.ndarray, " d"] | None:
-        """A query in float64 that gives key i of one matrix the strictly highest score; None if there is none."""
+        """A query (float64) that gives key i of one matrix the strictly highest score; None if it isn't selectable."""
         return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
@@ -139,10 +140,11 @@ class Certificates:
         return self.support[i][used], self.weights[i][used]
 
     def verify(self, keys, bias=None) -> tuple[np.ndarray, np.ndarray]:
-        """Recompute every margin and residual in float64 from the stored queries and weights, `keys` and `bias`.
+        """Check every proof against `keys` and `bias` by recomputing margins and residuals in float64.
 
-        Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns the
-        recomputed margins and residuals, each in an array with a number for every key.
+        Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns two
+        arrays with a number for every key: the margin by which its query puts it first, and its distance from the
+        weighted mean.
         """
         keys = np.asarray(keys)
         keys = keys if keys.dtype in TOLERANCE else keys.astype(np.float64)
@@ -179,10 +181,12 @@ def _rows(array: np.ndarray) -> str:
 
 
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
-    """Margin of every key's query and residual of its convex weights (see `Certificates`); NaN where there is none.
+    """Two arrays with a number for every key: the margin of its query and the residual of its convex weights.
 
-    Arrays have the shapes of the fields of `Certificates`. Numbers in `support` below 0 or above n - 1 count as those
-    of the first and the last key.
+    The margin is the key's lead over the best other key under its query, the residual its distance from the weighted
+    mean of the keys in `support`, both relative to the size of the data, see `Certificates`, which also has the shapes
+    of the arguments. NaN without a query or weights. Numbers in `support` below 0 or above n - 1 count as those of the
+    first and the last key.
     """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)

@@ -43,9 +43,10 @@ What is printed and written:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the command certify-keys; returns its exit status, 0 where all went well.
+    """Entry point of the command certify-keys; returns its exit status, which is 0 for success.
 
-    2, with one line on standard error, for input that it cannot use; 130, without a message, after Ctrl-C.
+    It is 2, with one line on standard error, for input that the command cannot use, and 130, without a message, after
+    Ctrl-C.
     """
     file = ""
     try:
@@ -286,7 +287,7 @@ def _printable(text: str) -> str:
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """What certify-keys prints, in several lines: numbers of verdicts, unselectable rows, weakest proofs, duplicates.
+    """What certify-keys prints: how many keys some query selects, which rows none does, weakest proofs, duplicates.
 
     `taken` says which part of the file the keys are, and `first` is the number of their first row in it.
     """

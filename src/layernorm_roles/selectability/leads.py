@@ -16,7 +16,7 @@ from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
 LARGE = 2048
-"""Number of keys from which on a matrix is worked on by all cores, and its scores are computed in float32 first."""
+"""Number of keys from which on a matrix is large: its scores are first computed in float32, and on all cores."""
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread

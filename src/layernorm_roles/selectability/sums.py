@@ -1,4 +1,4 @@
-"""Scalar product and vector-matrix product, compiled by numba into the functions that call them."""
+"""Scalar product and vector-matrix product, which numba compiles into the functions that call them."""
 
 from layernorm_roles.compiling import njit
 
