@@ -65,11 +65,11 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
-    """A table that counts keys by how much attention they can get, for each context, set of queries and kind of keys.
+    """A table that counts keys by how much attention they can get, for each text, set of queries and kind of keys.
 
-    `pairs` is what the function `pairs` returns, with the column context. There is a row for each layer, and one with
-    no layer for all layers together. The context's own queries are a set, too, whose lower and upper bounds are both
-    what they give. The columns are those of table attention_ceilings in schemas.csv, from context on.
+    `pairs` is what the function `pairs` returns, with a column context, the number of the text. There is a row for each
+    layer, and one with no layer for all layers together. The text's own queries are a set, too, whose lower and upper
+    bounds are both what they give. The columns are those of table attention_ceilings in schemas.csv, from context on.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
