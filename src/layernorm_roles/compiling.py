@@ -1,9 +1,9 @@
-"""How CPU kernels are compiled: once for each version of their sources and processor, and with a notice.
+"""Compiles functions for the CPU by numba, once for each version of their sources and processor, with a notice.
 
 numba keeps what it has compiled in a folder that only its owner can enter, below $NUMBA_CACHE_DIR or
 ~/.cache/layernorm-roles. numba looks whether the file of a function has changed, but not at the files of the functions
-and constants that it uses. So the folder's name is a hash of all kernels' sources, and of all else that compiled code
-depends on.
+and constants that it uses. So the folder's name is a hash of the sources of all functions so compiled, the kernels, and
+of all else that compiled code depends on.
 
 Every kernel takes `njit` and `cached_njit` from here, because on some processors LLVM has to be told, before numba
 compiles anything, to use the widest vectors.
@@ -31,7 +31,7 @@ from numba.core import event
 __all__ = ["IN_ONE", "cached_njit", "compilation_notice", "kernel_sources", "njit", "processor"]
 
 IN_ONE = {"error_model": "numpy", "forceinline": True}
-"""Options that compile a function into each function that calls it, so that one piece of machine code computes all.
+"""Options of numba's njit that compile a function into each function that calls it, so that results do not vary.
 
 Equal results need it: of a function that is not inlined, a process that compiles runs another copy, with other
 roundings, than a process that loads its caller from numba's cache. numba passes the fastmath of a caller on to
@@ -47,7 +47,7 @@ KERNELS = (
     "selectability/*.py",
     "slices.py",
 )
-"""The files of this package that compiled code comes from, or takes types and constants from."""
+"""Patterns of the files of this package that compiled code comes from, or takes types and constants from."""
 
 
 def _widest_vectors() -> int:
@@ -68,7 +68,7 @@ _BITS = _widest_vectors()
 
 
 def processor() -> str:
-    """The processor that compiled kernels run on, by LLVM's name of it, and the vectors that they may use."""
+    """The processor on which compiled functions run, as LLVM names it, and the width of their vectors, as a text."""
     return f"{llvmlite.binding.get_host_cpu_name()} with {_BITS}-bit vectors"
 
 
@@ -104,7 +104,7 @@ def _cache_folder() -> Path | None:
 
 
 def cached_njit(**options) -> Callable:
-    """A decorator like `numba.njit`; the function is loaded if an earlier process has compiled it.
+    """A decorator like `numba.njit`; the function is loaded from disk if an earlier process has compiled it.
 
     If the cache fails (a damaged file makes pickle raise almost anything, a full disk an OSError), all of it is
     deleted, and the function compiled for this process alone. Only for functions that Python calls, and that raise
@@ -148,13 +148,13 @@ class _Notice(event.Listener):
         self.what, self.seconds = what, seconds
 
     def on_start(self, event):
-        """Print what is compiled, when numba begins to compile for the first time."""
+        """Print what is compiled, when numba begins to compile it for the first time in this process."""
         if self.what not in _announced:
             print(f"compiling {self.what}, once (about {self.seconds} s)", file=sys.stderr, flush=True)
             _announced.add(self.what)
 
     def on_end(self, event):
-        """Nothing is to be said when numba is done."""
+        """Print nothing when numba is done."""
 
 
 @contextmanager

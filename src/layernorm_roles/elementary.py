@@ -10,7 +10,7 @@ from numba.extending import intrinsic, overload
 from layernorm_roles.compiling import IN_ONE
 
 STRICT = ("contract", "nsz")
-"""What LLVM may do here: fuse products and sums, and forget the sign of 0; the order of the operations matters."""
+"""Flags of LLVM's operations: products and sums may be fused, and the sign of 0 be lost, but nothing is reordered."""
 
 _LAYOUT = {
     # numba's type: numpy's type, integer of that size, bits of the mantissa, bias of the exponent, log of the
@@ -24,25 +24,25 @@ _LAYOUT = {
 
 
 SHORT = (0.008297646, 0.041915417, 0.16667575, 0.49998894, 0.9999997, 1.0000001)
-"""The polynomial, highest power first, of degree 5 whose largest relative error from exp on |r| <= ln(2)/2 is least:
-8e-8, little more than a rounding of float32."""
+"""Coefficients, highest power first, of the polynomial of degree 5 whose largest relative error from exp on |r| <=
+ln(2)/2 is least: 8e-8, little more than a rounding of float32."""
 
 
 @intrinsic
 def exp(typing, x):
     """exp(x) for x <= 0, to 1 unit in the last place; 0 below the smallest normal number; NaN stays NaN.
 
-    Only for compiled code, and there for numbers of float32 and float64.
+    Only to be called in functions that numba compiles, as exp(x) of a float32 or float64.
     """
     return x(x), lambda context, builder, signature, values: write_exp(builder, *values)
 
 
 def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Value:
-    """LLVM's instructions for `exp` of x, a number or a vector of numbers, of float32 or float64.
+    """Emit LLVM's instructions for exp(x) and return exp(x); x <= 0 is a number, or a vector, of float32 or float64.
 
     exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2: Taylor's series for exp(r), 2^n by its bits. Where
     `quick`, for float32 alone, the series is `SHORT`, which leaves errors of 3 units in the last place, and below -87
-    stands exp(-87) = 2e-38: a step of the paper's GPT takes a tenth less time.
+    stands exp(-87) = 2e-38: a training step of the paper's GPT takes a tenth less time.
     """
     single = getattr(x.type, "element", x.type) == ir.FloatType()
     layout = _LAYOUT[types.float32 if single else types.float64]
@@ -77,7 +77,7 @@ def write_exp(builder: ir.IRBuilder, x: ir.Value, quick: bool = False) -> ir.Val
 def log(x):
     """log(x) for x >= 1, to 3 units in the last place; NaN stays NaN.
 
-    Only for compiled code, where numba puts `_log_of_type` in its place.
+    Only for functions that numba compiles, where it puts `_log_of_type` in the place of this one.
     """
 
 

@@ -1,4 +1,7 @@
-"""The exact expected number of unselectable keys among n Gaussian keys, with which simulations are compared."""
+"""The exact expected number of keys inside the convex hull of the others among n standard Gaussian keys.
+
+Simulations are compared with it. No query gives such a key the strictly highest score.
+"""
 
 from functools import cache
 from math import exp, log, pi, sqrt
@@ -11,11 +14,11 @@ _STEP = 1 / 32
 _BEYOND = 12.0
 """Integrands are followed this far beyond their peaks, which are no wider than that of exp(-x^2/2)."""
 _NEGLIGIBLE = 1e-18
-"""Terms of a sum that are smaller than this share of it are left out."""
+"""Terms that are smaller than this share of the sum so far are left out."""
 
 
 def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
-    """The expected number of unselectable keys among n standard Gaussian keys in R^d.
+    """The expected number, among n standard Gaussian keys in R^d, of keys in the convex hull of the others.
 
     A Gaussian point set is a random projection of a regular simplex with n vertices to R^d, and the chance that a
     vertex falls inside is a sum over the simplex' faces (Affentranger and Schneider 1992; Baryshnikov and Vitale
@@ -52,7 +55,7 @@ def expected_unselectable(n: int, d: int, causal: bool = False) -> float:
 
 @cache
 def _covering(n: int, m: int, causal: bool) -> float:
-    """Half the part that faces of dimension m have in the expected number of covered vertices."""
+    """Half of what the faces of dimension m contribute to the expected number of keys in the hull of the others."""
     outer = _log_outer_prefixes(n, m) if causal else _log_outer(n, m)
     return exp(_log_inner(m) + outer)
 

@@ -1,4 +1,4 @@
-"""Errors in one line, warnings on the terminal, and whether an error means that memory is used up."""
+"""Tells errors that mean used-up memory from others, shortens errors to one line, and prints warnings."""
 
 import logging
 import sys
@@ -19,6 +19,6 @@ def first_line(error: BaseException) -> str:
 
 
 def warn(line: str, error: BaseException | None = None) -> None:
-    """Print a warning on the terminal and write it to the job's log, there with the traceback of `error` if given."""
+    """Print a warning on standard error and log it by Python's logging, there with the traceback of `error` if any."""
     log.warning(line, exc_info=error)
     print(f"warning: {line}", file=sys.stderr, flush=True)

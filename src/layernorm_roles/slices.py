@@ -2,6 +2,6 @@
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """Consecutive slices of n rows with `size` rows each, at least one; the last may have fewer."""
+    """Consecutive slices that cover n rows, each of `size` rows (1 if `size` is below 1); the last may have fewer."""
     size = max(1, size)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]

@@ -1,7 +1,7 @@
-"""How much attention the keys of a layer's heads can get, and do get: certified ceilings and their summaries.
+"""How much attention the keys of a layer's heads can get, and do get: proved bounds and tables of them.
 
 The ceiling of a key is the largest attention weight that a query of a set gives it. The softmax is over all keys of the
-context, also in a causal layer, whose queries meet fewer.
+context, the text that the model reads, also in a causal layer, whose queries meet fewer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,15 @@ from layernorm_roles.schemas import ANY, AS_USED, CEILING_QUANTILES, CEILING_SHA
 from layernorm_roles.selectability.ceilings import QueryEllipsoid, ceilings
 
 HALF = 0.5
-"""Share of a query's attention beyond which a key has the highest score."""
+"""Attention weight beyond which the key that gets it has the highest score of all keys."""
 
 
 def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
     """The ellipsoid of queries that a head can compute from outputs of the norm before attention; None if unknown.
 
-    It is unknown if the norm is, or confines nothing, if queries are normed once more, or if a rotary embedding turns
-    them, which gives each position another ellipsoid. The factor of attention scores is contained in the queries.
+    It is unknown where the norm is, or is of a kind that confines nothing, where queries are normed once more, or where
+    a rotary embedding turns them, which gives each position another ellipsoid. The factor of attention scores is
+    contained in the queries.
     """
     norm, projection = layer.norm, layer.query_projection
     if norm is None or projection is None or projection.norm is not None or projection.rotation is not None:
@@ -34,12 +35,14 @@ def queries_behind_norm(layer: Layer, head: int) -> QueryEllipsoid | None:
 
 
 def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
-    """Bounds on the attention that each key of a layer can get in each query head, every bound verified.
+    """A table of proved bounds on the attention that each key of a layer can get in each query head.
 
-    `normalised` names kinds of keys, AS_USED or WITHOUT_NORM. Columns layer, head (of the queries), position (of the
-    key), queries (ANY or NORM), normalised, n_keys, dimensions, lower and upper (bounds of the ceiling) and
-    received_max (the largest attention that the context's own queries give the key; NaN for keys that the head does not
-    use). A head whose norm is not known has no rows without the norm, nor any for NORM.
+    There is a row for each query head, key, kind of keys in `normalised` (AS_USED, the head's keys, or WITHOUT_NORM,
+    see `keys_without_norm`) and set of queries (ANY, all of them, or NORM, those that the head can compute behind its
+    norm). Columns layer, head (of the queries), position (of the key), queries, normalised, n_keys, dimensions, lower
+    and upper (bounds on the largest attention weight) and received_max (the largest weight that the context's own
+    queries give the key; NaN for WITHOUT_NORM). Rows for WITHOUT_NORM or NORM are missing where the layer's norm is
+    unknown.
     """
     parts = []
     for kind in normalised:
@@ -62,11 +65,11 @@ def pairs(layer: Layer, normalised: Sequence[str]) -> pd.DataFrame:
 
 
 def summary(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Counts and quantiles of attention ceilings by context and layer: table attention_ceilings from context on.
+    """A table that counts keys by how much attention they can get, for each text, set of queries and kind of keys.
 
-    `pairs` is what the function `pairs` returns, with the column context. A set of queries and a kind of keys have a
-    row for each layer and one with no layer, for all layers together. The context's own queries are a third set, whose
-    lower and upper bounds are both what they give.
+    `pairs` is what the function `pairs` returns, with a column context, the number of the text. There is a row for each
+    layer, and one with no layer for all layers together. The text's own queries are a set, too, whose lower and upper
+    bounds are both what they give. The columns are those of table attention_ceilings in schemas.csv, from context on.
     """
     own = pairs[(pairs.queries == ANY) & (pairs.normalised == AS_USED)]
     own = own.assign(queries=OWN, lower=own.received_max, upper=own.received_max)
@@ -94,10 +97,12 @@ def _below(values: pd.Series) -> np.ndarray:
 
 
 def of_tokens(pairs: pd.DataFrame, words: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """The ceilings by token in the layer where most keys cannot get half of the attention of queries behind the norm.
+    """A table of tokens with an upper bound on the attention that the key of each can get, in one layer's heads.
 
-    `pairs` is what the function `pairs` returns, with the column context; `words` has the texts of the tokens of each
-    context by its number. Columns of table token_ceilings but model; no rows if no norm is known.
+    The layer is the one in which most keys cannot get half of the attention of any query that a head can compute behind
+    its norm; the bounds are over these queries. No rows if no norm is known. `pairs` is what the function `pairs`
+    returns, with the column context; `words` has the tokens' texts by the number of their context. Columns of table
+    token_ceilings in schemas.csv but model.
     """
     chosen = pairs[(pairs.queries == NORM) & (pairs.normalised == AS_USED)]
     shares = (chosen.upper < HALF).groupby(chosen.layer).mean()

@@ -1,4 +1,4 @@
-"""Which keys of a layer some query can select: verdicts with certificates, around the norm and in every head."""
+"""Which keys of a layer some query can select: verdicts with proofs, before and after the norm and in every head."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -15,17 +15,18 @@ from layernorm_roles.selectability.certificates import Certificates
 from layernorm_roles.selectability.certify import certify_many
 
 DIGITS = 1
-"""Significant digits of the margins and residuals in the tables, which are rounded to the side of caution."""
+"""Number of significant digits of the margins and residuals of proofs (see `Certificates`) in tables; they are rounded
+to the side of caution."""
 
 Stack = Float[np.ndarray, "matrices n d"]
 
 
 def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] | None:
-    """The keys that the heads of a layer would have if its norm scaled all vectors by one number; None if unknown.
+    """The keys that the heads of a layer would have if its norm scaled all vectors by one number; None if not known.
 
-    A norm divides each vector by its own length. Here the stream before the norm, projected (for a LayerNorm), is
-    multiplied by a single number that gives it the mean square of the standardised stream. The norm's gain and
-    bias, W_K, b_K and the rotary embedding follow as in the model.
+    A norm divides each vector by that vector's length. Here the residual stream before the norm, projected (for a
+    LayerNorm), is multiplied by a single number that gives it the mean square of the standardised stream. The norm's
+    gain and bias, W_K, b_K and the rotary embedding follow as in the model.
     """
     if layer.norm is None:
         return None
@@ -36,9 +37,9 @@ def keys_without_norm(layer: Layer) -> Float[np.ndarray, "key_heads n d_head"] |
 
 
 def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarray, "heads n r"]:
-    """Keys in their first `dimensions` principal components, which are computed for every head alone, and centred.
+    """The coordinates of each head's keys, minus their mean, along their first `dimensions` principal components.
 
-    A head's principal components are the directions in which its keys of the context differ most.
+    A head's principal components are the directions in which its keys on the text differ most.
     """
     centred = keys - keys.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False).Vh[:, :dimensions]
@@ -46,7 +47,7 @@ def cut(keys: Float[np.ndarray, "heads n d"], dimensions: int) -> Float[np.ndarr
 
 
 def _without_eps(keys: Float[np.ndarray, "*heads n d"] | None) -> Float[np.ndarray, "*heads n d"] | None:
-    """Keys that come out of a scaling, scaled once more with eps = 0: an eps changes lengths only."""
+    """Keys that come out of a norm's scaling, scaled once more with eps = 0: an eps changes their lengths only."""
     return None if keys is None else norms.scale(torch.from_numpy(keys)).numpy()
 
 
@@ -54,9 +55,10 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
     """The matrices of keys of a layer at a site: one in the residual stream, or one for each key head.
 
     The sites are `before_norm`, the residual stream before the norm; `after_norm`, the input of attention; `head`, the
-    keys as the heads use them; `head_without_norm`, see `keys_without_norm`; `head_cut`, once for each number in `cuts`
-    that is below the dimension of the heads, see `cut`; and `after_norm_exact` and `head_exact`, the keys as a scaling
-    with eps = 0 would give them. The list is empty where the keys are not known.
+    keys as the heads use them; `head_without_norm`, see `keys_without_norm`; `head_cut`, the keys of the heads in as
+    many principal components as each number in `cuts` that is below their dimension and their number; and
+    `after_norm_exact` and `head_exact`, the keys as a norm with eps = 0 would give them. The list has one array, for
+    `head_cut` one for each of these numbers; it is empty where the keys are not known.
     """
     if site == "head_cut":
         return [cut(layer.keys, d) for d in cuts if d < min(layer.keys.shape[1:])]
@@ -72,19 +74,19 @@ def stacks_at(site: str, layer: Layer, cuts: Sequence[int]) -> list[Stack]:
 
 
 class CertifiedKeys(NamedTuple):
-    """The keys of one layer at one site, one matrix or one for each head, with a certificate for every key."""
+    """The keys of one layer at one site (see `stacks_at`), and for each whether a query can select it, with proof."""
 
     layer: int
     site: str
     causal: bool
-    """Whether the rivals of a key are only the keys before it."""
+    """Whether a key has to beat only the keys before it."""
     keys: Stack
     certificates: Certificates
 
     def rows(self, context: int) -> Iterator[tuple]:
-        """Yield, for each matrix of keys, a row for `table` with the numbers of verdicts and the weakest proofs.
+        """Yield, for each matrix of keys, a row for `table`: how many keys no query selects, and the weakest proofs.
 
-        `context` is the number of the context that the keys are from. Raises ValueError if a certificate does not prove
+        `context` is the number of the text that the keys are from. Raises ValueError if a certificate does not prove
         its verdict.
         """
         _, n, d = self.keys.shape
@@ -100,10 +102,11 @@ class CertifiedKeys(NamedTuple):
 
 
 def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> Iterator[CertifiedKeys]:
-    """Yield the keys of a layer at each of `sites`, with a certificate for every key.
+    """Yield the keys of a layer at each of `sites`, and for each key whether a query can select it, with proof.
 
-    `sites` and `cuts` are those of `stacks_at`. In a causal layer the keys of the heads (site head) are certified once
-    more among the keys before them.
+    `sites` are stations of the vectors on their way to the heads, such as after_norm; `stacks_at` lists them and says
+    what `cuts` are. In a causal layer the keys of the heads (site head) come a second time, with only the keys before a
+    key as its rivals.
     """
     for site in sites:
         for keys in stacks_at(site, layer, cuts):
@@ -112,7 +115,10 @@ def certified(layer: Layer, sites: Sequence[str], cuts: Sequence[int] = ()) -> I
 
 
 def table(rows: Iterable[tuple]) -> pd.DataFrame:
-    """The rows of `CertifiedKeys.rows` as a table: columns of key_selectability and pretrained_keys from context on."""
+    """A data frame of the rows that `CertifiedKeys.rows` yields: how many keys of each matrix some query can select.
+
+    The columns are those of tables key_selectability and pretrained_keys in schemas.csv, from context on.
+    """
     identity = ["context", "layer", "site", "head", "causal", "dimensions"]
     numbers = ["n_keys", "n_unselectable", "n_borderline", "min_margin", "max_residual"]
     frame = pd.DataFrame(rows, columns=[*identity, *numbers])

@@ -1,4 +1,4 @@
-"""What one layer's attention computes on one context: queries and keys, and where they come from, in numpy."""
+"""What one layer's attention computes on one text: queries and keys, and where they come from, in numpy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from layernorm_roles.job import Progress
 
 @dataclass(frozen=True)
 class LearnedNorm:
-    """A LayerNorm or RMSNorm with its learned parameters."""
+    """A LayerNorm or RMSNorm with its learned parameters, as a function of numpy arrays."""
 
     kind: Literal["layernorm", "rmsnorm"]
     gain: Float[np.ndarray, " d"]
@@ -22,7 +22,7 @@ class LearnedNorm:
     """Number that is added to the mean square of a vector before the root is taken."""
 
     def centred(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """x without its mean for a LayerNorm, the projection Px; x itself for an RMSNorm."""
+        """The vectors x minus the mean of their entries for a LayerNorm, the projection Px; x itself for an RMSNorm."""
         return x - x.mean(axis=-1, keepdims=True) if self.kind == "layernorm" else x
 
     def standardised(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
@@ -31,16 +31,16 @@ class LearnedNorm:
         return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)
 
     def __call__(self, x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The norm of x with gain and bias, in float64."""
+        """The norm of the vectors x, with gain and bias, in float64."""
         return self.gain * self.standardised(x) + self.bias
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """The rotary embedding of a context (Su et al. 2021): pairs of coordinates, turned by an angle a position.
+    """The rotary embedding of a text (Su et al. 2021): turns pairs of coordinates by angles that depend on position.
 
-    Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and
-    sines in float32, so that a rotation changes lengths by up to 1e-7.
+    Coordinate c is paired with c + r/2. Coordinates from r on stay as they are. transformers computes cosines and sines
+    in float32, so that a rotation changes lengths by up to 1e-7.
     """
 
     cos: Float[np.ndarray, "n r"]
@@ -59,16 +59,16 @@ class Projection:
     """The map from the input of attention to the queries or keys of every head: linear, then a norm and a rotation."""
 
     weight: Float[np.ndarray, "heads d_head d"]
-    """W_Q or W_K, a matrix for each head."""
+    """W_Q or W_K, the matrix of the linear map for each head."""
     bias: Float[np.ndarray, "heads d_head"]
-    """b_Q or b_K; zero where there is none."""
+    """b_Q or b_K, which is added; zero where there is none."""
     norm: LearnedNorm | None
     """A norm of each query or key after the linear map, as in Qwen 3; None where there is none."""
     rotation: Rotation | None
     """The rotary embedding that comes last; None where there is none."""
 
     def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "heads n d_head"]:
-        """The queries or keys that the attention inputs x give."""
+        """The queries or keys of every head, made from the attention inputs x."""
         out = x @ self.weight.swapaxes(1, 2) + self.bias[:, None]
         out = self.norm(out) if self.norm else out
         return self.rotation(out) if self.rotation else out
@@ -76,31 +76,34 @@ class Projection:
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer's attention computes on one context of n tokens, in float64.
+    """What one layer's attention computes on one text of n tokens, in float64.
 
     A head's scores are queries @ keys.T * scaling.
     """
 
     layer: int
-    """Layer, from 1, in the order in which the model calls them."""
+    """Number of the layer, from 1, in the order in which the model calls its layers."""
     queries: Float[np.ndarray, "heads n d_head"]
-    """Queries as they meet the keys: after rotary embedding, before `scaling`."""
+    """Queries as they meet the keys: after a rotary embedding, before `scaling`."""
     keys: Float[np.ndarray, "key_heads n d_head"]
-    """Keys as they meet the queries: after rotary embedding. Several query heads may share a key head."""
+    """Keys as they meet the queries: after a rotary embedding. Several query heads may share a key head."""
     scaling: float
     """Factor of the inner products, usually 1 / sqrt(d_head)."""
     visible: Bool[np.ndarray, "n n"]
-    """Whether the query of a row may attend to the key of a column."""
+    """Whether the query of a row may attend to the key of a column (the attention mask)."""
     attention_input: Float[np.ndarray, "n d"] | None
-    """Input of the projections to queries and keys; None if it is not known what turns it into them."""
+    """Input of the projections to queries and keys; None if it is not known how these come from it."""
     before_norm: Float[np.ndarray, "n d"] | None
     """Residual stream before the norm whose output is `attention_input`; None if it is not known."""
     norm: LearnedNorm | None
-    """The norm before attention: attention_input = norm(before_norm). None if unknown, or another kind of norm."""
+    """The norm before attention: attention_input = norm(before_norm). None if it is not known, or neither a LayerNorm
+    nor an RMSNorm."""
     query_projection: Projection | None
-    """W_Q, b_Q and what follows: queries = query_projection(attention_input). None where `attention_input` is."""
+    """The map to the queries, by W_Q, b_Q and what follows: queries = query_projection(attention_input). None where
+    `attention_input` is None."""
     key_projection: Projection | None
-    """W_K, b_K and what follows: keys = key_projection(attention_input). None where `attention_input` is."""
+    """The map to the keys, by W_K, b_K and what follows: keys = key_projection(attention_input). None where
+    `attention_input` is None."""
 
     @property
     def causal(self) -> bool:
@@ -108,7 +111,7 @@ class Layer:
         return not np.triu(self.visible, 1).any()
 
     def key_head(self, head: int) -> int:
-        """The key head that the queries of a query head meet.
+        """The index of the key head whose keys the queries of query head `head` meet.
 
         Query heads that share a key head stand side by side: with two key heads for four query heads, the first two
         query heads share the first one (grouped queries, Ainslie et al. 2023).
@@ -116,7 +119,7 @@ class Layer:
         return head // (len(self.queries) // len(self.keys))
 
     def attention(self, head: int) -> Float[np.ndarray, "n n"]:
-        """The weight that each query (row) of a query head gives each key (column), as the model computes it."""
+        """The attention weight that each query (row) of query head `head` gives each key (column), as in the model."""
         scores = self.queries[head] @ self.keys[self.key_head(head)].T * self.scaling
         scores = np.where(self.visible, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -124,10 +127,10 @@ class Layer:
 
 
 def layers(model: Any, contexts: Mapping[int, Sequence[int]], what: str) -> Iterator[tuple[int, Layer]]:
-    """Yield the number of each context with each of the layers that have attention on it, first layer first.
+    """For each text in `contexts`, yield its number with the `Layer` of each layer of attention, first layer first.
 
-    `model` has a method `record`, which gives the layers for token ids; `contexts` has the token ids of each context by
-    its number, and `what` is the title of the progress on the terminal.
+    `model` has a method `record`, which gives the layers for token ids; `contexts` has the token ids of each text by
+    its number, and `what` is the title of the progress that is printed on the terminal.
     """
     progress = Progress(what, len(contexts), "contexts")
     for done, (number, tokens) in enumerate(contexts.items(), start=1):

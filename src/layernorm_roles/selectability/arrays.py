@@ -1,4 +1,4 @@
-"""Converts tensors and other matrices to the checked arrays that `certify` and `ceilings` compute with."""
+"""The array types of this package, and the conversion of tensors and other matrices to checked arrays."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -7,23 +7,23 @@ from numpy.typing import ArrayLike
 from layernorm_roles.slices import slices
 
 Keys = Float[np.ndarray, "m n d"]
-"""The keys of m matrices: n keys of size d each."""
+"""Type of an array of m matrices, each of which has n keys of size d as its rows."""
 Numbers = Float[np.ndarray, "m n"]
-"""A number for each key of m matrices, such as its bias or its margin."""
+"""Type of an array with one number for each of the n keys of m matrices, such as a bias that is added to its score."""
 Flags = Bool[np.ndarray, "m n"]
-"""Whether something is so, for each key of m matrices."""
+"""Type of a Boolean array with one yes or no for each of the n keys of m matrices."""
 Rows = Int[np.ndarray, " k"]
-"""The numbers of k keys, in ascending order."""
+"""Type of an array of the indices of k keys, which are rows of a matrix, from 0 and in ascending order."""
 
 _BLOCK = 1 << 23  # entries of a block of rows: 64 MiB in float64
 _SMALLEST = 1e-300  # of a column's largest magnitude: float64 has full precision, and reciprocals are finite
 
 
 def as_matrix(values: ArrayLike) -> np.ndarray:
-    """The numbers of `values` as an array; a torch tensor may require gradients, lie on a GPU, or be bfloat16.
+    """A NumPy array of `values`; a torch tensor may require gradients, lie on a GPU, or be bfloat16.
 
-    bfloat16 becomes float32, which holds it exactly; every other dtype stays. Anything but a tensor goes through
-    numpy.asarray.
+    bfloat16, which NumPy lacks, becomes float32, which holds it exactly; every other dtype stays. Anything but a tensor
+    goes through numpy.asarray.
 
     >>> import torch
     >>> as_matrix(torch.nn.Linear(3, 2, dtype=torch.bfloat16).weight).dtype
@@ -40,9 +40,10 @@ def as_matrix(values: ArrayLike) -> np.ndarray:
 def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
     """`values` as a finite array of float32 or float64 with the given number of `dimensions`.
 
-    Half precision is taken as float32, integers as float64. Raises ValueError, which calls the array `name`, on
-    anything else, on a masked entry, on an array without entries, on integers beyond 2^53, on longer floats that
-    float64 does not hold, and on a column of numbers so small that they lose digits.
+    float16 becomes float32, integers become float64. Raises ValueError, whose message calls the array `name`, if
+    `values` is no array of finite real numbers, has another number of dimensions, a masked entry or no entries, has
+    integers beyond 2^53 or longer floats that float64 does not hold exactly, or has a column (last axis) whose largest
+    magnitude is below 1e-300 but not 0, where float64 loses digits.
     """
     try:
         given = np.asarray(values)
@@ -81,19 +82,19 @@ def checked(values: ArrayLike, name: str, dimensions: int) -> np.ndarray:
 
 
 def double(values: np.ndarray) -> Float[np.ndarray, "..."]:
-    """`values` in float64; not copied if they are float64."""
+    """`values` in float64; the array itself, not a copy, if it is float64 already."""
     return values.astype(np.float64, copy=False)
 
 
 def row_blocks(n: int, entries: int) -> list[slice]:
-    """Slices of n rows of `entries` numbers each; a slice of more than one row has at most 64 MiB of float64."""
+    """Consecutive slices that cover n rows of `entries` numbers, each of at most 64 MiB in float64 or of one row."""
     return slices(n, _BLOCK // entries)
 
 
 def largest_magnitude(
     values: Float[np.ndarray, "..."], axis: int | tuple[int, ...], keepdims: bool = False
 ) -> np.ndarray:
-    """The largest magnitude along an axis; `values` are not copied."""
+    """The largest absolute value along `axis`: abs(values).max(axis, keepdims=keepdims) without a copy of `values`."""
     return np.maximum(values.max(axis, keepdims=keepdims), -values.min(axis, keepdims=keepdims))
 
 

@@ -1,4 +1,4 @@
-"""Proofs that a key is in the hull of others where the tolerance cannot tell: inside a simplex, or on the boundary."""
+"""Proofs, valid despite rounding, that a key is in the convex hull of others: inside a simplex, or on the boundary."""
 
 from fractions import Fraction
 
@@ -7,20 +7,22 @@ from jaxtyping import Bool, Float, Int
 
 _UNIT = 2.0**-53  # relative error of one operation in float64
 NO_WEIGHT = 1e-9
-"""Weights below this are taken for 0 with a rounding error, and are 0 in the exact solution."""
+"""Convex weights up to this are taken for 0 with a rounding error, so that their keys are left out of an exact
+combination."""
 MOST_EXACT = 16
-"""Largest number of dimensions for exact elimination, which takes seconds a key beyond."""
+"""Largest number of columns for which `in_hull_exactly` solves in rational arithmetic; beyond, a key takes seconds."""
 
 
 def surely_inside(
     point: Float[np.ndarray, "k d"], corners: Float[np.ndarray, "k d+1 d"]
 ) -> Bool[np.ndarray, " k"]:
-    """Whether each point is proved to be in the interior of the simplex of its corners; False says nothing.
+    """Whether each of k points is proved to be in the interior of the simplex of its d + 1 corners; False says nothing.
 
-    The barycentric coordinates b solve A b = e, with the corners as seen from the point, and a row of ones, in A. For
-    an approximate inverse C of A and the approximation c = C e, the exact ones differ from c by at most
-    |C (A c - e)| / (1 - a) in the maximum norm, if a = |I - C A| < 1 (Rump, Verification methods, Acta Numerica 2010,
-    section 10). What rounding adds to both, also where the point is subtracted from the corners, is added to the bound.
+    The barycentric coordinates b solve A b = e. The columns of A are the corners minus the point, above a row of ones,
+    and e is 0 but for a last 1. For an approximate inverse C of A and the approximation c = C e, the exact coordinates
+    differ from c by at most |C (A c - e)| / (1 - a) in the maximum norm, if a = |I - C A| < 1 (Rump, Verification
+    methods, Acta Numerica 2010, section 10). What rounding adds to both terms, also where the point is subtracted, is
+    added to the bound.
     """
     k, d = point.shape
     inside = np.zeros(k, bool)
@@ -53,9 +55,9 @@ def in_hull_exactly(
 ) -> bool:
     """Whether row i of `points` is exactly a convex combination of the `support` rows with weights above NO_WEIGHT.
 
-    The weights say only which rows count; exact weights are computed. With `biased`, the last column is
-    the bias, and the combination's bias has to be at least that of row i. False also if there are more than 16
-    columns, or if the supporting rows do not determine the weights.
+    `weights` are approximate and only say which rows count: theirs are computed again in rational arithmetic. With
+    `biased`, the last column is a bias, and the combination's bias has to be at least that of row i. False also if
+    there are more than 16 columns, or if the supporting rows do not determine the weights.
     """
     d = points.shape[1]
     chosen = support[weights > NO_WEIGHT]
@@ -70,7 +72,7 @@ def in_hull_exactly(
 
 
 def _solve(rows: list[list[Fraction]]) -> list[Fraction] | None:
-    """The one solution of a linear system, each row its coefficients and right side; None if none or not one."""
+    """The solution of linear equations, each a row of coefficients and right side; None unless there is exactly one."""
     unknowns = len(rows[0]) - 1
     for k in range(unknowns):
         pivot = next((row for row in rows[k:] if row[k]), None)

@@ -1,4 +1,4 @@
-"""How much attention can a key get? `ceilings` bounds it from both sides, for every key of a head.
+"""How much softmax attention can a query give a key? `ceilings` bounds it from both sides, for every key.
 
 The ceiling of key i over a set of queries is c_i = sup over q of softmax(K q)_i. With
 f_i(q) = log sum_j exp(q.(k_j - k_i)), which is convex and at least 0, log(1 / c_i) = inf f_i.
@@ -50,26 +50,28 @@ _AGREES = 1e-9  # relative difference that other processors' roundings may make 
 
 @dataclass(frozen=True, repr=False)
 class Ceilings:
-    """Certified bounds of the most attention that each of n keys can get from one query.
+    """Proved lower and upper bounds on the largest attention weight that one query can give each of n keys.
 
     Bounds include allowances for rounding. The gap of their logarithms is below 1e-6, except for a key that is within
     about 1e-12 of the boundary of the keys' hull, and for an ellipsoid that is not filled.
 
-    Over all queries, `upper` is proved for every query whose scores, in whitened coordinates and added up over them,
-    stay within 10,000. For a selectable key with a margin below 1e-4, the stored query may have larger scores.
+    Over all queries, `upper` is proved for every query whose score has terms, in whitened coordinates, with magnitudes
+    that add up to at most 10,000. For a selectable key with a margin below 1e-4, the stored query may have larger
+    scores.
     """
 
     lower: Float[np.ndarray, " n"]
-    """Attention, 0..1, that the stored query gives the key."""
+    """Attention weight, 0..1, that the stored query is proved to give the key at least."""
     upper: Float[np.ndarray, " n"]
-    """Bound, 0..1, on the attention that any query of the set gives the key."""
+    """Attention weight, 0..1, that no query of the set `queries` exceeds for the key."""
     query: Float[np.ndarray, "n d"]
-    """For every key the query that proves the lower bound."""
+    """For every key a query of the set `queries` that proves the lower bound."""
     proof: Float[np.ndarray, "n r"]
-    """What proves the upper bound: over all queries Newton's step from the query (d numbers), 0 for a selectable key;
-    over an ellipsoid a point of the unit ball that stands for a query (a number for each axis)."""
+    """From which `verify` computes the upper bound of each key: over all queries Newton's step from `query` (d
+    numbers), 0 for a selectable key; over an ellipsoid a point of the unit ball that stands for a query (a number for
+    each axis)."""
     queries: QueryEllipsoid | None
-    """The set of queries, with principal axes; None stands for all queries."""
+    """The set of queries that the bounds are about, an ellipsoid with orthogonal axes; None stands for all queries."""
     null: float
     """Threshold for the standard deviation of the keys along a direction, relative to the largest magnitude in a column
     of the keys. Below the threshold the keys count as equal along the direction."""
@@ -82,15 +84,15 @@ class Ceilings:
 
     @property
     def gap(self) -> Float[np.ndarray, " n"]:
-        """log(upper) - log(lower) of each key."""
+        """log(upper / lower) of each key, which is 0 where both bounds agree."""
         with np.errstate(divide="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
     def verify(self, keys: ArrayLike) -> Bounds:
         """Recompute both bounds of every key in float64 from `keys`, the stored queries and the stored proofs.
 
-        Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the bounds
-        as recomputed.
+        Raises ValueError, naming the first key, where a stored bound is not proved for these keys. Returns the
+        recomputed bounds.
         """
         keys = checked(keys, "keys", dimensions=2).astype(np.float64)
         if keys.shape != self.query.shape:
@@ -116,10 +118,10 @@ class Ceilings:
 def ceilings(keys: ArrayLike, queries: QueryEllipsoid | None = None) -> Ceilings:
     """Bound the largest softmax(K q)_i of each of n keys over all queries q, or over those of an ellipsoid.
 
-    keys (n, d): float32 or float64, as used in the scores q.k; half precision is taken as float32, integers as float64.
-    Over all queries, directions in which the keys agree to within rounding count as constant, as in `certify`. All is
-    computed in float64. Raises ValueError on anything that is no finite real matrix with at least one row and one
-    column, and on integers beyond 2^53.
+    keys (n, d): float32 or float64, as used in the scores q.k; float16 is taken as float32, integers as float64. Over
+    all queries, directions in which the keys agree to within rounding count as constant, as in `certify` with `flat`.
+    All is computed in float64. Raises ValueError on anything that is no finite real matrix with at least one row and
+    one column, on integers beyond 2^53, and on an ellipsoid in other than d dimensions.
 
     >>> square = [[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]]
     >>> ceilings(square).upper.round(6).tolist()

@@ -1,8 +1,9 @@
-"""Lower and upper bounds of ceilings from stored queries and proofs, with allowances for rounding.
+"""Lower and upper bounds on the largest attention that a query can give a key, with allowances for rounding.
 
-Bounds are computed here alone. With the unit 2^-52, half of which is the largest relative error of an
-operation, a score q.(k_j - k_i) of d products, from centred keys, is computed to within
-4 (d + 3) unit R, R = sum_a |q_a| max_j |k_ja|; a sum of n exponentials to a relative (n + 8) unit beyond that.
+`over_all_queries` and `over_ellipsoid` compute them from stored queries and proofs, and nothing else does. With the
+unit 2^-52, half of which is the largest relative error of an operation, a score q.(k_j - k_i) of d products, from
+centred keys, is computed to within 4 (d + 3) unit R, R = sum_a |q_a| max_j |k_ja|; a sum of n exponentials to a
+relative (n + 8) unit beyond that.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ _UNIT = np.finfo(np.float64).eps
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bounds of the ceilings of n keys."""
+    """Lower and upper bounds on the largest attention weight, 0..1, that a query can give each of n keys."""
 
     lower: Float[np.ndarray, " n"]
     upper: Float[np.ndarray, " n"]
@@ -77,10 +78,10 @@ def over_ellipsoid(
     query: Float[np.ndarray, "n d"],
     point: Float[np.ndarray, "n r"],
 ) -> Bounds:
-    """Bounds on the attention that queries centre + axes u, |u| <= 1, can give each of n keys.
+    """Bounds on the attention weight that queries centre + axes u, |u| <= 1, can give each of n keys.
 
-    Lower: the softmax that `query`, one of the ellipsoid for each key, gives. Upper: exp(-(f - g.u - |g|)) at u =
-    `point`, where f is the convex minus logarithm of the softmax as a function of u, and g its gradient there.
+    Lower: the softmax that the key's `query`, one of the ellipsoid, gives it. Upper: exp(-(f - g.u - |g|)) at u =
+    `point`, where f, a function of u, is minus the logarithm of the softmax, which is convex, and g its gradient there.
     """
     n, d = keys.shape
     centred = keys - keys.mean(axis=0)
@@ -105,7 +106,7 @@ def over_ellipsoid(
 
 
 def _rounding(f, score, n):
-    """How far f = log(1 + S) may be off, S a sum of exponentials of n scores that may be off by `score`."""
+    """How far f = log(1 + S) may be off, if S is a sum of exponentials of n scores that may be off by `score`."""
     return -np.expm1(-f) * np.expm1(np.minimum(score, 600)) + 2 * (n + 8) * _UNIT
 
 

@@ -2,7 +2,7 @@
 
 For key z_i among keys z_j with biases b_j, the function f_i(u) = log sum_j exp(u.(z_j - z_i) + b_j - b_i) is minimised,
 minus the logarithm of the attention that u gives key i: over all u, or over the unit ball. Under the attention p of u
-its gradient is E_p[z] - z_i and its curvature the covariance of z. The second moments of all keys' attentions are one
+its gradient is E_p[z] - z_i and its curvature the covariance of z. The second moments under all attentions are one
 matrix product, p times the products of the keys' coordinates; what remains for every key alone is compiled, in
 `ceilings_steps`.
 """
@@ -17,7 +17,8 @@ from layernorm_roles.selectability.ceilings_steps import minimise_models
 from layernorm_roles.slices import slices
 
 LARGEST_SCORE = 1e4
-"""Largest score of the queries for which a ceiling over all queries is proved."""
+"""Upper bounds over all queries are proved for queries whose scores have terms with magnitudes that add up to at most
+this."""
 
 _GAP = 1e-9  # distance between the bounds of log c, before allowances for rounding, at which a search ends
 _ITERATIONS = 100  # most keys take 5 to 15
@@ -27,29 +28,30 @@ _SHARE_LEFT = 1e-7  # attention that the lengthened query of a key that leads le
 _NOISE = 1e-12  # of its score, added up over coordinates: a smaller lead may be rounding
 _CLOSE = 1e-5  # squared length of a step, in the metric of the curvature, below which a proof is tried
 SCORES = 2**16
-"""Number of scores held in memory at once: they stay in a core's cache."""
+"""Number of float64 scores held in memory at once, few enough to stay in a core's cache."""
 _PRODUCTS = 2**23  # products of coordinates held at once
 
 
 @dataclass(frozen=True)
 class CeilingProblem:
-    """The problem that `minimise` solves: n keys z in r coordinates with biases b, and whether |u| <= 1 is asked."""
+    """What `minimise` solves: n keys of r coordinates, a bias added to each key's score, and the limit for queries."""
 
     keys: Float[np.ndarray, "n r"]
     bias: Float[np.ndarray, " n"]
     bounded: bool
+    """Whether queries u have to satisfy |u| <= 1; else they are not limited."""
 
 
 @dataclass
 class _Searches:
-    """The searches of b keys that go on; row k is about key `own[k]`."""
+    """The state of the unfinished searches for the best queries of b keys; row k is about key `own[k]`."""
 
     own: Int[np.ndarray, " b"]
     u: Float[np.ndarray, "b r"]
     shift: Float[np.ndarray, " b"]
     """Multiplier of the constraint |u| <= 1."""
     scores: Float[np.ndarray, "b n"]
-    """u.(z_j - z_i) + b_j - b_i; exactly 0 for the own key."""
+    """u.(z_j - z_i) + b_j - b_i for all keys j, where i is the row's key; exactly 0 for j = i."""
     attention: Float[np.ndarray, "b n"]
     f: Float[np.ndarray, " b"]
     mean: Float[np.ndarray, "b r"]
@@ -69,10 +71,11 @@ class _Searches:
 
 
 def minimise(problem: CeilingProblem) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n r"]]:
-    """For each key a query u that gives it about the most attention, and Newton's step from u; 0 in the unit ball.
+    """For each key a query u that gives it about the most attention possible, and Newton's step from u.
 
-    A search ends where the bounds of `ceilings_bounds` meet, where over all u the key leads every other, or after 100
-    steps. A u that puts the key first is lengthened until the other keys get next to nothing; its step is 0.
+    Both arrays have a row for each key. A search ends where the bounds of `ceilings_bounds` meet, where over all u the
+    key leads every other, or after 100 steps. A u that puts the key first is lengthened until the other keys get next
+    to nothing; its step is 0. All steps are 0 if queries are bounded.
     """
     n, r = problem.keys.shape
     points, steps = np.zeros((n, r)), np.zeros((n, r))
@@ -122,7 +125,7 @@ def _start(problem: CeilingProblem, rows: Int[np.ndarray, " b"]) -> _Searches:
 
 
 def softmax(scores: Float[np.ndarray, "b n"]) -> tuple[Float[np.ndarray, "b n"], Float[np.ndarray, " b"]]:
-    """The softmax of every row, and the logarithm of its sum of exponentials."""
+    """The softmax of every row of `scores`, and the logarithm of the sum of each row's exponentials."""
     top = scores.max(axis=1, keepdims=True)
     share = np.exp(scores - top)
     total = share.sum(axis=1, keepdims=True)
@@ -131,7 +134,7 @@ def softmax(scores: Float[np.ndarray, "b n"]) -> tuple[Float[np.ndarray, "b n"],
 
 
 def _ball_gap_closed(problem: CeilingProblem, at: _Searches) -> Bool[np.ndarray, " b"]:
-    """By convexity f >= f(u) - g.u - |g| on the unit ball, for the gradient g at u."""
+    """Whether the bounds over the unit ball meet: by convexity f >= f(u) - g.u - |g| there, for the gradient g at u."""
     gradient = at.mean - problem.keys[at.own]
     return (gradient * at.u).sum(axis=1) + np.sqrt((gradient**2).sum(axis=1)) < _GAP
 
@@ -199,7 +202,7 @@ def _line_search(problem: CeilingProblem, at: _Searches) -> None:
 
 
 class _SecondMoments:
-    """E[z_a z_c] for all a >= c under given attentions, as a matrix product."""
+    """E[z_a z_c] for all a >= c, under given attention to keys z of coordinates z_a, by one matrix product."""
 
     def __init__(self, keys: Float[np.ndarray, "n r"]):
         self.keys = keys

@@ -1,4 +1,4 @@
-"""The queries that a norm allows a head to make: an ellipsoid."""
+"""`QueryEllipsoid`: the queries that an attention head can compute from the outputs of a LayerNorm or RMSNorm."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ _NULL = 1e-14  # of the longest axis; shorter ones change scores by less than th
 
 @dataclass(frozen=True, repr=False)
 class QueryEllipsoid:
-    """The queries centre + axes u with |u| <= 1, as used in scores q.k: the attention's scale is contained in them.
+    """The queries q = centre + axes u with |u| <= 1, with the factor of attention scores in them: scores are q.k.
 
     In a head q = (W_Q x + b_Q) / sqrt(d_head), with x on a sphere that LayerNorm or RMSNorm (Root Mean Square Layer
-    Normalization, Zhang and Sennrich 2019) stretches by its gain. If the sphere has more dimensions than the
-    ellipsoid, which d_model > d_head + 1 ensures, every point *within* the ellipsoid is a query as well: two points
-    of the sphere, or all of a smaller sphere, lie over it.
+    Normalization, Zhang and Sennrich 2019) stretches by its gain. If the sphere has more dimensions than the ellipsoid,
+    which d_model > d_head + 1 ensures, every point *within* the ellipsoid is a query as well: two points of the sphere,
+    or all of a smaller sphere, lie over it.
     """
 
     centre: Float[np.ndarray, " d"]
@@ -36,11 +36,11 @@ class QueryEllipsoid:
         bias: ArrayLike | None,
         scale: float | None = None,
     ) -> "QueryEllipsoid":
-        """The queries of a head whose input is LayerNorm's output x = gain sqrt(d_model) v + bias.
+        """The queries of an attention head whose input is LayerNorm's output x = gain sqrt(d_model) v + bias.
 
         v is any unit vector with entries of sum 0; an eps in the norm makes it shorter, which stays in the filled
-        ellipsoid. w_q (d_head, d_model) and b_q (d_head,) make the query, gain and bias (d_model,) belong to the
-        norm; None stands for no bias, or for a gain of 1. scale multiplies the scores, 1 / sqrt(d_head) unless given.
+        ellipsoid. w_q (d_head, d_model) and b_q (d_head,) make the query, gain and bias (d_model,) belong to the norm;
+        None stands for no bias, or for a gain of 1. scale multiplies the scores, 1 / sqrt(d_head) unless given.
         """
         return cls._of_norm(w_q, b_q, gain, bias, scale, projected=True)
 
@@ -48,7 +48,7 @@ class QueryEllipsoid:
     def of_rmsnorm(
         cls, w_q: ArrayLike, b_q: ArrayLike | None, gain: ArrayLike | None, scale: float | None = None
     ) -> "QueryEllipsoid":
-        """The queries of a head whose input is RMSNorm's output x = gain sqrt(d_model) v, with any unit vector v.
+        """The queries of an attention head whose input is RMSNorm's output x = gain sqrt(d_model) v, v any unit vector.
 
         The arguments are those of `of_layernorm`.
         """
@@ -74,7 +74,7 @@ class QueryEllipsoid:
         return f"QueryEllipsoid({r} axes in {d} dimensions, {'filled' if self.filled else 'surface alone'})"
 
     def principal(self) -> "QueryEllipsoid":
-        """The ellipsoid with orthogonal axes, the longest first, at most d of them; those of length 0 are left out."""
+        """This ellipsoid with orthogonal axes, the longest first, at most d of them; those of length 0 are left out."""
         left, length, _ = np.linalg.svd(np.asarray(self.axes, dtype=np.float64), full_matrices=False)
         rank = max(1, int((length > _NULL * length[:1].sum()).sum()))
         return QueryEllipsoid(

@@ -1,8 +1,8 @@
-"""The linear algebra of `ceilings_newton`, compiled: where Newton's quadratic model of each key has its minimum.
+"""Linear algebra of Newton's method in `ceilings_newton`, compiled by numba: minima of quadratic models.
 
-Eight keys are solved at once, as the lanes of arrays whose last axis has length 8, so that every inner loop is one
-vector instruction. The lower triangle of a symmetric matrix is stored row by row: entry (a, c) with c <= a is at
-a (a + 1) / 2 + c.
+Each key has a model. Eight keys are solved at once, as the lanes of arrays whose last axis has length 8, so that every
+inner loop is one vector instruction. The lower triangle of a symmetric matrix is stored row by row: entry (a, c) with c
+<= a is at a (a + 1) / 2 + c.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _inlined = njit(fastmath={"contract"}, **IN_ONE)
 
 
 class _Work(NamedTuple):
-    """Arrays of one set of lanes, used again by the next."""
+    """Arrays for one set of eight lanes (keys solved at once), which the next set overwrites."""
 
     curvature: np.ndarray  # (r (r + 1) / 2, lanes)
     factor: np.ndarray  # (r (r + 1) / 2, lanes) Cholesky factor, with the reciprocals of its diagonal
@@ -35,11 +35,13 @@ class _Work(NamedTuple):
 
 @cached_njit(fastmath={"contract"}, error_model="numpy")
 def minimise_models(second, mean, gradient, point, shift, bounded):
-    """Move every point to the minimum of its quadratic model, within the unit ball if `bounded`; keys are columns.
+    """Move b points, one for each key, to the minima of quadratic models of a function, in the unit ball if `bounded`.
 
-    second (r (r + 1) / 2, b): lower triangles of E[z z'] under the attention of each of b queries; mean (r, b): E[z];
-    gradient (r, b); point (r, b) and shift (b,) are overwritten, the shift with the multiplier of |v| <= 1, where the
-    next call starts. A singular curvature is shifted by as little as makes it positive definite.
+    The function is minus the logarithm of the attention that a point u, as a query, gives the key, see
+    `ceilings_newton`; points are columns. second (r (r + 1) / 2, b): lower triangles of E[z z'] under the attention of
+    each u to keys z; mean (r, b): E[z]; gradient (r, b). point (r, b) and shift (b,) are overwritten, the shift with
+    the multiplier of |u| <= 1, where the next call starts. A singular curvature is shifted by as little as makes it
+    positive definite.
     """
     r, b = mean.shape
     triangle = r * (r + 1) // 2
@@ -85,7 +87,7 @@ def _load(second, mean, gradient, point, shift, start, bounded, work):
 
 @_inlined
 def _factorise(work):
-    """Cholesky's factor of curvature + shift. False, with the shift enlarged, where a lane is not positive definite."""
+    """Compute Cholesky's factor of curvature + shift; False, with larger shifts, if a lane is not positive definite."""
     positive = True
     total = work.scratch[0]
     for a in range(len(work.v)):
@@ -114,7 +116,7 @@ def _factorise(work):
 
 @_inlined
 def _solve(work):
-    """v = (curvature + shift)^-1 right, by the factor."""
+    """Solve (curvature + shift) v = right by Cholesky's factor, for each lane."""
     r = len(work.v)
     for a in range(r):
         row = a * (a + 1) // 2

@@ -1,4 +1,4 @@
-"""Certificates: the verdict on every key with a proof, and a check of proofs that does not rely on the search."""
+"""`Certificates`: for each key whether it can get the strictly highest score, with proofs that can be checked alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERDICTS = np.array(["borderline", "selectable", "unselectable"])
-"""The verdicts, in the order of their codes."""
+"""What is proved of a key: that some query gives it the strictly highest score ('selectable'), that none does, or
+neither ('borderline'). `Certificates.code` holds indices into this array."""
 BORDERLINE, SELECTABLE, UNSELECTABLE = range(3)
 
 # The distance below which data of a precision cannot tell keys apart, relative to the largest magnitude in a column.
@@ -29,15 +30,16 @@ _SMALLEST_SIZE, _LARGEST_SIZE = 2.0**-1000, 2.0**1020
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """The verdicts of `certify` on n keys of size d, with proofs; `certify_many` adds a leading axis of matrices.
+    """For each of n keys of size d, whether a query gives it the strictly highest score, with proof, by `certify`.
 
-    Let s_c be the largest magnitude in column c of the keys (s_b that of the bias).
+    `certify_many` adds a leading axis of matrices. Let s_c be the largest magnitude in column c of the keys (s_b that
+    of the bias).
 
-    * `margin`: of a key's query q, the lead over the best other key relative to the largest score that entries of
-      this size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable
-      while no entry moves by margin/2 times its s_c. NaN without a query.
-    * `residual`: of convex weights w over other keys, max_c |k_i - sum_j w_j k_j|_c / s_c: how far the key has to
-      move to be the weighted mean exactly (with a bias also max(0, b_i - sum_j w_j b_j) / s_b). NaN without weights.
+    * `margin`: of a key's query q, the lead over the best other key relative to the largest score that entries of this
+      size can make, min_j (q.(k_i - k_j) + b_i - b_j) / (sum_c |q_c| s_c + s_b). The key stays selectable while no
+      entry moves by margin/2 times its s_c. NaN without a query.
+    * `residual`: of convex weights w over other keys, max_c |k_i - sum_j w_j k_j|_c / s_c: how far the key has to move
+      to be the weighted mean exactly (with a bias also max(0, b_i - sum_j w_j b_j) / s_b). NaN without weights.
 
     No margin of a key exceeds a residual of it (weak duality), so a proof of either kind excludes the other.
 
@@ -45,21 +47,21 @@ class Certificates:
 
     * selectable: a query with margin > tolerance;
     * unselectable: weights with residual <= tolerance, and a margin of safety: even the key moved by the tolerance (in
-      units of s) straight away from the mean of all keys is in the hull of the others. Where rounding could use up
-      that margin, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in
-      the interior of a simplex of its rivals, with bounds on all rounding. The rule is strict, a tie is no win, so a
-      key exactly on the boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16
-      dimensions, a weighted mean in rational arithmetic of the keys on one face;
+      units of s) straight away from the mean of all keys is in the hull of the others. Where rounding could use up that
+      safety, because all keys nearly agree in some direction, and in causal certificates, the key has to lie in the
+      interior of a simplex of its rivals, with bounds on all rounding. The rule is strict, a tie is no win, so a key
+      exactly on the boundary is unselectable too where that can be proved: an exact duplicate, or, up to 16 dimensions,
+      a weighted mean in rational arithmetic of the keys on one face;
     * borderline: neither was shown. Changing the entries in their last digits could turn the verdict.
 
     In causal certificates the rivals of key i are the keys before it alone, and the mean is that of those keys; s is
     that of all keys. Key 0 has no rival and an infinite margin. Since a causal query sees the keys up to its own
-    position, a key that is unselectable so is out of reach of every query of the text, and one that is selectable
-    can be put first by the query at its own position.
+    position, a key that is unselectable so is out of reach of every query of the text, and one that is selectable can
+    be put first by the query at its own position.
 
     In a direction in which all keys agree to within rounding (a standard deviation below 1e-12 s for float64, 3e-7 s
-    for float32), such as LayerNorm's projection leaves behind, no search is possible: unless the keys agree exactly,
-    or rational arithmetic proves it, a key that is inside by the other directions is borderline. With `flat` such a
+    for float32), such as LayerNorm's projection leaves behind, no search is possible: unless the keys agree exactly, or
+    rational arithmetic proves it, a key that is in the hull by the other directions is borderline. With `flat` such a
     direction counts as constant, and the key as unselectable.
     """
 
@@ -76,7 +78,7 @@ class Certificates:
 
     @property
     def verdict(self) -> np.ndarray:
-        """'selectable', 'unselectable' or 'borderline' for each key."""
+        """An array that says for each key 'selectable', 'unselectable' or, where neither is proved, 'borderline'."""
         return VERDICTS[self.code]
 
     @property
@@ -92,13 +94,14 @@ class Certificates:
         return f"Certificates({matrices}{n:,} keys of size {self.queries.shape[-1]}{among}: {numbers})"
 
     def counts(self) -> dict[str, int]:
-        """The number of keys of each verdict, in all matrices together."""
+        """A dict from each verdict to the number of keys with it, in all matrices together."""
         return {str(verdict): int((self.verdict == verdict).sum()) for verdict in VERDICTS[[1, 2, 0]]}
 
     def columns(self, rows: slice = slice(None)) -> dict[str, Any]:
-        """The columns of table key_verdicts by name, a row for each key of one matrix: the verdict and its proof.
+        """A dict from the name of a column to its values, one for each key of a matrix: the key's verdict and proof.
 
-        `rows`: of these keys alone. Raises ValueError for certificates of a stack of matrices.
+        `rows` picks the keys. The columns are those of table key_verdicts in schemas.csv. Raises ValueError for
+        certificates of a stack of matrices.
         """
         if self.code.ndim != 1:
             raise ValueError(f"certificates of a stack {self.code.shape[:-1]}: expected those of one matrix")
@@ -116,31 +119,32 @@ class Certificates:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas table with the columns of key_verdicts, a row for each key of one matrix; it needs pandas."""
+        """A pandas table of verdicts and proofs with a row for each key of one matrix, and the columns of `columns`."""
         import pandas as pd  # here, because its start takes longer than most certificates
 
         return pd.DataFrame(self.columns())
 
     def count(self, verdict: str) -> np.ndarray:
-        """The number of keys with `verdict`, one of VERDICTS, in each matrix."""
+        """The number of keys with `verdict` ('selectable', 'unselectable' or 'borderline') in each matrix."""
         return (self.verdict == verdict).sum(axis=-1)
 
     def query(self, i: int) -> Float[np.ndarray, " d"] | None:
-        """A query in float64 that gives key i the strictly highest score; None if key i is not selectable."""
+        """A query (float64) that gives key i of one matrix the strictly highest score; None if it isn't selectable."""
         return double(self.queries[i]) if self.code[i] == SELECTABLE else None
 
     def combination(self, i: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]] | None:
-        """Other keys and convex weights whose mean is key i; None if key i is not unselectable."""
+        """Numbers of other keys, and convex weights by which they average to key i; None unless it is unselectable."""
         if self.code[i] != UNSELECTABLE:
             return None
         used = self.weights[i] > 0
         return self.support[i][used], self.weights[i][used]
 
     def verify(self, keys, bias=None) -> tuple[np.ndarray, np.ndarray]:
-        """Recompute every margin and residual from the stored queries and weights, in float64, from `keys` alone.
+        """Check every proof against `keys` and `bias` by recomputing margins and residuals in float64.
 
-        Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns
-        margins and residuals as recomputed.
+        Raises ValueError, naming the first key, if a certificate does not prove its verdict for these keys. Returns two
+        arrays with a number for every key: the margin by which its query puts it first, and its distance from the
+        weighted mean.
         """
         keys = np.asarray(keys)
         keys = keys if keys.dtype in TOLERANCE else keys.astype(np.float64)
@@ -177,9 +181,12 @@ def _rows(array: np.ndarray) -> str:
 
 
 def evaluate(keys, bias, queries, support, weights, causal) -> tuple[np.ndarray, np.ndarray]:
-    """Margin of every query and residual of every set of weights (see `Certificates`); NaN where there is none.
+    """Two arrays with a number for every key: the margin of its query and the residual of its convex weights.
 
-    Numbers in `support` below 0 or above n - 1 count as those of the first and the last key.
+    The margin is the key's lead over the best other key under its query, the residual its distance from the weighted
+    mean of the keys in `support`, both relative to the size of the data, see `Certificates`, which also has the shapes
+    of the arguments. NaN without a query or weights. Numbers in `support` below 0 or above n - 1 count as those of the
+    first and the last key.
     """
     *stack, n, d = keys.shape
     keys, queries = keys.reshape(-1, n, d), queries.reshape(-1, n, d)

@@ -40,15 +40,15 @@ def certify(
 ) -> Certificates:
     """Say for each of n keys whether some query can give it the strictly highest score, with proof.
 
-    keys (n, d): float32 or float64; the precision decides what counts as borderline, see `Certificates`. Half
-    precision and integers are taken as float32 and float64. bias (n,): added to the scores, as in a softmax layer
-    (score q.k_i + b_i). Exact duplicates are unselectable. causal: key i has to beat the keys before it only, the ones
-    that the query at its own position sees in a causal model; later queries see more, so that a key that is
-    unselectable among these is out of reach for good. flat: a direction in which all keys agree to within rounding
-    counts as constant, see `Certificates`.
+    keys (n, d): float32 or float64; the precision decides what counts as borderline, see `Certificates`. float16 and
+    integers become float32 and float64. bias (n,): added to the scores, as in a softmax layer (score q.k_i + b_i).
+    Exact duplicates are unselectable. causal: key i has to beat the keys before it only, the ones that the query at its
+    own position sees in a causal model; later queries see more, so that a key that is unselectable among these is out
+    of reach for good. flat: a direction in which all keys agree to within rounding counts as constant, see
+    `Certificates`.
 
-    Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers
-    beyond 2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
+    Raises ValueError on anything that is no finite real matrix with at least one row and one column, on integers beyond
+    2^53, and on a bias where `causal` is given, since the rows of a softmax layer have no order.
 
     >>> certificates = certify([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
     >>> list(certificates.verdict)
@@ -70,16 +70,17 @@ def certify(
 
 
 def certify_many(stack: ArrayLike, causal: bool = False, flat: bool = False) -> Certificates:
-    """Certificates for the keys of many matrices (matrices, n, d) at once; result arrays have that leading axis.
+    """Say for each key of many matrices whether some query gives it the highest score in its matrix, with proof.
 
-    For small matrices this is many times faster than `certify` in a loop.
+    `stack` (matrices, n, d) holds the keys; the result's arrays have that leading axis. `causal`, `flat` and what
+    raises ValueError are as in `certify`, which in a loop over small matrices takes many times longer.
     """
     with one_thread_a_product():
         return _certify(checked(stack, "stack of keys", dimensions=3), None, causal, flat)
 
 
 class _Searched(NamedTuple):
-    """What the search found, in the coordinates of the data; not verified yet."""
+    """What the search for certificates of m matrices found, for the keys as given; not verified yet."""
 
     state: Int8[np.ndarray, "m n"]
     queries: Float[np.ndarray, "m n d"]
@@ -87,12 +88,14 @@ class _Searched(NamedTuple):
     weights: Float[np.ndarray, "m n s"]
     duplicate: Bool[np.ndarray, "m n"]
     rows: Int[np.ndarray, " k"]
-    """The keys that were searched for in some matrix; what was known of the others settles them."""
+    """Indices of the k keys that no guessed query, and no equal key, settled in all matrices, so that they were
+    searched for."""
     exact: Float[np.ndarray, "m k d"]
-    """Their queries in float64."""
+    """The queries of the keys `rows`, in float64."""
     rank: Int[np.ndarray, " m"]
-    """Coordinates in which a matrix was searched; 0 where it was not."""
+    """Number of coordinates, without a bias's, in which the keys of a matrix vary; 0 where nothing was whitened."""
     sharp: Bool[np.ndarray, " m"]
+    """Whether rounding in the search is too small to matter, see `Coordinates.sharp`."""
     whole: Bool[np.ndarray, " m"]
     """Whether the search saw all of a matrix: every direction in which rows differ at all, be it by rounding."""
 

@@ -1,4 +1,4 @@
-"""The command `certify-keys FILE`: which rows of a matrix some query can select."""
+"""The command `certify-keys FILE`: which rows of a matrix some query can select, by giving them the highest score."""
 
 import argparse
 import csv
@@ -27,7 +27,7 @@ from layernorm_roles.selectability.matrices import FORMATS, load
 from layernorm_roles.selectability.threads import Work
 
 _NAMED = 20
-"""Numbers of unselectable rows that are printed."""
+"""How many unselectable rows are printed by their numbers, at most."""
 _DESCRIPTION = """\
 Say for each row of a matrix whether some query q gives it the strictly highest score q.k, with proof: a query that
 does, or a convex combination of other rows that equals the row, so that no query can."""
@@ -43,9 +43,10 @@ What is printed and written:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of certify-keys. Returns 0, or 2 with one line on standard error for input it cannot use.
+    """Entry point of the command certify-keys; returns its exit status, which is 0 for success.
 
-    Ctrl-C ends it with 130 and no message.
+    It is 2, with one line on standard error, for input that the command cannot use, and 130, without a message, after
+    Ctrl-C.
     """
     file = ""
     try:
@@ -91,7 +92,7 @@ def _bias(options: argparse.Namespace, keys: np.ndarray) -> np.ndarray:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str):
-        """Raise what argparse would print below the usage, so that every error is one line."""
+        """Raise ValueError with what argparse would print below the usage, so that every error is one line."""
         raise ValueError(f"{message}; see certify-keys --help")
 
 
@@ -186,7 +187,7 @@ def _partial(out: Path) -> Path:
 
 
 def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray, int]:
-    """The rows that --rows names, and the number of the first one."""
+    """The rows of `array` that the option --rows names, and the number of the first one in the file."""
     if rows is None:
         return array, 0
     n = len(array) if array.ndim else 0
@@ -199,7 +200,7 @@ def _rows(path: Path, array: np.ndarray, rows: slice | None) -> tuple[np.ndarray
 def _certified(
     keys: np.ndarray, bias: np.ndarray | None, causal: bool, flat: bool, every: float = 10.0
 ) -> Certificates:
-    """Certificates, verified; while they are looked for, a line of progress to standard error every so many seconds.
+    """Certificates of the keys, verified; meanwhile a line of progress goes to standard error every so many seconds.
 
     A matrix of many rows is passed over three times or more: each pass compares all rows with all, or is a round of the
     search. The work is done in a thread, so that the main one can print. Ctrl-C ends the process: as a Python exception
@@ -228,9 +229,9 @@ def _certified(
 
 
 def _write(options: argparse.Namespace, certificates: Certificates, first: int) -> None:
-    """Write the verdicts, with rows numbered as in the file, where those up to `first` - 1 were left out.
+    """Write the verdicts to the file of --out; row 0 of the certificates gets the number `first`, its row in the input.
 
-    The file appears whole or not at all.
+    The new file appears whole or not at all.
     """
     out = options.out
     partial_file = _partial(out)
@@ -286,7 +287,7 @@ def _printable(text: str) -> str:
 
 
 def summary(path: Path, keys: np.ndarray, certificates: Certificates, taken: str = "", first: int = 0) -> str:
-    """What certify-keys prints: numbers of verdicts, the first unselectable rows, the weakest proofs, duplicates.
+    """What certify-keys prints: how many keys some query selects, which rows none does, weakest proofs, duplicates.
 
     `taken` says which part of the file the keys are, and `first` is the number of their first row in it.
     """

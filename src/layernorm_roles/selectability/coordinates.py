@@ -1,8 +1,8 @@
-"""Coordinates in which the search for certificates is quick: whitened keys, and the way back for queries.
+"""Coordinates in which it is quick to search for queries that put a key first: whitened keys, and the way back.
 
-Which keys can win does not depend on the coordinates, since a linear map of the keys is undone by a linear map of the
-queries. Here columns are brought to a common scale by powers of two, keys centred, directions without variation
-dropped, and the rest whitened. A bias becomes one more coordinate. Of many keys, a block of rows is looked at at once.
+Which keys can get the highest score does not depend on the coordinates, since a linear map of the keys is undone by a
+linear map of the queries. Here columns are brought to a common scale by powers of two, keys centred, directions without
+variation dropped, and the rest whitened. A bias becomes one more coordinate. Many keys are converted in blocks of rows.
 """
 
 from dataclasses import dataclass, replace
@@ -21,37 +21,46 @@ _RANGE = 900  # powers of two between a bias and a column of keys, at most; quer
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A stack of m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last."""
+    """The n keys of m matrices in r whitened coordinates, and what turns queries for these into queries for the keys.
+
+    Whitened keys have mean 0 and covariance 1. If a bias is added to the keys' scores, it is the last of the r
+    coordinates.
+    """
 
     keys: Keys
-    """The keys in the coordinates of the data."""
+    """The keys as they were given."""
     whole: Float[np.ndarray, "m n k"] | None
-    """The whitened keys without a bias, if they were few enough to be whitened at once; see `of`."""
+    """The whitened keys without a bias, if one block of rows holds all of them; else None, and `of` computes them."""
     exponent: Int[np.ndarray, "m columns"]
-    """Exponents of the powers of two by which the columns of the data are scaled; that of a bias is last."""
+    """Every column of the keys, and a bias, which comes last, is divided by 2**exponent before it is centred."""
     mean: Float[np.ndarray, "m 1 d"]
-    """The mean of the keys, scaled."""
+    """The mean of the keys whose columns are divided by 2**exponent (called scaled keys below)."""
     axes: Float[np.ndarray, "m d k"]
     """Principal axes of the centred and scaled keys, without a bias: a unit vector for each whitened coordinate."""
     inverse: Float[np.ndarray, "m 1 k"]
     """1 / the standard deviation of the scaled keys along each of `axes`; 0 for axes beyond the rank of a matrix."""
     B: Float[np.ndarray, "m r columns"]
-    """Query q of the whitened keys is q B for the columns of the data, each divided by 2**exponent."""
+    """Matrix that turns a query q for the whitened keys into a query q B for the scaled keys; with a bias, the last
+    entry of q B is the factor of the scaled bias."""
     push: Numbers
-    """How far a key has to go from the mean to move by the tolerance, in units of its distance from the mean."""
+    """For every key the tolerance divided by its distance from the mean (the largest coordinate of their difference).
+    Pushed outwards by the tolerance, a key moves by this factor times the difference."""
     raised: Numbers
-    """The last coordinate of every key after it is pushed and its bias raised by the tolerance; 0 without a bias."""
+    """The last coordinate, which is the bias's, of every key after it is pushed and its bias raised by the tolerance; 0
+    without a bias."""
     last: Numbers | None
-    """The last coordinate of every key, if there is a bias."""
+    """The last coordinate, which is the bias's, of every key; None without a bias."""
     rank: Int[np.ndarray, " m"]
-    """Number of coordinates in which the keys of a matrix vary, without a bias."""
+    """Number of coordinates, without a bias's, in which the keys of each matrix vary."""
     depth: Float[np.ndarray, " m"]
-    """How deep a pushed key that is inside lies below the hull's surface at least, times the hull's inner radius."""
+    """The tolerance divided by the largest distance of a key from the mean, times the smallest standard deviation of
+    the scaled keys along an axis; `sharp` compares it with rounding."""
     rounding: Float[np.ndarray, " m"]
-    """Bound on the rounding error of the whitened coordinates."""
+    """Bound on the rounding error of a scaled key's coordinate along an axis, before it is divided by the standard
+    deviation."""
 
     def of(self, matrices: slice, rows: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "a k r"]:
-        """Some rows of some matrices in whitened coordinates; coordinates beyond the rank of a matrix are 0."""
+        """The keys in `rows` of the `matrices`, in whitened coordinates, which are 0 beyond the rank of a matrix."""
         if self.whole is not None:
             W = self.whole[matrices, rows]
         else:
@@ -62,7 +71,7 @@ class Coordinates:
         return W if self.last is None else np.concatenate([W, self.last[matrices, rows, None]], axis=2)
 
     def of_pairs(self, a: Int[np.ndarray, " k"], i: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k r"]:
-        """Row i of matrix a in whitened coordinates, for each pair of entries of `a` and `i`."""
+        """Key i[j] of matrix a[j] in whitened coordinates, a row for each j; the numbers in `a` have to ascend."""
         if self.whole is not None and self.last is None:
             return self.whole[a, i]
         some = [self.of(slice(b, b + 1), i[a == b])[0] for b in np.unique(a).tolist()]
@@ -71,14 +80,15 @@ class Coordinates:
     def queries_for_data(
         self, queries: Float[np.ndarray, "a k r"]
     ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-        """Queries for the data, with the factor of a bias last, made from those for the whitened keys; and their sizes.
+        """Queries for the keys as given, made from `queries` for the whitened keys; and the size of each.
 
-        The size is the largest score that a query can draw from entries as large as the data's, by which it is divided.
+        The size, by which a query is divided, is the largest score that it could make from entries as large as the
+        data's. With a bias, the last entry of a query is the bias's factor.
         """
         return of_size_one(queries @ self.B, self.exponent)
 
     def answers(self, queries: Float[np.ndarray, "a k r"]) -> Float[np.ndarray, "a k d"]:
-        """Queries for the keys of the data, made from queries for the whitened keys; a row of zeros means no query.
+        """Queries for the keys as given, made from `queries` for the whitened keys; a row of zeros means no query.
 
         With a bias they are divided by its factor, so that the score of key i is q.k_i + b_i, and 0 where that factor
         is not positive.
@@ -93,38 +103,40 @@ class Coordinates:
         return np.ldexp(fixed, (exponent[:, -1:] - exponent[:, :-1])[:, None])
 
     def sharp(self, columns: Float[np.ndarray, "m k n"]) -> Bool[np.ndarray, " m"]:
-        """Whether rounding moves no key of a matrix as far as the tolerance does; `columns` are the whitened keys.
+        """For each matrix, whether rounding moves no key as far as the tolerance does; `columns` are its whitened keys.
 
         Then the pushed keys lie deeper in the hull, if they do at all, than rounding can tell. A key whose image,
-        pushed by a part of its distance from the mean, is in the hull lies below the hull's surface by that part of
-        the hull's inner radius. And that radius is at least 1 / R in whitened coordinates, R the length of the longest
-        key: a variable of mean 0 and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis 2000).
+        pushed by a fraction of its distance from the mean, is in the hull lies below the hull's surface by that
+        fraction of the hull's inner radius. And that radius is at least 1 / R in whitened coordinates, R the length of
+        the longest key: a variable of mean 0 and variance 1 that is never below -R exceeds 1 / R (Bhatia and Davis
+        2000).
         """
         R = np.sqrt(np.einsum("mrn,mrn->mn", columns, columns).max(axis=1))
         return self.depth > self.rounding * R
 
 
 def exponents(keys: Keys) -> Int[np.ndarray, "m d"]:
-    """The powers of two by which columns are divided, so that their largest magnitudes are between 1/2 and 1."""
+    """For each column of m matrices the exponent e for which the largest magnitude divided by 2**e is in [1/2, 1)."""
     return np.frexp(largest_magnitude(keys, axis=1))[1]
 
 
 def varying(keys: Keys) -> Bool[np.ndarray, "m d"]:
-    """Which columns of each matrix have different entries."""
+    """For each column of m matrices, whether it has two different entries."""
     return keys.max(axis=1) != keys.min(axis=1)
 
 
 def scaled_by(keys: Keys, exponent: Int[np.ndarray, "m d"]) -> Keys:
-    """Keys with every column divided by 2**exponent, exactly."""
+    """The keys in float64, with every column divided by 2**exponent, exactly."""
     return np.ldexp(double(keys), -exponent[:, None])
 
 
 def of_size_one(
     queries: Float[np.ndarray, "a k columns"], exponent: Int[np.ndarray, "a columns"]
 ) -> tuple[Float[np.ndarray, "a k columns"], Float[np.ndarray, "a k"]]:
-    """Queries for the data, made from queries for scaled columns and divided by the largest scores that they can make.
+    """Queries for the keys as given, made from `queries` for columns divided by 2**exponent; and the size of each.
 
-    Returned with these scores. A row of zeros means no query and stays 0.
+    The size, by which a query is divided, is the largest score that it could make from scaled columns, whose magnitudes
+    are at most 1. A row of zeros means no query and stays 0.
     """
     size = abs(queries).sum(axis=2)
     queries = queries / np.where(size > 0, size, 1)[:, :, None]
@@ -134,7 +146,8 @@ def of_size_one(
 def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> Coordinates:
     """The whitened coordinates of keys; directions with a standard deviation below `null` are dropped.
 
-    If `causal`, a key is pushed away from the mean of the keys before it instead of from the mean of all keys.
+    For a proof with a margin of safety, a key is pushed by `tolerance` away from the mean of all keys, or, if `causal`,
+    of the keys before it. Both limits are for columns scaled to a largest magnitude between 1/2 and 1.
     """
     m, n, d = keys.shape
     exponent, blocks = exponents(keys), row_blocks(n, m * d)
@@ -197,7 +210,7 @@ def whiten(keys: Keys, null: float, tolerance: float, causal: bool = False) -> C
 def _minus_mean_before(
     rows: Float[np.ndarray, "m n c"], before: Float[np.ndarray, "m 1 c"], first: int
 ) -> tuple[Float[np.ndarray, "m n c"], Float[np.ndarray, "m 1 c"]]:
-    """Every row minus the mean of the rows before it, and the sum of all so far.
+    """Every row minus the mean of the rows before it, and the sum of all rows so far.
 
     `before` is the sum of the `first` rows, which come before these. The very first row, which has none before it,
     becomes 0.
@@ -211,7 +224,7 @@ def _minus_mean_before(
 
 
 def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, " n"]) -> None:
-    """Raise ValueError if a query that offsets the bias would not be finite in float64."""
+    """Raise ValueError if the bias so exceeds a column of the keys that a query which offsets it overflows float64."""
     column, largest = largest_magnitude(keys, axis=0), abs(bias).max()
     smallest = column[column > 0].min(initial=np.inf)
     if largest > 0 and np.frexp(largest)[1] - np.frexp(smallest)[1] > _RANGE:
@@ -222,9 +235,10 @@ def refuse_incomparable(keys: Float[np.ndarray, "n d"], bias: Float[np.ndarray, 
 
 
 def append_bias(at: Coordinates, bias: Numbers, null: float, tolerance: float) -> Coordinates:
-    """Whitened coordinates with one more, for what the keys do not already say about a float64 bias.
+    """The whitened coordinates `at` with one more for the bias, in float64, that is added to each key's score.
 
-    The part of the bias that is linear in the keys needs no coordinate, since the query may take it up.
+    It holds what is left of the bias after its best linear approximation by the keys, which a query can take up. It is
+    0 where that has a standard deviation below `null`; `tolerance` is by how much `raised` lifts the scaled bias.
     """
     exponent = np.frexp(abs(bias).max(axis=1, keepdims=True))[1]
     scaled = np.ldexp(bias, -exponent)

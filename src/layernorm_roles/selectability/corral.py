@@ -1,6 +1,7 @@
-"""Wolfe's corral, compiled: the few atoms whose convex hull holds the point that is nearest to a target so far.
+"""Wolfe's algorithm (1976) for the point of a convex hull that is nearest to a target: its steps, compiled by numba.
 
-`add`, `drop` and `settle` are the steps of Wolfe's algorithm (1976), with which `search` walks from corral to corral.
+It walks from corral to corral: a few affinely independent points, the atoms, whose convex hull holds the nearest point
+so far. `search` loops over the steps.
 """
 
 from typing import NamedTuple
@@ -11,14 +12,15 @@ from layernorm_roles.compiling import njit
 from layernorm_roles.selectability.sums import combine, dot
 
 RAY = -2
-"""Name of the atom that stands for the direction in which the bias decreases."""
+"""What `Corral.names` holds for the atom that is no key but the direction in which the keys' bias decreases."""
 
 
 class Corral(NamedTuple):
-    """The atoms whose convex hull is searched, in the first m rows: keys, as seen from the target, or the ray.
+    """State of Wolfe's algorithm: m atoms (keys minus the target, or the `RAY`) and the point of their hull reached.
 
-    H is the inverse of the Gram matrix G = rows rows' + shift * mass mass', which exists iff the atoms are affinely
-    independent. The point of their affine hull nearest to the target has weights proportional to u = H mass.
+    The atoms are the first m rows of each array. H is the inverse of the Gram matrix G = rows rows' + shift * mass
+    mass', which exists iff the atoms are affinely independent. The point of their affine hull nearest to the target has
+    weights proportional to u = H mass.
     """
 
     names: np.ndarray
@@ -33,7 +35,7 @@ class Corral(NamedTuple):
 
 @njit
 def new_corral(r):
-    """A corral without atoms for keys of r coordinates."""
+    """A `Corral`, the state of Wolfe's algorithm, with space for r + 1 atoms of r coordinates, and none yet."""
     size = r + 1
     return Corral(
         np.empty(size, np.int64),
@@ -49,9 +51,10 @@ def new_corral(r):
 
 @njit
 def add(c, m, name, W, x, shift):
-    """Border the inverse of a corral of m atoms by key `name`, or the ray, as seen from x, with weight 0.
+    """Add to the `Corral` c of m atoms, with weight 0, one more: key W[name] minus the target x, or the RAY.
 
-    Returns False, and leaves the corral as it is, if the atom is there or depends affinely on those that are.
+    The inverse H of the Gram matrix, in which `shift` is the factor of the masses, grows by a row and a column. Returns
+    True; or False, and leaves c as it is, if the atom is there or depends affinely on those that are.
     """
     if m > len(x):
         return False
@@ -86,7 +89,7 @@ def add(c, m, name, W, x, shift):
 
 @njit
 def drop(c, m, k):
-    """Take atom k out of the corral `c`, whose first m rows hold its atoms; the last atom moves to row k."""
+    """Remove atom k from the `Corral` c of m atoms and update the inverse H; the last atom moves to row k."""
     for a in range(m):
         if a != k:
             factor = c.H[a, k] / c.H[k, k]
@@ -103,7 +106,10 @@ def drop(c, m, k):
 
 @njit
 def rebuild(c, m, W, x, shift):
-    """Compute the corral of m atoms again as seen from x. Returns m, or 0 if the atoms are affinely dependent."""
+    """Compute the atoms of the `Corral` c, keys of W minus the target x, and their inverse H again; the weights stay.
+
+    That is done when x has moved or rounding has grown. Returns their number m, or 0 if they are affinely dependent.
+    """
     for k in range(m):
         weight = c.weights[k]
         if not add(c, k, c.names[k], W, x, shift):
@@ -115,7 +121,7 @@ def rebuild(c, m, W, x, shift):
 
 @njit
 def sharpen(c, m, shift):
-    """Correct the weights u of the corral `c`, of m atoms, by one step of iterative refinement of G u = mass."""
+    """Improve the solution u of G u = mass, for the m atoms of the `Corral` c, by one step of iterative refinement."""
     r = c.rows.shape[1]
     point = np.empty(r)
     combine(c.u, c.rows, m, r, point)
@@ -129,9 +135,10 @@ def sharpen(c, m, shift):
 
 @njit
 def settle(c, m, y):
-    """Wolfe's minor cycle: walk to the nearest point of the affine hull, dropping atoms whose weight turns negative.
+    """Wolfe's minor cycle: move towards the point of the atoms' affine hull that is nearest to the target.
 
-    Leaves that point, as seen from the target, in y. Returns the number of atoms left.
+    c is the `Corral` of m atoms. Atoms whose weight turns negative on the way are dropped. Writes the point reached,
+    minus the target, into y. Returns the number of atoms left.
     """
     while True:
         total = dot(c.mass[:m], c.u[:m])

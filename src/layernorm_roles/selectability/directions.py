@@ -1,8 +1,8 @@
-"""Queries that need no search: most keys that can win do so in a direction that is known beforehand.
+"""Guesses of queries that give a key the strictly highest score, which spare most keys a search for one.
 
-A key's own direction puts most vertices of the hull first. In many dimensions, repeatedly reflecting the query over the
-bisector with the key that beats it (braid reflect; Demeter et al. 2020, Grivas et al. 2022) finds a query for most of
-the rest.
+The first guess is the key itself as a query, with which most vertices of the keys' convex hull win. In many dimensions,
+repeatedly reflecting the query over the bisector with the key that beats it (braid reflect; Demeter et al. 2020, Grivas
+et al. 2022) finds a query for most of the rest.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ _BIAS = 0.3  # the factor of the bias in the first query of a key whose own last
 
 
 class _Own:
-    """The keys themselves as queries, in the columns that vary, made where they are needed."""
+    """The keys themselves as queries, up to positive factors, without the columns in which all keys of a matrix agree.
+
+    An index [slice of matrices, rows] computes the queries for these rows alone, so that no array holds all of them.
+    """
 
     def __init__(self, keys: Keys):
         self.keys, self.exponent, varies = keys, exponents(keys), varying(keys)
@@ -47,9 +50,13 @@ class _Some:
 
 @dataclass
 class Directions:
-    """Tries keys themselves, and reflections of them, as queries; one with a margin above `enough` is a proof.
+    """Tries guessed queries for keys, and enters those that give their key the strictly highest score in `queries`.
 
-    The methods fill in `state` and `queries`, which are in the coordinates of the data and may be float32.
+    `state` says of every key whether it is OPEN (not settled), SELECTABLE and so on, see `search`. Each method tries
+    queries for the OPEN keys and makes SELECTABLE those whose query has a margin above `enough`: the key's lead over
+    its best rival, relative to the largest score that entries as large as the data's could make. If `causal`, the
+    rivals are only the keys before it. `queries`, for `keys` as given and maybe in float32, has rows of zeros for keys
+    without a query.
     """
 
     keys: Keys
@@ -60,7 +67,7 @@ class Directions:
     queries: Float[np.ndarray, "m n d"]
 
     def try_keys(self) -> None:
-        """Try every open key, as it is in the data, as its query; only where there is no bias."""
+        """Try every key whose state is OPEN as a query that selects that key; only for keys without a bias."""
         own, every = _Own(self.keys), slice(None)
         lead, _ = leads(self.keys, own, self.state == OPEN, self.causal)
         wins = lead > self.enough
@@ -69,7 +76,11 @@ class Directions:
             self._enter(won[part], wins[:, won[part]], own[every, won[part]])
 
     def try_whitened(self, at: Coordinates) -> None:
-        """Try every open key's own direction in whitened coordinates, and in many dimensions reflections of it."""
+        """Try for every key whose state is OPEN its whitened coordinates as the query, and reflections of them.
+
+        Reflections are tried from 32 dimensions on. `at` has the whitened coordinates of the keys, and turns queries
+        for them into queries for the keys themselves.
+        """
         still = np.flatnonzero((self.state == OPEN).any(axis=0))
         for part in row_blocks(len(still), self.keys[:, 0].size):
             rows = still[part]
@@ -84,7 +95,10 @@ class Directions:
     def _accept(
         self, at: Coordinates, rows: Rows, Q: Float[np.ndarray, "m k r"], given: Bool[np.ndarray, "m k"]
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-        """Leads under those queries Q that are `given`, in whitened coordinates, and the best rivals."""
+        """Try those of the queries Q, in whitened coordinates, that are `given`; returns keys' leads and best rivals.
+
+        The lead of a key, by its query for the whitened keys, is over its best rival, whose index is the second array.
+        """
         queries, size = at.queries_for_data(Q)
         asked = np.zeros(self.state.shape, bool)
         asked[:, rows] = given & (size > 0)
@@ -101,7 +115,7 @@ class Directions:
         self.queries[a, rows[k]] = queries[a, k]
 
     def _try_reflections(self, at: Coordinates, rows: Rows, W: Float[np.ndarray, "m k r"]) -> None:
-        """Braid reflect, for all open keys at once, for as long as a round costs less than the searches it saves."""
+        """Try reflected queries for all OPEN keys at once, as long as a round costs less than the searches it saves."""
         r, Q = W.shape[2], W.copy()
         given = self.state[:, rows] == OPEN
         poor_rounds = np.zeros(len(W), int)

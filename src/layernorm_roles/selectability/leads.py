@@ -1,9 +1,9 @@
-"""By how much each key beats its best rival under the query that is meant for it: all keys are compared with all.
+"""By how much each key's score under the query that is meant for it exceeds that of the best other key.
 
-The scores of small matrices are computed as they are. In a large one almost every pair can be ruled out in float32,
-which takes half the time, because the error of such a score is bounded; float64 decides what is left. Blocks of queries
-then go to all cores, and no number depends on how many there are. Keys and queries are converted where they are
-needed, so that no copy of all of them is made.
+All keys are compared with all. The scores of small matrices are computed as they are. In a large one almost every pair
+can be ruled out in float32, which takes half the time, because the error of such a score is bounded; float64 decides
+what is left. Blocks of queries then go to all cores, and no number depends on how many there are. Keys and queries are
+converted where they are needed, so that no copy of all of them is made.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
 LARGE = 2048
-"""Number of keys from which on a matrix is large, and its scores are computed in float32 first."""
+"""Number of keys from which on a matrix is large: its scores are first computed in float32, and on all cores."""
 
 _SCORES = 1 << 16  # scores of small matrices held at once: half a MiB, which stays in a core's cache
 _QUERIES, _KEYS = 512, 256  # the scores of a large matrix held at once by each thread
@@ -29,7 +29,7 @@ _UNIT = 2.0**-24  # relative error of one operation in float32
 def leads(
     keys: Keys, queries: Any, given: Flags, causal: bool, bias: Numbers | None = None
 ) -> tuple[Numbers, Int[np.ndarray, "m n"]]:
-    """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key over its rivals, and the number of the best rival.
+    """The lead q_i.k_i + b_i - max_j (q_i.k_j + b_j) of every key i over its rivals j, and the index of the best rival.
 
     keys, queries, bias: finite; query i is meant for key i. `queries` (m, n, c) is an array, or an object that computes
     the queries at an index [slice of matrices, keys]. With a bias, a query may have one more entry, the bias's factor.
@@ -132,7 +132,7 @@ class _Comparison:
         return some
 
     def __call__(self, rows: Rows) -> tuple[Float[np.ndarray, " k"], Int[np.ndarray, " k"]]:
-        """The leads of the keys `rows`, which have at least one rival each, by their queries, and their best rivals."""
+        """The leads of the keys `rows` under their queries, and the indices of their best rivals; each key has one."""
         own = double(self.queries[self.a : self.a + 1, rows][0])
         tiles = slices(int(rows.max()) + 1 if self.causal else len(self.keys), _KEYS)
         best = self._best_in_float32(own, rows, tiles)
@@ -155,7 +155,7 @@ class _Comparison:
     def _best_in_float32(
         self, queries: Float[np.ndarray, "k c"], rows: Rows, tiles: list[slice]
     ) -> Float[np.ndarray, "k tiles"]:
-        """The best score in float32 of the rivals in each tile of keys; minus infinity where there are none."""
+        """The best score in float32 among the rivals in each tile of keys; minus infinity where a tile has none."""
         if queries.shape[1] < len(self.exponent):
             queries = np.column_stack([queries, np.ones(len(queries))])
         scaled = np.ldexp(queries, self.exponent)

@@ -1,4 +1,4 @@
-"""Matrices from files: which formats certify-keys reads, and how each is turned into an array."""
+"""Reads matrices from .npy, .csv, .parquet and .safetensors files, for the command certify-keys."""
 
 import csv
 import difflib
@@ -19,7 +19,7 @@ from layernorm_roles import files
 from layernorm_roles.selectability.arrays import checked
 
 INDEX = ".safetensors.index.json"
-"""Ending of the name of an index, which says in which shard of a large model each tensor is."""
+"""Ending of the name of a large model's index, a JSON file that says which .safetensors file holds each tensor."""
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
 _LISTED = 40  # so many names of tensors are listed in an error
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
@@ -28,20 +28,22 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 
 class Matrix(NamedTuple):
-    """An array from a file, and in words which part of the file it is."""
+    """An array that was read from a file, with words that say which tensor, column or lines of the file it is."""
 
     values: np.ndarray
     taken: str
-    """Which part of the file the array is, such as "tensor keys", for messages; empty if it is all of the file."""
+    """Which part of the file the array is, such as "tensor keys, float32", for messages; empty if it is all of the
+    file."""
 
 
 def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
-    """The array in a file; `FORMATS` says by the ending of its name what each may hold.
+    """The array in a .npy, .csv, .parquet or .safetensors file, or in a model's index of such files (see `FORMATS`).
 
-    `name` picks one of several arrays, tensors or columns. `header` says that the first line of a .csv file names its
-    columns; without it numbers begin there. bfloat16 becomes float32, which holds it exactly. Raises ValueError, with
-    the path, for a file that is missing, holds no such array, may mean another one, or differs from the checksum that
-    this project keeps beside its own files. Pickled objects are refused.
+    `name` picks a tensor or a column, which is needed where a file has several tensors or columns of lists. `header`
+    says that the first line of a .csv file names its columns; without it numbers begin there. bfloat16 becomes float32,
+    which holds it exactly. Raises ValueError, with the path, for a file that is missing, damaged, of an unknown kind or
+    a pickle, that does not hold `name` or leaves open which array is meant, or that differs from its checksum file,
+    which this project keeps beside its own files.
     """
     if not path.is_file():
         raise ValueError(
@@ -63,7 +65,7 @@ def load(path: Path, name: str | None = None, header: bool = False) -> Matrix:
 
 @contextmanager
 def _reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a library raises on a file that is damaged, or lies about its size, into one ValueError."""
+    """Within the block, turn whatever exception a library raises on a damaged file into a ValueError with the path."""
     try:
         yield
     except Exception as error:
@@ -248,4 +250,5 @@ FORMATS = {
     ".safetensors": ("tensors, bfloat16 and float16 too", _from_safetensors),
     INDEX: ("the names of a model's tensors, and the file beside it that holds each", _from_index),
 }
-"""What a file may hold, by the ending of its name, and the function that reads it."""
+"""Maps the ending of a file's name to words for help texts on what the file may hold, and to the function that reads
+it."""

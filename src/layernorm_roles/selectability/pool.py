@@ -1,4 +1,4 @@
-"""Clarkson's pool, compiled: the keys known to be vertices of the hull, which are searched before all keys are."""
+"""Clarkson's pool, compiled by numba: known vertices of the keys' convex hull, searched before all keys are."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _TIMES = 8  # and the nearest vertices are remembered of so many times
 
 
 class Pool(NamedTuple):
-    """All keys and, for a quicker first answer, those of them known to be vertices of the hull.
+    """All keys and, for a quicker first answer, those of them known to be vertices of the convex hull.
 
     A key is a column: its r coordinates, and half of its squared length, which serves to find a nearest key.
     """
@@ -31,7 +31,7 @@ class Pool(NamedTuple):
 
 @njit
 def new_pool(everything, known):
-    """The pool of the keys `everything` (r + 1, n), the first `known` of which are known to be vertices."""
+    """A `Pool` of the keys `everything` (r + 1, n), the first `known` of which are known to be vertices."""
     n = everything.shape[1]
     return Pool(
         everything,
@@ -60,7 +60,7 @@ def _lowest(columns, count, y, skip, scores):
 
 @njit
 def join(pool, j):
-    """Put key j into the pool, once."""
+    """Put key j, a vertex of the hull of all keys, into the `Pool`, unless it is there already."""
     if j >= pool.known and pool.place[j] < 0:
         last = pool.size[0]
         pool.vertices[:, last] = pool.everything[:, j]
@@ -71,7 +71,10 @@ def join(pool, j):
 
 @njit
 def lowest_vertex(pool, y, i):
-    """The key of the pool, but for key i, with the smallest y . w, and that value; -1 and infinity if none is left."""
+    """The number of the key w with the smallest y . w among a `Pool`'s known vertices, without key i; and that y . w.
+
+    -1 and infinity if no vertex is left.
+    """
     known = pool.known
     name, low = _lowest(pool.everything, known, y, i if i < known else -1, pool.scores)
     at, least = _lowest(pool.vertices, pool.size[0], y, pool.place[i], pool.scores[known:])
@@ -79,9 +82,9 @@ def lowest_vertex(pool, y, i):
 
 
 class Near(NamedTuple):
-    """The vertices of a large pool that were lowest in the directions in which a key was last searched.
+    """A memory of vertices of a large `Pool`: those with the smallest y . w in directions y that were asked for last.
 
-    When the memory is full, the collection starts again.
+    They are asked first in the next direction. When the memory is full, it is emptied.
     """
 
     vertices: np.ndarray  # (r + 1, capacity), columns as in the pool
@@ -92,7 +95,7 @@ class Near(NamedTuple):
 
 @njit
 def new_near(r):
-    """An empty `Near` for keys of r coordinates."""
+    """An empty `Near`, the memory of recently lowest vertices, for keys of r coordinates."""
     capacity = _TIMES * min(_PARTS * (r + 1), _MOST)
     return Near(
         np.empty((r + 1, capacity)), np.empty(capacity, np.int64), np.zeros(1, np.int64), np.empty(capacity)
@@ -101,7 +104,11 @@ def new_near(r):
 
 @njit
 def ask(pool, near, y, i, level):
-    """A vertex with y . w below `level`, from `near` if it has one; else what `lowest_vertex` returns."""
+    """Find a vertex w with y . w below `level` among those in `near`, or the lowest in the `Pool` except key i.
+
+    Returns the key's number and y . w, as `lowest_vertex`. A vertex from the pool may be above `level`. A small pool is
+    asked at once, without `near`.
+    """
     if pool.known + pool.size[0] < _MANY:
         return lowest_vertex(pool, y, i)
     at, low = _lowest(near.vertices, near.size[0], y, -1, near.scores)
@@ -137,7 +144,7 @@ def _gather(pool, near, level):
 
 @njit
 def lowest_key(pool, y, i, rivals):
-    """The key with the smallest y . w, of those with a number below `rivals` but for key i, and that value.
+    """The number of the key w with the smallest y . w, of the keys 0 to `rivals` - 1 but for key i, and that y . w.
 
     -1 and infinity if there is none.
     """

@@ -33,13 +33,14 @@ from layernorm_roles.selectability.threads import on_all_cores
 from layernorm_roles.slices import slices
 
 OPEN = 0
-"""State of a key about which nothing has been shown."""
+"""State of a key for which neither a query that puts it first nor a weighted mean of others that equals it is known."""
 SELECTABLE = 1
-"""State of a key with a query that puts it first."""
+"""State of a key for which a query is known that gives it the strictly highest score."""
 INSIDE = 2
-"""State of a key in the hull of the others, where it stays when it is pushed outwards by the tolerance."""
+"""State of a key that is in the convex hull of the others, also where it is pushed outwards by the tolerance, or that
+equals another key."""
 ON_EDGE = 3
-"""State of a key in the hull of the others, out of which the push outwards takes it."""
+"""State of a key that is in the convex hull of the others, but is not known to be where it is pushed outwards."""
 
 _ELSEWHERE = 4  # state of an open key that another group of a large matrix has
 _GROUP, _GROUPS = 128, 16  # open keys in a group, and groups in a round of a large matrix
@@ -47,7 +48,7 @@ _ZERO = 1e-11  # a distance to the hull that counts as none, in whitened units; 
 
 
 class Problem(NamedTuple):
-    """m matrices of n keys in r whitened coordinates; the bias, if there is one, is the last coordinate.
+    """What is searched: m matrices of n keys in r whitened coordinates, of which a bias, if there is one, is the last.
 
     The arrays of a single matrix lack the first axis.
     """
@@ -232,7 +233,10 @@ def _try_query(i, rivals, x, y, level, best_margin, problem, pool, proofs):
 
 @cached_njit(nogil=True)
 def find_certificates(problem, proofs):
-    """Look for a query, or for a convex combination of other keys, for every open key of the matrices."""
+    """For every OPEN key of a `Problem`, look for a query that puts it first or other keys whose weighted mean it is.
+
+    The states and proofs found are written into `proofs`, a `Proofs`.
+    """
     for a in range(len(proofs.state)):
         if np.any(proofs.state[a] == OPEN):
             arrays = problem.everything[a], problem.B[a], problem.push[a], problem.raised[a]
@@ -242,9 +246,9 @@ def find_certificates(problem, proofs):
 
 
 def find_certificates_of_large(problem, proofs):
-    """`find_certificates` for one large matrix whose rivals are all keys, on all cores.
+    """Do what `find_certificates` does for one large matrix, on all cores; the rivals of a key are all other keys.
 
-    The open keys are searched in rounds, each divided into groups of keys. The search of a group knows the vertices of
+    The OPEN keys are searched in rounds, each divided into groups of keys. The search of a group knows the vertices of
     earlier rounds and of its own keys, so that the results do not depend on how many cores there are.
     """
     state = proofs.state

@@ -1,4 +1,4 @@
-"""Sums over the entries of vectors, compiled into the functions that take them."""
+"""Scalar product and vector-matrix product, which numba compiles into the functions that call them."""
 
 from layernorm_roles.compiling import njit
 
@@ -10,7 +10,7 @@ sums = njit(fastmath={"reassoc", "contract"}, forceinline=True)
 
 @sums
 def dot(a, b):
-    """The scalar product of two vectors."""
+    """The scalar product of two vectors of equal length."""
     total = 0.0
     for k in range(len(a)):
         total += a[k] * b[k]
@@ -19,7 +19,10 @@ def dot(a, b):
 
 @sums
 def combine(v, A, m, columns, out):
-    """out = v[:m] @ A[:m, :columns], row by row, so that small and large corrals both run at memory speed."""
+    """Write the product v[:m] @ A[:m, :columns] of a vector and a matrix into out[:columns].
+
+    It is summed row by row of A, so that products of every size run at memory speed.
+    """
     for b in range(columns):
         out[b] = 0.0
     for a in range(m):

@@ -1,4 +1,4 @@
-"""Computation on all cores, with results that do not depend on the number of cores."""
+"""Calls a function for many items on all cores, with results that do not depend on the number of cores."""
 
 import os
 import time
@@ -13,7 +13,7 @@ _LIBRARIES = ThreadpoolController()
 
 
 def cores() -> int:
-    """The cores that this process may use: as many as OMP_NUM_THREADS says, where it is set."""
+    """The number of cores that this process may use; OMP_NUM_THREADS, where it is set to a positive number."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     if said.isdecimal() and int(said):
         return int(said)
@@ -21,14 +21,14 @@ def cores() -> int:
 
 
 class Work:
-    """How far the running call of `on_all_cores` is, for a thread that reports progress."""
+    """Progress of the running call of `on_all_cores`, in class attributes, for a thread that reports it."""
 
     items = done = 0
     began = 0.0
 
     @classmethod
     def in_words(cls) -> str:
-        """How many items are done, and how long the others may take; empty where nothing runs."""
+        """A text such as "3 of 20 parts of this pass, 12 s left"; empty where nothing runs."""
         done, items = cls.done, cls.items
         if not done < items:
             return ""
@@ -37,7 +37,7 @@ class Work:
 
 
 def on_all_cores(call: Callable, items: list) -> Iterator:
-    """Yield call(item) for all items in their order, computed on all cores; an interrupt waits for begun calls only."""
+    """Yield call(item) for all items in order, computed on all cores; an interrupt waits for begun calls only."""
     threads = ThreadPoolExecutor(max_workers=cores())
     Work.items, Work.done, Work.began = len(items), 0, time.monotonic()
     try:
@@ -50,7 +50,7 @@ def on_all_cores(call: Callable, items: list) -> Iterator:
 
 
 def one_thread_a_product() -> AbstractContextManager:
-    """Within the block, numpy computes every matrix product on the calling thread.
+    """A context manager within which numpy computes every matrix product on the calling thread.
 
     More threads would change how sums are rounded, and slow down the many small products.
     """
